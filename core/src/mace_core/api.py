@@ -1,0 +1,153 @@
+"""What plugins implement. One answer idiom everywhere: None means yes, a sentence says why not."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from mace_core.ir import Array, Graph, Node
+from mace_core.ops.op import Op
+
+if TYPE_CHECKING:
+    from mace_core.deployment import Model
+
+Files = tuple[Path, ...]
+Reference = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+"""Runs the model in its own framework: arrays by input name -> arrays by output name."""
+
+
+class Frontend(ABC):
+    """Reads one framework's files into a graph.
+
+    order: how the framework lays out an image's axes, "NCHW" or "NHWC".
+    """
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+    order: ClassVar[str] = "NHWC"
+
+    @abstractmethod
+    def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+        """Read the model; shapes that the file leaves open come from `model.inputs`, in the framework's order.
+
+        Raises one MaceError that lists every op that it cannot map, with node names.
+        """
+
+    def reference(self, files: Files, model: Model) -> Reference | None:
+        """The original framework, for validation; None if it is not installed."""
+        return None
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A rewrite of a graph that keeps what it computes."""
+
+    name: str
+    apply: Callable[[Graph], Graph]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Generated files and what they need to compile.
+
+    files: relative path -> content.
+    flags: compiler flags of single files.
+    report: what the build tells about itself, as plain data (see `mace explain`).
+    """
+
+    files: Mapping[str, str | bytes]
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    report: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A convex part of a graph given to one target, as a graph of its own."""
+
+    target: Target
+    graph: Graph
+
+
+class Target(ABC):
+    """Something that computes.
+
+    runtime: what a deployment file's `runtime:` calls this kind of hardware: "cpu", "gpu", "dsp" ...
+    abis: glob patterns of the ABIs that it can sit behind.
+    pipeline: the transforms of its regions, in order.
+    """
+
+    name: ClassVar[str]
+    runtime: ClassVar[str]
+    abis: ClassVar[tuple[str, ...]] = ("*",)
+    pipeline: ClassVar[tuple[str, ...]] = ()
+
+    def missing(self) -> str | None:
+        """None if ready; otherwise what to install or set."""
+        return None
+
+    @abstractmethod
+    def refuses(self, node: Node, graph: Graph) -> str | None:
+        """None if it can compute the node; otherwise why not."""
+
+    def worth(self, region: Graph) -> bool:
+        """Whether a region this small is worth a switch of device."""
+        return True
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The commands and flags that make code for one ABI.
+
+    cc, ar: the commands as argument lists, without any flag that depends on what is compiled.
+    flags: for every compilation and link.  shared, program: for linking a shared library, a program.
+    libc: what it links against, in words; the build's log says so.
+    """
+
+    cc: tuple[str, ...]
+    ar: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ("-shared",)
+    program: tuple[str, ...] = ()
+    libs: tuple[str, ...] = ("-lm",)
+    libc: str = "the C library of this machine"
+
+
+class Runner(ABC):
+    """Executes what a toolchain built, here or elsewhere."""
+
+    name: ClassVar[str]
+
+    def missing(self) -> str | None:
+        """None if ready; otherwise what to install or connect."""
+        return None
+
+    @abstractmethod
+    def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
+        """The command on this machine that executes the program with these arguments."""
+
+
+class Toolchain(ABC):
+    """Compilers for its ABIs.
+
+    abis: ABI -> what it is, in words.
+    last: chosen only where no other toolchain for the ABI is ready.
+    """
+
+    name: ClassVar[str]
+    abis: ClassVar[Mapping[str, str]]
+    last: ClassVar[bool] = False
+
+    def missing(self, abi: str) -> str | None:
+        """None if ready for the ABI; otherwise what to install or set."""
+        return None
+
+    @abstractmethod
+    def compiler(self, abi: str) -> Compiler:
+        """How to compile for the ABI."""
+
+    def runner(self, abi: str) -> Runner | None:
+        """How to execute what was built; None where nothing here can."""
+        return None

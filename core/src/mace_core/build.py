@@ -1,0 +1,228 @@
+"""Make graphs: node by node in a frontend, or from another graph by a rule in a transform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor, frozen
+from mace_core.ops import core_ops
+from mace_core.ops.op import Op, OpError
+
+FOLD_LIMIT = 1 << 20
+"""Bytes up to which a node of constants is computed at once; above it, only if that makes the model no larger."""
+
+
+class Builder:
+    """A graph under construction: every node is checked and its outputs inferred as it is added."""
+
+    def __init__(self, name: str, ops: Mapping[str, Op] | None = None) -> None:
+        self.name = name
+        self.ops = ops or core_ops()
+        self.nodes: list[Node] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.weights: dict[str, Array] = {}
+        self.inputs: list[str] = []
+        self.quants: dict[str, Quant] = {}
+        self._names: set[str] = set()
+        self._producers: dict[str, Node] = {}
+
+    def input(self, name: str, dtype: DType, shape: Shape) -> str:
+        """Declare an input of the model."""
+        self.tensors[name] = Tensor(name, dtype, shape)
+        self.inputs.append(name)
+        return name
+
+    def weight(self, name: str, array: Array) -> str:
+        """Declare a constant; a name that is taken gets a number."""
+        name = self.fresh(name)
+        self.weights[name] = frozen(array)
+        self.tensors[name] = Tensor(name, DType.of(array), array.shape)
+        return name
+
+    def add(
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        outputs: Sequence[str] | int = 1,
+        like: Node | None = None,
+    ) -> tuple[str, ...]:
+        """Append a node and return its outputs' names; one whose inputs are all small constants is computed at once.
+
+        outputs: the names, or how many to invent.
+        like: the node that this one stands for; gives its name and sources.
+        """
+        op = self.ops[op] if isinstance(op, str) else op
+        stem = like.name if like else (outputs[0] if not isinstance(outputs, int) and outputs else op.name)
+        try:
+            complete = op.complete(attrs or {})
+            names = tuple(outputs) if not isinstance(outputs, int) else self._invent(stem, outputs)
+            op.check_arity(len(inputs), len(names))
+            tensors = [self.tensors[i] if i else None for i in inputs]
+            specs = op.infer(tensors, complete)
+        except OpError as error:
+            raise MaceError(f"{self.name}: node {stem!r} ({op.name})", str(error)) from None
+        made = [Tensor(n, d, tuple(map(int, s)), self.quants.get(n)) for n, (d, s) in zip(names, specs, strict=False)]
+        sources = like.sources if like else (stem,)
+        node = Node(self._node_name(stem), op, tuple(inputs), names, complete, sources)
+        if self._folds(node, made):
+            return self._fold(node)
+        self.tensors.update((t.name, t) for t in made)
+        self.nodes.append(node)
+        self._producers.update(dict.fromkeys(names, node))
+        return names
+
+    def one(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, **how: Any) -> str:
+        """Append a node and return the name of its first output."""
+        return self.add(op, inputs, attrs, **how)[0]
+
+    def producer(self, tensor: str) -> Node | None:
+        """The node that computes a tensor; None for an input or a constant."""
+        return self._producers.get(tensor)
+
+    def constant(self, tensor: str) -> Array | None:
+        """A constant's data; None for a tensor that is computed or absent."""
+        return self.weights.get(tensor)
+
+    def shape(self, tensor: str) -> Shape:
+        """A tensor's shape."""
+        return self.tensors[tensor].shape
+
+    def fresh(self, stem: str) -> str:
+        """A tensor name that is not taken: the stem, or the stem with a number."""
+        return _free(stem, self.tensors)
+
+    def finish(self, outputs: Sequence[str], names: Sequence[str] | None = None) -> Graph:
+        """The graph that computes these tensors, without what nothing reads; `names` are their public names if others."""
+        now: dict[str, str] = {}
+        made = []
+        for tensor, name in zip(outputs, names or outputs, strict=True):
+            made.append(self._as(now.get(tensor, tensor), name, made))
+            now[tensor] = made[-1]
+        live = set(made)
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if live.intersection(node.outputs):
+                kept.append(node)
+                live.update(filter(None, node.inputs))
+        live.update(self.inputs, *(n.outputs for n in kept))
+        tensors = {n: t for n, t in self.tensors.items() if n in live}
+        weights = {n: w for n, w in self.weights.items() if n in live}
+        order = tuple(reversed(kept))
+        return Graph(self.name, order, MappingProxyType(tensors), MappingProxyType(weights), tuple(self.inputs), tuple(made))
+
+    def _as(self, tensor: str, name: str, taken: Sequence[str]) -> str:
+        """Let a tensor that a node computes bear a public name: in place if it may, else through an Identity."""
+        if tensor == name:
+            return name
+        if tensor not in self._producers or name in self.tensors or tensor in taken:
+            return self.one("Identity", [tensor], outputs=[name] if name not in self.tensors else 1)
+        self.tensors[name] = replace(self.tensors.pop(tensor), name=name)
+        swap = {tensor: name}
+        for i, n in enumerate(self.nodes):
+            if tensor in n.inputs or tensor in n.outputs:
+                self.nodes[i] = n = _with_names(n, swap)
+                self._producers.update(dict.fromkeys(n.outputs, n))
+        return name
+
+    def _invent(self, stem: str, count: int) -> tuple[str, ...]:
+        taken = dict.fromkeys(self.tensors)
+        names = []
+        for _ in range(count):
+            names.append(_free(stem, taken))
+            taken[names[-1]] = None
+        return tuple(names)
+
+    def _node_name(self, stem: str) -> str:
+        name = _free(stem, self._names)
+        self._names.add(name)
+        return name
+
+    def _folds(self, node: Node, outputs: Sequence[Tensor]) -> bool:
+        if not all(not i or i in self.weights for i in node.inputs) or node.op.name == "Identity":
+            return False
+        size = sum(t.bytes for t in outputs)
+        return size <= FOLD_LIMIT or size <= sum(self.tensors[i].bytes for i in node.inputs if i)
+
+    def _fold(self, node: Node) -> tuple[str, ...]:
+        arrays = node.op.compute([self.weights[i] if i else None for i in node.inputs], node.attrs)
+        return tuple(self.weight(name, a) for name, a in zip(node.outputs, arrays, strict=False))
+
+
+@dataclass(frozen=True)
+class Match:
+    """A node that a rule looks at, its inputs already those of the new graph.
+
+    uses: how often each tensor of the *old* graph is read.
+    """
+
+    node: Node
+    new: Builder
+    uses: Mapping[str, int]
+
+    def feeder(self, index: int, *ops: str) -> Node | None:
+        """The node that computes input `index`, if it is one of these ops and nothing else reads its result."""
+        inputs = self.node.inputs
+        found = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
+        if found is None or found.op.name not in ops or self.uses.get(inputs[index], 1) != 1:
+            return None
+        return found
+
+    def constant(self, index: int) -> Array | None:
+        """The data of input `index` if it is a constant."""
+        inputs = self.node.inputs
+        return self.new.constant(inputs[index]) if index < len(inputs) and inputs[index] else None
+
+    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Add a node that computes what this one computes."""
+        return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
+
+    def shape(self, index: int) -> Shape:
+        """Shape of input `index`."""
+        return self.new.shape(self.node.inputs[index])
+
+
+Rule = Callable[[Match], Sequence[str] | None]
+"""Names of the tensors that replace the node's outputs, or None to keep the node."""
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Rebuild a graph in order, each node as the rule says; what the rule leaves unread disappears."""
+    new = Builder(graph.name)
+    for name in graph.inputs:
+        new.tensors[name] = graph.tensors[name]
+        new.inputs.append(name)
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    new.quants = {n: t.quant for n, t in graph.tensors.items() if t.quant}
+    now: dict[str, str] = {}
+    uses = graph.uses()
+    for node in graph.nodes:
+        node = _with_names(node, now, outputs=False)
+        result = rule(Match(node, new, uses))
+        if result is None:
+            result = new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+        now.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
+        for old, by in zip(node.outputs, result, strict=False):
+            if old != by:  # readers of the old tensor now read this one; if it existed, this node no longer does
+                uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
+    return new.finish([now.get(o, o) for o in graph.outputs], graph.outputs)
+
+
+def _with_names(node: Node, now: Mapping[str, str], outputs: bool = True) -> Node:
+    ins = tuple(now.get(i, i) for i in node.inputs)
+    return replace(node, inputs=ins, outputs=tuple(now.get(o, o) for o in node.outputs) if outputs else node.outputs)
+
+
+def _free(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
+    if stem not in taken:
+        return stem
+    number = 1
+    while f"{stem}.{number}" in taken:
+        number += 1
+    return f"{stem}.{number}"

@@ -1,0 +1,58 @@
+"""The deployment file: what the user asks for, as frozen objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mace_core.ir import DType, Shape
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a model as the deployment file states it; None where it leaves a thing to the model.
+
+    shape: in the stated order.  order: "NHWC", "NCHW" or "NONE", what the application gives or gets.
+    limits: least and greatest value, for random test data.  data: files with values for validation.
+    """
+
+    name: str
+    shape: Shape | None = None
+    dtype: DType | None = None
+    order: str | None = None
+    limits: tuple[float, float] = (-1.0, 1.0)
+    alias: str | None = None
+    data: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model of a deployment.
+
+    platform: the frontend's name; None to go by the file's suffix.
+    inputs, outputs: empty to take all that the model file declares.
+    keys: every other key of the deployment file that holds for the model, with defaults.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    platform: str | None = None
+    runtimes: tuple[str, ...] = ("cpu",)
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    keys: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A whole deployment file.
+
+    notes: what the file asks for that is accepted and does nothing yet, in words.
+    """
+
+    library: str
+    models: tuple[Model, ...]
+    abis: tuple[str, ...] = ("host",)
+    keys: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,160 @@
+"""The graph: frozen data that every stage reads and none changes.
+
+Activations are NHWC (batch, spatial axes, channels), filters OHWI (out, spatial axes, in / group); see docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mace_core.ops.op import Op
+
+Array = np.ndarray[Any, Any]
+Attr = bool | int | float | str | tuple[Any, ...]
+Attrs = Mapping[str, Attr]
+Shape = tuple[int, ...]
+
+
+class DType(Enum):
+    """What one element of a tensor is."""
+
+    BOOL = "bool"
+    I8 = "i8"
+    U8 = "u8"
+    I16 = "i16"
+    U16 = "u16"
+    I32 = "i32"
+    U32 = "u32"
+    I64 = "i64"
+    U64 = "u64"
+    F16 = "f16"
+    F32 = "f32"
+    F64 = "f64"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy type that holds it."""
+        return np.dtype("bool" if self is DType.BOOL else f"{self.value[0]}{int(self.value[1:]) // 8}")
+
+    @property
+    def size(self) -> int:
+        """Bytes of one element."""
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether arithmetic on it rounds."""
+        return self.value[0] == "f"
+
+    @classmethod
+    def of(cls, array: Array | np.dtype[Any]) -> DType:
+        """The type of an array's elements; ValueError for one that the IR does not hold."""
+        dtype = array if isinstance(array, np.dtype) else array.dtype
+        return _FROM_NUMPY[dtype.newbyteorder("=").str.lstrip("<=|>")]
+
+
+# numpy spells its types by kind and bytes ("f4"); ours count bits ("f32").
+_FROM_NUMPY: Mapping[str, DType] = MappingProxyType({t.numpy.str.lstrip("<=|>"): t for t in DType})
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """real = scale * (stored - zero_point), per tensor or along one axis."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A description of a tensor, never its data."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+    quant: Quant | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many elements it holds; 1 for a scalar."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes it takes, dense."""
+        return self.elements * self.dtype.size
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.dtype.value}{list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One application of an op.
+
+    inputs: tensor names; "" stands for an optional input that is absent.
+    attrs: complete, defaults filled in (see `Op.attrs`).
+    sources: names of the model's own nodes that this one computes.
+    """
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Attrs = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.outputs)} = {self.op.name}({', '.join(self.inputs)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model: nodes in execution order, descriptions of every tensor, and the constants' data apart from them."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    tensors: Mapping[str, Tensor]
+    weights: Mapping[str, Array]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def inputs_of(self, node: Node) -> tuple[Tensor | None, ...]:
+        """The node's input tensors; None for an absent optional one."""
+        return tuple(self.tensors[i] if i else None for i in node.inputs)
+
+    def outputs_of(self, node: Node) -> tuple[Tensor, ...]:
+        """The node's output tensors."""
+        return tuple(self.tensors[o] for o in node.outputs)
+
+    def uses(self) -> dict[str, int]:
+        """How often each tensor is read, a graph output counting as one reading."""
+        counts = dict.fromkeys(self.tensors, 0)
+        for name in self._readings():
+            counts[name] += 1
+        return counts
+
+    def _readings(self) -> Iterator[str]:
+        yield from self.outputs
+        for node in self.nodes:
+            yield from filter(None, node.inputs)
+
+    def renamed(self, name: str) -> Graph:
+        """The same graph under another name."""
+        return replace(self, name=name)
+
+
+def frozen(array: Array) -> Array:
+    """A read-only, contiguous, native-endian view of an array (a copy only where one is needed)."""
+    view = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape).view()
+    view.flags.writeable = False
+    return view

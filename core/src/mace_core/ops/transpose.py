@@ -1,0 +1,20 @@
+"""Transpose: reorder the axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Attrs
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (x,) = present(inputs)
+    perm = attrs["perm"]
+    assert isinstance(perm, tuple)
+    need(sorted(perm) == list(range(len(x.shape))), f"perm {list(perm)} does not reorder {len(x.shape)} axes")
+    return [(x.dtype, tuple(x.shape[i] for i in perm))]
+
+
+OPS = (Op("Transpose", ("x",), ("y",), _infer, lambda x, perm: np.transpose(x, perm), {"perm": REQUIRED}),)

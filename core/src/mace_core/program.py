@@ -1,0 +1,171 @@
+"""A program: the kernel calls that compute a graph, before they are written out as code or as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+
+from mace_core.ir import Array, Graph, Node, Shape, Tensor
+
+Arg = int | float | tuple[int, ...] | tuple[float, ...]
+
+
+class Refused(Exception):  # noqa: N818  # an answer, not an error
+    """A lowering cannot compute this node; the text says why."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C function made from a template: void NAME(const mace_run *run, const NAME_args *a, void *const *t).
+
+    name: its C name, `OP_DTYPE` or `OP_VARIANT_DTYPE`.
+    template: the .c.in file; sees `name`, `isa` and everything in `params`.
+    fields: what NAME_args holds, as (name, C type), the type with "[n]" for an array.
+    helpers: templates of C functions that it calls, rendered once before all kernels that name them.
+    """
+
+    name: str
+    template: Traversable
+    fields: tuple[tuple[str, str], ...] = ()
+    params: Mapping[str, object] = field(default_factory=dict, hash=False)
+    helpers: tuple[Traversable, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel at work: t[] holds the tensors read, then those written.
+
+    scratch: bytes of working memory that each worker needs.
+    inplace: whether a result may lie where an input of the same size lay that nobody reads later.
+    node: the graph node, for the reader; sources: the model's own nodes, for profiling and reports.
+    """
+
+    kernel: Kernel
+    args: Mapping[str, Arg]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    scratch: int = 0
+    inplace: bool = False
+    node: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant as the kernels want it, made when it is written out so that only one is in memory at a time."""
+
+    shape: Shape
+    bytes: int
+    make: Callable[[], Array]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The calls that compute a model.
+
+    aliases: tensor -> the tensor whose bytes it shares (a reshape costs nothing).
+    """
+
+    name: str
+    calls: tuple[Call, ...]
+    tensors: Mapping[str, Tensor]
+    weights: Mapping[str, Weight]
+    aliases: Mapping[str, str]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def root(self, tensor: str) -> str:
+        """The tensor that owns the bytes."""
+        while tensor in self.aliases:
+            tensor = self.aliases[tensor]
+        return tensor
+
+
+class Lowering:
+    """A program under construction; what a target's lowering functions write to."""
+
+    def __init__(self, graph: Graph, panel: int) -> None:
+        """panel: columns of a packed weight matrix that lie together (the widest tile of the ABI's kernels)."""
+        self.graph = graph
+        self.panel = panel
+        self.calls: list[Call] = []
+        self.tensors = dict(graph.tensors)
+        self.weights: dict[str, Weight] = {
+            name: Weight(array.shape, array.nbytes, lambda array=array: array)  # type: ignore[misc]
+            for name, array in graph.weights.items()
+        }
+        self.aliases: dict[str, str] = {}
+
+    def shape(self, tensor: str) -> Shape:
+        """A tensor's shape."""
+        return self.tensors[tensor].shape
+
+    def constant(self, tensor: str) -> Array | None:
+        """The data of a constant of the graph."""
+        return self.graph.weights.get(tensor)
+
+    def weight(self, name: str, shape: Shape, dtype: str, make: Callable[[], Array]) -> str:
+        """A constant in a kernel's own arrangement; `make` runs when it is written. Returns its name.
+
+        dtype: numpy's name of the element type.
+        """
+        import numpy as np
+
+        name = self._fresh(name)
+        size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+        self.weights[name] = Weight(shape, size, make)
+        return name
+
+    def temporary(self, like: Tensor) -> str:
+        """A tensor that lives between two calls of one node. Returns its name."""
+        name = self._fresh(like.name)
+        self.tensors[name] = Tensor(name, like.dtype, like.shape)
+        return name
+
+    def may_alias(self, tensor: str, of: str) -> bool:
+        """Whether a tensor can share the bytes of another: an output of the model needs bytes that are its own."""
+        if tensor not in self.graph.outputs:
+            return True
+        owned = {*self.graph.inputs, *self.weights, *map(self._root, self.graph.outputs)} - {tensor}
+        return self._root(of) not in owned
+
+    def alias(self, tensor: str, of: str) -> None:
+        """Let a tensor share the bytes of another."""
+        self.aliases[tensor] = of
+
+    def call(
+        self,
+        node: Node,
+        kernel: Kernel,
+        args: Mapping[str, Arg],
+        reads: Sequence[str],
+        writes: Sequence[str],
+        *,
+        scratch: int = 0,
+        inplace: bool = False,
+    ) -> None:
+        """Append a call on behalf of a node."""
+        unknown = {name for name, _ in kernel.fields} ^ set(args)
+        assert not unknown, f"{kernel.name}: arguments {unknown} do not match its fields"
+        call = Call(kernel, args, tuple(reads), tuple(writes), scratch, inplace, node.name, node.sources)
+        self.calls.append(call)
+
+    def finish(self) -> Program:
+        """The program, with only the constants that its calls read."""
+        graph = self.graph
+        used = {self._root(t) for c in self.calls for t in c.reads if t}
+        weights = {n: w for n, w in self.weights.items() if n in used}
+        tensors = {n: t for n, t in self.tensors.items() if n not in self.weights}
+        return Program(graph.name, tuple(self.calls), tensors, weights, self.aliases, graph.inputs, graph.outputs)
+
+    def _root(self, tensor: str) -> str:
+        return Program("", (), {}, {}, self.aliases, (), ()).root(tensor)
+
+    def _fresh(self, stem: str) -> str:
+        number = 0
+        name = stem
+        while name in self.tensors or name in self.weights:
+            number += 1
+            name = f"{stem}.{number}"
+        return name

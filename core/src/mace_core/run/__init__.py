@@ -1,0 +1,1 @@
+"""Executing what was built, and the graph itself: validation, benchmarks, profiles."""

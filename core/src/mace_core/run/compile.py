@@ -1,0 +1,43 @@
+"""Sources compiled at once into one shared library, without a build system: for tests and for quick looks."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mace_core.api import Compiler, Sources
+from mace_core.errors import MaceError
+
+WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+
+
+def write(sources: Sources, folder: Path) -> None:
+    """Write the files; one whose content is already there keeps its date."""
+    for name, content in sources.files.items():
+        data = content.encode() if isinstance(content, str) else content
+        path = folder / name
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)
+
+
+def shared_library(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)) -> Path:
+    """Compile everything into folder/library.so."""
+    write(sources, folder)
+    units = [n for n in sources.files if n.endswith((".c", ".S"))]
+
+    def compile_unit(name: str) -> str:
+        command = [*compiler.cc, *compiler.flags, *WARNINGS, *flags, *sources.flags.get(name, ()), "-fPIC", "-I.", "-Wa,-I."]
+        _run([*command, "-c", name, "-o", f"{name}.o"], folder)
+        return f"{name}.o"
+
+    with ThreadPoolExecutor() as pool:
+        objects = list(pool.map(compile_unit, units))
+    _run([*compiler.cc, *compiler.flags, *compiler.shared, *flags, *objects, "-o", "library.so", *compiler.libs], folder)
+    return folder / "library.so"
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+    if done.returncode:
+        raise MaceError(command[0], f"failed\n{' '.join(command)}\n{done.stderr[-6000:]}")

@@ -1,0 +1,1 @@
+"""What plugin authors test with: the same cases and contracts that our own plugins run."""

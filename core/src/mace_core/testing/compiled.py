@@ -1,0 +1,96 @@
+"""Graphs through a kernel target's generated C, beside their numpy reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.api import Compiler
+from mace_core.build import Builder
+from mace_core.emit import code
+from mace_core.ir import Array, DType, Graph
+from mace_core.kernel_target import KernelTarget
+from mace_core.memory import arena
+from mace_core.run import native
+from mace_core.run.compile import shared_library
+from mace_core.run.reference import execute
+from mace_core.verify import verify
+
+HOST = Compiler(("cc",), ("ar",))
+
+
+def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str, object] | None = None, **how: object) -> Graph:
+    """A graph of one node.
+
+    inputs: arrays; their values matter only for those named in `constants`, the others become inputs of the graph.
+    constants: numbers of the inputs that are constants.  outputs: how many outputs the node has.
+    """
+    constants = how.get("constants", ())
+    count = how.get("outputs", 1)
+    assert isinstance(constants, tuple)
+    assert isinstance(count, int)
+    new = Builder(name)
+    names = []
+    for i, array in enumerate(inputs):
+        if array is None:
+            names.append("")
+        elif i in constants:
+            names.append(new.weight(f"w{i}", array))
+        else:
+            names.append(new.input(f"x{i}", DType.of(array), array.shape))
+    outputs = new.add(op, names, attrs or {}, outputs=[f"y{i}" for i in range(count)])
+    return new.finish(outputs)
+
+
+def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
+    """Every graph as a model of one library, loaded; a node that the target refuses fails the assertion with its reason."""
+    placed = []
+    for graph in graphs:
+        verify(graph)
+        for node in graph.nodes:
+            refusal = target.refuses(node, graph)
+            assert refusal is None, f"{graph.name}: {refusal}"
+        program = target.lower(graph)
+        placed.append(code.Placed(program, arena(program)))
+    sources = code.library("cases", placed, target.isas(abi))
+    return native.load(shared_library(sources, HOST, folder), "cases")
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Normal floats, small integers, fair coins; the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    return {name: _random(rng, graph.tensors[name].dtype, graph.tensors[name].shape) for name in graph.inputs}
+
+
+def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:
+    if dtype.is_float:
+        return rng.standard_normal(shape).astype(dtype.numpy)
+    if dtype is DType.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    return rng.integers(0, 8, shape).astype(dtype.numpy)
+
+
+def assert_close(found: Array, expected: Array, name: str, tolerance: float = 1e-5) -> None:
+    """Equal, for floats within `tolerance` of the larger of 1 and the expected value; infinities and NaN in the same places."""
+    assert found.shape == expected.shape, f"{name}: shape {found.shape}, expected {expected.shape}"
+    assert found.dtype == expected.dtype, f"{name}: {found.dtype}, expected {expected.dtype}"
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=name)
+
+
+def check_graphs(
+    target: KernelTarget,
+    graphs: Sequence[Graph],
+    folder: Path,
+    inputs: Mapping[str, Mapping[str, Array]] | None = None,
+    tolerance: float = 1e-5,
+) -> None:
+    """Assert that the generated C computes what the numpy references compute; inputs by graph and name, else random."""
+    models = compile_graphs(target, graphs, folder)
+    for graph in graphs:
+        given = (inputs or {}).get(graph.name) or random_inputs(graph)
+        expected = execute(graph, given)
+        found = models[graph.name].run(given)
+        for name in graph.outputs:
+            assert_close(found[name], expected[name], f"{graph.name}/{name}", tolerance)

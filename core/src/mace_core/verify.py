@@ -1,0 +1,63 @@
+"""The IR's executable specification: what a graph must be for every later stage to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mace_core.errors import MaceError
+from mace_core.ir import DType, Graph, Node
+from mace_core.ops.op import OpError
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph if it is well formed; otherwise raise one MaceError that tells every fault."""
+    faults = [*_tensor_faults(graph), *_node_faults(graph)]
+    if faults:
+        raise MaceError.of(f"{graph.name}: {fault}" for fault in faults)
+    return graph
+
+
+def _tensor_faults(graph: Graph) -> Iterator[str]:
+    for name, tensor in graph.tensors.items():
+        if name != tensor.name or not name:
+            yield f"tensor {tensor.name!r} is filed under {name!r}"
+        if any(not isinstance(d, int) or d < 0 for d in tensor.shape):
+            yield f"tensor {name!r} has shape {tensor.shape}; every dimension must be a known number"
+    for name, array in graph.weights.items():
+        found = graph.tensors.get(name)
+        if found is None or (found.dtype, found.shape) != (DType.of(array), array.shape):
+            yield f"weight {name!r} is {array.dtype}{list(array.shape)}, described as {found}"
+        elif array.flags.writeable:
+            yield f"weight {name!r} is writable"
+
+
+def _node_faults(graph: Graph) -> Iterator[str]:
+    known = {*graph.inputs, *graph.weights}
+    names: set[str] = set()
+    for node in graph.nodes:
+        place = f"node {node.name!r} ({node.op.name})"
+        if node.name in names:
+            yield f"{place}: its name is used twice"
+        names.add(node.name)
+        missing = [i for i in node.inputs if i and (i not in known or i not in graph.tensors)]
+        yield from (f"{place}: reads {name!r}, which nothing before it computes" for name in missing)
+        yield from (f"{place}: writes {name!r}, which exists already" for name in node.outputs if name in known)
+        known.update(node.outputs)
+        if not missing:
+            yield from (f"{place}: {fault}" for fault in _inference_faults(node, graph))
+    yield from (f"output {name!r} is never computed" for name in graph.outputs if name not in known)
+
+
+def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
+    try:
+        node.op.check_arity(len(node.inputs), len(node.outputs))
+        if node.op.complete(node.attrs) != node.attrs:
+            yield "its attributes are not complete"
+        inferred = node.op.infer(graph.inputs_of(node), node.attrs)
+    except OpError as error:
+        yield str(error)
+        return
+    for name, (dtype, shape) in zip(node.outputs, inferred, strict=False):
+        found = graph.tensors.get(name)
+        if found is None or (found.dtype, found.shape) != (dtype, tuple(shape)):
+            yield f"output {found or name} must be {dtype.value}{list(shape)}"

@@ -1,0 +1,42 @@
+"""The CPU target: kernels for every op of the core, on any ABI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from mace_core.api import Target
+from mace_core.hookspecs import hookimpl
+from mace_core.kernel_target import Isa, KernelTarget, Lower
+from mace_target_cpu.isa import GENERIC, X86
+from mace_target_cpu.lower import lowerings
+
+
+class Cpu(KernelTarget):
+    """Any CPU, through portable C; on x86-64 with levels for SSE2 and AVX2."""
+
+    name = "cpu"
+    runtime = "cpu"
+    panel: ClassVar[int] = 16
+
+    @property
+    def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
+        """Every op's lowering."""
+        return lowerings()
+
+    def isas(self, abi: str) -> tuple[Isa, ...]:
+        """AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
+        return X86 if is_x86(abi) else GENERIC
+
+
+def is_x86(abi: str) -> bool:
+    """Whether the ABI's processor is an x86-64; "host" is this machine."""
+    from platform import machine
+
+    return abi == "x86_64" or (abi == "host" and machine().lower() in ("x86_64", "amd64"))
+
+
+@hookimpl
+def mace_targets() -> Iterable[Target]:
+    """Offer the CPU."""
+    return (Cpu(),)

@@ -1,0 +1,22 @@
+"""Ops that change no byte: they cost nothing unless the result is an output of the model."""
+
+from __future__ import annotations
+
+from mace_core.ir import Node
+from mace_core.kernel_target import Lower
+from mace_core.program import Kernel, Lowering
+from mace_target_cpu.isa import KERNELS
+
+COPY = Kernel("copy", KERNELS / "copy.c.in", (("n", "i64"),))
+
+
+def view(node: Node, to: Lowering) -> None:
+    """Share the input's bytes where possible, else copy them."""
+    x, y = node.inputs[0], node.outputs[0]
+    if to.may_alias(y, x):
+        to.alias(y, x)
+    else:
+        to.call(node, COPY, {"n": to.tensors[x].bytes}, [x], [y])
+
+
+LOWERINGS: dict[str, Lower] = dict.fromkeys(("Identity", "Reshape"), view)
