@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 
 from mace_core.ir import Array, Graph, Node, Shape, Tensor
@@ -169,3 +169,27 @@ class Lowering:
             number += 1
             name = f"{stem}.{number}"
         return name
+
+
+def join(name: str, programs: Sequence[Program], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
+    """Programs that run one after another as one; what one makes for another lies in the common arena."""
+    tensors: dict[str, Tensor] = {}
+    weights: dict[str, Weight] = {}
+    aliases: dict[str, str] = {}
+    calls: list[Call] = []
+    for number, program in enumerate(programs):
+        clash = {n: f"{n}.r{number}" for n in program.weights if n in weights or n in tensors}
+        inner = set(program.tensors) - {*program.inputs, *program.outputs}
+        clash |= {n: f"{n}.r{number}" for n in inner if n in tensors or n in weights}
+        weights |= {clash.get(n, n): w for n, w in program.weights.items()}
+        tensors |= {clash.get(n, n): replace(t, name=clash.get(n, n)) for n, t in program.tensors.items()}
+        aliases |= {clash.get(t, t): clash.get(of, of) for t, of in program.aliases.items()}
+        calls += [_renamed(c, clash) for c in program.calls]
+    return Program(name, tuple(calls), tensors, weights, aliases, inputs, outputs)
+
+
+def _renamed(call: Call, names: Mapping[str, str]) -> Call:
+    if not names:
+        return call
+    reads = tuple(names.get(t, t) for t in call.reads)
+    return replace(call, reads=reads, writes=tuple(names.get(t, t) for t in call.writes))

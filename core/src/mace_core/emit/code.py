@@ -147,6 +147,8 @@ class _Model:
             "worker_bytes": self.worker_bytes,
             "weight_bytes": self.weight_bytes,
             "calls": len(self.program.calls),
+            "inputs": [_describe(self.program.tensors[n]) for n in self.program.inputs],
+            "outputs": [_describe(self.program.tensors[n]) for n in self.program.outputs],
         }
 
     def _call(self, call: Call) -> dict[str, Any]:
@@ -192,6 +194,10 @@ def _literal(value: Any, ctype: str) -> str:
 def _tensor(tensor: Tensor) -> str:
     shape = ", ".join(map(str, tensor.shape)) or "0"
     return f"{{{_text(tensor.name)}, MACE_{tensor.dtype.name}, {len(tensor.shape)}, {{{shape}}}, {tensor.bytes}}}"
+
+
+def _describe(tensor: Tensor) -> dict[str, object]:
+    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape)}
 
 
 def _text(value: str) -> str:

@@ -8,22 +8,14 @@ from pathlib import Path
 
 from mace_core.api import Compiler, Sources
 from mace_core.errors import MaceError
+from mace_core.run.files import write_all
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 
-def write(sources: Sources, folder: Path) -> None:
-    """Write the files; one whose content is already there keeps its date."""
-    for name, content in sources.files.items():
-        data = content.encode() if isinstance(content, str) else content
-        path = folder / name
-        if not path.exists() or path.read_bytes() != data:
-            path.write_bytes(data)
-
-
 def shared_library(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)) -> Path:
     """Compile everything into folder/library.so."""
-    write(sources, folder)
+    write_all(folder, sources.files)
     units = [n for n in sources.files if n.endswith((".c", ".S"))]
 
     def compile_unit(name: str) -> str:

@@ -18,6 +18,10 @@
 extern "C" {
 #endif
 
+#ifndef MACE_API
+#define MACE_API __attribute__((visibility("default")))
+#endif
+
 #define MACE_ABI 1       /* of this header; a library built with another is refused */
 #define MACE_MAX_RANK 8
 #define MACE_ALIGNMENT 64 /* bytes, of the arena */

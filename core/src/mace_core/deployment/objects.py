@@ -1,4 +1,4 @@
-"""The deployment file: what the user asks for, as frozen objects."""
+"""What a deployment file says, as frozen objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Port:
     """An input or output of a model as the deployment file states it; None where it leaves a thing to the model.
 
     shape: in the stated order.  order: "NHWC", "NCHW" or "NONE", what the application gives or gets.
-    limits: least and greatest value, for random test data.  data: files with values for validation.
+    limits: least and greatest value, for random test data.
+    data: files with values for validation, a file for each round; a URL stands as it is written.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Model:
     platform: the frontend's name; None to go by the file's suffix.
     inputs, outputs: empty to take all that the model file declares.
     keys: every other key of the deployment file that holds for the model, with defaults.
+    stages: the subgraphs of a pipeline of several, in the order in which they run; else empty.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Model:
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     keys: Mapping[str, object] = field(default_factory=dict)
+    stages: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,4 +58,21 @@ class Deployment:
     models: tuple[Model, ...]
     abis: tuple[str, ...] = ("host",)
     keys: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """A board that is reached over ssh.
+
+    abis: what runs on it.  socs: its chip, in lower case.  board: its full name.
+    notes: what the file says that has no effect, in words.
+    """
+
+    name: str
+    abis: tuple[str, ...]
+    address: str
+    username: str
+    socs: tuple[str, ...] = ()
+    board: str = ""
     notes: tuple[str, ...] = ()

@@ -1,0 +1,196 @@
+"""The `mace` command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mace_core.errors import MaceError
+
+Command = Callable[..., Any]
+
+FILE = click.argument("deployment", type=click.Path(dir_okay=False, path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people.")
+TARGET = click.option("--target", default="host", show_default=True, help="ABI[+TARGET...], see `mace matrix`.")
+BUILDS = click.option("--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder.")
+THREADS = click.option("--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads.")
+
+
+def told(command: Command) -> Command:
+    """Let a command end with the one message of a MaceError and status 2."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except MaceError as error:
+            click.echo(f"mace: {error}", err=True)
+            sys.exit(2)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mace-core", prog_name="mace")
+def main() -> None:
+    """Turn trained networks into small, fast native libraries."""
+
+
+@main.command()
+@FILE
+@TARGET
+@click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the sources.")
+@told
+def convert(deployment: Path, target: str, output: Path) -> None:
+    """Write the C sources of a deployment, without compiling them."""
+    from mace_core.commands import convert_files
+
+    for line in convert_files(deployment, target, output):
+        click.echo(line)
+
+
+@main.command()
+@FILE
+@TARGET
+@BUILDS
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Compilers at a time.")
+@told
+def build(deployment: Path, target: str, builds: Path, jobs: int) -> None:
+    """Build the library of a deployment file: sources, static and shared library, programs."""
+    from mace_core.commands import build_library
+
+    sys.exit(build_library(deployment, target, builds, jobs))
+
+
+@main.command()
+@FILE
+@TARGET
+@BUILDS
+@THREADS
+@click.option("--model", default="", help="Model of the deployment; the first without it.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Data of an input; else the deployment's.")
+@click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy.")
+@told
+def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **where: Any) -> None:
+    """Run a built model on data from files."""
+    from mace_core.commands import run_model
+
+    for name, path in run_model(deployment, target, where, dict(_pair(i) for i in inputs), output).items():
+        click.echo(f"{name}: {path}")
+
+
+@main.command()
+@FILE
+@TARGET
+@BUILDS
+@THREADS
+@JSON
+@told
+def validate(deployment: Path, target: str, as_json: bool, **where: Any) -> None:
+    """Compare a built library with the deployment's stored outputs, or with the model's own framework."""
+    from mace_core.commands import validate_library
+    from mace_core.run.check import show
+
+    rows = validate_library(deployment, target, where)
+    click.echo(json.dumps(rows, indent=1) if as_json else show(rows), nl=as_json)
+    if not all(row["passed"] for row in rows):
+        sys.exit(1)
+
+
+@main.command()
+@FILE
+@TARGET
+@BUILDS
+@THREADS
+@JSON
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1), help="Runs that are timed.")
+@click.option("--layers", is_flag=True, help="Time every layer too.")
+@click.option("--against-framework", is_flag=True, help="Time the model's own framework in turn, in the same process.")
+@told
+def benchmark(deployment: Path, target: str, as_json: bool, **how: Any) -> None:
+    """Time a built library; with --against-framework beside the model's own framework, one thread each."""
+    from mace_core.commands import benchmark_models, show_benchmark
+
+    rows = benchmark_models(deployment, target, how)
+    click.echo(json.dumps(rows, indent=1) if as_json else show_benchmark(rows), nl=as_json)
+
+
+@main.command()
+@FILE
+@TARGET
+@JSON
+@told
+def explain(deployment: Path, target: str, as_json: bool) -> None:
+    """Tell which target computes which node, with which kernel, why others refused, and what memory it takes."""
+    from mace_core.commands import explain_deployment, show_explanation
+
+    found = explain_deployment(deployment, target)
+    click.echo(json.dumps(found, indent=1) if as_json else show_explanation(found), nl=as_json)
+
+
+@main.command()
+@FILE
+@TARGET
+@told
+def check(deployment: Path, target: str) -> None:
+    """Check a deployment file, its models and the toolchain, all faults at once, and write nothing."""
+    from mace_core.commands import check_deployment
+
+    for line in check_deployment(deployment, target):
+        click.echo(line)
+
+
+@main.command()
+@JSON
+@told
+def matrix(as_json: bool) -> None:
+    """List every target=... that can be built here; --json for a CI matrix."""
+    from mace_core.registry import Registry
+
+    choices = Registry.load().matrix()
+    click.echo(json.dumps({"target": choices}) if as_json else "\n".join(choices))
+
+
+@main.command()
+@JSON
+@told
+def plugins(as_json: bool) -> None:
+    """List the installed plugins and what they offer."""
+    from mace_core.commands import list_plugins, show_plugins
+
+    found = list_plugins()
+    click.echo(json.dumps(found, indent=1) if as_json else show_plugins(found), nl=as_json)
+
+
+@main.command()
+@told
+def schema() -> None:
+    """Print the JSON Schema of the deployment file, for editors."""
+    from mace_core.deployment import schema_text
+
+    click.echo(schema_text())
+
+
+@main.command()
+@click.argument("kind", type=click.Choice(["frontend", "transform", "target", "toolchain"]))
+@click.argument("name")
+@click.option("--output", default=".", type=click.Path(file_okay=False, path_type=Path), help="Where its folder goes.")
+@told
+def new(kind: str, name: str, output: Path) -> None:
+    """Write a new plugin that installs, loads and passes its contract tests."""
+    from mace_core.scaffold import write_plugin
+
+    click.echo(f"wrote {write_plugin(kind, name, output)}; next: pip install -e it, then pytest in it")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, file = text.partition("=")
+    if not equals:
+        raise MaceError("--input", f"{text!r} is not NAME=FILE", "write the input's name, an equals sign, the file")
+    return name, file

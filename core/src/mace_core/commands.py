@@ -1,0 +1,267 @@
+"""What the commands of `mace` do, without a word of the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mace_core.deployment import Deployment, Model, load_deployment
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_core.pipeline import Job, load, lower, normalise
+from mace_core.pipeline import build as build_sources
+from mace_core.registry import Choice, Registry
+from mace_core.run.check import LARGEST_ERROR, LEAST_COSINE, Row, read_samples, stored, table
+from mace_core.run.files import write, write_all
+from mace_core.run.validate import Built, cosine, relative_error
+
+RANDOM_SAMPLES = 3
+
+
+def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
+    """The parsed deployment, the one choice that `target` means, and the plugins."""
+    registry = Registry.load()
+    choices = registry.select(target)
+    if len(choices) != 1:
+        raise MaceError(f"target={target}", "names several choices", "give one; `scons target=...` builds several")
+    return load_deployment(deployment, tuple(registry.frontends)), choices[0], registry
+
+
+def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
+    """Write the sources; a line for each note and each file."""
+    parsed, choice, registry = opened(deployment, target)
+    sources = build_sources(Job(parsed, choice), registry)
+    write_all(output, sources.files)
+    return [*(f"note: {n}" for n in parsed.notes), *(str(output / n) for n in sorted(sources.files))]
+
+
+def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
+    """SCons's exit status."""
+    opened(deployment, target)
+    script = str(files("mace_core") / "SConstruct")
+    options = [f"deployment={deployment.resolve()}", f"target={target}", f"builds={builds}"]
+    command = [sys.executable, "-m", "SCons", "-Q", f"-j{jobs}", "-f", script, *options]
+    return subprocess.run(command, check=False).returncode  # noqa: S603  # our own build
+
+
+def run_model(
+    deployment: Path, target: str, where: Mapping[str, Any], inputs: Mapping[str, str], output: Path
+) -> dict[str, Path]:
+    """Write each output as OUTPUT/NAME.npy with a leading axis of samples; the files by output."""
+    parsed, choice, _ = opened(deployment, target)
+    model = _named(parsed, where["model"])
+    built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
+    samples = {n: read_samples(f) for n, f in inputs.items()}
+    names = [t.name for t in built.model(model.name)["inputs"]]
+    found = built.run(model.name, samples or stored(model.inputs, names), where["threads"])
+    written = {}
+    for name, array in found.items():
+        written[name] = output / f"{_plain(name)}.npy"
+        write(written[name], _npy(array))
+    return written
+
+
+def validate_library(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
+    """A row per model: how similar its outputs are to the stored ones, or to its framework's on random inputs."""
+    parsed, choice, registry = opened(deployment, target)
+    built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
+    return [_validate(built, model, registry, where["threads"]) | {"target": choice.text} for model in parsed.models]
+
+
+def _validate(built: Built, model: Model, registry: Registry, threads: int) -> Row:
+    ports = built.model(model.name)
+    samples = stored(model.inputs, [t.name for t in ports["inputs"]])
+    expected = stored(model.outputs, [t.name for t in ports["outputs"]])
+    if not expected:
+        samples = samples or _random_samples(built, model)
+        expected = _by_framework(model, registry, samples)
+    found = built.run(model.name, samples, threads)
+    similar = min(cosine(found[n], expected[n]) for n in found)
+    error = max(relative_error(found[n], expected[n].reshape(found[n].shape)) for n in found)
+    nanoseconds = built.time(model.name, threads)["ns"]
+    assert isinstance(nanoseconds, list)
+    return {
+        "model": model.name,
+        "cosine": similar,
+        "error": error,
+        "accuracy": None,
+        "latency_ns": float(np.median(nanoseconds)),
+        "arena_bytes": built.report["models"][model.name]["arena_bytes"],  # type: ignore[index]  # the report's shape is emit's
+        "library_bytes": sum(f.stat().st_size for f in (built.programs.parents[1] / "lib" / built.programs.name).glob("*.so")),
+        "passed": similar > LEAST_COSINE and error < LARGEST_ERROR,
+    }
+
+
+def _random_samples(built: Built, model: Model) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    limits = {(p.alias or p.name): p.limits for p in model.inputs}
+    samples = {}
+    for tensor in built.model(model.name)["inputs"]:
+        low, high = limits.get(tensor.name, (-1.0, 1.0))
+        samples[tensor.name] = rng.uniform(low, high, (RANDOM_SAMPLES, *tensor.shape)).astype(tensor.dtype.numpy)
+    return samples
+
+
+def _by_framework(model: Model, registry: Registry, samples: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of the model's own framework, stacked over samples; only for ports in the framework's own order."""
+    frontend = registry.frontend(model)
+    reference = frontend.reference(model.files, model)
+    if reference is None:
+        raise MaceError(
+            f"model {model.name!r}",
+            f"no stored outputs, and the framework behind {frontend.name!r} is not installed",
+            "name files under validation_outputs_data, or install the framework",
+        )
+    count = len(next(iter(samples.values()))) if samples else 1
+    outputs = [reference({n: a[i] for n, a in samples.items()}) for i in range(count)]
+    return {n: np.stack([o[n] for o in outputs]) for n in outputs[0]}
+
+
+def benchmark_models(deployment: Path, target: str, how: Mapping[str, Any]) -> list[Row]:
+    """Nanoseconds by model: from mace_benchmark, or beside the framework in this process."""
+    parsed, choice, registry = opened(deployment, target)
+    folder = how["builds"] / parsed.library
+    if how["against_framework"]:
+        from mace_core.run.versus import versus
+
+        return [versus(folder, parsed.library, choice, (m, registry.frontend(m)), how["rounds"]) for m in parsed.models]
+    built = Built.at(folder, choice.text, choice.runner)
+    return [built.time(m.name, how["threads"], how["rounds"], how["layers"]) for m in parsed.models]
+
+
+def show_benchmark(rows: list[Row]) -> str:
+    """Least and median of each row in milliseconds, the framework's and the ratio where they were measured."""
+    head = ("model", "least ms", "median ms", "framework ms", "ratio")
+    cells = []
+    for row in rows:
+        other = row.get("framework_ns")
+        ratio = f"{np.median(row['ns']) / np.median(other):.2f}" if other else ""
+        cells.append((row["model"], _ms(min(row["ns"])), _ms(np.median(row["ns"])), _ms(np.median(other)) if other else "", ratio))
+    text = table(head, cells)
+    for row in rows:
+        if layers := row.get("layers"):
+            slowest = sorted(layers, key=lambda x: -x["ns"])
+            text += table((row["model"], "kernel", "ms"), [(x["name"], x["kernel"], _ms(x["ns"])) for x in slowest])
+    return text
+
+
+def explain_deployment(deployment: Path, target: str) -> list[dict[str, Any]]:
+    """By model: nodes with target and kernels, refusals, memory."""
+    from mace_core.memory import arena
+    from mace_core.partition import split
+
+    parsed, choice, registry = opened(deployment, target)
+    explained = []
+    for model in parsed.models:
+        graph = normalise(load(model, registry), registry)
+        parts = split(graph, registry.targets_for(choice, model.runtimes))
+        program = lower(graph, parts, registry)
+        plan = arena(program)
+        explained.append(
+            {
+                "model": model.name,
+                "regions": [{"target": r.target.name, "nodes": [n.name for n in r.graph.nodes]} for r in parts.regions],
+                "calls": [{"node": c.node, "kernel": c.kernel.name, "sources": list(c.sources)} for c in program.calls],
+                "refusals": [{"node": n, "target": t, "reason": why} for (n, t), why in parts.refusals.items()],
+                "arena_bytes": plan.bytes,
+                "arena_lower_bound": plan.bound,
+                "weight_bytes": sum(w.bytes for w in program.weights.values()),
+            }
+        )
+    return explained
+
+
+def show_explanation(found: list[dict[str, Any]]) -> str:
+    """A table of calls per model, then the refusals and the memory."""
+    text = ""
+    for model in found:
+        text += table((model["model"], "kernel", "computes"), [(c["node"], c["kernel"], ", ".join(c["sources"])) for c in model["calls"]])
+        text += "".join(f"  {r['node']}: not on {r['target']}: {r['reason']}\n" for r in model["refusals"])
+        text += f"  arena {model['arena_bytes']} bytes (largest live set {model['arena_lower_bound']}), "
+        text += f"weights {model['weight_bytes']} bytes\n"
+    return text
+
+
+def check_deployment(deployment: Path, target: str) -> Iterator[str]:
+    """Lines of what is fine and what has no effect yet; MaceError with all faults of the models together."""
+    from mace_core.partition import split
+
+    parsed, choice, registry = opened(deployment, target)
+    faults = []
+    for model in parsed.models:
+        try:
+            graph = normalise(load(model, registry), registry)
+            split(graph, registry.targets_for(choice, model.runtimes))
+            yield f"{model.name}: {len(graph.nodes)} nodes, every one has a target"
+        except MaceError as error:
+            faults.append(str(error))
+    yield from (f"note: {note}" for note in parsed.notes)
+    if faults:
+        raise MaceError.of(faults)
+    yield f"{deployment}: ready for target={target} with toolchain {choice.toolchain.name} ({choice.compiler.libc})"
+
+
+def list_plugins() -> list[dict[str, Any]]:
+    """Every plugin: name, distribution, version, and what it offers that is not ready and why."""
+    registry = Registry.load()
+    listed = []
+    for plugin in registry.plugins:
+        offers = [f"{kind[:-1]} {name}" for (kind, name), owner in registry.owners.items() if owner == plugin and kind != "ops"]
+        count = sum(owner == plugin and kind == "ops" for (kind, _), owner in registry.owners.items())
+        offers += [f"{count} ops"] if count else []
+        listed.append(
+            {
+                "name": plugin.name,
+                "distribution": plugin.distribution,
+                "version": plugin.version,
+                "offers": offers,
+                "missing": _missing(registry, offers),
+            }
+        )
+    return listed
+
+
+def show_plugins(found: list[dict[str, Any]]) -> str:
+    """A table of plugins."""
+    rows = [(p["name"], p["version"], ", ".join(p["offers"]), "; ".join(p["missing"]) or "ready") for p in found]
+    return table(("name", "version", "offers", "state"), rows)
+
+
+def _missing(registry: Registry, offers: list[str]) -> list[str]:
+    reasons = []
+    for kind, _, name in (o.partition(" ") for o in offers):
+        if kind == "target" and (reason := registry.targets[name].missing()):
+            reasons.append(reason)
+        if kind == "toolchain":
+            chain = registry.toolchains[name]
+            reasons += sorted({f"{abi}: {why}" for abi in chain.abis if (why := chain.missing(abi))})
+    return reasons
+
+
+def _named(deployment: Deployment, name: str) -> Model:
+    models = {m.name: m for m in deployment.models}
+    if name and name not in models:
+        raise MaceError(f"--model {name}", "no such model", f"the deployment has {', '.join(models)}")
+    return models[name] if name else deployment.models[0]
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+
+
+def _npy(array: Array) -> bytes:
+    from io import BytesIO
+
+    data = BytesIO()
+    np.save(data, array)
+    return data.getvalue()
+
+
+def _ms(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:.3f}"

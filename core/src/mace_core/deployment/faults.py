@@ -1,0 +1,28 @@
+"""The faults of one file, collected so that all are told together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mace_core.errors import MaceError
+
+
+class Faults:
+    """What is wrong with a file, by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._found: dict[tuple[int, str], None] = {}
+
+    def place(self, line: int) -> str:
+        """The file and a line, as editors and compilers write it."""
+        return f"{self.path}:{line}"
+
+    def add(self, line: int, problem: str, remedy: str) -> None:
+        """Note a fault; one that is known already is not repeated."""
+        self._found[line, str(MaceError(self.place(line), problem, remedy))] = None
+
+    def check(self) -> None:
+        """Raise one MaceError with every fault, by line, if there is any."""
+        if self._found:
+            raise MaceError.of(text for _, text in sorted(self._found))

@@ -1,0 +1,88 @@
+"""A tree of texts -> a document as JSON has them, each scalar of the type that the schema says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from mace_core.deployment.faults import Faults
+from mace_core.deployment.schema import Part, Path, Schema, check, label, without
+from mace_core.deployment.source import Written, read_source
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_NULL = ("", "~", "null", "Null", "NULL")
+_BOOLS: Mapping[str, bool] = MappingProxyType({"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False})
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file's content without what is at fault.
+
+    lines: path of each value -> its line.
+    """
+
+    value: Any
+    lines: Mapping[Path, int]
+    schema: Schema
+    faults: Faults
+
+    def line(self, *path: str | int) -> int:
+        """The line of a value that is there, or that held one at fault."""
+        return self.lines.get(path, 1)
+
+
+def read_document(schema: Schema, faults: Faults) -> Document:
+    """Read the file that the faults are about and check it against its schema.
+
+    Raises MaceError for a file that is no YAML; all other faults are noted and what they spoil is left out.
+    """
+    lines: dict[Path, int] = {}
+    value = _Typing(schema, lines, faults).typed(read_source(faults.path, faults), schema.root, ())
+    bad = check(schema, value, lines, faults)
+    return Document({} if () in bad else without(value, bad), lines, schema, faults)
+
+
+@dataclass(frozen=True)
+class _Typing:
+    schema: Schema
+    lines: dict[Path, int]
+    faults: Faults
+
+    def typed(self, written: Written, part: Part, path: Path) -> Any:
+        """The value as JSON has it; notes the lines of all below."""
+        self.lines[path] = written.line
+        content = written.content
+        if isinstance(content, str):
+            return _scalar(written, content, self.schema.form(part, is_list=False))
+        if isinstance(content, tuple):
+            return [self.typed(item, self.schema.below(part, i), (*path, i)) for i, item in enumerate(content)]
+        result: dict[str, Any] = {}
+        for key, value in content.items():
+            name = _cased(key, part.get("x-key-case"))
+            if name in result:
+                self.faults.add(value.line, f"{label((*path, key))}: is there a second time", "keep one of them")
+            result[name] = self.typed(value, self.schema.below(part, name), (*path, name))
+        return result
+
+
+def _scalar(written: Written, text: str, part: Part) -> str | float | bool | None:
+    """Text where the schema wants text; else what the text looks like."""
+    if not written.quoted and text in _NULL:
+        return None
+    if "string" in part.get("type", ()):
+        return _cased(text, part.get("x-case"))
+    if text.lower() in _BOOLS:
+        return _BOOLS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def _cased(text: str, case: str | None) -> str:
+    if case is None:
+        return text
+    return text.lower() if case == "lower" else text.upper()

@@ -1,0 +1,44 @@
+"""What a build depends on besides its input files: the plugins used, by version and by content."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from mace_core.pipeline import NORMAL, Job
+from mace_core.registry import Registry
+
+
+def fingerprint(job: Job, registry: Registry) -> str:
+    """A line per plugin that the job uses: distribution, version and a digest of its files; then the choice."""
+    targets = {t.name for m in job.deployment.models for t in registry.targets_for(job.choice, m.runtimes)}
+    transforms = {*NORMAL, *(name for t in targets for name in registry.targets[t].pipeline)}
+    used = [registry.owner("frontends", registry.frontend(m).name) for m in job.deployment.models]
+    used += [registry.owner("targets", t) for t in targets]
+    used += [registry.owner("transforms", t) for t in transforms]
+    used += [plugin for (kind, _), plugin in registry.owners.items() if kind == "ops"]
+    lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
+    core = f"mace-core {version('mace-core')} {digest('mace_core')}"
+    return "\n".join([core, *sorted(lines), f"target={job.choice.text}"])
+
+
+@cache
+def digest(package: str) -> str:
+    """A digest of a package's own files, so that an edited plugin counts as another version."""
+    total = hashlib.sha256()
+    _add(total, files(package))
+    return total.hexdigest()[:16]
+
+
+def _add(total: hashlib._Hash, folder: Traversable) -> None:
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.is_dir() and entry.name != "__pycache__":
+            _add(total, entry)
+        elif entry.name.endswith((".py", ".in", ".h", ".json")):
+            total.update(entry.name.encode())
+            total.update(entry.read_bytes())
+
+

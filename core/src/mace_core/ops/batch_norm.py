@@ -1,0 +1,39 @@
+"""BatchNorm: normalisation of every channel by moments known from training."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs
+from mace_core.ops.norm import channels_last, move_outer
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x = channels_last(inputs, attrs, least=2)
+    return [(x.dtype, x.shape)]
+
+
+def folded(scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
+    """The factors and summands, in double precision, with which BatchNorm is x * factor + summand."""
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+    return factor, bias - mean * factor
+
+
+def _batch_norm(x: Array, *vectors: Array, epsilon: float) -> Array:
+    factor, summand = folded(*vectors, epsilon)
+    return np.asarray(x * factor + summand).astype(x.dtype)
+
+
+OPS = (
+    Op(
+        "BatchNorm",
+        ("x", "scale", "bias", "mean", "variance"),
+        ("y",),
+        _infer,
+        _batch_norm,
+        {"epsilon": 1e-5},
+        move=move_outer,
+    ),
+)

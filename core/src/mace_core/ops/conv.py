@@ -1,0 +1,88 @@
+"""Conv: sliding dot products over 1 to 3 spatial axes, clamped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, Tensor
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need, same_dtype
+from mace_core.ops.windows import Ints, Windows
+
+ATTRS: Mapping[str, Any] = {
+    "strides": REQUIRED,
+    "pads_before": REQUIRED,
+    "pads_after": REQUIRED,
+    "dilations": REQUIRED,
+    "group": 1,
+    "low": -math.inf,
+    "high": math.inf,
+}
+
+
+def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Windows]:
+    """The input, the filters and the windows of a convolution or its transpose; OpError where they do not fit together.
+
+    x is [N, *spatial, I], w [O, *kernel, I / group], bias [O].
+    """
+    x, w = inputs[0], inputs[1]
+    bias = inputs[2] if len(inputs) > 2 else None
+    assert x is not None
+    assert w is not None
+    same_dtype(inputs)
+    need(x.dtype.is_float, f"x is {x.dtype.value}, expected floats")
+    need(3 <= len(x.shape) <= 5, f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels")
+    need(len(w.shape) == len(x.shape), f"w has {len(w.shape)} axes, x has {len(x.shape)}; they must be the same")
+    group, channels, results = int(attrs["group"]), x.shape[-1], w.shape[0]  # type: ignore[arg-type]  # schema: an int
+    need(group >= 1, f"group is {group}, expected at least 1")
+    need(channels % group == 0, f"{channels} input channels do not divide into {group} groups")
+    need(w.shape[-1] == channels // group, f"w takes {w.shape[-1]} channels, expected {channels // group} ({channels} in {group} groups)")
+    need(results >= 1 and results % group == 0, f"{results} output channels do not divide into {group} groups")
+    need(bias is None or bias.shape == (results,), f"bias has shape {list(bias.shape) if bias else None}, expected [{results}]")
+    need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
+    return x, w, Windows.of(w.shape[1:-1], attrs)
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x, w, windows = check_operands(inputs, attrs)
+    return [(x.dtype, (x.shape[0], *windows.count(x.shape[1:-1]), w.shape[0]))]
+
+
+def grouped_product(x: Array, w: Array) -> Array:
+    """[..., G, I] times [G, O, I] over I: [..., G, O]."""
+    if x.shape[-1] == 1:
+        return np.asarray(x * w[..., 0])
+    flat = x.reshape(-1, *x.shape[-2:]).transpose(1, 0, 2)
+    product = np.matmul(flat, w.transpose(0, 2, 1))
+    return np.asarray(product.transpose(1, 0, 2)).reshape(*x.shape[:-1], w.shape[1])
+
+
+def finished(sums: Array, bias: Array | None, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Array:
+    """Sums over the last axis's channels with bias added, clamped, in the wanted type."""
+    biased = sums if bias is None else sums + bias
+    return np.asarray(np.clip(biased, attrs["low"], attrs["high"]).astype(dtype))
+
+
+def _conv(x: Array, w: Array, bias: Array | None = None, *, group: int, **attrs: Any) -> Array:
+    """Sum over the kernel's positions of a matrix product each, in float64."""
+    windows = Windows.of(w.shape[1:-1], attrs)
+    out = windows.count(x.shape[1:-1])
+    padded = windows.padded(x.astype(np.float64), out, 0.0)
+    filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
+    sums = np.zeros((x.shape[0], *out, group, filters.shape[1]))
+    for tap in windows.taps():
+        seen = windows.seen(padded, tap, out)
+        sums += grouped_product(seen.reshape(*seen.shape[:-1], group, -1), _at(filters, tap))
+    return finished(sums.reshape(*sums.shape[:-2], -1), bias, attrs, x.dtype)
+
+
+def _at(filters: Array, tap: Ints) -> Array:
+    """One position of [G, O, *kernel, I] filters: [G, O, I]."""
+    return np.asarray(filters[(slice(None), slice(None), *tap)])
+
+
+OPS = (Op("Conv", ("x", "w", "bias?"), ("y",), _infer, _conv, ATTRS),)

@@ -1,0 +1,50 @@
+"""ConvTranspose: the transpose of Conv as a linear map; every input pixel adds a scaled kernel to the output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, Shape
+from mace_core.ops.conv import ATTRS, check_operands, finished, grouped_product
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need
+from mace_core.ops.windows import Ints, Windows, integers
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x, w, windows = check_operands(inputs, attrs)
+    extra = integers(attrs, "output_padding", len(windows.kernel))
+    need(min(extra) >= 0, f"output_padding {list(extra)} must be at least 0 along each axis")
+    out = transposed_size(windows, x.shape[1:-1], extra)
+    need(min(out) >= 1, f"its output would have spatial size {list(out)}; the pads cut off everything")
+    return [(x.dtype, (x.shape[0], *out, w.shape[0]))]
+
+
+def transposed_size(windows: Windows, spatial: Shape, extra: Ints) -> Shape:
+    """Spatial size of the output: stride (in - 1) + extent + extra - pads, as ONNX has it."""
+    axes = zip(spatial, windows.strides, windows.extent, extra, windows.before, windows.after, strict=True)
+    return tuple((n - 1) * s + e + more - b - a for n, s, e, more, b, a in axes)
+
+
+def _conv_transpose(
+    x: Array, w: Array, bias: Array | None = None, *, group: int, output_padding: Ints, **attrs: Any
+) -> Array:
+    """Scatter a matrix product for each position of the kernel, in float64, and cut the pads off."""
+    windows = Windows.of(w.shape[1:-1], attrs)
+    spatial = x.shape[1:-1]
+    out = transposed_size(windows, spatial, output_padding)
+    filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
+    whole = tuple(max(o + b, (n - 1) * s + e) for o, b, n, s, e in zip(out, windows.before, spatial, windows.strides, windows.extent, strict=True))
+    sums = np.zeros((x.shape[0], *whole, w.shape[0]))
+    grouped = x.astype(np.float64).reshape(*x.shape[:-1], group, -1)
+    for tap in windows.taps():
+        product = grouped_product(grouped, filters[(slice(None), slice(None), *tap)])
+        view = windows.seen(sums, tap, spatial)
+        view += product.reshape(view.shape)
+    cut = tuple(slice(b, b + o) for b, o in zip(windows.before, out, strict=True))
+    return finished(sums[(slice(None), *cut)], bias, attrs, x.dtype)
+
+
+OPS = (Op("ConvTranspose", ("x", "w", "bias?"), ("y",), _infer, _conv_transpose, {**ATTRS, "output_padding": REQUIRED}),)

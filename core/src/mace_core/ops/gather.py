@@ -1,0 +1,93 @@
+"""Gather, GatherElements and GatherND: elements at positions that are known at run time.
+
+A negative index counts from the end; one outside the axis means its nearest element.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs
+from mace_core.ops.arguments import integer, need_indices
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+
+
+def positions(indices: Array, count: int | Array) -> Array:
+    """Indices as positions in 0 ... count - 1."""
+    wide = np.where(indices > np.iinfo(np.int64).max, np.iinfo(np.int64).max, indices).astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + count, wide), 0, count - 1)
+
+
+def _infer_gather(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    data, indices = present(inputs)
+    need_indices(indices, "indices")
+    axis = axis_of(integer(attrs, "axis"), len(data.shape))
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    need(data.shape[axis] > 0 or math.prod(shape) == 0, f"axis {axis} has no elements to gather")
+    return [(data.dtype, shape)]
+
+
+def _gather(data: Array, indices: Array, axis: int) -> Array:
+    if data.shape[axis] == 0:
+        axis %= data.ndim
+        return np.empty((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
+    return np.take(data, positions(indices, data.shape[axis]), axis)
+
+
+def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    data, indices = present(inputs)
+    need_indices(indices, "indices")
+    axis = axis_of(integer(attrs, "axis"), len(data.shape))
+    need(len(indices.shape) == len(data.shape), f"indices have rank {len(indices.shape)}, data has {len(data.shape)}")
+    fits = all(i <= d for n, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if n != axis)
+    need(fits, f"indices {list(indices.shape)} do not fit into data {list(data.shape)} beside axis {axis}")
+    need(data.shape[axis] > 0 or indices.elements == 0, f"axis {axis} has no elements to gather")
+    return [(data.dtype, indices.shape)]
+
+
+def _gather_elements(data: Array, indices: Array, axis: int) -> Array:
+    if indices.size == 0:
+        return np.empty(indices.shape, data.dtype)
+    axis %= data.ndim
+    data = data[tuple(slice(None) if n == axis else slice(d) for n, d in enumerate(indices.shape))]
+    return np.take_along_axis(data, positions(indices, data.shape[axis]), axis)
+
+
+def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    data, indices = present(inputs)
+    need_indices(indices, "indices")
+    batch = integer(attrs, "batch_dims")
+    need(len(indices.shape) > 0, "indices are a scalar; their last axis must hold the coordinates")
+    least = min(len(indices.shape) - 1, len(data.shape))
+    need(0 <= batch <= least, f"batch_dims is {batch}; it must be 0 to {least}")
+    depth = indices.shape[-1]
+    need(batch + depth <= len(data.shape), f"{depth} coordinates after {batch} batch axes for data of rank {len(data.shape)}")
+    alike = indices.shape[:batch] == data.shape[:batch]
+    need(alike, f"batch axes of indices are {list(indices.shape[:batch])}, of data {list(data.shape[:batch])}")
+    shape = (*indices.shape[:-1], *data.shape[batch + depth :])
+    empty = 0 in data.shape[batch : batch + depth]
+    need(not empty or math.prod(shape) == 0, f"data {list(data.shape)} has no elements to gather")
+    return [(data.dtype, shape)]
+
+
+def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
+    depth, lead = indices.shape[-1], indices.shape[:-1]
+    indexed = data.shape[batch_dims : batch_dims + depth]
+    shape = (*lead, *data.shape[batch_dims + depth :])
+    if math.prod(shape) == 0:
+        return np.empty(shape, data.dtype)
+    found = positions(indices, np.array(indexed, np.int64))
+    batch = np.ix_(*(np.arange(d) for d in lead[:batch_dims]))
+    rest = (1,) * (len(lead) - batch_dims)
+    key = (*(b.reshape(*b.shape, *rest) for b in batch), *np.moveaxis(found, -1, 0))
+    return data[key] if key else np.broadcast_to(data, shape)
+
+
+OPS = (
+    Op("Gather", ("data", "indices"), ("y",), _infer_gather, _gather, {"axis": 0}),
+    Op("GatherElements", ("data", "indices"), ("y",), _infer_elements, _gather_elements, {"axis": 0}, move=move_axis),
+    Op("GatherND", ("data", "indices"), ("y",), _infer_nd, _gather_nd, {"batch_dims": 0}),
+)

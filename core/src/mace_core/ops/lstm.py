@@ -1,0 +1,68 @@
+"""LSTM: long short-term memory, as the ONNX operator, layout 0; gates in the order i, o, f, c, peepholes i, o, f."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.rnn import ATTRS, Activation, Sequences, activations, infer, joined, sequences, shape_is, unroll
+from mace_core.ops.shapes import Inputs
+
+DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    y, state = infer(inputs, attrs, 4, DEFAULTS)
+    count, _, hidden = state[1]
+    shape_is(inputs, 6, state[1])
+    shape_is(inputs, 7, (count, 3 * hidden))
+    return [y, state, state]
+
+
+class _Cell:
+    """One direction's weights and functions.
+
+    it = f(Xt Wi' + Ht-1 Ri' + Pi Ct-1 + bi), ft = f(Xt Wf' + Ht-1 Rf' + Pf Ct-1 + bf), or 1 - it where the two are coupled,
+    Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht = ot h(Ct).
+    """
+
+    def __init__(self, weights: tuple[Array, Array, Array | None, Array | None], functions: list[Activation], coupled: bool) -> None:
+        w, r, b, p = weights
+        self.w, self.r = w.astype(np.float64).T, r.astype(np.float64).T
+        self.b = 0.0 if b is None else b.astype(np.float64).reshape(2, -1).sum(axis=0)
+        self.p = np.zeros((3, r.shape[-1])) if p is None else p.astype(np.float64).reshape(3, -1)
+        self.f, self.g, self.h = functions
+        self.coupled = coupled
+
+    def __call__(self, run: Sequences, x: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
+        h, c = states
+        zi, zo, zf, zc = np.split(x @ self.w + h @ self.r + self.b, 4, axis=-1)
+        i = self.f(run.clipped(zi + self.p[0] * c))
+        f = 1 - i if self.coupled else self.f(run.clipped(zf + self.p[2] * c))
+        c = f * c + i * self.g(run.clipped(zc))
+        o = self.f(run.clipped(zo + self.p[1] * c))
+        return o * self.h(run.clipped(c)), c
+
+
+def _lstm(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:
+    b, lengths, h0, c0, p = ([*optional] + [None] * 5)[:5]
+    functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
+    results = []
+    for d, run in enumerate(sequences(x, lengths, h0, attrs)):
+        own = (w[d], r[d], None if b is None else b[d], None if p is None else p[d])
+        c = np.zeros_like(run.h0) if c0 is None else c0[d].astype(np.float64)
+        results.append(unroll(run, _Cell(own, functions[d], bool(attrs["coupled"])), (run.h0, c)))
+    return joined(x, results)
+
+
+OPS = (
+    Op(
+        "LSTM",
+        ("x", "w", "r", "b?", "lengths?", "h0?", "c0?", "p?"),
+        ("y", "yh?", "yc?"),
+        _infer,
+        _lstm,
+        {**ATTRS, "coupled": False},
+    ),
+)

@@ -1,0 +1,49 @@
+"""MatMul: numpy.matmul with an optional bias, clamped."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, broadcast, need, same_dtype
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    a, b = inputs[0], inputs[1]
+    bias = inputs[2] if len(inputs) > 2 else None
+    assert a is not None
+    assert b is not None
+    same_dtype(inputs)
+    need(a.dtype is not DType.BOOL, "its inputs are bool, expected numbers")
+    need(bool(a.shape) and bool(b.shape), "a factor is a scalar; multiply by one with Mul")
+    rows, columns = a.shape[-2:-1], b.shape[-1:] if len(b.shape) > 1 else ()
+    depth = b.shape[-2:][0]
+    need(a.shape[-1] == depth, f"a has {a.shape[-1]} columns and b {depth} rows; they must be the same")
+    width = b.shape[-1] if columns else 1
+    need(bias is None or bias.shape == (width,), f"bias has shape {list(bias.shape) if bias else None}, expected [{width}]")
+    need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
+    return [(a.dtype, (*broadcast((a.shape[:-2], b.shape[:-2])), *rows, *columns))]
+
+
+def _matmul(a: Array, b: Array, bias: Array | None = None, *, low: float, high: float) -> Array:
+    """Floats are summed in float64; integers wrap."""
+    if not np.issubdtype(a.dtype, np.floating):
+        product = np.matmul(a, b)
+        biased = product if bias is None else product + (bias if b.ndim > 1 else bias[0])
+        return np.asarray(_clamped(biased, low, high).astype(a.dtype))
+    product = np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64)))
+    biased = product if bias is None else product + (bias if b.ndim > 1 else bias[0])
+    return np.asarray(np.clip(biased, low, high).astype(a.dtype))
+
+
+def _clamped(values: Any, low: float, high: float) -> Any:
+    """Integers between two floats, either of which may be infinite."""
+    floor = values if math.isinf(low) else np.maximum(values, math.ceil(low))
+    return floor if math.isinf(high) else np.minimum(floor, math.floor(high))
+
+
+OPS = (Op("MatMul", ("a", "b", "bias?"), ("y",), _infer, _matmul, {"low": -math.inf, "high": math.inf}),)

@@ -1,0 +1,88 @@
+"""Pools: the maximum, mean or norm of sliding windows, channel by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType, Shape
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+from mace_core.ops.windows import Windows, integers
+
+ATTRS: Mapping[str, Any] = {
+    "kernel": REQUIRED,
+    "strides": REQUIRED,
+    "pads_before": REQUIRED,
+    "pads_after": REQUIRED,
+    "dilations": REQUIRED,
+    "ceil": False,
+}
+
+
+def _infer_any(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (x,) = present(inputs)
+    need(x.dtype is not DType.BOOL, "x is bool, expected numbers")
+    need(3 <= len(x.shape) <= 5, f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels")
+    windows = Windows.of(integers(attrs, "kernel", len(x.shape) - 2), attrs)
+    return [(x.dtype, (x.shape[0], *windows.count(x.shape[1:-1], bool(attrs["ceil"])), x.shape[-1]))]
+
+
+def _infer_float(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (x,) = present(inputs)
+    need(x.dtype.is_float, f"x is {x.dtype.value}, expected floats")
+    p = attrs.get("p", 1)
+    need(isinstance(p, int) and p >= 1, f"p is {p}, expected at least 1")
+    return _infer_any(inputs, attrs)
+
+
+def _geometry(x: Array, attrs: Mapping[str, Any]) -> tuple[Windows, Shape]:
+    windows = Windows.of(attrs["kernel"], attrs)
+    return windows, windows.count(x.shape[1:-1], attrs["ceil"])
+
+
+def _max(x: Array, **attrs: Any) -> Array:
+    """The padding never wins; a window of nothing but padding gives the least value of the type."""
+    windows, out = _geometry(x, attrs)
+    least = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
+    padded = windows.padded(x, out, least)
+    best = np.full((x.shape[0], *out, x.shape[-1]), least, x.dtype)
+    for tap in windows.taps():
+        np.maximum(best, windows.seen(padded, tap, out), out=best)
+    return best
+
+
+def _sum(x: Array, windows: Windows, out: Shape) -> Array:
+    padded = windows.padded(x.astype(np.float64), out, 0.0)
+    sums = np.zeros((x.shape[0], *out, x.shape[-1]))
+    for tap in windows.taps():
+        sums += windows.seen(padded, tap, out)
+    return sums
+
+
+def _average(x: Array, *, count_pad: bool, **attrs: Any) -> Array:
+    """The padding counts only if asked for, what a last window of `ceil` has beyond it never; nothing has mean 0."""
+    windows, out = _geometry(x, attrs)
+    ones = np.ones((1, *x.shape[1:-1], 1))
+    if count_pad:
+        sides = zip(windows.before, windows.after, strict=True)
+        ones = np.pad(ones, [(0, 0), *sides, (0, 0)], constant_values=1.0)
+        counts = _sum(ones, Windows(windows.kernel, windows.strides, (0,) * len(out), (0,) * len(out), windows.dilations), out)
+    else:
+        counts = _sum(ones, windows, out)
+    return np.asarray((_sum(x, windows, out) / np.maximum(counts, 1)).astype(x.dtype))
+
+
+def _norm(x: Array, *, p: int, **attrs: Any) -> Array:
+    """(sum |x| ** p) ** (1 / p)."""
+    windows, out = _geometry(x, attrs)
+    return np.asarray((_sum(np.abs(x.astype(np.float64)) ** p, windows, out) ** (1 / p)).astype(x.dtype))
+
+
+OPS = (
+    Op("MaxPool", ("x",), ("y",), _infer_any, _max, ATTRS),
+    Op("AveragePool", ("x",), ("y",), _infer_float, _average, {**ATTRS, "count_pad": False}),
+    Op("LpPool", ("x",), ("y",), _infer_float, _norm, {**ATTRS, "p": 2}),
+)

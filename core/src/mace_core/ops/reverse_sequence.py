@@ -1,0 +1,41 @@
+"""ReverseSequence: the first steps of each sequence of a batch in reverse order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs
+from mace_core.ops.arguments import integer, need_indices
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, axis_of, need, present
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x, lengths = present(inputs)
+    need_indices(lengths, "lengths")
+    batch, time = (axis_of(integer(attrs, key), len(x.shape)) for key in ("batch_axis", "time_axis"))
+    need(batch != time, f"batch_axis and time_axis are both {batch}")
+    need(lengths.shape == (x.shape[batch],), f"lengths have shape {list(lengths.shape)} for a batch of {x.shape[batch]}")
+    return [(x.dtype, x.shape)]
+
+
+def _reverse_sequence(x: Array, lengths: Array, batch_axis: int, time_axis: int) -> Array:
+    """A length outside 0 ... steps means the nearest of these."""
+    y = x.copy()
+    rows, turned = (np.moveaxis(a, (batch_axis, time_axis), (0, 1)) for a in (x, y))
+    for row, into, length in zip(rows, turned, lengths, strict=True):
+        steps = max(0, min(int(length), len(row)))
+        into[:steps] = row[:steps][::-1]
+    return y
+
+
+OPS = (
+    Op(
+        "ReverseSequence",
+        ("x", "lengths"),
+        ("y",),
+        _infer,
+        _reverse_sequence,
+        {"batch_axis": 1, "time_axis": 0},
+    ),
+)

@@ -1,0 +1,209 @@
+"""RNN, and what it shares with GRU and LSTM: activations, directions, shapes; all as the ONNX operators of these names, layout 0.
+
+With T time steps, B sequences, I inputs, H hidden units, G gates and D directions: x is [T, B, I], w [D, G*H, I], r [D, G*H, H],
+b [D, 2*G*H] (of w, then of r), lengths [B] (i32), the initial states [D, B, H]; y is [T, D, B, H], the final states [D, B, H].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType, Shape
+from mace_core.ops.op import REQUIRED, Op, OpError, Spec
+from mace_core.ops.shapes import Inputs, need
+
+DIRECTIONS: Mapping[str, tuple[bool, ...]] = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+"""Direction -> for every direction of the tensors, whether it runs backwards in time."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function of one element that the recurrent ops can apply.
+
+    alpha, beta: their defaults, those of the ONNX operator of that name; None where it has none.
+    """
+
+    name: str
+    compute: Callable[[Array, float, float], Array]
+    alpha: float | None = None
+    beta: float | None = None
+
+    def __call__(self, x: Array) -> Array:
+        """The function with its own alpha and beta."""
+        return self.compute(x, self.alpha or 0.0, self.beta or 0.0)
+
+
+_ALL = (
+    Activation("Relu", lambda x, a, b: np.maximum(x, 0)),
+    Activation("Tanh", lambda x, a, b: np.tanh(x)),
+    Activation("Sigmoid", lambda x, a, b: 1 / (1 + np.exp(-x))),
+    Activation("Affine", lambda x, a, b: a * x + b, 1.0, 0.0),
+    Activation("LeakyRelu", lambda x, a, b: np.where(x < 0, a * x, x), 0.01),
+    Activation("ThresholdedRelu", lambda x, a, b: np.where(x > a, x, 0), 1.0),
+    Activation("ScaledTanh", lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
+    Activation("HardSigmoid", lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
+    Activation("Elu", lambda x, a, b: np.where(x < 0, a * np.expm1(x), x), 1.0),
+    Activation("Softsign", lambda x, a, b: x / (1 + np.abs(x))),
+    Activation("Softplus", lambda x, a, b: np.logaddexp(0, x)),
+)
+ACTIVATIONS: Mapping[str, Activation] = {a.name: a for a in _ALL}
+
+
+def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]:
+    """For every direction its activations, each with the alpha and beta that hold for it.
+
+    The values of `alphas` and `betas` go, in order, to the activations that take one, as ONNX has it; where they run out,
+    and where none are given, the defaults hold, and what is left over is ignored.
+    defaults: names for one direction where the attribute is ().
+    Raises OpError for a wrong number or an unknown name.
+    """
+    count = len(DIRECTIONS[str(attrs["direction"])])
+    names = _values(attrs, "activations", str) or [*defaults] * count
+    need(len(names) == count * len(defaults), f"{len(names)} activations, expected {count * len(defaults)}")
+    for name in names:
+        need(name in ACTIVATIONS, f"activation {name!r} is unknown; it must be one of {', '.join(ACTIVATIONS)}")
+    alphas, betas = iter(_values(attrs, "alphas", float)), iter(_values(attrs, "betas", float))
+    found = []
+    for kind in map(ACTIVATIONS.__getitem__, names):
+        alpha = None if kind.alpha is None else next(alphas, kind.alpha)
+        beta = None if kind.beta is None else next(betas, kind.beta)
+        found.append(Activation(kind.name, kind.compute, alpha, beta))
+    return [found[i : i + len(defaults)] for i in range(0, len(found), len(defaults))]
+
+
+def _values[T](attrs: Attrs, key: str, kind: Callable[..., T]) -> list[T]:
+    values = attrs[key]
+    assert isinstance(values, tuple)
+    allowed = str if kind is str else int | float
+    need(all(isinstance(v, allowed) for v in values), f"{key} are {values!r}; they must be {'names' if kind is str else 'numbers'}")
+    return [kind(v) for v in values]
+
+
+def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> tuple[Spec, Spec]:
+    """Check x, w, r, b?, lengths?, h0? and the attributes, and return what y and a final state are.
+
+    gates: how many times the hidden units the weights have.
+    """
+    x, w, r, b, lengths, h0 = ([*inputs] + [None] * 6)[:6]
+    assert x is not None
+    assert w is not None
+    assert r is not None
+    hidden, clip = attrs["hidden"], attrs["clip"]
+    if not isinstance(hidden, int) or hidden < 1:
+        raise OpError(f"hidden is {hidden!r}; it must be a positive number")
+    assert isinstance(clip, int | float)
+    need(clip >= 0, f"clip is {clip}; it must not be negative, 0 meaning none")
+    need(attrs["direction"] in DIRECTIONS, f"direction is {attrs['direction']!r}; it must be one of {', '.join(DIRECTIONS)}")
+    activations(attrs, defaults)
+    for t in (x, w, r, b, h0, *inputs[6:]):
+        need(t is None or t.dtype == x.dtype, f"{t and t.name} is of type {t and t.dtype.value}, but x of {x.dtype.value}")
+    need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be of a float type")
+    need(len(x.shape) == 3, f"x has shape {list(x.shape)}; it must be [time, batch, input]")
+    time, batch, width = x.shape
+    count = len(DIRECTIONS[str(attrs["direction"])])
+    shape_is(inputs, 1, (count, gates * hidden, width))
+    shape_is(inputs, 2, (count, gates * hidden, hidden))
+    shape_is(inputs, 3, (count, 2 * gates * hidden))
+    shape_is(inputs, 4, (batch,))
+    shape_is(inputs, 5, (count, batch, hidden))
+    need(lengths is None or lengths.dtype is DType.I32, f"lengths is of type {lengths and lengths.dtype.value}; it must be i32")
+    return (x.dtype, (time, count, batch, hidden)), (x.dtype, (count, batch, hidden))
+
+
+def shape_is(inputs: Inputs, index: int, expected: Shape) -> None:
+    """OpError unless an input is absent or has the shape."""
+    t = inputs[index] if index < len(inputs) else None
+    need(t is None or t.shape == expected, f"{t and t.name} has shape {list(t.shape) if t else ''}, expected {list(expected)}")
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The run of one direction over all sequences, in double precision.
+
+    x: [T, B, I].  lengths: [B].  h0: [B, H].  clip: bound of what goes into activations, 0 for none.
+    """
+
+    x: Array
+    lengths: Array
+    h0: Array
+    backwards: bool
+    clip: float
+
+    def steps(self) -> Iterator[tuple[Array, Array, Array]]:
+        """For every step: which sequences still run, as [B, 1]; the time that each is at, as [B]; their x, as [B, I]."""
+        for step in range(len(self.x)):
+            alive = step < self.lengths
+            time = np.where(alive & self.backwards, self.lengths - 1 - step, step)
+            yield alive[:, None], time, self.x[time, np.arange(len(time))]
+
+    def clipped(self, z: Array) -> Array:
+        """What goes into an activation."""
+        return np.clip(z, -self.clip, self.clip) if self.clip else z
+
+
+Cell = Callable[[Sequences, Array, tuple[Array, ...]], tuple[Array, ...]]
+"""(the run, x of the step [B, I], states [B, H] each, h first) -> the new states."""
+
+
+def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+    """y of one direction [T, B, H], zero beyond a sequence's length, and the states after each sequence's last step."""
+    y = np.zeros((len(run.x), *states[0].shape))
+    for alive, time, x in run.steps():
+        new = cell(run, x, states)
+        states = tuple(np.where(alive, n, s) for n, s in zip(new, states, strict=True))
+        y[time, np.arange(len(time))] = np.where(alive, states[0], 0)
+    return y, states
+
+
+def sequences(x: Array, lengths: Array | None, h0: Array | None, attrs: Mapping[str, object]) -> list[Sequences]:
+    """The runs of all directions, with what is absent filled in; lengths are kept within the time steps there are."""
+    ways = DIRECTIONS[str(attrs["direction"])]
+    time, batch, _ = x.shape
+    ends = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
+    first = np.zeros((len(ways), batch, attrs["hidden"])) if h0 is None else h0  # type: ignore[arg-type]  # schema: an int
+    clip = float(attrs["clip"])  # type: ignore[arg-type]  # schema: a float
+    return [Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, clip) for h, way in zip(first, ways, strict=True)]
+
+
+def joined(x: Array, runs: Sequence[tuple[Array, tuple[Array, ...]]]) -> tuple[Array, ...]:
+    """The directions' results as the op's outputs: y [T, D, B, H], then every state [D, B, H], in x's type."""
+    y = np.stack([y for y, _ in runs], axis=1)
+    states = [np.stack(s) for s in zip(*(states for _, states in runs), strict=True)]
+    return tuple(a.astype(x.dtype) for a in (y, *states))
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    return list(infer(inputs, attrs, 1, DEFAULTS))
+
+
+def _rnn(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:
+    """Ht = f(Xt W' + Ht-1 R' + Wb + Rb)."""
+    b, lengths, h0 = ([*optional] + [None] * 3)[:3]
+    functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
+    results = []
+    for d, run in enumerate(sequences(x, lengths, h0, attrs)):
+        bias = 0.0 if b is None else b[d].astype(np.float64).reshape(2, -1).sum(axis=0)
+
+        def cell(run: Sequences, x: Array, states: tuple[Array, ...], d: int = d, bias: Array | float = bias) -> tuple[Array, ...]:
+            z = x @ w[d].T.astype(np.float64) + states[0] @ r[d].T + bias
+            return (functions[d][0](run.clipped(z)),)
+
+        results.append(unroll(run, cell, (run.h0,)))
+    return joined(x, results)
+
+
+DEFAULTS = ("Tanh",)
+ATTRS: Mapping[str, object] = {
+    "hidden": REQUIRED,
+    "direction": "forward",
+    "activations": (),
+    "alphas": (),
+    "betas": (),
+    "clip": 0.0,
+}
+"""The attributes that all three ops have."""
+
+OPS = (Op("RNN", ("x", "w", "r", "b?", "lengths?", "h0?"), ("y", "yh?"), _infer, _rnn, ATTRS),)

@@ -1,0 +1,108 @@
+"""ScatterElements and ScatterND: a tensor with some of its elements replaced, or combined with others, in order.
+
+A negative index counts from the end; one outside the axis means its nearest element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType, Tensor
+from mace_core.ops.arguments import choice, integer, need_indices
+from mace_core.ops.gather import positions
+from mace_core.ops.op import Op, OpError, Spec
+from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+
+UFUNCS: Mapping[str, np.ufunc] = MappingProxyType({"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum})
+"""How an update is combined with the element that it meets; "none" puts it in its place."""
+
+
+def _checked(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Tensor]:
+    """Data, indices and updates, of the right types."""
+    data, indices, updates = present(inputs)
+    need_indices(indices, "indices")
+    if data.dtype is not updates.dtype:
+        raise OpError(f"data are of type {data.dtype.value}, updates of {updates.dtype.value}; they must be the same")
+    reduction = choice(attrs, "reduction", ("none", *UFUNCS))
+    need(reduction == "none" or data.dtype is not DType.BOOL, f"reduction {reduction!r} of truth values")
+    return data, indices, updates
+
+
+def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    data, indices, updates = _checked(inputs, attrs)
+    axis = axis_of(integer(attrs, "axis"), len(data.shape))
+    need(indices.shape == updates.shape, f"indices are {list(indices.shape)}, updates {list(updates.shape)}")
+    need(len(indices.shape) == len(data.shape), f"indices have rank {len(indices.shape)}, data has {len(data.shape)}")
+    fits = all(i <= d for n, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if n != axis)
+    need(fits, f"indices {list(indices.shape)} do not fit into data {list(data.shape)} beside axis {axis}")
+    need(data.shape[axis] > 0 or indices.elements == 0, f"axis {axis} has no elements to replace")
+    return [(data.dtype, data.shape)]
+
+
+def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    data, indices, updates = _checked(inputs, attrs)
+    need(len(indices.shape) > 0, "indices are a scalar; their last axis must hold the coordinates")
+    depth = indices.shape[-1]
+    need(depth <= len(data.shape), f"{depth} coordinates for data of rank {len(data.shape)}")
+    expected = (*indices.shape[:-1], *data.shape[depth:])
+    need(updates.shape == expected, f"updates are {list(updates.shape)}; they must be {list(expected)}")
+    need(0 not in data.shape[:depth] or updates.elements == 0, f"data {list(data.shape)} has no elements to replace")
+    return [(data.dtype, data.shape)]
+
+
+def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    """A copy of data with the updates at `key`, one after another."""
+    y = data.copy()
+    if reduction != "none":
+        UFUNCS[reduction].at(y, key, updates)
+        return y
+    indexed = data.shape[: len(key)]
+    flat = np.ravel_multi_index(key, indexed)
+    rows = y.reshape(math.prod(indexed), -1)
+    # One at a time: numpy does not say which of two assignments to one place wins.
+    for row, update in zip(flat.reshape(-1), updates.reshape(flat.size, -1), strict=True):
+        rows[row] = update
+    return y
+
+
+def _scatter_elements(data: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
+    if indices.size == 0:
+        return data
+    key = list(np.indices(indices.shape))
+    key[axis] = positions(indices, data.shape[axis])
+    return _put(data, tuple(key), updates, reduction)
+
+
+def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> Array:
+    if updates.size == 0:
+        return data
+    depth = indices.shape[-1]
+    found = positions(indices, np.array(data.shape[:depth], np.int64)).reshape(-1, depth)
+    rows = updates.reshape(-1, *data.shape[depth:])
+    return _put(data, tuple(found.T), rows, reduction) if depth else _whole(data, rows, reduction)
+
+
+def _whole(data: Array, updates: Array, reduction: str) -> Array:
+    """No coordinates: every update is for all of data."""
+    for update in updates:
+        data = update if reduction == "none" else np.asarray(UFUNCS[reduction](data, update))
+    return data
+
+
+_INPUTS = ("data", "indices", "updates")
+OPS = (
+    Op(
+        "ScatterElements",
+        _INPUTS,
+        ("y",),
+        _infer_elements,
+        _scatter_elements,
+        {"axis": 0, "reduction": "none"},
+        move=move_axis,
+    ),
+    Op("ScatterND", _INPUTS, ("y",), _infer_nd, _scatter_nd, {"reduction": "none"}),
+)

@@ -1,0 +1,32 @@
+"""TopK: the k largest or smallest elements along an axis, the best first, and where they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.arguments import integer
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (x,) = present(inputs)
+    axis, k = axis_of(integer(attrs, "axis"), len(x.shape)), integer(attrs, "k")
+    need(0 <= k <= x.shape[axis], f"k is {k}; axis {axis} has {x.shape[axis]} elements")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return [(x.dtype, shape), (DType.I64, shape)]
+
+
+def _topk(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+    """Of equal elements the first comes first; NaN is larger than every number."""
+    count = x.shape[axis]
+    if largest:  # the stable order of the reversed axis, reversed, so that equal elements keep their order
+        order = count - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    indices = np.take(order, np.arange(k), axis).astype(np.int64)
+    return np.take_along_axis(x, indices, axis), indices
+
+
+OPS = (Op("TopK", ("x",), ("values", "indices"), _infer, _topk, {"k": REQUIRED, "axis": -1, "largest": True}, move=move_axis),)

@@ -1,0 +1,91 @@
+"""The straight line: deployment file in, sources of a library out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from mace_core.api import Sources, Target
+from mace_core.deployment import Deployment, Model
+from mace_core.emit import code
+from mace_core.errors import MaceError, PluginError
+from mace_core.ir import Graph
+from mace_core.kernel_target import Isa, KernelTarget
+from mace_core.memory import arena
+from mace_core.partition import Split, split
+from mace_core.ports import as_stated, in_source_order
+from mace_core.program import Program, join
+from mace_core.registry import Choice, Registry
+from mace_core.verify import verify
+
+NORMAL = ("fold-constants", "remove-identity")
+"""The shared transforms, in order."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the sources of one library depend on, besides the files that the deployment names."""
+
+    deployment: Deployment
+    choice: Choice
+
+
+def build(job: Job, registry: Registry, progress: Progress = lambda _: None) -> Sources:
+    """Turn the models of a deployment into the sources of one library for one choice."""
+    placed = []
+    refusals: dict[str, object] = {}
+    for model in job.deployment.models:
+        progress(f"{model.name}: reading")
+        graph = normalise(load(model, registry), registry)
+        progress(f"{model.name}: lowering {len(graph.nodes)} nodes")
+        parts = split(graph, registry.targets_for(job.choice, model.runtimes))
+        program = lower(graph, parts, registry)
+        placed.append(code.Placed(program, arena(program)))
+        refusals[model.name] = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}
+    sources = code.library(job.deployment.library, placed, isas(job.choice, registry))
+    return replace(sources, report={"models": sources.report, "refusals": refusals, "notes": list(job.deployment.notes)})
+
+
+def load(model: Model, registry: Registry) -> Graph:
+    """The verified graph of a model, its inputs and outputs as the deployment file states them."""
+    frontend = registry.frontend(model)
+    for file in model.files:
+        if not file.is_file():
+            raise MaceError(file, "no such file", f"correct the path of model {model.name!r} in the deployment file")
+    graph = frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
+    return verify(as_stated(graph.renamed(model.name), model, frontend.order))
+
+
+def normalise(graph: Graph, registry: Registry) -> Graph:
+    """The graph after the shared transforms, verified."""
+    return verify(apply(NORMAL, graph, registry))
+
+
+def apply(names: Iterable[str], graph: Graph, registry: Registry) -> Graph:
+    """The graph after these transforms, one after another."""
+    for name in names:
+        graph = registry.transform(name).apply(graph)
+    return graph
+
+
+def lower(graph: Graph, parts: Split, registry: Registry) -> Program:
+    """The program of a whole graph, region by region."""
+    programs = []
+    for region in parts.regions:
+        target = _kernel_target(region.target)
+        programs.append(target.lower(verify(apply(target.pipeline, region.graph, registry))))
+    return join(graph.name, programs, graph.inputs, graph.outputs)
+
+
+def isas(choice: Choice, registry: Registry) -> Sequence[Isa]:
+    """The instruction-set levels that a library for this choice holds: its CPU target's."""
+    kernels = [t for t in registry.targets_for(choice, ()) if isinstance(t, KernelTarget)]
+    return kernels[-1].isas(choice.abi)
+
+
+def _kernel_target(target: Target) -> KernelTarget:
+    if not isinstance(target, KernelTarget):
+        raise PluginError(f"target {target.name!r}", "took nodes, and offers no kernels for them", "derive it from KernelTarget")
+    return target

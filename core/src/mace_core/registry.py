@@ -1,0 +1,233 @@
+"""Which plugins are installed, what they offer, and which of it a build uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import TypeVar
+
+import pluggy
+
+from mace_core import hookspecs
+from mace_core.api import Compiler, Frontend, Runner, Target, Toolchain, Transform
+from mace_core.deployment import Model
+from mace_core.errors import MaceError, PluginError
+from mace_core.ops.op import Op
+
+DISABLED = "MACE_DISABLED_PLUGINS"
+"""Environment variable: entry-point names, separated by commas, that are not loaded."""
+
+Offer = TypeVar("Offer", Frontend, Transform, Target, Toolchain, Op)
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An installed plugin: entry point, and the distribution that brought it."""
+
+    name: str
+    module: str
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One build variant: `target=text`.  targets: those named after the ABI, by preference."""
+
+    text: str
+    abi: str
+    toolchain: Toolchain
+    targets: tuple[Target, ...]
+
+    @property
+    def compiler(self) -> Compiler:
+        """The toolchain's compiler for the ABI."""
+        return self.toolchain.compiler(self.abi)
+
+    @property
+    def runner(self) -> Runner | None:
+        """The toolchain's runner for the ABI."""
+        return self.toolchain.runner(self.abi)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Everything that is installed, by name; `owners` tells which plugin offers a thing, by (kind, name)."""
+
+    plugins: tuple[Plugin, ...]
+    frontends: Mapping[str, Frontend]
+    transforms: Mapping[str, Transform]
+    targets: Mapping[str, Target]
+    toolchains: Mapping[str, Toolchain]
+    ops: Mapping[str, Op]
+    owners: Mapping[tuple[str, str], Plugin]
+
+    @classmethod
+    def load(cls, points: Iterable[EntryPoint] | None = None) -> Registry:
+        """Import every plugin and ask it; PluginError names the distribution of one that fails."""
+        manager = pluggy.PluginManager(hookspecs.GROUP)
+        manager.add_hookspecs(hookspecs)
+        disabled = set(filter(None, os.environ.get(DISABLED, "").split(",")))
+        found = sorted(points if points is not None else entry_points(group=hookspecs.GROUP), key=lambda p: p.name)
+        plugins = {p.name: _register(manager, p) for p in found if p.name not in disabled}
+        owners: dict[tuple[str, str], Plugin] = {}
+
+        def offered(kind: str) -> dict[str, Offer]:
+            return _collect(manager, kind, plugins, owners)
+
+        return cls(
+            tuple(plugins.values()),
+            offered("frontends"),
+            offered("transforms"),
+            offered("targets"),
+            offered("toolchains"),
+            offered("ops"),
+            MappingProxyType(owners),
+        )
+
+    def frontend(self, model: Model) -> Frontend:
+        """The frontend that `platform:` names, or the only one for the file's suffix."""
+        place = f"model {model.name!r}"
+        if model.platform:
+            return _lookup(self.frontends, model.platform, "frontend", place)
+        suffix = model.files[0].suffix.lower()
+        fitting = [f for f in self.frontends.values() if suffix in f.suffixes]
+        if len(fitting) != 1:
+            names = ", ".join(sorted(self.frontends)) or "none is installed"
+            raise MaceError(place, f"{len(fitting)} frontends read {suffix or 'such'} files", f"say `platform:` (one of {names})")
+        return fitting[0]
+
+    def transform(self, name: str) -> Transform:
+        """The transform of that name."""
+        return _lookup(self.transforms, name, "transform", "pipeline")
+
+    def abis(self) -> dict[str, list[Toolchain]]:
+        """Every ABI with its toolchains: those to prefer first."""
+        table: dict[str, list[Toolchain]] = {}
+        for toolchain in sorted(self.toolchains.values(), key=lambda t: (t.last, t.name)):
+            for abi in toolchain.abis:
+                table.setdefault(abi, []).append(toolchain)
+        return table
+
+    def select(self, text: str, toolchain: str = "") -> tuple[Choice, ...]:
+        """What `target=ABI[+TARGET...][,...]` means.
+
+        toolchain: a name to take instead of the first that is ready.
+        """
+        parts = [p.strip() for p in text.split(",") if p.strip()]
+        if not parts:
+            raise MaceError("target", "names nothing", f"say one of {', '.join(sorted(self.abis()))}")
+        return tuple(self._choice(part, toolchain) for part in parts)
+
+    def _choice(self, text: str, toolchain: str) -> Choice:
+        abi, *names = text.split("+")
+        abis = self.abis()
+        if abi in self.targets and abi not in abis:
+            names, abi = [abi, *names], self._only_abi(self.targets[abi], abis)
+        if abi not in abis:
+            raise MaceError(f"target={text}", f"no ABI {abi!r}", _advice(abi, abis, self.targets, "toolchain"))
+        targets = tuple(_lookup(self.targets, n, "target", f"target={text}") for n in names)
+        for target in targets:
+            self._check(target, abi, text)
+        return Choice(text, abi, self._toolchain(abi, toolchain, abis[abi]), targets)
+
+    def _check(self, target: Target, abi: str, text: str) -> None:
+        if not _fits(target, abi):
+            raise MaceError(f"target={text}", f"{target.name} does not sit behind {abi}", f"choose of {', '.join(target.abis)}")
+        if reason := target.missing():
+            raise MaceError(f"target={text}", f"{target.name} is not ready", reason)
+
+    def _only_abi(self, target: Target, abis: Iterable[str]) -> str:
+        fitting = [a for a in abis if _fits(target, a)]
+        if len(fitting) == 1:
+            return fitting[0]
+        raise MaceError(f"target={target.name}", f"{len(fitting)} ABIs fit", f"say ABI+{target.name} with one of {sorted(fitting)}")
+
+    def _toolchain(self, abi: str, wanted: str, candidates: Sequence[Toolchain]) -> Toolchain:
+        if wanted:
+            found = _lookup(self.toolchains, wanted, "toolchain", "toolchain")
+            candidates = [t for t in candidates if t is found]
+            if not candidates:
+                raise MaceError(f"toolchain={wanted}", f"does not make code for {abi}", f"it knows {', '.join(found.abis)}")
+        reasons = []
+        for toolchain in candidates:
+            reason = toolchain.missing(abi)
+            if reason is None:
+                return toolchain
+            reasons.append(f"{toolchain.name}: {reason}")
+        raise MaceError(f"target={abi}", "no toolchain is ready", "; ".join(reasons))
+
+    def targets_for(self, choice: Choice, runtimes: Sequence[str]) -> tuple[Target, ...]:
+        """The targets of a model, by preference: those named, those that `runtime:` asks for, the best CPU target."""
+        wanted = list(choice.targets)
+        for runtime in (*runtimes, "cpu"):
+            fitting = [t for t in self.targets.values() if t.runtime == runtime and _fits(t, choice.abi) and not t.missing()]
+            specific = [t for t in fitting if "*" not in t.abis] or fitting
+            if len(specific) > 1:
+                names = ", ".join(t.name for t in specific)
+                raise MaceError(f"target={choice.text}", f"{names} all serve runtime {runtime!r}", f"say {choice.abi}+NAME")
+            wanted += [t for t in specific if t not in wanted]
+        return tuple(wanted)
+
+    def matrix(self) -> list[str]:
+        """Every choice that can be built here: each ready ABI, alone and with each target that is no CPU."""
+        ready = [abi for abi, chains in sorted(self.abis().items()) if any(t.missing(abi) is None for t in chains)]
+        more = [t for t in self.targets.values() if t.runtime != "cpu" and not t.missing()]
+        return [c for abi in ready for c in (abi, *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))]
+
+    def owner(self, kind: str, name: str) -> Plugin:
+        """The plugin that offers a thing; kind as in the hook's name."""
+        return self.owners[kind, name]
+
+
+def _register(manager: pluggy.PluginManager, point: EntryPoint) -> Plugin:
+    dist = point.dist
+    plugin = Plugin(point.name, point.value, dist.name if dist else "?", dist.version if dist else "?")
+    try:
+        manager.register(point.load(), name=point.name)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(plugin, str(error).replace("\n", " "), "its hooks do not match this mace-core") from error
+    except Exception as error:  # any failure of foreign code at import is the plugin's, and named so
+        remedy = f"pip uninstall {plugin.distribution}, or set {DISABLED}={plugin.name}"
+        raise PluginError(plugin, f"does not load: {type(error).__name__}: {error}", remedy) from error
+    return plugin
+
+
+def _collect(
+    manager: pluggy.PluginManager, kind: str, plugins: Mapping[str, Plugin], owners: dict[tuple[str, str], Plugin]
+) -> dict[str, Offer]:
+    table: dict[str, Offer] = {}
+    hook: pluggy.HookCaller = getattr(manager.hook, f"mace_{kind}")
+    for implementation in sorted(hook.get_hookimpls(), key=lambda i: i.plugin_name):
+        plugin = plugins[implementation.plugin_name]
+        for offer in implementation.function():
+            if offer.name in table:
+                raise PluginError(f"{kind} {offer.name!r}", f"{owners[kind, offer.name]} and {plugin} both offer it", "remove one")
+            table[offer.name] = offer
+            owners[kind, offer.name] = plugin
+    return table
+
+
+def _fits(target: Target, abi: str) -> bool:
+    return any(fnmatchcase(abi, pattern) for pattern in target.abis)
+
+
+def _lookup(table: Mapping[str, Offer], name: str, kind: str, place: str) -> Offer:
+    if name not in table:
+        raise MaceError(place, f"no {kind} {name!r}", _advice(name, table, (), kind))
+    return table[name]
+
+
+def _advice(name: str, table: Iterable[str], also: Iterable[str], kind: str) -> str:
+    close = get_close_matches(name, [*table, *also], 1)
+    installed = ", ".join(sorted(table)) or "none"
+    return f"did you mean {close[0]!r}?" if close else f"try: pip install mace-{kind}-{name} (installed: {installed})"

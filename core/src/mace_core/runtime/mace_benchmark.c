@@ -1,0 +1,96 @@
+/* mace_benchmark: time a model of the library.
+ *
+ *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1]
+ *
+ * Prints one JSON object: nanoseconds of each round, and with --layers=1 of each layer (the least over the rounds).
+ * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid.
+ */
+#define _POSIX_C_SOURCE 199309L
+#include "mace_tool.h"
+
+#include <time.h>
+
+typedef struct profile {
+  int64_t last;
+  int64_t *least;
+} profile;
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void observe(void *observer, int32_t layer, const void *result) {
+  profile *p = observer;
+  const int64_t at = now();
+  (void)result;
+  if (!p->least[layer] || at - p->last < p->least[layer]) p->least[layer] = at - p->last;
+  p->last = now();
+}
+
+static void fill(const mace_tensor *tensor, void *data) {
+  const size_t count = tensor->bytes / (tensor->dtype == MACE_F32 ? 4 : 1);
+  for (size_t i = 0; i < count; i++) {
+    if (tensor->dtype == MACE_F32)
+      ((float *)data)[i] = (float)(i % 17) / 16 - 0.5f;
+    else
+      ((unsigned char *)data)[i] = 0;
+  }
+}
+
+static void print_text(const char *text) {
+  putchar('"');
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\') putchar('\\');
+    putchar((unsigned char)*text < 32 ? '?' : *text);
+  }
+  putchar('"');
+}
+
+static void print_layers(const mace_model *model, const int64_t *least) {
+  printf(", \"layers\": [");
+  for (int32_t i = 0; i < model->layer_count; i++) {
+    printf("%s{\"name\": ", i ? ", " : "");
+    print_text(model->layers[i].name);
+    printf(", \"kernel\": ");
+    print_text(model->layers[i].kernel);
+    printf(", \"ns\": %lld}", (long long)least[i]);
+  }
+  printf("]");
+}
+
+int main(int argc, char **argv) {
+  const mace_model *model = chosen(argc, argv);
+  const int workers = number(argc, argv, "--threads", 1), rounds = number(argc, argv, "--rounds", 20);
+  const int warmup = number(argc, argv, "--warmup", 3), layers = number(argc, argv, "--layers", 0);
+  const void **in = memory(sizeof *in * (size_t)(model->input_count + 1));
+  void **out = memory(sizeof *out * (size_t)(model->output_count + 1));
+  void *arena = memory(mace_arena_bytes(model, workers));
+  profile seen = {0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1))};
+  mace_options options = {workers > 1 ? mace_threads_new(workers) : NULL, NULL, &seen};
+  if (workers > 1 && !options.threads) fail("--threads", "the system gives no threads", "ask for fewer");
+  for (int32_t i = 0; i < model->input_count; i++) fill(&model->inputs[i], (void *)(in[i] = memory(model->inputs[i].bytes)));
+  for (int32_t i = 0; i < model->output_count; i++) out[i] = memory(model->outputs[i].bytes);
+
+  for (int i = 0; i < warmup; i++)
+    if (mace_run_model(model, arena, in, out, &options)) fail("mace_benchmark", "the model does not run", "rebuild the library");
+  printf("{\"model\": ");
+  print_text(model->name);
+  printf(", \"threads\": %d, \"ns\": [", workers);
+  for (int i = 0; i < rounds; i++) {
+    const int64_t start = now();
+    mace_run_model(model, arena, in, out, &options);
+    printf("%s%lld", i ? ", " : "", (long long)(now() - start));
+  }
+  printf("]");
+  options.observe = observe;
+  for (int i = 0; layers && i < rounds; i++) {
+    seen.last = now();
+    mace_run_model(model, arena, in, out, &options);
+  }
+  if (layers) print_layers(model, seen.least);
+  printf("}\n");
+  mace_threads_delete((mace_threads *)options.threads);
+  return 0;
+}

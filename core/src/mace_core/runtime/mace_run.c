@@ -1,0 +1,96 @@
+/* mace_run: run a model of the library on data from files.
+ *
+ *   mace_run [--model=NAME] [--threads=N] [--layers=FOLDER] --output=FOLDER INPUT...
+ *
+ * INPUT: one file for each input of the model, in order, raw values as the model wants them; a file of several samples, one after
+ * another, runs the model once for each. FOLDER/output_I.bin gets the values of output I of all samples; with --layers,
+ * FOLDER/layer_I.bin the result of every layer for the first sample.
+ */
+#include "mace_tool.h"
+
+typedef struct dump {
+  const mace_model *model;
+  const char *folder;
+} dump;
+
+static void check(mace_status status) {
+  static const char *const texts[] = {"", "no such model", "other ABI", "no memory", "a tensor is missing"};
+  if (status != MACE_OK) fail("mace_run", texts[status], "rebuild program and library together");
+}
+
+/* The whole file; its size goes to *bytes. */
+static char *slurp(const char *path, size_t *bytes) {
+  FILE *file = fopen(path, "rb");
+  if (!file) fail(path, "cannot be read", "give one file for each input of the model");
+  fseek(file, 0, SEEK_END);
+  const long size = ftell(file);
+  if (size < 0) fail(path, "has no size", "give a plain file");
+  rewind(file);
+  char *data = memory((size_t)size);
+  if (fread(data, 1, (size_t)size, file) != (size_t)size) fail(path, "could not be read whole", "check the disk");
+  fclose(file);
+  *bytes = (size_t)size;
+  return data;
+}
+
+static void spill(const char *folder, const char *stem, int32_t index, const void *data, size_t bytes) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s_%d.bin", folder, stem, (int)index);
+  FILE *file = fopen(path, "wb");
+  if (!file) fail(path, "cannot be written", "give --output=FOLDER, a folder that exists");
+  const int lost = fwrite(data, 1, bytes, file) != bytes;
+  if (fclose(file) || lost) fail(path, "could not be written whole", "free some disk space");
+}
+
+static void observe(void *observer, int32_t layer, const void *result) {
+  const dump *d = observer;
+  spill(d->folder, "layer", layer, result, d->model->layers[layer].result.bytes);
+}
+
+/* Read the inputs that argv gives; returns how many samples they hold. */
+static size_t read_inputs(const mace_model *model, int argc, char **argv, char **data) {
+  size_t samples = 0;
+  int32_t given = 0;
+  for (int i = 1; i < argc; i++) {
+    size_t bytes;
+    if (!strncmp(argv[i], "--", 2)) continue;
+    if (given == model->input_count) fail(argv[i], "is one file too many", "give one for each input of the model");
+    data[given] = slurp(argv[i], &bytes);
+    const size_t one = model->inputs[given++].bytes;
+    if (!one || bytes % one || !bytes) {
+      fprintf(stderr, "%s: holds %zu bytes; a sample of input %s takes %zu\n", argv[i], bytes, model->inputs[given - 1].name, one);
+      exit(2);
+    }
+    if (samples && bytes / one != samples) fail(argv[i], "holds another number of samples", "give as many for every input");
+    samples = bytes / one;
+  }
+  if (given != model->input_count) fail("mace_run", "too few files", "give one for each input of the model");
+  return model->input_count ? samples : 1;
+}
+
+int main(int argc, char **argv) {
+  const mace_model *model = chosen(argc, argv);
+  const char *folder = option(argc, argv, "--output"), *layers = option(argc, argv, "--layers");
+  const int workers = number(argc, argv, "--threads", 1);
+  char **inputs = memory(sizeof *inputs * (size_t)(model->input_count + 1));
+  char **outputs = memory(sizeof *outputs * (size_t)(model->output_count + 1));
+  const void **in = memory(sizeof *in * (size_t)(model->input_count + 1));
+  void **out = memory(sizeof *out * (size_t)(model->output_count + 1));
+  if (!folder) fail("mace_run", "no --output=FOLDER", "say where the results go");
+  const size_t samples = read_inputs(model, argc, argv, inputs);
+  for (int32_t i = 0; i < model->output_count; i++) outputs[i] = memory(model->outputs[i].bytes * samples);
+
+  void *arena = memory(mace_arena_bytes(model, workers));
+  dump layer_dump = {model, layers};
+  mace_options options = {workers > 1 ? mace_threads_new(workers) : NULL, layers ? observe : NULL, &layer_dump};
+  if (workers > 1 && !options.threads) fail("--threads", "the system gives no threads", "ask for fewer");
+  for (size_t s = 0; s < samples; s++) {
+    for (int32_t i = 0; i < model->input_count; i++) in[i] = inputs[i] + model->inputs[i].bytes * s;
+    for (int32_t i = 0; i < model->output_count; i++) out[i] = outputs[i] + model->outputs[i].bytes * s;
+    check(mace_run_model(model, arena, in, out, &options));
+    options.observe = NULL;
+  }
+  for (int32_t i = 0; i < model->output_count; i++) spill(folder, "output", i, outputs[i], model->outputs[i].bytes * samples);
+  mace_threads_delete((mace_threads *)options.threads);
+  return 0;
+}

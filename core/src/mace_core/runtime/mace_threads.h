@@ -1,0 +1,20 @@
+/* mace_threads.h - a thread pool for mace_options.threads, on POSIX threads. Use it, or write your own: the interface is mace_threads. */
+#ifndef MACE_THREADS_H
+#define MACE_THREADS_H
+
+#include "mace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A pool of so many workers, the caller's thread among them. NULL if the system gives no memory or threads. */
+mace_threads *mace_threads_new(int32_t workers);
+
+/* End the threads and free the pool; NULL is allowed. */
+void mace_threads_delete(mace_threads *threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

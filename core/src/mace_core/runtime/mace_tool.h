@@ -1,0 +1,62 @@
+/* What mace_run and mace_benchmark share: finding the model, memory, options of the command line. */
+#ifndef MACE_TOOL_H
+#define MACE_TOOL_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mace.h"
+#include "mace_threads.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define MODELS JOIN(MACE_LIBRARY, _models)
+#define MODEL_COUNT JOIN(MACE_LIBRARY, _model_count)
+
+extern const mace_model *const MODELS[];
+extern const int32_t MODEL_COUNT;
+
+/* End with a message `place: what is wrong; what to do` and status 2. */
+static inline void fail(const char *place, const char *problem, const char *remedy) {
+  fprintf(stderr, "%s: %s; %s\n", place, problem, remedy);
+  exit(2);
+}
+
+/* The value of --name=VALUE in argv, or NULL. */
+static inline const char *option(int argc, char **argv, const char *name) {
+  const size_t length = strlen(name);
+  for (int i = 1; i < argc; i++)
+    if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
+  return NULL;
+}
+
+static inline int number(int argc, char **argv, const char *name, int otherwise) {
+  const char *text = option(argc, argv, name);
+  char *end;
+  if (!text) return otherwise;
+  const long value = strtol(text, &end, 10);
+  if (*end || end == text || value < 0 || value > 1000000) fail(name, "is not a number", "give a whole number from 0 to 1000000");
+  return (int)value;
+}
+
+/* The model that --model names; the first without it. */
+static inline const mace_model *chosen(int argc, char **argv) {
+  const char *name = option(argc, argv, "--model");
+  if (!name) return MODELS[0];
+  for (int32_t i = 0; i < MODEL_COUNT; i++)
+    if (!strcmp(MODELS[i]->name, name)) return MODELS[i];
+  fprintf(stderr, "--model=%s: no such model; the library holds:", name);
+  for (int32_t i = 0; i < MODEL_COUNT; i++) fprintf(stderr, " %s", MODELS[i]->name);
+  fprintf(stderr, "\n");
+  exit(2);
+}
+
+/* Memory aligned for an arena; never NULL, never freed: it lives as long as the program. */
+static inline void *memory(size_t bytes) {
+  char *raw = calloc(1, bytes + MACE_ALIGNMENT);
+  if (!raw) fail("memory", "none left", "close other programs");
+  return raw + (MACE_ALIGNMENT - (uintptr_t)raw % MACE_ALIGNMENT);
+}
+
+#endif

@@ -1,0 +1,153 @@
+"""The contract of toolchains, as tests. A toolchain's tests/test_contract.py holds only:
+
+class TestMine(ToolchainContract):
+    toolchain = Mine()
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from mace_core.api import Compiler, Toolchain
+from mace_core.run.compile import WARNINGS
+from mace_core.run.runners import processor
+from mace_core.testing.requirements import require
+
+PROBE = files("mace_core.testing") / "probe"
+FLAGS = (*WARNINGS, "-O2", "-g0", "-fPIC", "-fvisibility=hidden")
+REMEDY = re.compile(r"\b(install|set|connect|point)\b")
+HELLO = "hello 5 9 2.5e+11\n"
+"""3 exp(0) + erf(0) + 2^1, 3^2, 10^12 / 4 and the first again, which six digits do not show."""
+
+SHARED = 3
+"""ET_DYN: the e_type of a shared object."""
+
+ELF_MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183, "arm": 40, "armv7l": 40}
+"""Processor -> e_machine, from the ELF specification's registry."""
+
+PROCESSORS: Mapping[str, str] = {
+    "x86_64": "x86_64",
+    "arm64": "aarch64",
+    "armhf": "arm",
+    "arm64-v8a": "aarch64",
+    "armeabi-v7a": "arm",
+}
+"""ABI -> processor, for those that the project knows; what others make is not looked into."""
+
+
+def elf(path: Path) -> tuple[int, int]:
+    """(e_type, e_machine) of a little-endian ELF file."""
+    identity, kind, machine = struct.unpack_from("<16sHH", path.read_bytes())
+    assert identity[:4] == b"\x7fELF", f"{path.name} is no ELF file"
+    return kind, machine
+
+
+class ToolchainContract:
+    """What every toolchain must do; an ABI that is not ready is skipped with the toolchain's reason."""
+
+    toolchain: ClassVar[Toolchain]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run every test for every ABI."""
+        if "abi" in metafunc.fixturenames:
+            metafunc.parametrize("abi", list(self.toolchain.abis))
+
+    def test_names(self) -> None:
+        """The toolchain and its ABIs have names that can be typed, and descriptions."""
+        assert self.toolchain.abis
+        for name in (self.toolchain.name, *self.toolchain.abis):
+            assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name), name
+        assert all(words.strip() for words in self.toolchain.abis.values())
+
+    def test_missing_is_stable_and_helps(self, abi: str) -> None:
+        """Asked twice it answers the same, and an answer says what to do."""
+        reason = self.toolchain.missing(abi)
+        assert reason == self.toolchain.missing(abi)
+        assert reason is None or REMEDY.search(reason), f"no remedy in: {reason}"
+
+    def test_object(self, abi: str, tmp_path: Path) -> None:
+        """An object is for the ABI's processor, and the same whatever folder it was made in."""
+        compiler = self._ready(abi)
+        folders = [tmp_path / "one", tmp_path / "another" / "folder"]
+        first, second = (_objects(compiler, folder)[0] for folder in folders)
+        assert first.read_bytes() == second.read_bytes()
+        assert str(tmp_path).encode() not in first.read_bytes()
+        _check_machine(first, abi)
+
+    def test_archive(self, abi: str, tmp_path: Path) -> None:
+        """An archive holds no dates: made twice, it is the same."""
+        compiler = self._ready(abi)
+        objects = _objects(compiler, tmp_path)
+        for name in ("one.a", "two.a"):
+            _run([*compiler.ar, "rcsD", name, *(o.name for o in objects)], tmp_path)
+        assert (tmp_path / "one.a").read_bytes() == (tmp_path / "two.a").read_bytes()
+
+    def test_shared_library(self, abi: str, tmp_path: Path) -> None:
+        """A shared library links, exports what it should and knows nothing of the folder."""
+        compiler = self._ready(abi)
+        kernel = _objects(compiler, tmp_path)[0]
+        library = tmp_path / "probe.so"
+        _run([*compiler.cc, *compiler.flags, *compiler.shared, "-o", library.name, kernel.name, *compiler.libs], tmp_path)
+        assert b"mace_probe" in library.read_bytes()
+        assert str(tmp_path).encode() not in library.read_bytes()
+        if _check_machine(library, abi):
+            assert elf(library)[0] == SHARED
+
+    def test_program(self, abi: str, tmp_path: Path) -> None:
+        """A program links with an archive, and prints the right numbers where something here executes it."""
+        compiler = self._ready(abi)
+        kernel, hello = _objects(compiler, tmp_path)
+        program = tmp_path / "hello"
+        _run([*compiler.ar, "rcsD", "probe.a", kernel.name], tmp_path)
+        command = [*compiler.cc, *compiler.flags, *compiler.program, "-o", program.name, hello.name, "probe.a", "-pthread"]
+        _run([*command, *compiler.libs], tmp_path)
+        _check_machine(program, abi)
+        runner = self.toolchain.runner(abi)
+        if runner is None:
+            return
+        require(runner.missing())
+        assert _run(runner.command(program, ["3"]), tmp_path) == HELLO
+
+    def _ready(self, abi: str) -> Compiler:
+        require(self.toolchain.missing(abi))
+        compiler = self.toolchain.compiler(abi)
+        assert compiler.libc.strip()
+        return compiler
+
+
+def _check_machine(path: Path, abi: str) -> bool:
+    """Whether the ABI's machine is known; asserts that the file is for it."""
+    known = PROCESSORS.get(abi) or (processor() if abi == "host" and sys.platform == "linux" else None)
+    if known not in ELF_MACHINES:
+        return False
+    assert elf(path)[1] == ELF_MACHINES[known]
+    return True
+
+
+def _objects(compiler: Compiler, folder: Path) -> list[Path]:
+    """The probe's kernel and program, copied into the folder and compiled by absolute path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    objects = []
+    for name in ("kernel", "hello"):
+        with as_file(PROBE / f"{name}.c") as given:
+            source = folder / f"{name}.c"
+            source.write_bytes(given.read_bytes())
+        _run([*compiler.cc, *compiler.flags, *FLAGS, "-c", "-o", f"{name}.o", str(source)], folder)
+        objects.append(folder / f"{name}.o")
+    return objects
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """What the command prints; a failure fails the test with what it complained about."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"
+    return done.stdout

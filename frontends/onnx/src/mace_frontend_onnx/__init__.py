@@ -1,0 +1,37 @@
+"""The ONNX frontend: reads `.onnx` files of operator sets 7 and newer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mace_core.api import Files, Frontend, Reference
+from mace_core.deployment import Model
+from mace_core.hookspecs import hookimpl
+from mace_core.ir import Graph
+from mace_core.ops.op import Op
+
+
+class Onnx(Frontend):
+    """ONNX models, weights inside the file or beside it."""
+
+    name = "onnx"
+    suffixes = (".onnx",)
+    order = "NCHW"
+
+    def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+        """Read the model; shapes that the file leaves open come from `model.inputs`, in ONNX's order."""
+        from mace_frontend_onnx.load import load
+
+        return load(files, model, ops)
+
+    def reference(self, files: Files, model: Model) -> Reference | None:
+        """The model in ONNX Runtime on one CPU thread; None if it is not installed."""
+        from mace_frontend_onnx.reference import reference
+
+        return reference(files, model)
+
+
+@hookimpl
+def mace_frontends() -> Iterable[Frontend]:
+    """Offer ONNX."""
+    return (Onnx(),)

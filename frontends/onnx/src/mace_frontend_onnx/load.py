@@ -1,0 +1,33 @@
+"""An ONNX file as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mace_core.api import Files
+from mace_core.build import Builder
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Graph
+from mace_core.ops import core_ops
+from mace_core.ops.op import Op
+from mace_frontend_onnx.boundary import wanted
+from mace_frontend_onnx.source import check, read
+from mace_frontend_onnx.translate import Translation
+
+
+def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+    """Read a model between the inputs and outputs that the deployment file names.
+
+    Weights are read one by one when a node takes them, so that the model is in memory about once. MaceError with every
+    fault of the file: what it lacks, what is damaged, or each node that the IR cannot represent.
+    """
+    if len(files) != 1:
+        raise MaceError(model.name, f"an ONNX model is one file, {len(files)} are named", "name the .onnx file alone")
+    source = read(files[0])
+    part = wanted(source, model)
+    translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
+    translation.refuse_unknown(part)
+    check(source)
+    outputs = translation.run(part)
+    return translation.builder.finish(outputs, part.outputs)

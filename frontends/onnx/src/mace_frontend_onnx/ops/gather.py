@@ -1,0 +1,56 @@
+"""Operators that pick or place elements by index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from mace_core.ir import DType
+from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.ops import Handler
+
+
+def _along_axis(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[Held]:
+        return node.done(op, [node.input(0), node.input(1)], {"axis": node.axis(node.attr("axis"), len(node.shape(0)))})
+
+    return handle
+
+
+def _gather_nd(node: Node) -> Sequence[Held]:
+    batch = node.attr("batch_dims") if node.opset >= 12 else 0
+    return node.done("GatherND", [node.input(0), node.input(1)], {"batch_dims": batch})
+
+
+def _reduction(node: Node) -> str:
+    return str(node.attr("reduction") or "none")
+
+
+def _scatter_elements(node: Node) -> Sequence[Held]:
+    attrs = {"axis": node.axis(node.attr("axis"), len(node.shape(0))), "reduction": _reduction(node)}
+    return node.done("ScatterElements", [node.input(i) for i in range(3)], attrs)
+
+
+def _scatter_nd(node: Node) -> Sequence[Held]:
+    return node.done("ScatterND", [node.input(i) for i in range(3)], {"reduction": _reduction(node)})
+
+
+def _one_hot(node: Node) -> Sequence[Held]:
+    (depth,) = node.ints(1, "depth")
+    indices = node.input(0)
+    if node.dtype(0).is_float:
+        indices = node.emit("Cast", [indices], {"to": DType.I64.value}, tag="indices")
+    return node.done("OneHot", [indices, node.input(2)], {"depth": depth, "axis": node.attr("axis")})
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "Gather": _along_axis("Gather"),
+        "GatherElements": _along_axis("GatherElements"),
+        "GatherND": _gather_nd,
+        "OneHot": _one_hot,
+        "Scatter": _scatter_elements,
+        "ScatterElements": _scatter_elements,
+        "ScatterND": _scatter_nd,
+    }
+)

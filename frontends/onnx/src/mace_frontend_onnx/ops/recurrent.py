@@ -1,0 +1,56 @@
+"""LSTM, GRU and RNN: the IR has them as ONNX does, time first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.ops import Handler
+
+STATES = (5, 6)
+"""The inputs that hold initial states; LSTM has two."""
+
+INPUTS: Mapping[str, int] = MappingProxyType({"LSTM": 8, "GRU": 6, "RNN": 6})
+FLAGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"LSTM": {"coupled": "input_forget"}, "GRU": {"linear_before_reset": "linear_before_reset"}, "RNN": {}}
+)
+"""The IR's names of the yes-or-no attributes and ONNX's."""
+
+
+def _recurrent(node: Node) -> Sequence[Held]:
+    attrs = {
+        "hidden": node.attr("hidden_size") or node.shape(2)[-1],
+        "direction": node.attr("direction"),
+        "activations": _activations(node),
+        "alphas": tuple(node.attr("activation_alpha") or ()),
+        "betas": tuple(node.attr("activation_beta") or ()),
+        "clip": node.attr("clip") or 0.0,
+        **{ours: bool(node.attr(theirs)) for ours, theirs in FLAGS[node.op].items()},
+    }
+    inputs = [node.input(i) for i in range(min(node.count, INPUTS[node.op]))]
+    while not inputs[-1]:
+        inputs.pop()
+    if node.opset < 14 or not node.attr("layout"):
+        return node.done(node.op, inputs, attrs)
+    return _batch_first(node, inputs, attrs)
+
+
+def _activations(node: Node) -> tuple[str, ...]:
+    """As given; the default ones, which the IR knows as well, are left out."""
+    given = [str(name) for proto in node.proto.attribute if proto.name == "activations" for name in node.attr("activations")]
+    return tuple(given)
+
+
+def _batch_first(node: Node, inputs: list[str], attrs: Mapping[str, object]) -> Sequence[Held]:
+    """x [batch, time, in], states [batch, directions, hidden], y [batch, time, directions, hidden]."""
+    for i in (0, *STATES):
+        if i < len(inputs) and inputs[i]:
+            inputs[i] = node.emit("Transpose", [inputs[i]], {"perm": (1, 0, 2)}, tag="time-first")
+    made = node.emit_all(node.op, inputs, attrs, outputs=len(node.build.ops[node.op].outputs))
+    perms = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
+    pairs = list(zip(made, perms, strict=False))[: len(node.proto.output)]
+    return [node.emit("Transpose", [t], {"perm": perm}, tag="batch-first") for t, perm in pairs]
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(dict.fromkeys(INPUTS, _recurrent))

@@ -1,0 +1,63 @@
+"""Reductions along axes, searches and running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from mace_core.ir import DType
+from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.ops import Handler
+
+REDUCTIONS = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare".split()
+
+
+def _reduce(op: str) -> Handler:
+    """`axes` is an input from operator set 13 (ReduceSum) or 18 (the others) on."""
+    since = 13 if op == "ReduceSum" else 18
+
+    def handle(node: Node) -> Sequence[Held]:
+        rank = len(node.shape(0))
+        axes = node.ints_of("axes", 1, since)
+        if not axes:
+            axes = () if node.opset >= since and node.attr("noop_with_empty_axes") else tuple(range(rank))
+        axes = tuple(sorted({node.axis(a, rank) for a in axes}))
+        attrs = {"axes": axes, "keepdims": bool(node.attr("keepdims"))}
+        if node.dtype(0) is not DType.BOOL:
+            return node.done(op, [node.input(0)], attrs)
+        numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
+        return node.done("Cast", [node.emit(op, [numbers], attrs)], {"to": "bool"})
+
+    return handle
+
+
+def _search(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[Held]:
+        last = node.opset >= 12 and bool(node.attr("select_last_index"))
+        attrs = {"axis": node.axis(node.attr("axis"), len(node.shape(0))), "keepdims": bool(node.attr("keepdims")), "last": last}
+        return node.done(op, [node.input(0)], attrs)
+
+    return handle
+
+
+def _cum_sum(node: Node) -> Sequence[Held]:
+    (axis,) = node.ints(1, "axis")
+    attrs = {"axis": axis, "exclusive": bool(node.attr("exclusive")), "reverse": bool(node.attr("reverse"))}
+    return node.done("CumSum", [node.input(0)], attrs)
+
+
+def _top_k(node: Node) -> Sequence[Held]:
+    (k,) = node.ints(1, "k") if node.opset >= 10 else (node.attr("k"),)
+    largest = node.opset < 11 or bool(node.attr("largest"))
+    return node.done("TopK", [node.input(0)], {"k": k, "axis": node.attr("axis"), "largest": largest})
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        **{f"Reduce{name}": _reduce(f"Reduce{name}") for name in REDUCTIONS},
+        "ArgMax": _search("ArgMax"),
+        "ArgMin": _search("ArgMin"),
+        "CumSum": _cum_sum,
+        "TopK": _top_k,
+    }
+)

@@ -1,0 +1,41 @@
+"""The model in ONNX Runtime, for validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from mace_core.api import Files, Reference
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+
+
+def reference(files: Files, model: Model) -> Reference | None:
+    """Run the model, cut where the deployment file cuts it, on one CPU thread; None if ONNX Runtime is not installed.
+
+    The callable takes arrays by input name, in ONNX's order of axes, and gives arrays by output name.
+    """
+    if find_spec("onnxruntime") is None:
+        return None
+    import onnx
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    given, wanted = [p.name for p in model.inputs], [p.name for p in model.outputs]
+    try:
+        session = ort.InferenceSession(str(files[0]), options, providers=["CPUExecutionProvider"])
+        inputs, outputs = ([v.name for v in values] for values in (session.get_inputs(), session.get_outputs()))
+        if not {*given} <= {*inputs} or not {*wanted} <= {*outputs}:
+            part = onnx.utils.Extractor(onnx.load(str(files[0]))).extract_model(given or inputs, wanted or outputs)
+            session = ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
+        raise MaceError(files[0].name, f"ONNX Runtime refuses it: {error}", "validate against stored data instead") from error
+    names = wanted or outputs
+
+    def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        return dict(zip(names, session.run(names, dict(arrays)), strict=True))
+
+    return run

@@ -1,0 +1,141 @@
+"""A model file: its checked message without the large tensors, and the tensors, each read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, checker, external_data_helper, numpy_helper
+
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType
+from mace_frontend_onnx.wire import WireError, without_payloads
+
+OLDEST_OPSET = 7
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model file and its message, in which large tensors are only described."""
+
+    file: Path
+    model: ModelProto
+
+    @property
+    def opsets(self) -> dict[str, int]:
+        """Version of each operator set by domain; ONNX's own domain is ""."""
+        return versions(self.model.opset_import)
+
+    def array(self, tensor: TensorProto) -> Array:
+        """A tensor's elements, read from the file that holds them; MaceError if they cannot be."""
+        try:
+            if tensor.data_location != TensorProto.EXTERNAL:
+                return numpy_helper.to_array(tensor)
+            places = {entry.key: entry.value for entry in tensor.external_data}
+            if places.get("location") == "":
+                return self._own(tensor, int(places["offset"]), int(places["length"]))
+            held = TensorProto()
+            held.CopyFrom(tensor)
+            external_data_helper.load_external_data_for_tensor(held, str(self.file.parent))
+            return numpy_helper.to_array(held)
+        except (OSError, ValueError, TypeError, LookupError, checker.ValidationError) as error:
+            problem = f"the data of tensor {tensor.name!r} cannot be read: {first_line(error)}"
+            raise MaceError(self.file.name, problem, "export the model again, and keep its data file beside it") from error
+
+    def _own(self, tensor: TensorProto, offset: int, length: int) -> Array:
+        dtype = element_type(tensor.data_type).numpy.newbyteorder("<")
+        with self.file.open("rb") as stream:
+            stream.seek(offset)
+            return np.frombuffer(stream.read(length), dtype).reshape(tuple(tensor.dims))
+
+
+def read(file: Path) -> Source:
+    """Read and check a model file; MaceError for anything that is no valid ONNX model."""
+    try:
+        with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+            light = without_payloads(data)
+        model = ModelProto()
+        model.ParseFromString(light)
+    except OSError as error:
+        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+    except (WireError, DecodeError, ValueError) as error:  # ValueError: mmap of an empty file
+        raise _no_model(file, first_line(error)) from error
+    if not model.HasField("graph") or not model.ir_version:
+        raise _no_model(file, "it holds no graph")
+    _check_versions(file, model)
+    return Source(file, model)
+
+
+def check(source: Source) -> None:
+    """Let ONNX check the message; MaceError with its findings."""
+    hollow = ModelProto()
+    hollow.CopyFrom(source.model)
+    for tensor in _tensors(hollow.graph.initializer, hollow.graph.node):
+        if tensor.data_location == TensorProto.EXTERNAL:  # the checker wants elements: none will do
+            del tensor.external_data[:], tensor.dims[:]
+            tensor.ClearField("data_location")
+            tensor.dims.append(0)
+            tensor.raw_data = b""
+    try:
+        checker.check_model(hollow)
+    except (checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise MaceError(source.file.name, f"is no valid ONNX model: {text[:500]}", "export the model again") from error
+
+
+def versions(imports: Iterator[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Version of each operator set by domain; ONNX's own domain is ""."""
+    return {plain_domain(entry.domain): entry.version for entry in imports}
+
+
+def plain_domain(domain: str) -> str:
+    """A domain's name, "" for either of the two names of ONNX's own."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def element_type(code: int) -> DType:
+    """The IR's element type for ONNX's; ValueError for one that the IR does not hold."""
+    try:
+        return DType.of(onnx.helper.tensor_dtype_to_np_dtype(code))
+    except (KeyError, ValueError, TypeError):
+        known = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
+        raise ValueError(f"its elements are of type {known}, which is not supported") from None
+
+
+def first_line(error: Exception) -> str:
+    """What an exception says, in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _no_model(file: Path, why: str) -> MaceError:
+    return MaceError(file.name, f"is no ONNX model, or a damaged one: {why}", "export or download the model again")
+
+
+def _check_versions(file: Path, model: ModelProto) -> None:
+    version = versions(model.opset_import).get("", OLDEST_OPSET)
+    newest = onnx.defs.onnx_opset_version()
+    if version < OLDEST_OPSET:
+        remedy = f"convert it: onnx.version_converter.convert_version(model, {OLDEST_OPSET})"
+        raise MaceError(file.name, f"uses operator set {version}; {OLDEST_OPSET} is the oldest that is read", remedy)
+    if version > newest:
+        problem = f"uses operator set {version}; the installed onnx {onnx.__version__} knows {newest}"
+        raise MaceError(file.name, problem, "install a newer onnx: pip install --upgrade onnx")
+
+
+def _tensors(initializers: Iterator[TensorProto], nodes: Iterator[NodeProto]) -> Iterator[TensorProto]:
+    yield from initializers
+    for attribute in (a for node in nodes for a in node.attribute):
+        if attribute.type == AttributeProto.TENSOR:
+            yield attribute.t
+        for graph in branches(attribute):
+            yield from _tensors(graph.initializer, graph.node)
+
+
+def branches(attribute: AttributeProto) -> tuple[GraphProto, ...]:
+    """The graphs that an attribute holds."""
+    return (attribute.g,) if attribute.type == AttributeProto.GRAPH else tuple(attribute.graphs)

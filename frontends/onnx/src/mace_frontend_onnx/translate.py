@@ -1,0 +1,237 @@
+"""Walk an ONNX graph node by node, functions and branches inline, and build the IR's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+import onnx
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
+
+from mace_core.build import Builder
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_core.ops.op import OpError
+from mace_frontend_onnx.boundary import Part, reads
+from mace_frontend_onnx.node import Held, Node, Refused, Scope, Skipped, plain
+from mace_frontend_onnx.ops import handlers
+from mace_frontend_onnx.source import Source, element_type, plain_domain, versions
+
+DEPTH = 64
+"""How deep functions may call functions."""
+
+
+class Translation:
+    """One model's way into the IR; `faults` collects what is wrong with single nodes."""
+
+    def __init__(self, source: Source, builder: Builder) -> None:
+        self.source = source
+        self.builder = builder
+        self.faults: list[str] = []
+        self._functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
+        self._derived: dict[Hashable, str] = {}
+        self._depth = 0
+
+    def run(self, part: Part) -> list[str]:
+        """Translate the part; the tensors that hold its outputs. MaceError with every fault."""
+        graph = self.source.model.graph
+        read = frozenset({*part.outputs, *(name for _, node in part.nodes for name in reads(node))})
+        scope = Scope(self.source.opsets, held=self._constants(graph), read=read)
+        for given in part.inputs:
+            scope.held[given.name] = self.builder.input(given.name, given.dtype, given.shape)
+        for index, proto in part.nodes:
+            self.node(Node(proto, proto.name or f"{proto.op_type}_{index}", scope, self))
+        if self.faults:
+            raise MaceError.of(self.faults)
+        return [self.tensor(scope, name) for name in part.outputs]
+
+    def tensor(self, scope: Scope, name: str) -> str:
+        """The graph's tensor for an ONNX name; a constant enters the graph when it is first asked for."""
+        held = scope.find(name)
+        if held is None:
+            raise Skipped
+        if isinstance(held, str):
+            return held
+        return self.derived(scope, name, "itself", lambda array: array)
+
+    def derived(self, scope: Scope, name: str, key: object, make: Callable[[Array], Array]) -> str:
+        """A constant made from another, which itself does not enter the graph for that."""
+        held = scope.find(name)
+        mark = (held if isinstance(held, str) else id(held), key)
+        if mark not in self._derived:
+            array = self.builder.weights[held] if isinstance(held, str) else self.source.array(held or TensorProto())
+            self._derived[mark] = self.builder.weight(scope.owner(name).prefix + name, make(array))
+        return self._derived[mark]
+
+    def outside(self, scope: Scope, name: str) -> str:
+        """The name in the IR's graph for a tensor made in the scope."""
+        return scope.public.get(name) or scope.prefix + name
+
+    def schema(self, node: Node) -> onnx.defs.OpSchema | None:
+        """The definition of a node's operator in its version; None for an operator that is not ONNX's."""
+        domain = plain_domain(node.proto.domain)
+        try:
+            return onnx.defs.get_schema(node.op, node.scope.opsets.get(domain, 1), domain)
+        except onnx.defs.SchemaError:
+            return None
+
+    def refuse_unknown(self, part: Part) -> None:
+        """Raise one MaceError for all operators of the part that nothing here knows."""
+        opsets, faults = self.source.opsets, []
+        for index, proto in part.nodes:
+            node = Node(proto, proto.name or f"{proto.op_type}_{index}", Scope(opsets), self)
+            domain = plain_domain(proto.domain)
+            schema = self.schema(node)
+            function = (domain, node.op) in self._functions or (schema and (schema.has_function or schema.has_context_dependent_function))
+            mapped = domain == "" and (node.op in handlers() or node.op == "Constant")
+            if not (mapped or function or custom_name(proto) in self.builder.ops):
+                faults.append(f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}")
+        if faults:
+            raise MaceError.of(faults)
+
+    def node(self, node: Node) -> None:
+        """Translate one node; a fault is noted, and what reads the node's outputs is passed over."""
+        results: Sequence[Held] = [None] * len(node.proto.output)
+        place = f"{self.source.file.name}: node {node.name!r} ({node.op})"
+        try:
+            results = self._results(node)
+        except Skipped:
+            pass
+        except (Refused, OpError) as error:
+            self.faults.append(f"{place}: {error}")
+        except MaceError as error:
+            self.faults.append(str(error))
+        except (ArithmeticError, LookupError, ValueError) as error:  # the file decides what is computed here
+            self.faults.append(f"{place}: its inputs or attributes make no sense ({error!r}); export the model again")
+        for name, result in zip(node.proto.output, results, strict=False):
+            if name:
+                node.scope.held[name] = result
+
+    def _results(self, node: Node) -> Sequence[Held]:
+        domain = plain_domain(node.proto.domain)
+        if local := self._functions.get((domain, node.op)):
+            return self.call(node, local)
+        if domain == "" and node.op == "Constant" and node.attr("value") is not None:
+            return [_supported(node.attr("value"))]
+        if domain == "" and (handler := handlers().get(node.op)):
+            made = handler(node)
+            return [made] if isinstance(made, str) else made
+        if custom := self.builder.ops.get(custom_name(node.proto)):
+            return node.done(custom, node.inputs(), {a.name: plain(a) for a in node.proto.attribute})
+        if body := self.body(node):
+            return self.call(node, body)
+        raise Refused(_unsupported(node.proto))
+
+    def body(self, node: Node) -> FunctionProto | None:
+        """The function by which ONNX defines the node's operator, for inputs of these types; None if there is none."""
+        schema = self.schema(node)
+        version = node.scope.opsets.get(plain_domain(node.proto.domain), 1)
+        if schema is None:
+            return None
+        if schema.has_context_dependent_function:
+            types = [self._type(node, i) for i in range(node.count)]
+            content = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), types)
+        elif schema.has_function:
+            content = schema.get_function_with_opset_version(version)
+        else:
+            return None
+        return FunctionProto.FromString(content) if content else None
+
+    def _type(self, node: Node, index: int) -> bytes:
+        if not node.has(index):
+            return onnx.TypeProto().SerializeToString()
+        code = onnx.helper.np_dtype_to_tensor_dtype(node.dtype(index).numpy)
+        return onnx.helper.make_tensor_type_proto(code, node.shape(index)).SerializeToString()
+
+    def call(self, node: Node, function: FunctionProto) -> Sequence[Held]:
+        """Translate a function's body in place of the node that calls it."""
+        if self._depth >= DEPTH:
+            raise Refused(f"functions call each other more than {DEPTH} deep; export the model again")
+        held: dict[str, Held] = dict.fromkeys(function.input, "")
+        given = zip(function.input, node.proto.input, strict=False)
+        held.update((formal, node.scope.find(name) if name else "") for formal, name in given)
+        if None in held.values():
+            raise Skipped
+        attributes = {a.name: a for a in self._attributes(node, function)}
+        opsets = {**node.scope.opsets, **versions(function.opset_import)}
+        return self._inner(node, Scope(opsets, held=held), [_bound(n, attributes) for n in function.node], function.output)
+
+    def _attributes(self, node: Node, function: FunctionProto) -> Iterable[AttributeProto]:
+        yield from function.attribute_proto
+        schema = self.schema(node)
+        yield from (a.default_value for a in (schema.attributes.values() if schema else ()) if a.default_value.type)
+        yield from node.proto.attribute
+
+    def inline(self, node: Node, graph: GraphProto, held: Mapping[str, Held], tag: str = "") -> Sequence[Held]:
+        """Translate a graph that a node holds, its inputs bound to `held`; what its outputs stand for."""
+        scope = Scope(node.scope.opsets, parent=node.scope, held={**self._constants(graph), **held})
+        return self._inner(node, scope, graph.node, [o.name for o in graph.output], tag)
+
+    def _inner(self, node: Node, scope: Scope, nodes: Sequence[NodeProto], outputs: Sequence[str], tag: str = "") -> Sequence[Held]:
+        scope.prefix = f"{node.name}{tag}/"
+        scope.source = node.scope.source or node.name
+        if not tag:
+            names = zip(outputs, node.proto.output, strict=False)
+            scope.public = {inner: self.outside(node.scope, outer) for inner, outer in names if outer}
+        scope.read = frozenset({*outputs, *(name for inner in nodes for name in reads(inner))})
+        self._depth += 1
+        before = len(self.faults)
+        for index, proto in enumerate(nodes):
+            self.node(Node(proto, f"{scope.prefix}{proto.name or f'{proto.op_type}_{index}'}", scope, self))
+        self._depth -= 1
+        if len(self.faults) > before:
+            raise Skipped
+        return [scope.find(name) for name in outputs]
+
+    def _constants(self, graph: GraphProto) -> dict[str, Held]:
+        held: dict[str, Held] = {t.name: t for t in graph.initializer}
+        for sparse in graph.sparse_initializer:
+            held[sparse.values.name] = self.builder.weight(sparse.values.name, _dense(self.source, sparse))
+        return held
+
+
+def custom_name(node: NodeProto) -> str:
+    """The name that a plugin's op for this node bears."""
+    return f"{plain_domain(node.domain) or 'ai.onnx'}::{node.op_type}"
+
+
+def _unsupported(node: NodeProto) -> str:
+    name = custom_name(node)
+    return f"operator {name} is not supported; cut the graph before it with output_tensors, or add {name!r} by a plugin"
+
+
+def _supported(tensor: TensorProto) -> TensorProto:
+    try:
+        element_type(tensor.data_type)
+    except ValueError as error:
+        raise Refused(f"{error}; convert the model to float32") from None
+    return tensor
+
+
+def _bound(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
+    """A node of a function body, what it takes from the call's attributes filled in; an absent one is left out."""
+    made = NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for attribute in node.attribute:
+        given = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if given is None:
+            continue
+        bound = made.attribute.add()
+        bound.CopyFrom(given)
+        bound.name = attribute.name
+        for graph in (bound.g, *bound.graphs) if bound.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else ():
+            inner = [_bound(n, attributes) for n in graph.node]
+            del graph.node[:]
+            graph.node.extend(inner)
+    return made
+
+
+def _dense(source: Source, sparse: onnx.SparseTensorProto) -> Array:
+    """A sparse constant, written out; its indices are flat positions or one row of coordinates each."""
+    import numpy as np
+
+    values, indices = source.array(sparse.values), source.array(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)
+    dense.reshape(-1)[flat] = values
+    return dense
