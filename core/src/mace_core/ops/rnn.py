@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -74,7 +75,10 @@ def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]
     return [found[i : i + len(defaults)] for i in range(0, len(found), len(defaults))]
 
 
-def _values[T](attrs: Attrs, key: str, kind: Callable[..., T]) -> list[T]:
+T = TypeVar("T")
+
+
+def _values(attrs: Attrs, key: str, kind: Callable[..., T]) -> list[T]:
     values = attrs[key]
     assert isinstance(values, tuple)
     allowed = str if kind is str else int | float

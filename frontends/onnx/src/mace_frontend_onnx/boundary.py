@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 import onnx
-from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
-
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Shape
+from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
+
 from mace_frontend_onnx.source import Source, branches, element_type, first_line
 
 Dim = int | str | None
@@ -81,7 +81,9 @@ def _declared(source: Source, what: str) -> str:
     return ", ".join(v.name for v in (graph.input if what == "input" else graph.output))
 
 
-def _between(graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:
+def _between(
+    graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]
+) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:
     """The nodes that compute the outputs from the inputs, and the names of all tensors that are read."""
     given = set(inputs)
     makers = {o: i for i, node in enumerate(graph.node) for o in node.output}
@@ -137,8 +139,14 @@ def _dims(kind: TypeProto | None) -> list[Dim] | None:
     """The dimensions; None where not even their number is known."""
     if kind is None or not kind.tensor_type.HasField("shape"):
         return None
-    dims = kind.tensor_type.shape.dim
-    return [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or None for d in dims]
+    return [_dim(d) for d in kind.tensor_type.shape.dim]
+
+
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    """Exporters write an unknown dimension as nothing, as -1, or as "?", which is no name."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return str(dim.dim_param) if any(c.isalnum() for c in dim.dim_param) else None
 
 
 def _dtype(kind: TypeProto | None) -> DType:

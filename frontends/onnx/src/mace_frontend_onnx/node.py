@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto, TensorProto
-
 from mace_core.build import Builder
 from mace_core.ir import Array, DType, Shape
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
+from onnx import AttributeProto, NodeProto, TensorProto
+
 from mace_frontend_onnx.source import element_type
 
 if TYPE_CHECKING:
     from mace_frontend_onnx.translate import Translation
 
 
-class Refused(ValueError):
+class Refused(ValueError):  # noqa: N818  # an answer, not a failure
     """A node cannot be represented; the text says why, and after a semicolon what to do."""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+import numpy as np
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
-
 from mace_core.build import Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.ops.op import OpError
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
+
 from mace_frontend_onnx.boundary import Part, reads
 from mace_frontend_onnx.node import Held, Node, Refused, Scope, Skipped, plain
 from mace_frontend_onnx.ops import handlers
@@ -81,7 +82,9 @@ class Translation:
             node = Node(proto, proto.name or f"{proto.op_type}_{index}", Scope(opsets), self)
             domain = plain_domain(proto.domain)
             schema = self.schema(node)
-            function = (domain, node.op) in self._functions or (schema and (schema.has_function or schema.has_context_dependent_function))
+            function = (domain, node.op) in self._functions or (
+                schema and (schema.has_function or schema.has_context_dependent_function)
+            )
             mapped = domain == "" and (node.op in handlers() or node.op == "Constant")
             if not (mapped or function or custom_name(proto) in self.builder.ops):
                 faults.append(f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}")
@@ -153,7 +156,9 @@ class Translation:
             raise Skipped
         attributes = {a.name: a for a in self._attributes(node, function)}
         opsets = {**node.scope.opsets, **versions(function.opset_import)}
-        return self._inner(node, Scope(opsets, held=held), [_bound(n, attributes) for n in function.node], function.output)
+        # a body names every possible output, and computes those that the node lists
+        outputs = function.output[: len(node.proto.output)]
+        return self._inner(node, Scope(opsets, held=held), [_bound(n, attributes) for n in function.node], outputs)
 
     def _attributes(self, node: Node, function: FunctionProto) -> Iterable[AttributeProto]:
         yield from function.attribute_proto
@@ -180,7 +185,8 @@ class Translation:
         self._depth -= 1
         if len(self.faults) > before:
             raise Skipped
-        return [scope.find(name) for name in outputs]
+        listed = [*node.proto.output] if not tag else outputs
+        return [scope.find(inner) if outer else "" for inner, outer in zip(outputs, listed, strict=False)]
 
     def _constants(self, graph: GraphProto) -> dict[str, Held]:
         held: dict[str, Held] = {t.name: t for t in graph.initializer}
@@ -228,8 +234,6 @@ def _bound(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodePro
 
 def _dense(source: Source, sparse: onnx.SparseTensorProto) -> Array:
     """A sparse constant, written out; its indices are flat positions or one row of coordinates each."""
-    import numpy as np
-
     values, indices = source.array(sparse.values), source.array(sparse.indices)
     dense = np.zeros(tuple(sparse.dims), values.dtype)
     flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-
 from mace_core.ir import DType
+
 from mace_frontend_onnx.node import Held, Node, Refused
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
@@ -15,11 +15,13 @@ from mace_frontend_onnx.source import element_type
 UNARY = (
     "Abs Neg Ceil Floor Round Sign Sqrt Reciprocal Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh "
     "Tanh Sigmoid Erf Relu HardSwish Mish Softsign Softplus Not BitwiseNot IsNaN"
-).split()
+).split()  # noqa: SIM905  # a table is easier to read as text
 
+SAME_BINARY = ("Add", "Sub", "Mul", "Div", "Equal", "Less", "Greater", "And", "Or", "Xor", "PRelu")
 BINARY: Mapping[str, str] = MappingProxyType(
     {
-        **{name: name for name in "Add Sub Mul Div Equal Less Greater And Or Xor BitwiseAnd BitwiseOr BitwiseXor PRelu".split()},
+        **{name: name for name in SAME_BINARY},
+        **{name: name for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")},
         "LessOrEqual": "LessEqual",
         "GreaterOrEqual": "GreaterEqual",
     }
@@ -125,7 +127,7 @@ def _no_bit_cast() -> Sequence[Held]:
 
 
 def _pow(node: Node) -> Sequence[Held]:
-    """x ** y in the type of x; y may be of another type."""
+    """Compute x ** y in the type of x; y may be of another type."""
     base, power = node.input(0), node.input(1)
     kinds = node.dtype(0), node.dtype(1)
     if kinds[0] is kinds[1]:

@@ -14,7 +14,7 @@ def _matmul(node: Node) -> Sequence[Held]:
 
 
 def _gemm(node: Node) -> Sequence[Held]:
-    """alpha * A' @ B' + beta * C."""
+    """Compute alpha * A' @ B' + beta * C."""
     turned = [bool(node.attr("transA")), bool(node.attr("transB"))]
     a, b = (node.permuted(i, (1, 0)) if turn else node.input(i) for i, turn in enumerate(turned))
     alpha, beta = node.attr("alpha"), node.attr("beta")

@@ -7,6 +7,7 @@ from math import prod
 from types import MappingProxyType
 
 from mace_core.ir import Shape
+
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
@@ -101,7 +102,7 @@ def _slice(node: Node) -> Sequence[Held]:
         i = node.axis(axis, len(shape))
         node.refuse_unless(stride != 0, "one of its steps is 0")
         span = range(*slice(first, _end(last, stride, shape[i]), stride).indices(shape[i]))
-        starts[i], sizes[i], steps[i] = (span.start if len(span) else 0), len(span), stride
+        starts[i], sizes[i], steps[i] = (span.start if span else 0), len(span), stride
     if tuple(sizes) == shape and all(s == 1 for s in steps):
         return [node.input(0)]
     return node.done("Slice", [node.input(0)], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)})
@@ -178,8 +179,15 @@ def _depth_to_space(node: Node) -> Sequence[Held]:
 
 
 def _space_to_depth(node: Node) -> Sequence[Held]:
-    block = {"block": node.attr("blocksize")}
-    return node.channels_first(node.emit("SpaceToDepth", [node.channels_last(node.input(0))], block))
+    block = node.attr("blocksize")
+    if node.attr("mode") != "CRD":
+        return node.channels_first(node.emit("SpaceToDepth", [node.channels_last(node.input(0))], {"block": block}))
+    batch, channels, height, width = node.shape(0)
+    node.refuse_unless(height % block == 0 and width % block == 0, f"blocks of {block} do not divide {list(node.shape(0))}")
+    split = (batch, channels, height // block, block, width // block, block)
+    parts = node.emit("Reshape", [node.input(0)], {"shape": split}, tag="split")
+    turned = node.emit("Transpose", [parts], {"perm": (0, 1, 3, 5, 2, 4)}, tag="turned")
+    return node.done("Reshape", [turned], {"shape": (batch, channels * block * block, split[2], split[4])})
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -43,22 +43,24 @@ def _global_lp(node: Node) -> Sequence[Held]:
 
 
 def _unpool(node: Node) -> Sequence[Held]:
-    """Scatter the elements to their flat positions in an output full of zeros."""
-    x, where = node.input(0), node.input(1)
-    if node.has(2):
-        shape = node.ints(2, "output shape")
-    else:
-        kernel = node.attr("kernel_shape")
-        strides = node.attr("strides") or (1,) * len(kernel)
-        pads = node.attr("pads") or (0,) * (2 * len(kernel))
-        sizes = [(n - 1) * s + k for n, s, k in zip(node.shape(0)[2:], strides, kernel, strict=True)]
-        sizes = [n - before - after for n, before, after in zip(sizes, pads, pads[len(kernel) :], strict=False)]
-        shape = (*node.shape(0)[:2], *sizes)
+    """Scatter the elements to their flat positions in zeros; a larger output shape adds zeros at the ends."""
+    kernel = node.attr("kernel_shape")
+    strides = node.attr("strides") or (1,) * len(kernel)
+    pads = node.attr("pads") or (0,) * (2 * len(kernel))
+    cuts = [before + after for before, after in zip(pads, pads[len(kernel) :], strict=False)]
+    spatial = [(n - 1) * s + k - c for n, s, k, c in zip(node.shape(0)[2:], strides, kernel, cuts, strict=True)]
+    shape = (*node.shape(0)[:2], *spatial)
+    wanted = node.ints(2, "output shape") if node.has(2) else shape
     flat = {"shape": (prod(node.shape(0)),)}
     zeros = node.weight(np.zeros(prod(shape)), node.dtype(0), "zeros")
-    updates = [node.emit("Reshape", [t], flat, tag="flat") for t in (where, x)]
+    updates = [node.emit("Reshape", [node.input(i)], flat, tag="flat") for i in (1, 0)]
     filled = node.emit("ScatterElements", [zeros, *updates], {"axis": 0}, tag="scatter")
-    return node.done("Reshape", [filled], {"shape": shape})
+    if wanted == shape:
+        return node.done("Reshape", [filled], {"shape": shape})
+    after = tuple(w - n for w, n in zip(wanted, shape, strict=True))
+    node.refuse_unless(min(after) >= 0, f"output shape {list(wanted)} is smaller than {list(shape)}")
+    reshaped = node.emit("Reshape", [filled], {"shape": shape}, tag="unpooled")
+    return node.done("Pad", [reshaped], {"before": (0,) * len(shape), "after": after})
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

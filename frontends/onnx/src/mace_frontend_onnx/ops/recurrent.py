@@ -43,7 +43,7 @@ def _activations(node: Node) -> tuple[str, ...]:
 
 
 def _batch_first(node: Node, inputs: list[str], attrs: Mapping[str, object]) -> Sequence[Held]:
-    """x [batch, time, in], states [batch, directions, hidden], y [batch, time, directions, hidden]."""
+    """Transpose around it: x [batch, time, in], states [batch, directions, hidden], y [batch, time, directions, hidden]."""
     for i in (0, *STATES):
         if i < len(inputs) and inputs[i]:
             inputs[i] = node.emit("Transpose", [inputs[i]], {"perm": (1, 0, 2)}, tag="time-first")

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.ir import DType
+
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
-REDUCTIONS = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare".split()
+REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
 
 
 def _reduce(op: str) -> Handler:
@@ -26,7 +27,8 @@ def _reduce(op: str) -> Handler:
         if node.dtype(0) is not DType.BOOL:
             return node.done(op, [node.input(0)], attrs)
         numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
-        return node.done("Cast", [node.emit(op, [numbers], attrs)], {"to": "bool"})
+        zero = node.weight(0, DType.I32, "zero")  # the greatest of no elements is the least number: false
+        return node.done("Greater", [node.emit(op, [numbers], attrs), zero])
 
     return handle
 

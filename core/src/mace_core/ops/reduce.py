@@ -1,0 +1,75 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs
+from mace_core.ops.op import REQUIRED, Op, Perm, Spec
+from mace_core.ops.shapes import Inputs, axis_of, need, present
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "ReduceSum": np.sum,
+    "ReduceMean": np.mean,
+    "ReduceMax": lambda x, **k: np.max(x, initial=_least(x), **k),
+    "ReduceMin": lambda x, **k: np.min(x, initial=_greatest(x), **k),
+    "ReduceProd": np.prod,
+    "ReduceL1": lambda x, **k: np.sum(np.abs(x), **k),
+    "ReduceL2": lambda x, **k: np.sqrt(np.sum(x * x, **k)),
+    "ReduceLogSum": lambda x, **k: np.log(np.sum(x, **k)),
+    "ReduceLogSumExp": lambda x, **k: np.logaddexp.reduce(x, **k),
+    "ReduceSumSquare": lambda x, **k: np.sum(x * x, **k),
+}
+
+
+def _least(x: Array) -> Any:
+    return -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+
+
+def _greatest(x: Array) -> Any:
+    return np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
+
+
+def _reference(function: Callable[..., Any]) -> Callable[..., Array]:
+    def reference(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+        return np.asarray(function(wide, axis=tuple(axes), keepdims=keepdims)).astype(x.dtype)
+
+    return reference
+
+
+def _axes(attrs: Attrs, rank: int) -> set[int]:
+    axes = attrs["axes"]
+    assert isinstance(axes, tuple)
+    return {axis_of(a, rank) for a in axes}
+
+
+def infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    """The input without the axes, or with 1 in their places."""
+    (x,) = present(inputs)
+    axes = _axes(attrs, len(x.shape))
+    need(x.dtype.value != "bool", "its input is bool; it must be numbers")
+    shape = tuple(1 if i in axes else d for i, d in enumerate(x.shape) if attrs["keepdims"] or i not in axes)
+    return [(x.dtype, shape)]
+
+
+def move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
+    """Reduce the axes where they lie; without them, the others close up."""
+    axes = _axes(attrs, len(perm))
+    moved = {**attrs, "axes": tuple(sorted(perm[a] for a in axes))}
+    return moved, perm if attrs["keepdims"] else closed(perm, axes)
+
+
+def closed(perm: Perm, axes: set[int]) -> Perm:
+    """The permutation of the axes that are left when `axes` (of the result of perm) go."""
+    left = [p for i, p in enumerate(perm) if i not in axes]
+    return tuple(sorted(left).index(p) for p in left)
+
+
+OPS = tuple(
+    Op(name, ("x",), ("y",), infer, _reference(function), {"axes": REQUIRED, "keepdims": True}, move=move)
+    for name, function in FUNCTIONS.items()
+)

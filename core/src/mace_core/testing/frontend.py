@@ -1,0 +1,75 @@
+"""What every frontend must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from mace_core.api import Frontend
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph
+from mace_core.ops import core_ops
+from mace_core.run.reference import execute
+from mace_core.testing.plugin import PluginContract
+from mace_core.verify import verify
+
+
+class FrontendContract(PluginContract):
+    """Derive from it, set `frontend` and implement `sample`, and pytest runs the contract."""
+
+    kind = "frontend"
+    frontend: ClassVar[Frontend]
+    tolerance: ClassVar[float] = 1e-5
+
+    @property
+    def name(self) -> str:
+        """The frontend's name."""
+        return self.frontend.name
+
+    def sample(self, folder: Path) -> tuple[Path, ...] | None:
+        """Write a small model into the folder and return its files; None if the frontend reads nothing yet."""
+        return None
+
+    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The sample's outputs for these inputs, as the framework computes them."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> tuple[Path, ...]:
+        files = self.sample(tmp_path)
+        if files is None:
+            pytest.skip("the frontend offers no sample")
+        return files
+
+    def _load(self, files: tuple[Path, ...]) -> Graph:
+        return self.frontend.load(files, Model("sample", files), core_ops())
+
+    def test_states_itself(self) -> None:
+        assert self.frontend.order in ("NHWC", "NCHW")
+        assert all(s.startswith(".") and s == s.lower() for s in self.frontend.suffixes)
+
+    def test_sample_loads_the_same_twice(self, files: tuple[Path, ...]) -> None:
+        first, second = verify(self._load(files)), self._load(files)
+        assert first.nodes == second.nodes
+        assert first.tensors == second.tensors
+        assert all(np.array_equal(first.weights[n], second.weights[n]) for n in first.weights)
+
+    def test_sample_computes_what_the_framework_does(self, files: tuple[Path, ...]) -> None:
+        graph = self._load(files)
+        rng = np.random.default_rng(0)
+        inputs = {n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy) for n in graph.inputs}
+        found, expected = execute(graph, inputs), self.expected(inputs)
+        for name, array in expected.items():
+            np.testing.assert_allclose(found[name], array, rtol=self.tolerance, atol=self.tolerance, err_msg=name)
+
+    def test_rubbish_is_one_clear_error(self, tmp_path: Path) -> None:
+        suffix = self.frontend.suffixes[0] if self.frontend.suffixes else ".bin"
+        rubbish = tmp_path / f"rubbish{suffix}"
+        rubbish.write_bytes(b"\x00not a model\xff" * 9)
+        with pytest.raises(MaceError, match="rubbish"):
+            self._load((rubbish,))

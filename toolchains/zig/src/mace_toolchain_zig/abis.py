@@ -1,0 +1,86 @@
+"""The ABIs as data.
+
+Everything is compiled against musl's headers: their macros expand to plain C, so objects ask for nothing but memory and mathematics
+functions, and one archive links under glibc, musl and bionic. The link decides on the libc: the last `-target` of a command counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+CODE = (
+    "-fno-sanitize=all",  # zig adds traps for undefined behaviour where -O is absent
+    "-fno-stack-protector",  # __stack_chk_fail lives elsewhere in every libc
+    "-fno-unwind-tables",  # on ARM they refer to __aeabi_unwind_cpp_pr1, which bionic has not
+    "-fno-asynchronous-unwind-tables",
+)
+
+
+@dataclass(frozen=True)
+class Abi:
+    """What is said to zig for an ABI.
+
+    words: what the ABI is.  processor: as Linux names it.
+    flags: for compilation and link.  shared, program: what follows them at a link.
+    bionic: shared libraries name Android's libc and libm as needed, by stubs.
+    """
+
+    words: str
+    processor: str
+    flags: tuple[str, ...]
+    shared: tuple[str, ...]
+    program: tuple[str, ...] = ("-static",)
+    libs: tuple[str, ...] = ("-lm",)
+    libc: str = "glibc 2.17 or newer; programs: musl, static"
+    bionic: bool = False
+
+
+ARMV7 = "-mcpu=generic+v7a+neon+vfp3"
+WITHOUT_LIBC = ("-shared", "-nostdlib", "-rtlib=compiler-rt", "-Wl,--hash-style=both", "-Wl,--no-as-needed")
+"""What division and the like need comes along; Android before 6.0 reads only the old hash table."""
+
+BIONIC = "Android's libc.so and libm.so, without an NDK (set ANDROID_NDK_HOME to link against its own); programs: musl, static"
+
+
+def _glibc(triple: str) -> tuple[str, ...]:
+    return ("-target", f"{triple}.2.17", "-shared")
+
+
+ABIS: Mapping[str, Abi] = MappingProxyType(
+    {
+        "x86_64": Abi("Linux on x86-64", "x86_64", ("-target", "x86_64-linux-musl"), _glibc("x86_64-linux-gnu")),
+        "arm64": Abi("Linux on 64-bit ARM", "aarch64", ("-target", "aarch64-linux-musl"), _glibc("aarch64-linux-gnu")),
+        "armhf": Abi(
+            "Linux on 32-bit ARM: ARMv7 with NEON, hard-float",
+            "arm",
+            ("-target", "arm-linux-musleabihf", ARMV7),
+            _glibc("arm-linux-gnueabihf"),
+        ),
+        "arm64-v8a": Abi(
+            "Android on 64-bit ARM",
+            "aarch64",
+            ("-target", "aarch64-linux-musl"),
+            WITHOUT_LIBC,
+            libs=(),
+            libc=BIONIC,
+            bionic=True,
+        ),
+        # Without "hf" zig forbids itself NEON; with it and softfp, floats still travel in integer registers as Android wants.
+        # The musl of a static program must then be the one that takes them there.
+        "armeabi-v7a": Abi(
+            "Android on 32-bit ARM: ARMv7 with NEON, softfp",
+            "arm",
+            ("-target", "arm-linux-musleabihf", ARMV7, "-mfloat-abi=softfp"),
+            ("-target", "arm-linux-musleabi", *WITHOUT_LIBC),
+            program=("-target", "arm-linux-musleabi", "-static"),
+            libs=(),
+            libc=BIONIC,
+            bionic=True,
+        ),
+    }
+)
+
+NATIVE = Abi("this machine", "", ("-mcpu=baseline",), ("-shared",), program=(), libc="the C library of this machine")
+"""A machine for which there is no entry above: zig looks around by itself."""
