@@ -42,9 +42,9 @@ def bound(model: onnx.ModelProto, names: Sequence[str], arrays: Sequence[Array])
 
 
 def choices(arrays: dict[str, Array]) -> list[list[str]]:
-    """Which inputs to bind, tried one after another: none, those that are no data by their type, all but the first."""
+    """Which inputs to bind, tried one after another: none, those that are no data by their type, all but the first, all."""
     typed = [n for n, a in arrays.items() if a.dtype != np.float32]
-    return [c for i, c in enumerate(([], typed, list(arrays)[1:])) if i == 0 or c]
+    return [c for i, c in enumerate(([], typed, list(arrays)[1:], list(arrays))) if i == 0 or c]
 
 
 def load(model: onnx.ModelProto, arrays: dict[str, Array], path: Path) -> Graph:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from mace_core.errors import MaceError
 from mace_toolchain_host import Host
 

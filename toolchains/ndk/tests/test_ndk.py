@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from mace_core.errors import MaceError
 from mace_toolchain_ndk import VARIABLES, Ndk
 
@@ -25,11 +24,12 @@ def _install(root: Path, tag: str, suffix: str) -> Path:
     return tools
 
 
-@pytest.mark.parametrize(("system", "tag", "suffix"), MACHINES)
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_tools_of_each_machine(
-    variable: str, system: str, tag: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, machine: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    system, tag, suffix = machine
     tools = _install(tmp_path, tag, suffix)
     monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.setattr(sys, "platform", system)

@@ -21,7 +21,7 @@ class Native(Runner):
     name = "native"
 
     def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
-        """The program itself."""
+        """Give the program itself."""
         return [str(program.absolute()), *arguments]
 
 
@@ -43,7 +43,7 @@ class Qemu(Runner):
         return None
 
     def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
-        """The emulator on the program; MaceError if it is missing."""
+        """Give the emulator and the program; MaceError if the emulator is missing."""
         emulator = self._emulator()
         if emulator is None:
             raise MaceError(program.name, f"qemu-{self.processor} is not in PATH", "apt-get install qemu-user")
@@ -56,11 +56,11 @@ class Qemu(Runner):
 
 
 def processor() -> str:
-    """This machine's processor as Linux names it: "x86_64", "aarch64" ..."""
+    """Name the processor of this machine as Linux does: "x86_64", "aarch64" ..."""
     machine = platform.machine().lower()
     return MACHINES.get(machine, machine)
 
 
 def linux(wanted: str) -> Runner:
-    """What executes static Linux programs of a processor: this machine where it can, else QEMU."""
+    """Choose what executes static Linux programs of a processor: this machine where it can, else QEMU."""
     return Native() if sys.platform == "linux" and processor() == wanted else Qemu(wanted)

@@ -1,7 +1,6 @@
-"""The contract of toolchains, as tests. A toolchain's tests/test_contract.py holds only:
+"""What every toolchain must keep.
 
-class TestMine(ToolchainContract):
-    toolchain = Mine()
+A toolchain's tests/test_contract.py holds only a class TestMine(ToolchainContract) with `toolchain = Mine()`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import pytest
 from mace_core.api import Compiler, Toolchain
 from mace_core.run.compile import WARNINGS
 from mace_core.run.runners import processor
+from mace_core.testing.plugin import PluginContract
 from mace_core.testing.requirements import require
 
 PROBE = files("mace_core.testing") / "probe"
@@ -51,10 +51,16 @@ def elf(path: Path) -> tuple[int, int]:
     return kind, machine
 
 
-class ToolchainContract:
-    """What every toolchain must do; an ABI that is not ready is skipped with the toolchain's reason."""
+class ToolchainContract(PluginContract):
+    """Derive from it, set `toolchain`, and pytest runs the contract for every ABI; one that is not ready is skipped."""
 
+    kind = "toolchain"
     toolchain: ClassVar[Toolchain]
+
+    @property
+    def name(self) -> str:
+        """The toolchain's name."""
+        return self.toolchain.name
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run every test for every ABI."""
@@ -134,7 +140,7 @@ def _check_machine(path: Path, abi: str) -> bool:
 
 
 def _objects(compiler: Compiler, folder: Path) -> list[Path]:
-    """The probe's kernel and program, copied into the folder and compiled by absolute path."""
+    """Copy the probe's kernel and program into the folder and compile them by absolute path."""
     folder.mkdir(parents=True, exist_ok=True)
     objects = []
     for name in ("kernel", "hello"):
@@ -147,7 +153,7 @@ def _objects(compiler: Compiler, folder: Path) -> list[Path]:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """What the command prints; a failure fails the test with what it complained about."""
+    """Give what the command prints; a failure fails the test with what it complained about."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"
     return done.stdout

@@ -110,8 +110,8 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
         fault = _fault(name, dims, shapes.get(name)) or _type_fault(name, types.get(name))
         if fault:
             faults.append(f"{source.file.name}: {fault}")
-        elif name in shapes or dims is not None:
-            shape = shapes.get(name) or tuple(int(d) for d in dims or ())
+        else:
+            shape = shapes.get(name) or tuple(d for d in dims or () if isinstance(d, int))
             made.append(Input(name, _dtype(types.get(name)), shape))
     if faults:
         raise MaceError.of(faults)

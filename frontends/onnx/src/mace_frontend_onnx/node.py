@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from mace_frontend_onnx.translate import Translation
 
 
-class Refused(ValueError):  # noqa: N818  # an answer, not a failure
+class Refused(ValueError):  # an answer, not a failure
     """A node cannot be represented; the text says why, and after a semicolon what to do."""
 
 
-class Skipped(Exception):  # noqa: N818  # no error: what it reads has been reported already
+class Skipped(Exception):  # no error: what it reads has been reported already
     """A node reads what could not be computed."""
 
 
-Held = TensorProto | str | None
+Held: TypeAlias = TensorProto | str | None
 """What a name stands for: a constant that the graph does not hold yet, a tensor of the graph ("": absent), or nothing
 because its node failed."""
 
@@ -178,7 +178,7 @@ class Node:
         """Whether anything reads output `index`."""
         return index < len(self.proto.output) and self.proto.output[index] in self.scope.read
 
-    def weight(self, array: Array | Sequence[Any], dtype: DType | None = None, tag: str = "") -> str:
+    def weight(self, array: Array | Sequence[Any] | float, dtype: DType | None = None, tag: str = "") -> str:
         """Add a constant of this node's own."""
         made = np.asarray(array, dtype.numpy if dtype else None)
         return self.build.weight(f"{self.name}/{tag or 'constant'}", made)

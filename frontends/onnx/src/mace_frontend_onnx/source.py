@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, checker, external_data_helper, numpy_helper
@@ -35,14 +35,14 @@ class Source:
         """A tensor's elements, read from the file that holds them; MaceError if they cannot be."""
         try:
             if tensor.data_location != TensorProto.EXTERNAL:
-                return numpy_helper.to_array(tensor)
+                return np.asarray(numpy_helper.to_array(tensor))
             places = {entry.key: entry.value for entry in tensor.external_data}
             if places.get("location") == "":
                 return self._own(tensor, int(places["offset"]), int(places["length"]))
             held = TensorProto()
             held.CopyFrom(tensor)
             external_data_helper.load_external_data_for_tensor(held, str(self.file.parent))
-            return numpy_helper.to_array(held)
+            return np.asarray(numpy_helper.to_array(held))
         except (OSError, ValueError, TypeError, LookupError, checker.ValidationError) as error:
             problem = f"the data of tensor {tensor.name!r} cannot be read: {first_line(error)}"
             raise MaceError(self.file.name, problem, "export the model again, and keep its data file beside it") from error

@@ -9,7 +9,7 @@ import onnx
 from mace_core.build import Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.ops.op import OpError
+from mace_core.ops.op import Op, OpError
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
 from mace_frontend_onnx.boundary import Part, reads
@@ -29,7 +29,7 @@ class Translation:
         self.builder = builder
         self.faults: list[str] = []
         self._functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
-        self._derived: dict[Hashable, str] = {}
+        self._derived: dict[Hashable, tuple[Held, str]] = {}  # with what it is made from, whose id must stay taken
         self._depth = 0
 
     def run(self, part: Part) -> list[str]:
@@ -60,8 +60,8 @@ class Translation:
         mark = (held if isinstance(held, str) else id(held), key)
         if mark not in self._derived:
             array = self.builder.weights[held] if isinstance(held, str) else self.source.array(held or TensorProto())
-            self._derived[mark] = self.builder.weight(scope.owner(name).prefix + name, make(array))
-        return self._derived[mark]
+            self._derived[mark] = held, self.builder.weight(scope.owner(name).prefix + name, make(array))
+        return self._derived[mark][1]
 
     def outside(self, scope: Scope, name: str) -> str:
         """The name in the IR's graph for a tensor made in the scope."""
@@ -85,7 +85,7 @@ class Translation:
             function = (domain, node.op) in self._functions or (
                 schema and (schema.has_function or schema.has_context_dependent_function)
             )
-            mapped = domain == "" and (node.op in handlers() or node.op == "Constant")
+            mapped = handler_name(proto) in handlers()
             if not (mapped or function or custom_name(proto) in self.builder.ops):
                 faults.append(f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}")
         if faults:
@@ -115,14 +115,22 @@ class Translation:
             return self.call(node, local)
         if domain == "" and node.op == "Constant" and node.attr("value") is not None:
             return [_supported(node.attr("value"))]
-        if domain == "" and (handler := handlers().get(node.op)):
+        if handler := handlers().get(handler_name(node.proto)):
             made = handler(node)
             return [made] if isinstance(made, str) else made
         if custom := self.builder.ops.get(custom_name(node.proto)):
-            return node.done(custom, node.inputs(), {a.name: plain(a) for a in node.proto.attribute})
+            return node.done(custom, node.inputs(), dict(self._custom_attributes(node, custom)))
         if body := self.body(node):
             return self.call(node, body)
         raise Refused(_unsupported(node.proto))
+
+    def _custom_attributes(self, node: Node, op: Op) -> Iterable[tuple[str, object]]:
+        """Attributes by name; ONNX writes yes and no as numbers, and arrays as tensors."""
+        for attribute in node.proto.attribute:
+            value = plain(attribute)
+            if isinstance(value, TensorProto):
+                value = self.source.array(value)
+            yield attribute.name, bool(value) if isinstance(op.attrs.get(attribute.name), bool) else value
 
     def body(self, node: Node) -> FunctionProto | None:
         """The function by which ONNX defines the node's operator, for inputs of these types; None if there is none."""
@@ -141,9 +149,9 @@ class Translation:
 
     def _type(self, node: Node, index: int) -> bytes:
         if not node.has(index):
-            return onnx.TypeProto().SerializeToString()
+            return bytes(onnx.TypeProto().SerializeToString())
         code = onnx.helper.np_dtype_to_tensor_dtype(node.dtype(index).numpy)
-        return onnx.helper.make_tensor_type_proto(code, node.shape(index)).SerializeToString()
+        return bytes(onnx.helper.make_tensor_type_proto(code, node.shape(index)).SerializeToString())
 
     def call(self, node: Node, function: FunctionProto) -> Sequence[Held]:
         """Translate a function's body in place of the node that calls it."""
@@ -193,6 +201,11 @@ class Translation:
         for sparse in graph.sparse_initializer:
             held[sparse.values.name] = self.builder.weight(sparse.values.name, _dense(self.source, sparse))
         return held
+
+
+def handler_name(node: NodeProto) -> str:
+    """The name under which an operator's handler is filed: ONNX's own operators without a domain."""
+    return custom_name(node) if plain_domain(node.domain) else str(node.op_type)
 
 
 def custom_name(node: NodeProto) -> str:

@@ -73,13 +73,15 @@ def _message(data: Data, kind: str, span: tuple[int, int], depth: int) -> bytes:
     parts = []
     for field in found:
         inner = MESSAGES.get((kind, field.number))
-        if field is payload:
-            parts.append(_note(field))
-        elif inner and field.wire == BYTES and field.end - field.begin >= LEAST:
+        if payload and field.number in (payload.number, TENSOR_LOCATION, TENSOR_EXTERNAL):
+            continue
+        if inner and field.wire == BYTES and field.end - field.begin >= LEAST:
             content = _message(data, inner, (field.begin, field.end), depth + 1)
             parts.append(_varint(field.number << 3 | BYTES) + _varint(len(content)) + content)
         else:
             parts.append(data[field.start : field.end])
+    if payload:
+        parts.append(_note(payload))
     return b"".join(parts)
 
 

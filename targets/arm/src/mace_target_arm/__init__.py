@@ -1,1 +1,31 @@
-"""Under construction."""
+"""ARM CPUs: the CPU target's kernels with NEON's vectors and tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from mace_core.api import Target
+from mace_core.hookspecs import hookimpl
+from mace_core.kernel_target import Isa
+from mace_target_cpu import Cpu
+
+from mace_target_arm.isa import AARCH32, AARCH64
+
+
+class Arm(Cpu):
+    """64-bit and 32-bit ARM, Linux and Android."""
+
+    name = "arm"
+    runtime = "cpu"
+    abis: ClassVar[tuple[str, ...]] = (*AARCH64.abis, *AARCH32.abis)
+
+    def isas(self, abi: str) -> tuple[Isa, ...]:
+        """NEON, with the registers that the ABI's processors have."""
+        return AARCH32.isas if abi in AARCH32.abis else AARCH64.isas
+
+
+@hookimpl
+def mace_targets() -> Iterable[Target]:
+    """Offer ARM CPUs."""
+    return (Arm(),)

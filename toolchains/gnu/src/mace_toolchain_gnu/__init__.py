@@ -22,14 +22,21 @@ class Abi:
     """What an ABI means to Debian and to GCC.
 
     words: what it is.  triple: the prefix of its tools, and the end of its package's name.
-    processor: as Linux names it.  flags: what every processor of the ABI has.
+    processor: as Linux names it.  flags: what every processor of the ABI has.  link: what follows them at a link.
     """
 
     words: str
     triple: str
     processor: str
     flags: tuple[str, ...]
+    link: tuple[str, ...] = ()
 
+
+# NEON of ARMv7 takes denormal numbers for zero, so GCC computes vectors of floats one by one unless this allows it to use NEON.
+# Of all else that it allows, only this is wanted; nothing may be reassociated.
+NEON_FLOATS = ("-funsafe-math-optimizations", "-fno-associative-math", "-fno-reciprocal-math", "-fsigned-zeros", "-ftrapping-math")
+KEEP_DENORMALS = ("-fno-unsafe-math-optimizations",)
+"""At a link the flag above would add start-up code that lets the whole process take denormal numbers for zero."""
 
 ABIS: Mapping[str, Abi] = MappingProxyType(
     {
@@ -38,7 +45,8 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             "Linux on 32-bit ARM: ARMv7 with NEON, hard-float",
             "arm-linux-gnueabihf",
             "arm",
-            ("-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard"),
+            ("-march=armv7-a", "-mfpu=neon", "-mfloat-abi=hard", *NEON_FLOATS),
+            KEEP_DENORMALS,
         ),
     }
 )
@@ -63,16 +71,23 @@ class Gnu(Toolchain):
             raise MaceError("toolchain gnu", f"is not ready for {abi}", reason)
         found = ABIS[abi]
         gcc = f"{found.triple}-gcc"
-        return Compiler((gcc,), (f"{found.triple}-ar",), found.flags, program=("-static",), libc=_libc(gcc))
+        return Compiler(
+            cc=(gcc,),
+            ar=(f"{found.triple}-ar",),
+            flags=found.flags,
+            shared=("-shared", *found.link),
+            program=("-static", *found.link),
+            libc=_libc(gcc),
+        )
 
     def runner(self, abi: str) -> Runner:
-        """This machine where it can, else QEMU."""
+        """Give this machine where it can, else QEMU."""
         return linux(ABIS[abi].processor)
 
 
 @cache
 def _libc(gcc: str) -> str:
-    """The C library that a compiler links against, by the macros of its features.h."""
+    """Describe the C library that a compiler links against, by the macros of its features.h."""
     command = [gcc, "-E", "-dM", "-include", "features.h", "-x", "c", "-"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603
     version = [m[1] for m in re.finditer(r"^#define __GLIBC(?:_MINOR)?__ (\d+)$", done.stdout, re.M)]

@@ -1,4 +1,4 @@
-"""This machine's own C compiler."""
+"""The C compiler of the machine that builds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Host(Toolchain):
     name = "host"
     abis: ClassVar = {"host": "this machine"}
 
-    def missing(self, abi: str) -> str | None:
+    def missing(self, abi: str) -> str | None:  # noqa: ARG002  # there is one
         """None if a compiler and an archiver are there."""
         if _command("CC", COMPILERS) is None:
             return f"{_searched('CC', COMPILERS, 'C compiler')}: {REMEDY}"
@@ -34,19 +34,19 @@ class Host(Toolchain):
         return None
 
     def compiler(self, abi: str) -> Compiler:
-        """The compiler at hand, for what every processor of this kind can; MaceError if there is none."""
+        """Take the compiler at hand, for what every processor of this kind can; MaceError if there is none."""
         cc, ar = _command("CC", COMPILERS), _command("AR", ARCHIVERS)
         if cc is None or ar is None:
             raise MaceError("toolchain host", "is not ready", self.missing(abi) or "")
         return Compiler(cc, ar, libc=_libc())
 
-    def runner(self, abi: str) -> Runner:
-        """This machine."""
+    def runner(self, abi: str) -> Runner:  # noqa: ARG002
+        """Give this machine."""
         return Native()
 
 
 def _command(variable: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The command in the environment variable, which may have arguments, or the first name in PATH."""
+    """Find the command in the environment variable, which may have arguments, or the first name in PATH."""
     given = os.environ.get(variable, "").strip()
     if given:
         words = tuple(shlex.split(given))

@@ -51,7 +51,7 @@ class Ndk(Toolchain):
     name = "ndk"
     abis: ClassVar[Mapping[str, str]] = MappingProxyType({name: abi.words for name, abi in ABIS.items()})
 
-    def missing(self, abi: str) -> str | None:
+    def missing(self, abi: str) -> str | None:  # noqa: ARG002  # an NDK has all
         """None if the NDK is there with its compiler for this machine."""
         variable, folder = _ndk()
         if folder is None:
@@ -79,7 +79,7 @@ class Ndk(Toolchain):
 
 
 def _ndk() -> tuple[str, Path | None]:
-    """The variable that names an NDK, and the NDK."""
+    """Find the variable that names an NDK, and the NDK."""
     for variable in VARIABLES:
         if given := os.environ.get(variable, "").strip():
             return variable, Path(given)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from mace_core.api import Compiler, Runner, Toolchain
 from mace_core.hookspecs import hookimpl
 from mace_core.run.runners import Native, linux, processor
+
 from mace_toolchain_zig.abis import ABIS, CODE, NATIVE, Abi
 from mace_toolchain_zig.bionic import stubs
 
@@ -23,7 +24,7 @@ class Zig(Toolchain):
     last = True
     abis: ClassVar[Mapping[str, str]] = MappingProxyType({"host": "this machine"} | {n: a.words for n, a in ABIS.items()})
 
-    def missing(self, abi: str) -> str | None:
+    def missing(self, abi: str) -> str | None:  # noqa: ARG002  # zig has all
         """None if the ziglang package is installed."""
         return None if find_spec("ziglang") else "the package ziglang is not installed: pip install ziglang"
 
@@ -38,7 +39,7 @@ class Zig(Toolchain):
         return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc)
 
     def runner(self, abi: str) -> Runner:
-        """This machine, or QEMU: programs are static, also those for Android."""
+        """Give this machine, or QEMU: programs are static, also those for Android."""
         return Native() if abi == "host" else linux(ABIS[abi].processor)
 
 
@@ -47,7 +48,7 @@ def _zig(tool: str) -> tuple[str, ...]:
 
 
 def _abi(name: str) -> Abi:
-    """The ABI's entry; a Linux machine with glibc is the ABI of its processor, any other is left to zig to find out."""
+    """Find the ABI's entry; a Linux machine with glibc is the ABI of its processor, any other is left to zig to find out."""
     if name != "host":
         return ABIS[name]
     glibc = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"

@@ -18,7 +18,7 @@ Handler = Callable[["Node"], "str | Sequence[Held]"]
 
 @cache
 def handlers() -> Mapping[str, Handler]:
-    """The handler of every operator of ONNX's own domain that has one, by name."""
+    """The handler of every operator that has one: by its name, or domain::name for one that is not ONNX's own."""
     modules = [import_module(f"{__name__}.{name}") for name in sorted(m.name for m in iter_modules(__path__))]
     found = [item for module in modules for item in getattr(module, "HANDLERS", {}).items()]
     table = dict(found)

@@ -14,12 +14,17 @@ from mace_frontend_onnx.ops.window import Window, paddings, window
 
 
 def _conv(node: Node) -> Sequence[Held]:
-    view = window(node, _kernel(node))
-    group = node.attr("group")
-    before, after = paddings(node, view)
-    attrs = {"pads_before": before, "pads_after": after, **view.steps(), "group": group}
+    x = node.channels_last(node.input(0))
     weights = node.permuted(1, to_last(len(node.shape(1))))
-    return node.channels_first(node.emit("Conv", [node.channels_last(node.input(0)), weights, *_bias(node)], attrs))
+    return node.channels_first(convolved(node, [x, weights, *_bias(node)], _kernel(node)))
+
+
+def convolved(node: Node, inputs: Sequence[str], kernel: Shape) -> str:
+    """The convolution of x [N, *spatial, C] with w [O, *kernel, I / group], as the node's attributes say."""
+    view = window(node, kernel)
+    before, after = paddings(node, view)
+    attrs = {"pads_before": before, "pads_after": after, **view.steps(), "group": node.attr("group")}
+    return node.emit("Conv", inputs, attrs)
 
 
 def _kernel(node: Node) -> Shape:

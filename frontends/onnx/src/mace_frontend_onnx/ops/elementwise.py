@@ -13,9 +13,10 @@ from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
 UNARY = (
-    "Abs Neg Ceil Floor Round Sign Sqrt Reciprocal Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh "
-    "Tanh Sigmoid Erf Relu HardSwish Mish Softsign Softplus Not BitwiseNot IsNaN"
-).split()  # noqa: SIM905  # a table is easier to read as text
+    *("Abs", "Neg", "Ceil", "Floor", "Round", "Sign", "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "IsNaN", "Not", "BitwiseNot"),
+    *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
+    *("Sigmoid", "Relu", "HardSwish", "Mish", "Softsign", "Softplus"),
+)
 
 SAME_BINARY = ("Add", "Sub", "Mul", "Div", "Equal", "Less", "Greater", "And", "Or", "Xor", "PRelu")
 BINARY: Mapping[str, str] = MappingProxyType(

@@ -18,7 +18,7 @@ def _pool(op: str) -> Handler:
         node.refuse_unless(not node.wants(1), "its output Indices is read; export the model without it")
         view = window(node, tuple(node.attr("kernel_shape")))
         before, after = paddings(node, view)
-        attrs = {"kernel": view.kernel, **view.steps(), "pads_before": before, "pads_after": after}
+        attrs: dict[str, object] = {"kernel": view.kernel, **view.steps(), "pads_before": before, "pads_after": after}
         attrs["ceil"] = bool(node.attr("ceil_mode")) and node.attr("auto_pad") == "NOTSET"
         if op == "AveragePool":
             attrs["count_pad"] = bool(node.attr("count_include_pad"))

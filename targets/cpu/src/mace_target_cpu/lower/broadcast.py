@@ -1,0 +1,46 @@
+"""Broadcast operands as one loop nest: as few axes as their shapes allow, a stride for each operand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mace_core.ir import Shape
+from mace_core.program import Refused
+
+RANK = 6
+"""Axes that the kernels loop over."""
+
+
+def strides(shape: Shape, out: Shape) -> tuple[int, ...]:
+    """Elements from one index of the result to the next in a dense operand of this shape; 0 where it repeats."""
+    padded = (1,) * (len(out) - len(shape)) + shape
+    dense = [int(np.prod(padded[i + 1 :], dtype=np.int64)) for i in range(len(padded))]
+    return tuple(0 if d == 1 else s for d, s in zip(padded, dense, strict=True))
+
+
+def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """The result's dimensions with neighbours merged where every operand allows it, and each operand's strides.
+
+    Exactly RANK axes, with leading ones of 1; Refused where more are left.
+    """
+    dims: list[int] = []
+    rows: list[list[int]] = []
+    table = [strides(s, out) for s in operands]
+    for i, dim in enumerate(out):
+        if dim == 1:
+            continue
+        row = [t[i] for t in table]
+        if dims and all(before == step * dim for before, step in zip(rows[-1], row, strict=True)):
+            dims[-1], rows[-1] = dims[-1] * dim, row
+        else:
+            dims.append(dim)
+            rows.append(row)
+    if len(dims) > RANK:
+        raise Refused(f"broadcasting over {len(dims)} axes; the kernels loop over {RANK}")
+    lead = RANK - len(dims)
+    columns = [tuple([0] * lead + [row[k] for row in rows]) for k in range(len(operands))]
+    if not dims:  # one element: a step of 1 keeps the inner loop contiguous
+        columns = [(*c[:-1], 1) for c in columns]
+    return (1,) * lead + tuple(dims), columns
