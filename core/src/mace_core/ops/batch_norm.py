@@ -15,14 +15,14 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, x.shape)]
 
 
-def folded(scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
-    """The factors and summands, in double precision, with which BatchNorm is x * factor + summand."""
+def folded(scale: Array, bias: Array, mean: Array, variance: Array, *, epsilon: float) -> tuple[Array, Array]:
+    """Compute the factors and summands, in double precision, with which BatchNorm is x * factor + summand."""
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     return factor, bias - mean * factor
 
 
 def _batch_norm(x: Array, *vectors: Array, epsilon: float) -> Array:
-    factor, summand = folded(*vectors, epsilon)
+    factor, summand = folded(*vectors, epsilon=epsilon)
     return np.asarray(x * factor + summand).astype(x.dtype)
 
 

@@ -10,6 +10,8 @@ from mace_core.ops.rnn import ATTRS, Activation, Sequences, activations, infer, 
 from mace_core.ops.shapes import Inputs
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
+Weights = tuple[Array, Array, Array | None, Array | None]
+"""One direction's w, r, b, p."""
 
 
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
@@ -27,7 +29,7 @@ class _Cell:
     Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht = ot h(Ct).
     """
 
-    def __init__(self, weights: tuple[Array, Array, Array | None, Array | None], functions: list[Activation], coupled: bool) -> None:
+    def __init__(self, weights: Weights, functions: list[Activation], coupled: bool) -> None:
         w, r, b, p = weights
         self.w, self.r = w.astype(np.float64).T, r.astype(np.float64).T
         self.b = 0.0 if b is None else b.astype(np.float64).reshape(2, -1).sum(axis=0)

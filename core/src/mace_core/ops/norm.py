@@ -16,7 +16,7 @@ MVN_EPSILON = 1e-9
 
 
 def channels_last(inputs: Inputs, attrs: Attrs, least: int = 3) -> Tensor:
-    """The first input of [x: N, *spatial, C; one vector of C each]; OpError unless they are that, all of one float type.
+    """Return x of the inputs x [N, *spatial, C] and vectors of C each; OpError unless they are that, all of one float type.
 
     least: the smallest rank of x; 2 where it may be without spatial axes.
     """
@@ -33,17 +33,17 @@ def channels_last(inputs: Inputs, attrs: Attrs, least: int = 3) -> Tensor:
 
 
 def move_spatial(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm] | None:
-    """The layout rule of a channels-last op to which all spatial axes are alike: batch and channels stay where they are."""
+    """Move a channels-last op to which all spatial axes are alike: batch and channels stay where they are."""
     return (attrs, perm) if (perm[0], perm[-1]) == (0, len(perm) - 1) else None
 
 
 def move_outer(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm] | None:
-    """The layout rule of an op that looks at the last axis only: it stays where it is."""
+    """Move an op that looks at the last axis only: that one stays where it is."""
     return (attrs, perm) if perm[-1] == len(perm) - 1 else None
 
 
 def normalised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    """(x - mean) / sqrt(variance + epsilon) over the axes, in double precision."""
+    """Compute (x - mean) / sqrt(variance + epsilon) over the axes, in double precision."""
     wide = x.astype(np.float64)
     centred = wide - np.mean(wide, axis=axes, keepdims=True)
     return np.asarray(centred / np.sqrt(np.mean(centred**2, axis=axes, keepdims=True) + epsilon))
@@ -64,7 +64,7 @@ def _infer_layer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def _broadcasts(shape: Shape, to: Shape) -> bool:
-    """Whether numpy stretches an array of `shape` to exactly `to`."""
+    """Say whether numpy stretches an array of `shape` to exactly `to`."""
     try:
         return np.broadcast_shapes(shape, to) == to
     except ValueError:

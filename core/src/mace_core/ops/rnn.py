@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -33,28 +32,28 @@ class Activation:
     beta: float | None = None
 
     def __call__(self, x: Array) -> Array:
-        """The function with its own alpha and beta."""
+        """Apply the function with its own alpha and beta."""
         return self.compute(x, self.alpha or 0.0, self.beta or 0.0)
 
 
 _ALL = (
-    Activation("Relu", lambda x, a, b: np.maximum(x, 0)),
-    Activation("Tanh", lambda x, a, b: np.tanh(x)),
-    Activation("Sigmoid", lambda x, a, b: 1 / (1 + np.exp(-x))),
+    Activation("Relu", lambda x, _a, _b: np.maximum(x, 0)),
+    Activation("Tanh", lambda x, _a, _b: np.tanh(x)),
+    Activation("Sigmoid", lambda x, _a, _b: 1 / (1 + np.exp(-x))),
     Activation("Affine", lambda x, a, b: a * x + b, 1.0, 0.0),
-    Activation("LeakyRelu", lambda x, a, b: np.where(x < 0, a * x, x), 0.01),
-    Activation("ThresholdedRelu", lambda x, a, b: np.where(x > a, x, 0), 1.0),
+    Activation("LeakyRelu", lambda x, a, _b: np.where(x < 0, a * x, x), 0.01),
+    Activation("ThresholdedRelu", lambda x, a, _b: np.where(x > a, x, 0), 1.0),
     Activation("ScaledTanh", lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
     Activation("HardSigmoid", lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
-    Activation("Elu", lambda x, a, b: np.where(x < 0, a * np.expm1(x), x), 1.0),
-    Activation("Softsign", lambda x, a, b: x / (1 + np.abs(x))),
-    Activation("Softplus", lambda x, a, b: np.logaddexp(0, x)),
+    Activation("Elu", lambda x, a, _b: np.where(x < 0, a * np.expm1(x), x), 1.0),
+    Activation("Softsign", lambda x, _a, _b: x / (1 + np.abs(x))),
+    Activation("Softplus", lambda x, _a, _b: np.logaddexp(0, x)),
 )
 ACTIVATIONS: Mapping[str, Activation] = {a.name: a for a in _ALL}
 
 
 def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]:
-    """For every direction its activations, each with the alpha and beta that hold for it.
+    """Find for every direction its activations, each with the alpha and beta that hold for it.
 
     The values of `alphas` and `betas` go, in order, to the activations that take one, as ONNX has it; where they run out,
     and where none are given, the defaults hold, and what is left over is ignored.
@@ -62,11 +61,13 @@ def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]
     Raises OpError for a wrong number or an unknown name.
     """
     count = len(DIRECTIONS[str(attrs["direction"])])
-    names = _values(attrs, "activations", str) or [*defaults] * count
+    names = attrs["activations"]
+    assert isinstance(names, tuple)
+    names = names or tuple(defaults) * count
     need(len(names) == count * len(defaults), f"{len(names)} activations, expected {count * len(defaults)}")
     for name in names:
         need(name in ACTIVATIONS, f"activation {name!r} is unknown; it must be one of {', '.join(ACTIVATIONS)}")
-    alphas, betas = iter(_values(attrs, "alphas", float)), iter(_values(attrs, "betas", float))
+    alphas, betas = _numbers(attrs, "alphas"), _numbers(attrs, "betas")
     found = []
     for kind in map(ACTIVATIONS.__getitem__, names):
         alpha = None if kind.alpha is None else next(alphas, kind.alpha)
@@ -75,15 +76,11 @@ def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]
     return [found[i : i + len(defaults)] for i in range(0, len(found), len(defaults))]
 
 
-T = TypeVar("T")
-
-
-def _values(attrs: Attrs, key: str, kind: Callable[..., T]) -> list[T]:
+def _numbers(attrs: Attrs, key: str) -> Iterator[float]:
     values = attrs[key]
     assert isinstance(values, tuple)
-    allowed = str if kind is str else int | float
-    need(all(isinstance(v, allowed) for v in values), f"{key} are {values!r}; they must be {'names' if kind is str else 'numbers'}")
-    return [kind(v) for v in values]
+    need(all(isinstance(v, int | float) for v in values), f"{key} are {values!r}; they must be numbers")
+    return map(float, values)
 
 
 def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> tuple[Spec, Spec]:
@@ -137,14 +134,14 @@ class Sequences:
     clip: float
 
     def steps(self) -> Iterator[tuple[Array, Array, Array]]:
-        """For every step: which sequences still run, as [B, 1]; the time that each is at, as [B]; their x, as [B, I]."""
+        """Give for every step which sequences still run, as [B, 1], the time that each is at, as [B], and their x, as [B, I]."""
         for step in range(len(self.x)):
             alive = step < self.lengths
             time = np.where(alive & self.backwards, self.lengths - 1 - step, step)
             yield alive[:, None], time, self.x[time, np.arange(len(time))]
 
     def clipped(self, z: Array) -> Array:
-        """What goes into an activation."""
+        """Bound what goes into an activation."""
         return np.clip(z, -self.clip, self.clip) if self.clip else z
 
 
@@ -153,7 +150,7 @@ Cell = Callable[[Sequences, Array, tuple[Array, ...]], tuple[Array, ...]]
 
 
 def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
-    """y of one direction [T, B, H], zero beyond a sequence's length, and the states after each sequence's last step."""
+    """Compute y of one direction [T, B, H], zero beyond a sequence's length, and the states after each one's last step."""
     y = np.zeros((len(run.x), *states[0].shape))
     for alive, time, x in run.steps():
         new = cell(run, x, states)
@@ -163,17 +160,17 @@ def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array
 
 
 def sequences(x: Array, lengths: Array | None, h0: Array | None, attrs: Mapping[str, object]) -> list[Sequences]:
-    """The runs of all directions, with what is absent filled in; lengths are kept within the time steps there are."""
+    """List the runs of all directions, with what is absent filled in; lengths are kept within the time steps there are."""
     ways = DIRECTIONS[str(attrs["direction"])]
     time, batch, _ = x.shape
     ends = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
-    first = np.zeros((len(ways), batch, attrs["hidden"])) if h0 is None else h0  # type: ignore[arg-type]  # schema: an int
+    first = np.zeros((len(ways), batch, int(str(attrs["hidden"])))) if h0 is None else h0
     clip = float(attrs["clip"])  # type: ignore[arg-type]  # schema: a float
     return [Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, clip) for h, way in zip(first, ways, strict=True)]
 
 
 def joined(x: Array, runs: Sequence[tuple[Array, tuple[Array, ...]]]) -> tuple[Array, ...]:
-    """The directions' results as the op's outputs: y [T, D, B, H], then every state [D, B, H], in x's type."""
+    """Join the directions' results to the op's outputs: y [T, D, B, H], then every state [D, B, H], in x's type."""
     y = np.stack([y for y, _ in runs], axis=1)
     states = [np.stack(s) for s in zip(*(states for _, states in runs), strict=True)]
     return tuple(a.astype(x.dtype) for a in (y, *states))
@@ -184,7 +181,7 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def _rnn(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:
-    """Ht = f(Xt W' + Ht-1 R' + Wb + Rb)."""
+    """Compute Ht = f(Xt W' + Ht-1 R' + Wb + Rb)."""
     b, lengths, h0 = ([*optional] + [None] * 3)[:3]
     functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
     results = []

@@ -24,19 +24,19 @@ def _infer_lp(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    """The elements less their maximum, in double precision: no exponential of one overflows."""
+    """Subtract the maximum, in double precision: no exponential of one overflows."""
     wide = x.astype(np.float64)
-    return wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf)
+    return np.asarray(wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf))
 
 
 def _softmax(x: Array, axis: int) -> Array:
     e = np.exp(_shifted(x, axis))
-    return (e / np.sum(e, axis=axis, keepdims=True)).astype(x.dtype)
+    return np.asarray(e / np.sum(e, axis=axis, keepdims=True)).astype(x.dtype)
 
 
 def _log_softmax(x: Array, axis: int) -> Array:
     wide = _shifted(x, axis)
-    return (wide - np.log(np.sum(np.exp(wide), axis=axis, keepdims=True))).astype(x.dtype)
+    return np.asarray(wide - np.log(np.sum(np.exp(wide), axis=axis, keepdims=True))).astype(x.dtype)
 
 
 def _hardmax(x: Array, axis: int) -> Array:
@@ -48,7 +48,7 @@ def _hardmax(x: Array, axis: int) -> Array:
 
 
 def _lp_norm(x: Array, axis: int, p: int) -> Array:
-    """The elements over their norm; zero where the norm is zero."""
+    """Divide the elements by their norm; zero where the norm is zero."""
     wide = x.astype(np.float64)
     norm = np.sum(np.abs(wide) ** p, axis=axis, keepdims=True) ** (1 / p)
     return np.where(norm == 0, 0, wide / norm).astype(x.dtype)

@@ -132,7 +132,9 @@ class ToolchainContract(PluginContract):
 
 def _check_machine(path: Path, abi: str) -> bool:
     """Whether the ABI's machine is known; asserts that the file is for it."""
-    known = PROCESSORS.get(abi) or (processor() if abi == "host" and sys.platform == "linux" else None)
+    known = PROCESSORS.get(abi, "")
+    if abi == "host" and sys.platform == "linux":
+        known = processor()
     if known not in ELF_MACHINES:
         return False
     assert elf(path)[1] == ELF_MACHINES[known]

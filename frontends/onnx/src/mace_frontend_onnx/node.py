@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mace_frontend_onnx.translate import Translation
 
 
-class Refused(ValueError):  # an answer, not a failure
+class RefusedError(ValueError):  # an answer, not a failure
     """A node cannot be represented; the text says why, and after a semicolon what to do."""
 
 
-class Skipped(Exception):  # no error: what it reads has been reported already
+class SkippedError(Exception):  # no error: what it reads has been reported already
     """A node reads what could not be computed."""
 
 
@@ -59,10 +59,10 @@ class Scope:
         return scope or self
 
     def find(self, name: str) -> Held:
-        """What a name stands for; Refused for an unknown one."""
+        """What a name stands for; RefusedError for an unknown one."""
         held = self.owner(name).held
         if name not in held:
-            raise Refused(f"it reads {name!r}, which nothing before it computes; export the model again")
+            raise RefusedError(f"it reads {name!r}, which nothing before it computes; export the model again")
         return held[name]
 
 
@@ -105,9 +105,9 @@ class Node:
         return plain(default.default_value) if default and default.default_value.type else None
 
     def refuse_unless(self, condition: bool, text: str) -> None:
-        """Refused with the text unless the condition holds."""
+        """RefusedError with the text unless the condition holds."""
         if not condition:
-            raise Refused(text)
+            raise RefusedError(text)
 
     @property
     def count(self) -> int:
@@ -121,7 +121,7 @@ class Node:
     def _held(self, index: int) -> TensorProto | str:
         held = self.scope.find(self.proto.input[index])
         if held is None:
-            raise Skipped
+            raise SkippedError
         return held
 
     def input(self, index: int) -> str:
@@ -142,14 +142,14 @@ class Node:
         return self.build.constant(held) if isinstance(held, str) else self.work.source.array(held)
 
     def constant(self, index: int, what: str) -> Array:
-        """The data of input `index`; Refused if it is not constant."""
+        """The data of input `index`; RefusedError if it is not constant."""
         array = self.array(index)
         if array is None:
-            raise Refused(f"its {what} (input {index}) is computed at run time; export the model with a constant")
+            raise RefusedError(f"its {what} (input {index}) is computed at run time; export the model with a constant")
         return array
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Input `index` as numbers; Refused if it is not constant."""
+        """Input `index` as numbers; RefusedError if it is not constant."""
         return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
     def ints_of(self, attr: str, index: int, since: int) -> tuple[int, ...] | None:
@@ -170,7 +170,7 @@ class Node:
         return self.build.tensors[held].dtype if isinstance(held, str) else element_type(held.data_type)
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; Refused if there is none such."""
+        """An axis counted from the front; RefusedError if there is none such."""
         self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
         return axis % rank
 

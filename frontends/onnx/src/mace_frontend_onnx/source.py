@@ -81,6 +81,10 @@ def check(source: Source) -> None:
             tensor.ClearField("data_location")
             tensor.dims.append(0)
             tensor.raw_data = b""
+    for value in (*hollow.graph.input, *hollow.graph.output):  # it wants them described, which many exporters leave out
+        if value.type.WhichOneof("value") in (None, "tensor_type"):
+            value.type.tensor_type.elem_type = value.type.tensor_type.elem_type or TensorProto.FLOAT
+            value.type.tensor_type.shape.SetInParent()
     try:
         checker.check_model(hollow)
     except (checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:

@@ -13,7 +13,7 @@ from mace_core.ops.op import Op, OpError
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
 from mace_frontend_onnx.boundary import Part, reads
-from mace_frontend_onnx.node import Held, Node, Refused, Scope, Skipped, plain
+from mace_frontend_onnx.node import Held, Node, RefusedError, Scope, SkippedError, plain
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.source import Source, element_type, plain_domain, versions
 
@@ -49,7 +49,7 @@ class Translation:
         """The graph's tensor for an ONNX name; a constant enters the graph when it is first asked for."""
         held = scope.find(name)
         if held is None:
-            raise Skipped
+            raise SkippedError
         if isinstance(held, str):
             return held
         return self.derived(scope, name, "itself", lambda array: array)
@@ -97,9 +97,9 @@ class Translation:
         place = f"{self.source.file.name}: node {node.name!r} ({node.op})"
         try:
             results = self._results(node)
-        except Skipped:
+        except SkippedError:
             pass
-        except (Refused, OpError) as error:
+        except (RefusedError, OpError) as error:
             self.faults.append(f"{place}: {error}")
         except MaceError as error:
             self.faults.append(str(error))
@@ -122,7 +122,7 @@ class Translation:
             return node.done(custom, node.inputs(), dict(self._custom_attributes(node, custom)))
         if body := self.body(node):
             return self.call(node, body)
-        raise Refused(_unsupported(node.proto))
+        raise RefusedError(_unsupported(node.proto))
 
     def _custom_attributes(self, node: Node, op: Op) -> Iterable[tuple[str, object]]:
         """Attributes by name; ONNX writes yes and no as numbers, and arrays as tensors."""
@@ -156,12 +156,12 @@ class Translation:
     def call(self, node: Node, function: FunctionProto) -> Sequence[Held]:
         """Translate a function's body in place of the node that calls it."""
         if self._depth >= DEPTH:
-            raise Refused(f"functions call each other more than {DEPTH} deep; export the model again")
+            raise RefusedError(f"functions call each other more than {DEPTH} deep; export the model again")
         held: dict[str, Held] = dict.fromkeys(function.input, "")
         given = zip(function.input, node.proto.input, strict=False)
         held.update((formal, node.scope.find(name) if name else "") for formal, name in given)
         if None in held.values():
-            raise Skipped
+            raise SkippedError
         attributes = {a.name: a for a in self._attributes(node, function)}
         opsets = {**node.scope.opsets, **versions(function.opset_import)}
         # a body names every possible output, and computes those that the node lists
@@ -192,7 +192,7 @@ class Translation:
             self.node(Node(proto, f"{scope.prefix}{proto.name or f'{proto.op_type}_{index}'}", scope, self))
         self._depth -= 1
         if len(self.faults) > before:
-            raise Skipped
+            raise SkippedError
         listed = [*node.proto.output] if not tag else outputs
         return [scope.find(inner) if outer else "" for inner, outer in zip(outputs, listed, strict=False)]
 
@@ -222,7 +222,7 @@ def _supported(tensor: TensorProto) -> TensorProto:
     try:
         element_type(tensor.data_type)
     except ValueError as error:
-        raise Refused(f"{error}; convert the model to float32") from None
+        raise RefusedError(f"{error}; convert the model to float32") from None
     return tensor
 
 

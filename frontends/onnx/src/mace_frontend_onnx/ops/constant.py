@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.build import FOLD_LIMIT
 from mace_core.ir import Array, DType
 
-from mace_frontend_onnx.node import Held, Node, Refused
+from mace_frontend_onnx.node import Held, Node, RefusedError
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
@@ -29,7 +29,7 @@ def _constant(node: Node) -> Sequence[Held]:
         value = node.attr(form)
         if value is not None:
             return _named(node, np.asarray(value, kind))
-    raise Refused("its value is text or sparse; export the model with a dense tensor of numbers")
+    raise RefusedError("its value is text or sparse; export the model with a dense tensor of numbers")
 
 
 def _shape(node: Node) -> Sequence[Held]:

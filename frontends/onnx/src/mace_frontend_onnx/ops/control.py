@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_onnx.node import Held, Node, Refused, Skipped
+from mace_frontend_onnx.node import Held, Node, RefusedError, SkippedError
 from mace_frontend_onnx.ops import Handler
 
 TURNS = 4096
@@ -22,7 +22,7 @@ def _dropout(node: Node) -> Sequence[Held]:
     """What goes in comes out; the mask, where it is read, keeps everything."""
     training = node.opset >= 12 and node.has(2) and bool(node.constant(2, "training mode").reshape(()))
     if training and (not node.has(1) or node.constant(1, "ratio").reshape(()) != 0):
-        raise Refused("it works in training mode; export the model for inference")
+        raise RefusedError("it works in training mode; export the model for inference")
     first = node.input(0)
     if not node.wants(1):
         return [first, ""]
@@ -41,7 +41,7 @@ def _if(node: Node) -> Sequence[Held]:
 def _entered(node: Node, held: Held, tag: str) -> str:
     """What a branch or a turn made, as a tensor of the graph."""
     if held is None:
-        raise Skipped
+        raise SkippedError
     return held if isinstance(held, str) else node.weight(node.work.source.array(held), tag=tag.strip("/"))
 
 
@@ -78,7 +78,7 @@ def _loop(node: Node) -> Sequence[Held]:
 def _goes_on(node: Node, condition: str) -> bool:
     value = node.build.constant(condition)
     if value is None:
-        raise Refused("whether it goes on is computed at run time; export the model with a fixed number of turns")
+        raise RefusedError("whether it goes on is computed at run time; export the model with a fixed number of turns")
     return bool(value.reshape(()))
 
 

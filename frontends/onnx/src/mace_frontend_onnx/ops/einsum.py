@@ -9,7 +9,7 @@ from math import prod
 from string import ascii_letters
 from types import MappingProxyType
 
-from mace_frontend_onnx.node import Held, Node, Refused
+from mace_frontend_onnx.node import Held, Node, RefusedError
 from mace_frontend_onnx.ops import Handler
 
 
@@ -52,7 +52,7 @@ def _terms(node: Node, equation: str) -> tuple[list[Term], str]:
         letters = text.replace("...", "".join(free[dots - own : dots]) if own else "")
         node.refuse_unless(len(letters) == rank, f"equation {equation!r}: operand {i} has rank {rank}")
         if len(set(letters)) < rank:
-            raise Refused(f"equation {equation!r} takes a diagonal, which is not supported; write it with Gather")
+            raise RefusedError(f"equation {equation!r} takes a diagonal, which is not supported; write it with Gather")
         terms.append(Term(node.input(i), letters))
     if arrow:
         return terms, right.replace("...", "".join(free[:dots]))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 from mace_core.ir import DType
 
-from mace_frontend_onnx.node import Held, Node, Refused
+from mace_frontend_onnx.node import Held, Node, RefusedError
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
@@ -124,7 +124,7 @@ def _bit_cast(node: Node) -> Sequence[Held]:
 
 
 def _no_bit_cast() -> Sequence[Held]:
-    raise Refused("its input is computed at run time; export the model with a constant")
+    raise RefusedError("its input is computed at run time; export the model with a constant")
 
 
 def _pow(node: Node) -> Sequence[Held]:

@@ -50,7 +50,7 @@ def _conv_weights(node: Node, index: int, zero: int) -> str:
 
 
 def _requantised(node: Node, sums: str, factor: str, zero: int) -> str:
-    """saturate(round(sums * factor) + zero point), before the cast to the type of the zero point."""
+    """Compute saturate(round(sums * factor) + zero point), before the cast to the type of the zero point."""
     steps = node.emit("Round", [node.emit("Mul", [sums, factor], tag="steps")], tag="round")
     shift = node.emit("Cast", [node.input(zero)], {"to": FLOAT}, tag="zero")
     limits = np.iinfo(node.dtype(zero).numpy)
@@ -60,7 +60,7 @@ def _requantised(node: Node, sums: str, factor: str, zero: int) -> str:
 
 
 def _factor(node: Node, scales: tuple[int, int, int]) -> str:
-    """scale of x times scale of w over scale of y."""
+    """Divide scale of x times scale of w by scale of y."""
     x, w, y = (node.emit("Cast", [node.input(i)], {"to": FLOAT}, tag="scale") if _half(node, i) else node.input(i) for i in scales)
     return node.emit("Div", [node.emit("Mul", [x, w], tag="scale"), y], tag="scale")
 

@@ -1,0 +1,32 @@
+"""Cast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mace_core.ir import DType, Node
+from mace_core.kernel_target import Lower
+from mace_core.program import Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.types import C_TYPES, c_type
+
+N = (("n", "i64"),)
+
+
+def cast(node: Node, to: Lowering) -> None:
+    """Through C's own conversions; half precision only to and from float."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    name = f"cast_{x.dtype.value}_{y.dtype.value}"
+    if DType.F16 in (x.dtype, y.dtype) and x.dtype is not y.dtype:
+        if DType.F32 not in (x.dtype, y.dtype):
+            raise Refused(f"no kernel casts {x.dtype.value} to {y.dtype.value}; cast through f32")
+        kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": y.dtype is DType.F16})
+    else:
+        same = x.dtype is y.dtype
+        types = {"ctype": C_TYPES.get(x.dtype, "uint16_t") if same else c_type(x)}
+        types["result"] = types["ctype"] if same else c_type(y)
+        kernel = Kernel(name, KERNELS / "cast.c.in", N, {**types, "to_bool": y.dtype is DType.BOOL})
+    to.call(node, kernel, {"n": x.elements}, node.inputs, node.outputs)
+
+
+LOWERINGS: Mapping[str, Lower] = {"Cast": cast}

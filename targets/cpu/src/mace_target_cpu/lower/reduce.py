@@ -1,0 +1,164 @@
+"""Reductions, ArgMax, ArgMin and CumSum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mace_core.ir import DType, Node, Shape, Tensor
+from mace_core.kernel_target import Lower
+from mace_core.program import Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.types import c_type
+
+MATH = KERNELS / "math.h.in"
+LOOPS = 3
+"""Axes that the general kernel loops over, of each kind."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """C expressions: of the running total and a value v; `least` or `greatest` start at the end of the type's range."""
+
+    step: str
+    final: str = "total"
+    initial: str = "0"
+    join: str = "total + part"
+
+
+REDUCTIONS: Mapping[str, Reduction] = {
+    "ReduceSum": Reduction("total + v"),
+    "ReduceMean": Reduction("total + v", "total / a->count"),
+    "ReduceMax": Reduction("v > total || v != v ? v : total", initial="least"),
+    "ReduceMin": Reduction("v < total || v != v ? v : total", initial="greatest"),
+    "ReduceProd": Reduction("total * v", initial="1"),
+    "ReduceL1": Reduction("total + (v > 0 ? v : 0 - v)"),
+    "ReduceL2": Reduction("total + v * v", "sqrt((double)total)"),
+    "ReduceLogSum": Reduction("total + v", "mace_logf((float)total)"),
+    "ReduceLogSumExp": Reduction("total > v ? total + log1p(exp(v - total)) : v + log1p(exp(total - v))", initial="-1e300"),
+    "ReduceSumSquare": Reduction("total + v * v"),
+}
+
+ROWS: Mapping[str, Reduction] = {
+    "ReduceSum": Reduction("part + v"),
+    "ReduceMean": Reduction("part + v", "total / (float)rows"),
+    "ReduceMax": Reduction("vf_select((v > part) | (v != v), v, part)", initial="-INFINITY", join="vf_max(part, total)"),
+    "ReduceMin": Reduction("vf_select((v < part) | (v != v), v, part)", initial="INFINITY", join="vf_min(part, total)"),
+    "ReduceSumSquare": Reduction("part + v * v"),
+}
+"""Of vectors, for the reductions that images need."""
+
+
+def runs(shape: Shape, axes: Sequence[int]) -> list[tuple[bool, int, int]]:
+    """Neighbouring axes of one kind merged: (reduced or kept, elements, stride of the last)."""
+    merged: list[tuple[bool, int, int]] = []
+    for i, dim in enumerate(shape):
+        if dim == 1:
+            continue
+        stride = prod(shape[i + 1 :])
+        if merged and merged[-1][0] == (i in axes):
+            merged[-1] = (merged[-1][0], merged[-1][1] * dim, stride)
+        else:
+            merged.append((i in axes, dim, stride))
+    return merged
+
+
+def reduce(node: Node, to: Lowering) -> None:
+    """By rows where the innermost axis stays, else by the general loop nest."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    axes = node.attrs["axes"]
+    assert isinstance(axes, tuple)
+    merged = runs(x.shape, [a % len(x.shape) for a in axes] if x.shape else [])
+    kinds = [reduced for reduced, _, _ in merged]
+    if x.dtype is DType.F32 and node.op.name in ROWS and kinds in ([True, False], [False, True, False]):
+        _by_rows(node, to, merged)
+    else:
+        _general(node, to, merged, y)
+
+
+def _by_rows(node: Node, to: Lowering, merged: list[tuple[bool, int, int]]) -> None:
+    sizes = [size for _, size, _ in merged]
+    outer, rows, columns = sizes if len(sizes) == LOOPS else (1, *sizes)
+    table = ROWS[node.op.name]
+    params = {"initial": _vector_start(table), "step": table.step, "join": table.join, "final": table.final}
+    fields = (("outer", "i32"), ("rows", "i32"), ("columns", "i32"))
+    kernel = Kernel(f"{node.op.name.lower()}_rows_f32", KERNELS / "reduce_rows.c.in", fields, params, (MATH,))
+    to.call(node, kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs)
+
+
+def _vector_start(table: Reduction) -> str:
+    return table.initial if "INFINITY" in table.initial else f"{table.initial}.0f"
+
+
+def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: Tensor) -> None:
+    x = to.tensors[node.inputs[0]]
+    table = REDUCTIONS.get(node.op.name)
+    over, kept = ([(d, s) for reduced, d, s in merged if reduced is kind] for kind in (True, False))
+    if table is None or (x.dtype.is_float and x.dtype is not DType.F32):
+        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+    if max(len(over), len(kept)) > LOOPS:
+        raise Refused(f"reducing {len(over)} separate groups of axes and keeping {len(kept)}; the kernels loop over {LOOPS} of each")
+    params = {**_types(x, table), "combine": "", "step": table.step, "final": table.final}
+    fields = (("results", "i64"), ("count", "i64"), *((n, "i32[3]") for n in ("over", "over_stride", "kept", "kept_stride")))
+    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", fields, params, (MATH,))
+    sizes = {"over": _padded(over, 0, 1), "over_stride": _padded(over, 1, 0)}
+    sizes |= {"kept": _padded(kept, 0, 1), "kept_stride": _padded(kept, 1, 0)}
+    count = x.elements // y.elements if y.elements else 0
+    if not x.elements:
+        sizes["over"] = (0, 1, 1)
+    to.call(node, kernel, {"results": y.elements, "count": count, **sizes}, node.inputs, node.outputs)
+
+
+def _padded(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int, ...]:
+    return (fill,) * (LOOPS - len(loops)) + tuple(loop[part] for loop in loops)
+
+
+def _types(x: Tensor, table: Reduction) -> dict[str, str]:
+    """Floats add up in double precision, integers in their own."""
+    ctype = c_type(x)
+    if x.dtype is DType.F32:
+        starts = {"least": "-INFINITY", "greatest": "INFINITY"}
+        return {"ctype": ctype, "wide": "double", "initial": starts.get(table.initial, table.initial)}
+    limits = {DType.U8: ("0", "UINT8_MAX"), DType.I8: ("INT8_MIN", "INT8_MAX"), DType.I64: ("INT64_MIN", "INT64_MAX")}
+    low, high = limits.get(x.dtype, (f"{_limit(x)}_MIN", f"{_limit(x)}_MAX"))
+    starts = {"least": low, "greatest": high}
+    return {"ctype": ctype, "wide": ctype, "initial": starts.get(table.initial, table.initial)}
+
+
+def _limit(x: Tensor) -> str:
+    return c_type(x).removesuffix("_t").upper()
+
+
+def along(shape: Shape, axis: int) -> dict[str, int]:
+    """A tensor as [outer][rows][inner], rows along the axis."""
+    axis %= len(shape)
+    return {"outer": prod(shape[:axis]), "rows": shape[axis], "inner": prod(shape[axis + 1 :])}
+
+
+ALONG = (("outer", "i64"), ("rows", "i64"), ("inner", "i64"))
+
+
+def arg(node: Node, to: Lowering) -> None:
+    """ArgMax and ArgMin."""
+    x = to.tensors[node.inputs[0]]
+    axis, last = node.attrs["axis"], node.attrs["last"]
+    assert isinstance(axis, int)
+    params = {"ctype": c_type(x), "greatest": node.op.name == "ArgMax"}
+    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "arg.c.in", (*ALONG, ("last", "i32")), params)
+    to.call(node, kernel, {**along(x.shape, axis), "last": int(bool(last))}, node.inputs, node.outputs)
+
+
+def cumsum(node: Node, to: Lowering) -> None:
+    """CumSum, floats added up in double precision."""
+    x = to.tensors[node.inputs[0]]
+    axis = node.attrs["axis"]
+    assert isinstance(axis, int)
+    params = {"ctype": c_type(x), "wide": "double" if x.dtype is DType.F32 else c_type(x)}
+    fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
+    kernel = Kernel(f"cumsum_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
+    flags = {k: int(bool(node.attrs[k])) for k in ("exclusive", "reverse")}
+    to.call(node, kernel, {**along(x.shape, axis), **flags}, node.inputs, node.outputs)
+
+
+LOWERINGS: Mapping[str, Lower] = {**dict.fromkeys(REDUCTIONS, reduce), "ArgMax": arg, "ArgMin": arg, "CumSum": cumsum}

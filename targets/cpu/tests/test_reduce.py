@@ -1,0 +1,60 @@
+"""Reductions, ArgMax, ArgMin, CumSum and Cast against their numpy references."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mace_core.testing.compiled import case, check_graphs
+from mace_target_cpu import Cpu
+from mace_target_cpu.lower.reduce import REDUCTIONS
+
+FORMS = [((2, 7, 5, 19), (1, 2)), ((3, 4), (0,)), ((3, 40), (1,)), ((2, 3, 4, 5), (0, 2)), ((6,), (0,)), ((2, 1, 3), (0, 1, 2)), ((130, 9), (0,))]
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_floats(tmp_path: Path, op: str) -> None:
+    graphs = [
+        case(f"r{i}{int(keep)}", op, [np.zeros(shape, np.float32)], {"axes": axes, "keepdims": keep})
+        for (i, (shape, axes)), keep in product(enumerate(FORMS), (True, False))
+    ]
+    positive = {g.name: {"x0": np.random.default_rng(1).uniform(0.1, 1.5, g.tensors["x0"].shape).astype("f4")} for g in graphs}
+    check_graphs(Cpu(), graphs, tmp_path, positive if op == "ReduceLogSum" else None)
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"])
+def test_integers(tmp_path: Path, op: str) -> None:
+    graphs = [case(d, op, [np.zeros((3, 4, 2), d)], {"axes": (1,)}) for d in ("i4", "i8")]
+    check_graphs(Cpu(), graphs, tmp_path)
+
+
+def test_args_and_totals(tmp_path: Path) -> None:
+    x = np.zeros((3, 4, 5), np.float32)
+    graphs = [
+        case(f"{op}{axis % 3}{int(last)}", op, [x], {"axis": axis, "last": last, "keepdims": axis != 1})
+        for op, axis, last in product(("ArgMax", "ArgMin"), (0, 1, -1), (False, True))
+    ]
+    graphs += [
+        case(f"c{i}", "CumSum", [x], {"axis": axis, "exclusive": e, "reverse": r})
+        for i, (axis, e, r) in enumerate(product((0, 1, -1), (False, True), (False, True)))
+    ]
+    rounded = np.round(np.random.default_rng(0).standard_normal(x.shape)).astype(np.float32)
+    check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": rounded} for g in graphs})
+
+
+def test_casts(tmp_path: Path) -> None:
+    types = ("bool", "u8", "i8", "i32", "i64", "f32", "f64")
+    numpy = {"bool": "bool", "u8": "u1", "i8": "i1", "i32": "i4", "i64": "i8", "f32": "f4", "f64": "f8"}
+    graphs = [case(f"{a}_{b}", "Cast", [np.zeros(9, numpy[a])], {"to": b}) for a, b in product(types, types)]
+    values = np.array([0, 1, 2, 3.75, 100, 7, 0.5, 0, 1])
+    check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": values.astype(numpy[g.name.split("_")[0]])} for g in graphs})
+
+
+def test_half_precision(tmp_path: Path) -> None:
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    halves = halves[~np.isnan(halves)]
+    floats = np.concatenate([halves.astype(np.float32), [65519.0, 65520.0, 1e-8, -3e-8, 5.9e-8, 1.0009766, 1e9]]).astype(np.float32)
+    graphs = [case("widen", "Cast", [halves], {"to": "f32"}), case("narrow", "Cast", [floats], {"to": "f16"})]
+    with np.errstate(over="ignore", invalid="ignore"):
+        check_graphs(Cpu(), graphs, tmp_path, {"widen": {"x0": halves}, "narrow": {"x0": floats}}, tolerance=0)
