@@ -20,6 +20,7 @@ class Isa:
     """A level of an instruction set that kernels are compiled for.
 
     available: C expression that is true on a processor that has it; "" for what every processor of the ABI has.
+    probe: template of the C functions that `available` calls; None if it calls none.
     prelude: template of the C that all kernels of the level see (vector types and the like).
     lanes: floats in one vector register.
     rows, columns: the tile of results that the matrix kernel keeps in registers.
@@ -32,6 +33,7 @@ class Isa:
     lanes: int
     rows: int
     columns: int
+    probe: Traversable | None = None
 
 
 class KernelTarget(Target):

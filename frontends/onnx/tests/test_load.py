@@ -93,7 +93,7 @@ def test_cut_on_both_sides(tmp_path: Path) -> None:
 
 
 def test_cut_hides_what_is_not_supported(tmp_path: Path) -> None:
-    path = saved(tmp_path / "m.onnx", HEAD + "(float[2,3] x) => (float[k,n] y) { a = Relu(x) y = custom.Thing(a) }")
+    path = saved(tmp_path / "m.onnx", HEAD + "(float[2,3] x) => (float[k,n] y) { a = Relu(x) b = Thing(a) y = other.Thing(b) }")
     assert load(path, outputs=("a",)).outputs == ("a",)
 
 
@@ -165,6 +165,7 @@ def test_damaged_files_give_one_error(tmp_path: Path) -> None:
     good = saved(tmp_path / "m.onnx", weighty()).read_bytes()
     rng = np.random.default_rng(5)
     outcomes = {True: 0, False: 0}
+    texts: list[str] = []
     for turn in range(300):
         data = bytearray(good)
         if turn < 100:
@@ -176,11 +177,12 @@ def test_damaged_files_give_one_error(tmp_path: Path) -> None:
         try:
             load(tmp_path / "d.onnx")
         except MaceError as error:
-            assert str(error)
+            texts.append(str(error))
             outcomes[False] += 1
         else:
             outcomes[True] += 1
     assert outcomes[False] > 150
+    assert all(texts)
 
 
 def test_cyclic_graph(tmp_path: Path) -> None:
@@ -254,22 +256,29 @@ def test_importing_is_light() -> None:
 
 
 MEMORY = """
-import resource, sys
+import sys
 from pathlib import Path
 import mace_frontend_onnx.load as loading
 from mace_frontend_onnx.ops import handlers
 from mace_core.deployment import Model
 from mace_core.ops import core_ops
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
 core_ops(), handlers()
 path = Path(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 graph = loading.load((path,), Model("m", (path,)), core_ops())
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc")
 def test_memory(tmp_path: Path) -> None:
-    body = "(float[1,1024] x) => (float[1,1024] y) { a = Gemm<transB=1>(x, w0) b = MatMul(a, w1) c = Gemm<transB=1>(b, w2) y = MatMul(c, w3) }"
+    body = "(float[1,1024] x) => (float[1,1024] y) "
+    body += "{ a = Gemm<transB=1>(x, w0) b = MatMul(a, w1) c = Gemm<transB=1>(b, w2) y = MatMul(c, w3) }"
     model = onnx.parser.parse_model(HEAD + body)
     size = 1024 * 1024 * 4
     for i in range(4):
@@ -277,4 +286,4 @@ def test_memory(tmp_path: Path) -> None:
         model.graph.initializer.append(numpy_helper.from_array(weight, f"w{i}"))
     path = saved(tmp_path / "m.onnx", model)
     done = subprocess.run([sys.executable, "-c", MEMORY, str(path)], check=True, capture_output=True, text=True)
-    assert int(done.stdout) * 1024 < 2.5 * 4 * size
+    assert 4 * size < int(done.stdout) < 1.75 * 4 * size

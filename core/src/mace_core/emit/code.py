@@ -45,7 +45,7 @@ def library(name: str, models: Sequence[Placed], isas: Sequence[Isa]) -> Sources
     files: dict[str, str | bytes] = {
         "mace.h": (TEMPLATES / "mace.h").read_text(encoding="utf-8"),
         f"{name}.h": render(TEMPLATES / "library.h.in", **shared),
-        f"{name}.c": render(TEMPLATES / "library.c.in", **shared),
+        f"{name}.c": render(TEMPLATES / "library.c.in", probes=_probes(isas), **shared),
         f"{name}_kernels.h": render(TEMPLATES / "kernels.h.in", declare=_declare, **shared),
     }
     flags: dict[str, tuple[str, ...]] = {}
@@ -83,6 +83,10 @@ def _kernel_file(isa: Isa, shared: Mapping[str, Any]) -> str:
         helpers=[render(h, isa=isa) for h in helpers],
         bodies=[render(k.template, name=k.name, isa=isa, **k.params) for k in kernels],
     )
+
+
+def _probes(isas: Sequence[Isa]) -> list[str]:
+    return [render(probe) for probe in dict.fromkeys(isa.probe for isa in isas) if probe]
 
 
 def _declare(name: str, ctype: str) -> str:

@@ -44,8 +44,8 @@ def _pad(x: Array, before: tuple[int, ...], after: tuple[int, ...], mode: str, v
         return x
     widths = list(zip(before, after, strict=True))
     if mode == "constant":
-        return np.pad(x, widths, constant_values=np.asarray(value).astype(x.dtype))
-    return np.pad(x, widths, mode=mode)  # type: ignore[call-overload]  # one of MODES
+        return np.asarray(np.pad(x, widths, constant_values=np.asarray(value).astype(x.dtype)))
+    return np.asarray(np.pad(x, widths, mode=mode))  # type: ignore[call-overload]  # one of MODES
 
 
 def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:

@@ -156,7 +156,7 @@ def _resampled(x: Array, axis: int, taps: Taps) -> Array:
         return picked[0]
     shape = (*x.shape[:axis], len(taps.indices), *x.shape[axis + 1 :])
     terms = (p * along(w.astype(x.dtype), axis, shape) for p, w in zip(picked, taps.weights.T, strict=False))
-    return sum(terms, np.zeros(shape, x.dtype))
+    return np.asarray(sum(terms, np.zeros(shape, x.dtype)))
 
 
 def along(values: Array, axis: int, shape: Shape) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -159,13 +160,13 @@ def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array
     return y, states
 
 
-def sequences(x: Array, lengths: Array | None, h0: Array | None, attrs: Mapping[str, object]) -> list[Sequences]:
+def sequences(x: Array, lengths: Array | None, h0: Array | None, attrs: Mapping[str, Any]) -> list[Sequences]:
     """List the runs of all directions, with what is absent filled in; lengths are kept within the time steps there are."""
     ways = DIRECTIONS[str(attrs["direction"])]
     time, batch, _ = x.shape
     ends = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
-    first = np.zeros((len(ways), batch, int(str(attrs["hidden"])))) if h0 is None else h0
-    clip = float(attrs["clip"])  # type: ignore[arg-type]  # schema: a float
+    first = np.zeros((len(ways), batch, attrs["hidden"])) if h0 is None else h0
+    clip = float(attrs["clip"])
     return [Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, clip) for h, way in zip(first, ways, strict=True)]
 
 

@@ -72,9 +72,9 @@ def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: str) ->
 def _scatter_elements(data: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
     if indices.size == 0:
         return data
-    key = list(np.indices(indices.shape))
-    key[axis] = positions(indices, data.shape[axis])
-    return _put(data, tuple(key), updates, reduction)
+    found = positions(indices, data.shape[axis])
+    key = tuple(found if n == axis % data.ndim else places for n, places in enumerate(np.indices(indices.shape)))
+    return _put(data, key, updates, reduction)
 
 
 def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> Array:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from mace_core.ir import Attrs
+from mace_core.ops.arguments import integers
 from mace_core.ops.op import REQUIRED, Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
 
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (x,) = present(inputs)
-    perm = attrs["perm"]
-    assert isinstance(perm, tuple)
+    perm = integers(attrs, "perm")
     need(sorted(perm) == list(range(len(x.shape))), f"perm {list(perm)} does not reorder {len(x.shape)} axes")
     return [(x.dtype, tuple(x.shape[i] for i in perm))]
 

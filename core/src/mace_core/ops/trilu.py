@@ -15,6 +15,7 @@ from mace_core.ops.shapes import Inputs, need, present
 
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (x,) = present(inputs)
+    integer(attrs, "k")
     need(len(x.shape) >= 2, f"x has shape {list(x.shape)}; its rank must be at least 2")
     return [(x.dtype, x.shape)]
 

@@ -106,7 +106,8 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
     faults, made = [], []
     for name in names:
         dims = _dims(types.get(name))
-        dims = dims if dims is None else [symbols.get(d, d) if isinstance(d, str) else d for d in dims]
+        if dims is not None and name not in shapes:
+            dims = [symbols.get(d, d) if isinstance(d, str) else d for d in dims]
         fault = _fault(name, dims, shapes.get(name)) or _type_fault(name, types.get(name))
         if fault:
             faults.append(f"{source.file.name}: {fault}")

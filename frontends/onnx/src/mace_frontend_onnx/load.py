@@ -29,6 +29,6 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     part = wanted(source, model)
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
     translation.refuse_unknown(part)
-    check(source)
+    check(source, (i.name for i in part.inputs), part.outputs, (node for _, node in part.nodes))
     outputs = translation.run(part)
     return translation.builder.finish(outputs, part.outputs)

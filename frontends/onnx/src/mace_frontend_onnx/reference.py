@@ -29,7 +29,8 @@ def reference(files: Files, model: Model) -> Reference | None:
         session = ort.InferenceSession(str(files[0]), options, providers=["CPUExecutionProvider"])
         inputs, outputs = ([v.name for v in values] for values in (session.get_inputs(), session.get_outputs()))
         if not {*given} <= {*inputs} or not {*wanted} <= {*outputs}:
-            part = onnx.utils.Extractor(onnx.load(str(files[0]))).extract_model(given or inputs, wanted or outputs)
+            whole = onnx.shape_inference.infer_shapes(onnx.load(str(files[0])))
+            part = onnx.utils.Extractor(whole).extract_model(given or inputs, wanted or outputs)
             session = ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
         raise MaceError(files[0].name, f"ONNX Runtime refuses it: {error}", "validate against stored data instead") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -71,10 +71,15 @@ def read(file: Path) -> Source:
     return Source(file, model)
 
 
-def check(source: Source) -> None:
-    """Let ONNX check the message; MaceError with its findings."""
+def check(source: Source, inputs: Iterable[str], outputs: Iterable[str], nodes: Iterable[NodeProto]) -> None:
+    """Let ONNX check the model cut down to these nodes; MaceError with its findings."""
     hollow = ModelProto()
     hollow.CopyFrom(source.model)
+    del hollow.graph.node[:], hollow.graph.output[:], hollow.graph.value_info[:]
+    hollow.graph.node.extend(nodes)
+    known = {value.name for value in hollow.graph.input}
+    hollow.graph.input.extend(onnx.ValueInfoProto(name=name) for name in inputs if name not in known)
+    hollow.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     for tensor in _tensors(hollow.graph.initializer, hollow.graph.node):
         if tensor.data_location == TensorProto.EXTERNAL:  # the checker wants elements: none will do
             del tensor.external_data[:], tensor.dims[:]

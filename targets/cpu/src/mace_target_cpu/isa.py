@@ -13,11 +13,12 @@ X86 = (
     Isa(
         "avx2",
         ("-mavx2", "-mfma"),
-        '__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")',
+        "has_avx2_and_fma()",
         VECTOR,
         lanes=8,
         rows=6,
         columns=16,
+        probe=KERNELS / "x86.h.in",
     ),
     Isa("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8),
 )

@@ -1,0 +1,177 @@
+"""The references and shape inferences of RNN, GRU and LSTM, against ONNX's own test data and onnxruntime."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from mace_core.ir import DType, Tensor
+from mace_core.ops import core_ops
+from mace_core.ops.op import Op, OpError
+
+GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
+ATTRIBUTE_NAMES: Mapping[str, str] = {
+    "hidden": "hidden_size",
+    "alphas": "activation_alpha",
+    "betas": "activation_beta",
+    "coupled": "input_forget",
+}
+
+
+def infer(op: Op, arrays: list[Any], attrs: Mapping[str, Any]) -> list[tuple[DType, tuple[int, ...]]]:
+    tensors = [None if a is None else Tensor(f"t{i}", DType.of(a), a.shape) for i, a in enumerate(arrays)]
+    return list(op.infer(tensors, attrs))
+
+
+def onnx_cases() -> list[Any]:
+    onnx_cases = pytest.importorskip("onnx.backend.test.case.node")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = onnx_cases.collect_testcases(None)
+    return [c for c in cases if len(c.model.graph.node) == 1 and c.model.graph.node[0].op_type in GATES]
+
+
+def test_onnx_cases() -> None:
+    from onnx.helper import get_attribute_value
+
+    ours = {theirs: name for name, theirs in ATTRIBUTE_NAMES.items()}
+    cases = onnx_cases()
+    assert len(cases) > 10
+    for case in cases:
+        node = case.model.graph.node[0]
+        op = core_ops()[node.op_type]
+        given = {ours.get(a.name, a.name): get_attribute_value(a) for a in node.attribute}
+        given = {k: v.decode() if isinstance(v, bytes) else v for k, v in given.items()}
+        if given.pop("layout", 0):
+            continue
+        attrs = op.complete(given)
+        for inputs, expected in case.data_sets:
+            found = op.compute(inputs, attrs)
+            assert infer(op, inputs, attrs) == [(DType.of(f), f.shape) for f in found]
+            named = [f for f, name in zip(found, node.output, strict=False) if name]
+            for array, right in zip(named, expected, strict=True):
+                np.testing.assert_allclose(array, right, rtol=1e-6, atol=1e-6, err_msg=case.name)
+
+
+def random_inputs(op: str, direction: str, missing: tuple[str, ...] = ()) -> list[Any]:
+    """T = 5, B = 3, I = 4, H = 6; sequences of lengths 5, 2 and 4."""
+    rng = np.random.default_rng(3)
+    gates, count = GATES[op], 2 if direction == "bidirectional" else 1
+
+    def normal(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    given = {
+        "x": normal(5, 3, 4),
+        "w": normal(count, gates * 6, 4),
+        "r": normal(count, gates * 6, 6),
+        "b": normal(count, 2 * gates * 6),
+        "lengths": np.array([5, 2, 4], np.int32),
+        "h0": normal(count, 3, 6),
+    }
+    if op == "LSTM":
+        given |= {"c0": normal(count, 3, 6), "p": normal(count, 18)}
+    return [None if name in missing else array for name, array in given.items()]
+
+
+def by_onnxruntime(op: str, arrays: list[Any], attrs: Mapping[str, Any]) -> list[Any]:
+    runtime = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    names = [f"x{i}" if a is not None else "" for i, a in enumerate(arrays)]
+    outputs = ["y", "yh", "yc"][: 3 if op == "LSTM" else 2]
+    given = {ATTRIBUTE_NAMES.get(k, k): int(v) if isinstance(v, bool) else v for k, v in attrs.items()}
+    node = helper.make_node(op, names, outputs, **given)
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in zip(names, arrays) if n
+    ]
+    results = [helper.make_tensor_value_info(n, 1, None) for n in outputs]
+    model = helper.make_model(helper.make_graph([node], op, inputs, results), opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, {n: a for n, a in zip(names, arrays) if n}))
+
+
+AFFINE = ("Affine", "LeakyRelu", "Softsign")
+ELU = ("HardSigmoid", "ScaledTanh", "Elu")
+OPTIONS: tuple[tuple[str, str, dict[str, Any], tuple[str, ...]], ...] = (
+    ("RNN", "forward", {}, ()),
+    ("RNN", "reverse", {}, ("b", "h0")),
+    ("RNN", "bidirectional", {"clip": 0.5}, ()),
+    ("RNN", "bidirectional", {"activations": ("Relu", "Softplus")}, ("lengths",)),
+    ("RNN", "forward", {"activations": ("ThresholdedRelu",), "alphas": (0.7,)}, ()),
+    ("GRU", "forward", {}, ()),
+    ("GRU", "reverse", {"linear_before_reset": True}, ()),
+    ("GRU", "bidirectional", {"clip": 0.5}, ("b",)),
+    ("GRU", "forward", {"activations": ("HardSigmoid", "LeakyRelu"), "alphas": (0.3, 0.1), "betas": (0.4,)}, ()),
+    ("LSTM", "forward", {}, ("b", "lengths", "h0", "c0", "p")),
+    ("LSTM", "reverse", {}, ()),
+    ("LSTM", "bidirectional", {}, ("lengths",)),
+    ("LSTM", "bidirectional", {"clip": 0.4}, ()),
+    ("LSTM", "forward", {"coupled": True}, ("p",)),
+    ("LSTM", "forward", {"activations": AFFINE, "alphas": (0.3, 0.1), "betas": (0.2,)}, ()),
+    ("LSTM", "forward", {"activations": ELU, "alphas": (0.3, 0.9, 0.8), "betas": (0.4, 0.7)}, ()),
+)
+
+
+@pytest.mark.parametrize(("name", "direction", "options", "missing"), OPTIONS)
+def test_options_as_onnxruntime(name: str, direction: str, options: dict[str, Any], missing: tuple[str, ...]) -> None:
+    arrays = random_inputs(name, direction, missing)
+    given = {"hidden": 6, "direction": direction, **options}
+    op = core_ops()[name]
+    found = op.compute(arrays, op.complete(given))
+    for array, right in zip(found, by_onnxruntime(name, arrays, given), strict=True):
+        np.testing.assert_allclose(array, right, rtol=2e-5, atol=2e-6)
+
+
+def test_steps_beyond_the_length_change_nothing() -> None:
+    op = core_ops()["LSTM"]
+    attrs = op.complete({"hidden": 6, "direction": "bidirectional"})
+    whole = op.compute(random_inputs("LSTM", "bidirectional"), attrs)
+    cut = random_inputs("LSTM", "bidirectional")
+    cut[0], cut[4] = cut[0][:2], None
+    short = op.compute(cut, attrs)
+    np.testing.assert_allclose(whole[0][:2, :, 1], short[0][:, :, 1], rtol=1e-6)
+    assert not whole[0][2:, :, 1].any()
+    for a, b in zip(whole[1:], short[1:], strict=True):
+        np.testing.assert_allclose(a[:, 1], b[:, 1], rtol=1e-6)
+
+
+def test_no_step_leaves_the_initial_state() -> None:
+    op = core_ops()["GRU"]
+    arrays = random_inputs("GRU", "forward")
+    arrays[4] = np.zeros(3, np.int32)
+    y, yh = op.compute(arrays, op.complete({"hidden": 6}))
+    assert not y.any()
+    np.testing.assert_array_equal(yh, arrays[5])
+
+
+WRONG: tuple[tuple[dict[int, Any], dict[str, Any], str], ...] = (
+    ({}, {"hidden": 0}, "hidden is 0"),
+    ({}, {"hidden": 5}, r"t1 has shape \[1, 24, 4\], expected \[1, 20, 4\]"),
+    ({}, {"direction": "sideways"}, "sideways"),
+    ({}, {"direction": "bidirectional"}, r"expected \[2, 24, 4\]"),
+    ({}, {"clip": -1.0}, "clip is -1"),
+    ({}, {"activations": ("Tanh",)}, "1 activations, expected 3"),
+    ({}, {"activations": ("Tanh", "Tanh", "Sine")}, "'Sine' is unknown"),
+    ({}, {"alphas": ("a",)}, "numbers"),
+    ({0: np.zeros((5, 3), np.float32)}, {}, "time, batch, input"),
+    ({0: np.zeros((5, 3, 4), np.int32)}, {}, "but x of i32"),
+    ({3: np.zeros((1, 24), np.float32)}, {}, r"expected \[1, 48\]"),
+    ({4: np.zeros(3, np.int64)}, {}, "must be i32"),
+    ({4: np.zeros(5, np.int32)}, {}, r"expected \[3\]"),
+    ({5: np.zeros((1, 3, 6), np.float64)}, {}, "f64"),
+    ({6: np.zeros((3, 6), np.float32)}, {}, r"expected \[1, 3, 6\]"),
+    ({7: np.zeros((1, 24), np.float32)}, {}, r"expected \[1, 18\]"),
+)
+
+
+@pytest.mark.parametrize(("change", "given", "text"), WRONG, ids=[w[2] for w in WRONG])
+def test_inference_refuses(change: dict[int, Any], given: dict[str, Any], text: str) -> None:
+    arrays = [change.get(i, a) for i, a in enumerate(random_inputs("LSTM", "forward"))]
+    op = core_ops()["LSTM"]
+    with pytest.raises(OpError, match=text):
+        infer(op, arrays, op.complete({"hidden": 6, **given}))
