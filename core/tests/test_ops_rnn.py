@@ -35,8 +35,7 @@ def onnx_cases() -> list[Any]:
 
 
 def test_onnx_cases() -> None:
-    from onnx.helper import get_attribute_value
-
+    get_attribute_value = pytest.importorskip("onnx.helper").get_attribute_value
     ours = {theirs: name for name, theirs in ATTRIBUTE_NAMES.items()}
     cases = onnx_cases()
     assert len(cases) > 10
@@ -85,14 +84,13 @@ def by_onnxruntime(op: str, arrays: list[Any], attrs: Mapping[str, Any]) -> list
     outputs = ["y", "yh", "yc"][: 3 if op == "LSTM" else 2]
     given = {ATTRIBUTE_NAMES.get(k, k): int(v) if isinstance(v, bool) else v for k, v in attrs.items()}
     node = helper.make_node(op, names, outputs, **given)
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in zip(names, arrays) if n
-    ]
+    fed = {name: a for name, a in zip(names, arrays, strict=True) if name}
+    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in fed.items()]
     results = [helper.make_tensor_value_info(n, 1, None) for n in outputs]
     model = helper.make_model(helper.make_graph([node], op, inputs, results), opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, {n: a for n, a in zip(names, arrays) if n}))
+    return list(session.run(None, fed))
 
 
 AFFINE = ("Affine", "LeakyRelu", "Softsign")

@@ -171,7 +171,8 @@ FLOW = (
     Case(
         "known branch",
         """c = Constant<value=bool {1}>() y = If (c) <
-        then_branch = t () => (float[1,3,8,9] a) { a = Relu(x) }, else_branch = e () => (float[1] b) { b = ReduceSum<axes=[0]>(x) }>""",
+        then_branch = t () => (float[1,3,8,9] a) { a = Relu(x) },
+        else_branch = e () => (float[1] b) { b = ReduceSum<axes=[0]>(x) }>""",
         opset=11,
     ),
     Case(

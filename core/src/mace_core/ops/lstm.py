@@ -27,6 +27,7 @@ class _Cell:
 
     it = f(Xt Wi' + Ht-1 Ri' + Pi Ct-1 + bi), ft = f(Xt Wf' + Ht-1 Rf' + Pf Ct-1 + bf), or 1 - it where the two are coupled,
     Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht = ot h(Ct).
+    What goes into f and g is clipped, the cell's state is not: so onnxruntime reads the standard.
     """
 
     def __init__(self, weights: Weights, functions: list[Activation], coupled: bool) -> None:
@@ -44,7 +45,7 @@ class _Cell:
         f = 1 - i if self.coupled else self.f(run.clipped(zf + self.p[2] * c))
         c = f * c + i * self.g(run.clipped(zc))
         o = self.f(run.clipped(zo + self.p[1] * c))
-        return o * self.h(run.clipped(c)), c
+        return o * self.h(c), c
 
 
 def _lstm(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:

@@ -153,7 +153,7 @@ def _resize(x: Array, **attrs: Any) -> Array:
 def _resampled(x: Array, axis: int, taps: Taps) -> Array:
     picked = [np.take(x, column, axis) for column in taps.indices.T] if x.size else []
     if len(picked) == 1:
-        return picked[0]
+        return np.asarray(picked[0])
     shape = (*x.shape[:axis], len(taps.indices), *x.shape[axis + 1 :])
     terms = (p * along(w.astype(x.dtype), axis, shape) for p, w in zip(picked, taps.weights.T, strict=False))
     return np.asarray(sum(terms, np.zeros(shape, x.dtype)))

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Tensor
+from mace_core.ir import Array, Attrs, DType, Shape, Tensor
 from mace_core.ops.arguments import choice, integer, need_indices
 from mace_core.ops.gather import positions
 from mace_core.ops.op import Op, OpError, Spec
@@ -69,11 +69,16 @@ def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: str) ->
     return y
 
 
+def _places(shape: Shape) -> list[Array]:
+    """The coordinate of every element along each axis."""
+    return [np.asarray(c) for c in np.indices(shape)]
+
+
 def _scatter_elements(data: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
     if indices.size == 0:
         return data
     found = positions(indices, data.shape[axis])
-    key = tuple(found if n == axis % data.ndim else places for n, places in enumerate(np.indices(indices.shape)))
+    key = tuple(found if n == axis % data.ndim else places for n, places in enumerate(_places(indices.shape)))
     return _put(data, key, updates, reduction)
 
 

@@ -41,7 +41,7 @@ def _move_expand(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
 
 
 OPS = (
-    Op("Tile", ("x",), ("y",), _infer_tile, np.tile, {"repeats": REQUIRED}, move=_move_tile),
+    Op("Tile", ("x",), ("y",), _infer_tile, lambda x, repeats: np.tile(x, repeats), {"repeats": REQUIRED}, move=_move_tile),
     Op(
         "Expand",
         ("x",),
