@@ -27,6 +27,7 @@ class Builder:
         self.weights: dict[str, Array] = {}
         self.inputs: list[str] = []
         self.quants: dict[str, Quant] = {}
+        self.reserved: frozenset[str] = frozenset()
         self._names: set[str] = set()
         self._producers: dict[str, Node] = {}
 
@@ -95,7 +96,7 @@ class Builder:
 
     def fresh(self, stem: str) -> str:
         """A tensor name that is not taken: the stem, or the stem with a number."""
-        return _free(stem, self.tensors)
+        return _free(stem, {*self.tensors, *self.reserved})
 
     def finish(self, outputs: Sequence[str], names: Sequence[str] | None = None) -> Graph:
         """The graph that computes these tensors, without what nothing reads; `names` are their public names if others."""
@@ -131,11 +132,11 @@ class Builder:
         return name
 
     def _invent(self, stem: str, count: int) -> tuple[str, ...]:
-        taken = dict.fromkeys(self.tensors)
+        taken = {*self.tensors, *self.reserved}
         names = []
         for _ in range(count):
             names.append(_free(stem, taken))
-            taken[names[-1]] = None
+            taken.add(names[-1])
         return tuple(names)
 
     def _node_name(self, stem: str) -> str:
@@ -182,6 +183,10 @@ class Match:
         """Add a node that computes what this one computes."""
         return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
 
+    def joined(self, other: Node) -> Node:
+        """This node with the sources of another as well: what a node that computes both stands for."""
+        return replace(self.node, sources=tuple(dict.fromkeys((*other.sources, *self.node.sources))))
+
     def shape(self, index: int) -> Shape:
         """Shape of input `index`."""
         return self.new.shape(self.node.inputs[index])
@@ -199,6 +204,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         new.inputs.append(name)
     for name, array in graph.weights.items():
         new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    new.reserved = frozenset(graph.tensors)  # a new tensor must not take the name of one that is still to come
     new.quants = {n: t.quant for n, t in graph.tensors.items() if t.quant}
     now: dict[str, str] = {}
     uses = graph.uses()
@@ -219,7 +225,7 @@ def _with_names(node: Node, now: Mapping[str, str], outputs: bool = True) -> Nod
     return replace(node, inputs=ins, outputs=tuple(now.get(o, o) for o in node.outputs) if outputs else node.outputs)
 
 
-def _free(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
+def _free(stem: str, taken: set[str]) -> str:
     if stem not in taken:
         return stem
     number = 1

@@ -18,7 +18,21 @@ from mace_core.program import Program, join
 from mace_core.registry import Choice, Registry
 from mace_core.verify import verify
 
-NORMAL = ("fold-constants", "remove-identity")
+NORMAL = (
+    "remove-identity",
+    "layout",
+    "remove-identity",
+    "fuse-hard",
+    "fold-batch-norm",
+    "fold-scale",
+    "fuse-bias",
+    "fold-scale",
+    "fuse-bias",
+    "fuse-activation",
+    "layout",
+    "transposes-to-views",
+    "remove-identity",
+)
 """The shared transforms, in order."""
 
 Progress = Callable[[str], None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]  # protobuf ships no types
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, checker, external_data_helper, numpy_helper
@@ -67,6 +67,8 @@ def read(file: Path) -> Source:
         raise _no_model(file, first_line(error)) from error
     if not model.HasField("graph") or not model.ir_version:
         raise _no_model(file, "it holds no graph")
+    if not _readable(model):
+        raise _no_model(file, "a name in it is no text")
     _check_versions(file, model)
     return Source(file, model)
 
@@ -123,6 +125,17 @@ def first_line(error: Exception) -> str:
 
 def _no_model(file: Path, why: str) -> MaceError:
     return MaceError(file.name, f"is no ONNX model, or a damaged one: {why}", "export or download the model again")
+
+
+def _readable(message: Message) -> bool:
+    """Whether all its texts are texts: protobuf gives bytes that are no UTF-8 as they are."""
+    for field, value in message.ListFields():
+        values = value if field.is_repeated else (value,)
+        if field.type == field.TYPE_MESSAGE and not all(_readable(v) for v in values):
+            return False
+        if field.type == field.TYPE_STRING and not all(isinstance(v, str) for v in values):
+            return False
+    return True
 
 
 def _check_versions(file: Path, model: ModelProto) -> None:

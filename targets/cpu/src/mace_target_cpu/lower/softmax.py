@@ -1,29 +1,53 @@
-"""Softmax, LogSoftmax, Hardmax."""
+"""Softmax, LogSoftmax, Hardmax and LpNorm: along rows where the axis is the innermost, else across columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
-from mace_core.ir import Node
+from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.conv import need_floats
-from mace_target_cpu.lower.reduce import ALONG, MATH, along
 
-KINDS: Mapping[str, Kernel] = {
-    "Softmax": Kernel("softmax_f32", KERNELS / "softmax.c.in", ALONG, {"log": False}, (MATH,)),
-    "LogSoftmax": Kernel("logsoftmax_f32", KERNELS / "softmax.c.in", ALONG, {"log": True}, (MATH,)),
-    "Hardmax": Kernel("hardmax_f32", KERNELS / "hardmax.c.in", ALONG),
-}
+MATH = KERNELS / "math.h.in"
+ROW = KERNELS / "row.h.in"
+TASK = 1 << 14
+"""Elements that a task should have, to be worth another thread."""
+WIDEST = 16
+"""Lanes of the widest vector that any level has: columns are shared out in multiples of it."""
+
+
+def chunk(rows: int, row: int) -> dict[str, int]:
+    """Share out rows of so many elements: how many go to one task, and how many tasks that makes."""
+    each = max(1, TASK // max(row, 1))
+    return {"chunk": each, "tasks": -(-rows // each)}
 
 
 def softmax(node: Node, to: Lowering) -> None:
-    """Along `axis`."""
-    need_floats(node, to)
+    """Any op that weighs the elements along one axis against each other."""
+    x = to.tensors[node.inputs[0]]
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
-    to.call(node, KINDS[node.op.name], along(to.shape(node.inputs[0]), axis), node.inputs, node.outputs)
+    if x.dtype is not DType.F32:
+        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+    axis %= len(x.shape)
+    outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
+    kind, p = node.op.name.lower(), node.attrs.get("p", 0)
+    params = {"kind": kind, "p": p}
+    stem = f"{kind}{p or ''}"
+    args: Mapping[str, int]
+    if not x.elements:
+        outer, n, inner = 0, 1, 1
+    if inner == 1:
+        fields = (("rows", "i64"), ("n", "i32"), ("chunk", "i32"), ("tasks", "i32"))
+        kernel = Kernel(f"{stem}_f32", KERNELS / "softmax_rows.c.in", fields, params, (MATH, ROW))
+        args = {"rows": outer, "n": n, **chunk(outer, n)}
+    else:
+        fields = (("outer", "i64"), ("n", "i32"), ("inner", "i32"), ("chunk", "i32"))
+        kernel = Kernel(f"{stem}_inner_f32", KERNELS / "softmax_columns.c.in", fields, params, (MATH, ROW))
+        args = {"outer": outer, "n": n, "inner": inner, "chunk": max(1, TASK // (n * WIDEST)) * WIDEST}
+    to.call(node, kernel, args, node.inputs, node.outputs, inplace=True)
 
 
-LOWERINGS: Mapping[str, Lower] = dict.fromkeys(KINDS, softmax)
+LOWERINGS: Mapping[str, Lower] = dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNorm"), softmax)

@@ -1,0 +1,33 @@
+"""fold-batch-norm: a batch norm with constants is a scale and a shift of each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph
+
+
+def fold_batch_norm(graph: Graph) -> Graph:
+    """Turn each BatchNorm with constants into Mul and Add; fold-scale takes those into the op before."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    if match.node.op.name != "BatchNorm":
+        return None
+    constants = [match.constant(i) for i in range(1, 5)]
+    if any(c is None for c in constants):
+        return None
+    scale, bias, mean, variance = (np.asarray(c, np.float64) for c in constants)
+    epsilon = match.node.attrs["epsilon"]
+    assert isinstance(epsilon, float)
+    factor = scale / np.sqrt(variance + epsilon)
+    dtype = match.new.tensors[match.node.inputs[0]].dtype.numpy
+    name = match.node.outputs[0]
+    by = match.new.weight(f"{name}.scale", factor.astype(dtype))
+    plus = match.new.weight(f"{name}.shift", (bias - mean * factor).astype(dtype))
+    scaled = match.new.one("Mul", [match.node.inputs[0], by], like=match.node)
+    return match.emit("Add", [scaled, plus])

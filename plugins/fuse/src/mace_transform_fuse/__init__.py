@@ -1,0 +1,21 @@
+"""Transforms that join nodes which one kernel computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mace_core.api import Transform
+from mace_core.hookspecs import hookimpl
+from mace_transform_fuse.activation import fuse_activation
+from mace_transform_fuse.bias import fuse_bias
+from mace_transform_fuse.hard import fuse_hard
+
+
+@hookimpl
+def mace_transforms() -> Iterable[Transform]:
+    """Offer them by name."""
+    return (
+        Transform("fuse-bias", fuse_bias),
+        Transform("fuse-activation", fuse_activation),
+        Transform("fuse-hard", fuse_hard),
+    )

@@ -1,0 +1,39 @@
+"""fuse-activation: Relu and Clip are the limits of the op before them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node
+
+LIMITED = ("Conv", "ConvTranspose", "MatMul")
+
+
+def fuse_activation(graph: Graph) -> Graph:
+    """Take Relu and Clip into `low` and `high` of Conv, ConvTranspose and MatMul; merge a Clip with one before it."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    if match.node.op.name not in ("Relu", "Clip"):
+        return None
+    low, high = _limits(match.node)
+    feeder = match.feeder(0, *LIMITED, "Relu", "Clip")
+    if feeder is None or low > high:
+        return None
+    inner_low, inner_high = _limits(feeder)
+    low, high = min(max(inner_low, low), high), max(min(inner_high, high), low)
+    if feeder.op.name in LIMITED:
+        attrs = {**feeder.attrs, "low": low, "high": high}
+        return match.new.add(feeder.op, feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
+    attrs = {"min": low, "max": high}
+    return match.new.add("Clip", feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
+
+
+def _limits(node: Node) -> tuple[float, float]:
+    if node.op.name == "Relu":
+        return 0.0, math.inf
+    low, high = ("min", "max") if node.op.name == "Clip" else ("low", "high")
+    return float(str(node.attrs[low])), float(str(node.attrs[high]))

@@ -1,0 +1,150 @@
+"""layout: sink every Transpose towards the outputs until it meets its inverse.
+
+A frontend of a framework with channels first writes each spatial op between two Transposes. An op with a `move` rule computes the same on
+operands whose axes are in another order, so Transposes that feed it can come after it instead; where two meet they merge, and most vanish.
+Ops without a rule (Reshape, Gather ...) keep the order of their framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node, Shape
+from mace_core.ops.op import Perm
+from mace_core.ops.shapes import keep
+
+
+def layout(graph: Graph) -> Graph:
+    """Move Transposes behind the ops that allow it, merge those that meet, drop those that cancel."""
+    return rewrite(graph, _rule)
+
+
+def views(graph: Graph) -> Graph:
+    """Turn Transposes that move only axes of length 1 into Reshapes, which cost nothing."""
+    return rewrite(graph, _view)
+
+
+def _view(match: Match) -> Sequence[str] | None:
+    if match.node.op.name != "Transpose":
+        return None
+    shape, perm = match.shape(0), _perm(match.node)
+    moving = [p for p in perm if shape[p] != 1]
+    return match.emit("Reshape", match.node.inputs, {"shape": [shape[p] for p in perm]}) if moving == sorted(moving) else None
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    if match.node.op.name == "Transpose":
+        return _merge(match)
+    if match.node.op.name == "Reshape":
+        return _sink_reshape(match)
+    return _sink(match) if match.node.op.move else None
+
+
+def _merge(match: Match) -> Sequence[str] | None:
+    before = _transpose(match, match.node.inputs[0])
+    perm = _perm(match.node)
+    source = match.node.inputs[0]
+    if before:
+        perm, source = tuple(_perm(before)[p] for p in perm), before.inputs[0]
+    if perm == tuple(range(len(perm))):
+        return [source]
+    return match.emit("Transpose", [source], {"perm": perm}) if before else None
+
+
+def _sink(match: Match) -> Sequence[str] | None:
+    node = match.node
+    assert node.op.move is not None
+    perm = _common(match)
+    moved = node.op.move(node.attrs, perm) if perm else None
+    if perm is None or moved is None:
+        return None
+    attrs, after = moved
+    inputs = [_untransposed(match, name, perm) for name in node.inputs]
+    names = [match.new.fresh(f"{o}.moved") for o in node.outputs]
+    results = match.new.add(node.op, inputs, attrs, outputs=names, like=node)
+    if after == tuple(range(len(after))):
+        return results
+    return [
+        match.new.one("Transpose", [result], {"perm": after}, outputs=[public], like=node)
+        for result, public in zip(results, node.outputs, strict=True)
+    ]
+
+
+def _common(match: Match) -> Perm | None:
+    """The permutation that every operand which is computed went through; None if they differ or the op cannot take it."""
+    node = match.node
+    if len(node.inputs) > 1 and node.op.move is not keep and not node.op.inputs[-1].endswith("*"):
+        return None  # operands of other roles than the first, such as indices
+    rank = max(len(match.new.shape(i)) for i in node.inputs)
+    perms = set()
+    for name in node.inputs:
+        before = _transpose(match, name)
+        if before and len(match.new.shape(name)) == rank:
+            perms.add(_perm(before))
+        elif match.new.constant(name) is None and match.new.tensors[name].elements != 1:
+            return None
+    return perms.pop() if len(perms) == 1 else None
+
+
+def _untransposed(match: Match, name: str, perm: Perm) -> str:
+    """An operand in the order of axes before the permutation."""
+    before = _transpose(match, name)
+    if before and len(match.new.shape(name)) == len(perm):
+        return before.inputs[0]
+    array = match.new.constant(name)
+    if array is None or array.ndim == 0:
+        return name if match.new.shape(name) == () else match.new.one("Reshape", [name], {"shape": (1,) * len(perm)})
+    wide = array.reshape((1,) * (len(perm) - array.ndim) + array.shape)
+    return match.new.weight(f"{name}.moved", np.transpose(wide, np.argsort(perm)))
+
+
+def _sink_reshape(match: Match) -> Sequence[str] | None:
+    """Through a Reshape that only adds or drops axes of length 1."""
+    node = match.node
+    before = _transpose(match, node.inputs[0])
+    shape = node.attrs["shape"]
+    assert isinstance(shape, tuple)
+    matched = _kept(match.shape(0), shape) if before else None
+    if before is None or matched is None:
+        return None
+    perm = _perm(before)
+    kept = [(perm[i], place) for place, i in enumerate(matched) if i is not None]
+    order = [place for _, place in sorted(kept)]
+    new = [place for place, i in enumerate(matched) if i is None]
+    layout_of = [*new, *order]  # places of the result, in the order in which the untransposed tensor holds them
+    if sorted(order) == order and not new:
+        return match.emit("Reshape", before.inputs, {"shape": shape})
+    flat = match.new.one("Reshape", before.inputs, {"shape": [shape[p] for p in layout_of]}, like=node)
+    back = [layout_of.index(place) for place in range(len(shape))]
+    return match.emit("Transpose", [flat], {"perm": back}) if back != list(range(len(back))) else [flat]
+
+
+def _kept(old: Shape, new: Shape) -> list[int | None] | None:
+    """For each axis of the new shape the axis of the old one that it is; None for a new one of length 1. None if axes mix."""
+    found: list[int | None] = []
+    at = 0
+    for dim in new:
+        while at < len(old) and old[at] == 1 and dim != 1:
+            at += 1
+        if at < len(old) and old[at] == dim:
+            found.append(at)
+            at += 1
+        elif dim == 1:
+            found.append(None)
+        else:
+            return None
+    return found if all(d == 1 for d in old[at:]) else None
+
+
+def _transpose(match: Match, name: str) -> Node | None:
+    node = match.new.producer(name) if name else None
+    return node if node and node.op.name == "Transpose" else None
+
+
+def _perm(node: Node) -> Perm:
+    perm = node.attrs["perm"]
+    assert isinstance(perm, tuple)
+    return perm
