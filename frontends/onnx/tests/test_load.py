@@ -147,6 +147,12 @@ def test_no_model(content: bytes, tmp_path: Path) -> None:
     assert fault(path).startswith("m.onnx: ")
 
 
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx", FIXED)
+    path.write_bytes(path.read_bytes().replace(b"Relu", b"R\xff\xfeu"))
+    assert "is no ONNX model" in fault(path)
+
+
 def test_missing_file(tmp_path: Path) -> None:
     assert "cannot be read" in fault(tmp_path / "none.onnx")
     assert "cannot be read" in fault(tmp_path)

@@ -44,6 +44,16 @@ def test_shapes_and_axes(tmp_path: Path) -> None:
     check_graphs(Cpu(), list(graphs()), tmp_path, tolerance=2e-6)
 
 
+def test_along_every_axis(tmp_path: Path) -> None:
+    made = [
+        case(f"{op}{i}_{axis}", op, [np.zeros(shape, np.float32)], {"axis": axis})
+        for op in ("Softmax", "LogSoftmax", "Hardmax", "LpNorm")
+        for i, shape in enumerate([(3, 7, 19), (2, 1000), (5,), (1, 3)])
+        for axis in range(len(shape))
+    ]
+    check_graphs(Cpu(), made, tmp_path)
+
+
 def test_extreme_values(tmp_path: Path) -> None:
     rows = np.array(
         [[1e30, -1e30, 3e38, 0, 1], [-np.inf, 0, 1, -np.inf, 2], [-200, -200, -300, -200, -200], [0, 0, 0, 0, 0], [2, 5, 5, 1, 5]],

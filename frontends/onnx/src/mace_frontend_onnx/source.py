@@ -130,10 +130,10 @@ def _no_model(file: Path, why: str) -> MaceError:
 def _readable(message: Message) -> bool:
     """Whether all its texts are texts: protobuf gives bytes that are no UTF-8 as they are."""
     for field, value in message.ListFields():
-        values = value if field.is_repeated else (value,)
-        if field.type == field.TYPE_MESSAGE and not all(_readable(v) for v in values):
-            return False
-        if field.type == field.TYPE_STRING and not all(isinstance(v, str) for v in values):
+        if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
+            continue
+        values = (value,) if isinstance(value, str | bytes | Message) else value
+        if not all(_readable(v) if isinstance(v, Message) else isinstance(v, str) for v in values):
             return False
     return True
 

@@ -11,7 +11,7 @@ from mace_core.ir import Shape
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
-PAD_MODES: Mapping[str, str] = MappingProxyType({"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"})
+PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 
 def _reshaped(node: Node, shape: Sequence[int]) -> Sequence[Held]:
@@ -123,8 +123,8 @@ def _pad(node: Node) -> Sequence[Held]:
     before, after = [0] * rank, [0] * rank
     for i, axis in enumerate(axes):
         before[axis], after[axis] = pads[i], pads[i + len(axes)]
-    mode = PAD_MODES.get(node.attr("mode"))
-    node.refuse_unless(mode is not None, f"mode {node.attr('mode')!r}")
+    mode = node.attr("mode")
+    node.refuse_unless(mode in PAD_MODES, f"mode {mode!r}")
     grown = {"before": _positive(before), "after": _positive(after), "mode": mode, "value": value}
     cut_before, cut_after = _positive([-n for n in before]), _positive([-n for n in after])
     if not any((*cut_before, *cut_after)):

@@ -1,0 +1,106 @@
+"""Resize: to the nearest by looking up, otherwise by weighted sums along one axis or two neighbouring ones at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, prod
+
+import numpy as np
+
+from mace_core.ir import DType, Node, Tensor
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import real
+from mace_core.ops.resize import Taps, axis_taps
+from mace_core.program import Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.lookup import Axis, lookup
+from mace_target_cpu.lower.strided import MOVE, chunks
+
+FIELDS = (
+    ("in_height", "i64"),
+    ("out_height", "i64"),
+    ("in_width", "i64"),
+    ("out_width", "i64"),
+    ("channels", "i64"),
+    ("value", "f32"),
+    ("rows", "i64"),
+    ("grain", "i64"),
+)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One call: the axes that it resamples, one or two neighbouring ones."""
+
+    axes: tuple[int, ...]
+    growth: float
+
+
+def resize(node: Node, to: Lowering) -> None:
+    """Look up positions if only the nearest element counts, else blend."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    if y.elements == 0:
+        return
+    taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
+    changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
+    if node.attrs["mode"] == "nearest" or not changed:
+        axes = [Axis(size, np.where(t.outside, -1, t.indices[:, 0])) for size, t in zip(x.shape, taps, strict=True)]
+        kept = [Axis(size, np.arange(size)) if i not in changed else axes[i] for i, size in enumerate(x.shape)]
+        lookup(node, to, kept, real(node.attrs, "extrapolation") if any(t.outside.any() for t in taps) else 0.0)
+        return
+    if x.dtype is not DType.F32:
+        raise Refused(f"no kernel interpolates {x.dtype.value}")
+    passes = _passes(changed, x.shape, y.shape)
+    if len(passes) > 1 and not isfinite(real(node.attrs, "extrapolation")):
+        raise Refused("an infinite extrapolation value where more than two axes are resized")
+    current = x
+    for i, step in enumerate(passes):
+        shape = tuple(y.shape[a] if a in step.axes else n for a, n in enumerate(current.shape))
+        last = i == len(passes) - 1
+        result = y if last else to.tensors[to.temporary(Tensor(f"{y.name}.pass", x.dtype, shape))]
+        _blend(node, to, (current, result), [(a, taps[a]) for a in step.axes])
+        current = result
+
+
+def _passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[Pass]:
+    """Neighbours in pairs from the last axis on; what shrinks the tensor most comes first."""
+    left = list(changed)
+    found = []
+    while left:
+        axes = (left.pop(),)
+        if left and left[-1] == axes[0] - 1:
+            axes = (left.pop(), *axes)
+        found.append(Pass(axes, prod(after[a] / before[a] for a in axes)))
+    return sorted(found, key=lambda p: p.growth)
+
+
+def _blend(node: Node, to: Lowering, through: tuple[Tensor, Tensor], axes: Sequence[tuple[int, Taps]]) -> None:
+    x, y = through
+    (down, lines), across = axes[0], axes[1:]
+    width = prod(x.shape[down + 1 :])
+    args = {
+        "in_height": x.shape[down],
+        "out_height": y.shape[down],
+        "in_width": x.shape[down + 1] if across else width,
+        "out_width": y.shape[down + 1] if across else width,
+        "channels": prod(x.shape[down + 2 :]) if across else 1,
+        "value": real(node.attrs, "extrapolation"),
+        **chunks(prod(y.shape[: down + 1]), 4 * prod(y.shape[down + 1 :])),
+    }
+    tables = [name for axis, taps in ((down, lines), *across) for name in _tables(to, f"{y.name}.{axis}", taps)]
+    count = lines.indices.shape[1]
+    name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_f32"
+    kernel = Kernel(name, KERNELS / "resize.c.in", FIELDS, {"taps": count, "across": bool(across)}, (MOVE,))
+    to.call(node, kernel, args, [x.name, *tables], [y.name], scratch=4 * width if across else 0)
+
+
+def _tables(to: Lowering, stem: str, taps: Taps) -> tuple[str, str]:
+    """The positions and weights of one axis as constants."""
+    positions = np.where(taps.outside[:, None], -1, taps.indices).astype(np.int32)
+    weights = taps.weights.astype(np.float32)
+    at = to.weight(f"{stem}.taps", positions.shape, "i4", lambda: positions)
+    return at, to.weight(f"{stem}.weights", weights.shape, "f4", lambda: weights)
+
+
+LOWERINGS: Mapping[str, Lower] = {"Resize": resize}
