@@ -23,6 +23,7 @@ FIELDS = (
     ("count", "i64[7]"),
     ("step", "i64[7]"),
     ("begin", "i64[7]"),
+    ("lead", "i32"),
     ("inner", "i64"),
     ("n", "i64"),
     ("unit", "i64"),
@@ -58,17 +59,18 @@ def lookup(node: Node, to: Lowering, axes: Sequence[Axis], value: float = 0.0) -
         return
     if len(outer) > RANK:
         raise Refused(f"{len(outer) + 1} axes look up their elements; the kernel knows {RANK + 1}")
-    outer = [Axis(1, np.zeros(1, np.int32))] * (RANK - len(outer)) + outer
+    lead = RANK - len(outer)
+    outer = [Axis(1, np.zeros(1, np.int32))] * lead + outer
     sizes = [a.size for a in (*outer, inner)]
     lengths = [len(a.positions) for a in outer]
-    steps = [prod(sizes[i + 1 :]) * unit.size if sizes[i] > 1 or lengths[i] > 1 else 0 for i in range(RANK)]
     table = np.concatenate([a.positions for a in (*outer, inner)]).astype(np.int32)
     name = to.weight(f"{y.name}.positions", table.shape, "i4", lambda: table)
     first, run = _neighbours(inner.positions)
     args = {
         "count": tuple(lengths),
-        "step": tuple(steps),
+        "step": tuple(prod(sizes[i + 1 :]) * unit.size for i in range(RANK)),
         "begin": tuple(sum(lengths[:i]) for i in range(RANK)),
+        "lead": lead,
         "inner": sum(lengths),
         "n": len(inner.positions),
         "unit": unit.size,
@@ -87,8 +89,10 @@ def _merged(axes: Sequence[Axis]) -> list[Axis]:
         if axis.size == 1 and axis.plain:
             continue
         if merged and merged[-1].plain and axis.plain:
-            axis = Axis(merged[-1].size * axis.size, np.arange(merged.pop().size * axis.size))
-        merged.append(axis)
+            size = merged[-1].size * axis.size
+            merged[-1] = Axis(size, np.arange(size))
+        else:
+            merged.append(axis)
     one = Axis(1, np.zeros(1, np.int32))
     if not merged or not merged[-1].plain:
         merged.append(one)

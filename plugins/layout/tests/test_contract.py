@@ -1,0 +1,21 @@
+"""The contract that every transform keeps, for those of mace-transform-layout."""
+
+from mace_core.testing.plugin import PluginContract
+from mace_core.testing.transform import TransformContract
+from mace_transform_layout.layout import layout
+from mace_transform_layout.layout import views
+
+
+class TestPlugin(PluginContract):
+    kind = "transform"
+    name = "layout"
+
+
+class TestLayout(TransformContract):
+    name = "layout"
+    apply = staticmethod(layout)
+
+
+class TestTransposesToViews(TransformContract):
+    name = "transposes-to-views"
+    apply = staticmethod(views)

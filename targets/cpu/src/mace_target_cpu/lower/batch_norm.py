@@ -1,0 +1,63 @@
+"""BatchNorm as one factor and one summand a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+import numpy as np
+from mace_core.ir import Array, DType, Node, Tensor
+from mace_core.kernel_target import Lower
+from mace_core.ops.batch_norm import folded
+from mace_core.program import Kernel, Lowering, Refused
+
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.softmax import WIDEST, chunk
+
+FEW = 32
+"""Channels below which a kernel takes several pixels as one row, to fill its vectors."""
+APPLY = Kernel(
+    "batch_norm_f32",
+    KERNELS / "batch_norm.c.in",
+    (("n", "i64"), ("period", "i32"), ("chunk", "i32"), ("tasks", "i32")),
+)
+FOLD = Kernel(
+    "batch_norm_fold_f32",
+    KERNELS / "batch_norm_fold.c.in",
+    (("channels", "i32"), ("period", "i32"), ("epsilon", "f32")),
+)
+
+
+def period(channels: int) -> int:
+    """Floats that make a row: whole pixels, and where their channels are few, whole vectors."""
+    if not 0 < channels < FEW:
+        return max(channels, 1)
+    whole = channels * WIDEST // gcd(channels, WIDEST)
+    return whole * -(-FEW // whole)
+
+
+def batch_norm(node: Node, to: Lowering) -> None:
+    """Fold the vectors when the library is built if they are constants, else by a kernel of its own."""
+    x = to.tensors[node.inputs[0]]
+    if x.dtype is not DType.F32:
+        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+    channels, width = x.shape[-1], period(x.shape[-1])
+    epsilon = node.attrs["epsilon"]
+    assert isinstance(epsilon, int | float)
+    constants = [to.constant(name) for name in node.inputs[1:]]
+    vectors = [v for v in constants if v is not None]
+
+    def make() -> Array:
+        return np.stack([np.resize(v, width) for v in folded(*vectors, epsilon=epsilon)]).astype(np.float32)
+
+    if len(vectors) == len(constants):
+        table = to.weight(f"{node.name}_folded", (2, width), "float32", make)
+    else:
+        table = to.temporary(Tensor(f"{node.name}_folded", DType.F32, (2, width)))
+        to.call(node, FOLD, {"channels": channels, "period": width, "epsilon": epsilon}, node.inputs[1:], [table])
+    shares = chunk(-(-x.elements // width), width)
+    args = {"n": x.elements, "period": width, **shares}
+    to.call(node, APPLY, args, [node.inputs[0], table], node.outputs, inplace=True)
+
+
+LOWERINGS: Mapping[str, Lower] = {"BatchNorm": batch_norm}

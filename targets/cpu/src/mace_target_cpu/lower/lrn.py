@@ -1,0 +1,51 @@
+"""LRN: a window of squares moved along the channels of every pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from mace_core.ir import DType, Node
+from mace_core.kernel_target import Lower
+from mace_core.program import Kernel, Lowering, Refused
+
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
+
+FIELDS = (
+    ("rows", "i64"),
+    ("channels", "i32"),
+    ("size", "i32"),
+    ("alpha", "f32"),
+    ("beta", "f32"),
+    ("bias", "f32"),
+    ("chunk", "i32"),
+    ("tasks", "i32"),
+)
+ROOTS: Mapping[float, str] = {0.5: "lrn_half_f32", 0.75: "lrn_f32", 1.0: "lrn_one_f32"}
+"""Powers that need no logarithm, and their kernels."""
+
+
+def lrn(node: Node, to: Lowering) -> None:
+    """By a kernel made for the power."""
+    x = to.tensors[node.inputs[0]]
+    size, alpha, beta, bias = (node.attrs[k] for k in ("size", "alpha", "beta", "bias"))
+    assert isinstance(size, int)
+    assert isinstance(alpha, int | float)
+    assert isinstance(beta, int | float)
+    assert isinstance(bias, int | float)
+    if x.dtype is not DType.F32:
+        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+    channels, rows = x.shape[-1], prod(x.shape[:-1])
+    kernel = Kernel(ROOTS.get(beta, "lrn_power_f32"), KERNELS / "lrn.c.in", FIELDS, {"beta": _root(beta)}, (MATH, ROW))
+    args = {"rows": rows, "channels": channels, "size": size, "alpha": alpha / size, "beta": beta, "bias": bias}
+    scratch = 4 * (channels + size + 2 * WIDEST)
+    to.call(node, kernel, {**args, **chunk(rows, channels * size)}, node.inputs, node.outputs, scratch=scratch, inplace=True)
+
+
+def _root(beta: float) -> float:
+    """Give what the template sees: 0 for every power that it has no roots for, so that they share a kernel."""
+    return beta if beta in ROOTS else 0.0
+
+
+LOWERINGS: Mapping[str, Lower] = {"LRN": lrn}

@@ -1,0 +1,30 @@
+"""OneHot: by element size, nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from mace_core.ir import Node
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import integer
+from mace_core.program import Kernel, Lowering
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gather import index_type
+
+
+def onehot(node: Node, to: Lowering) -> None:
+    """Rows are what lies before the new axis."""
+    indices, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    if y.elements == 0:
+        return
+    axis = integer(node.attrs, "axis") % len(y.shape)
+    bits = 8 * y.dtype.size
+    params = {"itype": index_type(indices), "ctype": f"uint{bits}_t"}
+    fields = (("rows", "i64"), ("depth", "i64"), ("n", "i64"))
+    kernel = Kernel(f"onehot_{bits}_{indices.dtype.value}", KERNELS / "onehot.c.in", fields, params)
+    args = {"rows": prod(indices.shape[:axis]), "depth": y.shape[axis], "n": prod(indices.shape[axis:])}
+    to.call(node, kernel, args, node.inputs, node.outputs)
+
+
+LOWERINGS: Mapping[str, Lower] = {"OneHot": onehot}

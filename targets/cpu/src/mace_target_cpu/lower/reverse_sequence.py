@@ -1,0 +1,42 @@
+"""ReverseSequence: one run of bytes for every step of every sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from mace_core.ir import Node
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import integer
+from mace_core.program import Kernel, Lowering
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gather import index_type
+from mace_target_cpu.lower.strided import MOVE, chunks
+
+NAMES = ("first", "middle", "last", "steps", "time_last", "bytes", "rows", "grain")
+
+
+def reverse_sequence(node: Node, to: Lowering) -> None:
+    """x as [outer, first, middle, last, run], first and last being batch and time in either order."""
+    x, lengths = (to.tensors[t] for t in node.inputs)
+    if x.elements == 0:
+        return
+    batch, time = (integer(node.attrs, key) % len(x.shape) for key in ("batch_axis", "time_axis"))
+    low, high = sorted((batch, time))
+    bytes_ = prod(x.shape[high + 1 :]) * x.dtype.size
+    args = {
+        "first": x.shape[low],
+        "middle": prod(x.shape[low + 1 : high]),
+        "last": x.shape[high],
+        "steps": x.shape[time],
+        "time_last": int(time == high),
+        "bytes": bytes_,
+        **chunks(prod(x.shape[: high + 1]), bytes_),
+    }
+    params = {"itype": index_type(lengths)}
+    fields = tuple((n, "i64") for n in NAMES)
+    kernel = Kernel(f"reverse_sequence_{lengths.dtype.value}", KERNELS / "reverse_sequence.c.in", fields, params, (MOVE,))
+    to.call(node, kernel, args, node.inputs, node.outputs)
+
+
+LOWERINGS: Mapping[str, Lower] = {"ReverseSequence": reverse_sequence}

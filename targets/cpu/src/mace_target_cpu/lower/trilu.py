@@ -1,0 +1,31 @@
+"""Trilu: every row of a matrix keeps what lies on one side of the diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from mace_core.ir import Node
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import integer
+from mace_core.program import Kernel, Lowering
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.strided import MOVE, chunks
+
+NAMES = ("height", "columns", "size", "k", "upper", "rows", "grain")
+
+
+def trilu(node: Node, to: Lowering) -> None:
+    """One row after another, of all matrices; by bytes."""
+    x = to.tensors[node.inputs[0]]
+    if x.elements == 0:
+        return
+    height, columns = x.shape[-2:]
+    k = max(-height, min(integer(node.attrs, "k"), columns))
+    args = {"height": height, "columns": columns, "size": x.dtype.size, "k": k, "upper": int(bool(node.attrs["upper"]))}
+    rows = chunks(prod(x.shape[:-1]), columns * x.dtype.size)
+    kernel = Kernel("trilu", KERNELS / "trilu.c.in", tuple((n, "i64") for n in NAMES), helpers=(MOVE,))
+    to.call(node, kernel, {**args, **rows}, node.inputs, node.outputs, inplace=True)
+
+
+LOWERINGS: Mapping[str, Lower] = {"Trilu": trilu}
