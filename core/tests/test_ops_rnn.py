@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from mace_core.ir import DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError

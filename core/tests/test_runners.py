@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from mace_core.errors import MaceError
 from mace_core.run import runners
 from mace_core.testing.requirements import REQUIRE_TOOLS, require

@@ -1,8 +1,8 @@
 """The rules that SConstruct and SConscript files use; the only module that knows SCons.
 
-    from mace_core.scons import Build
-    build = Build(ARGUMENTS)
-    SConscript("models/SConscript", exports=build.rules())
+from mace_core.scons import Build
+build = Build(ARGUMENTS)
+SConscript("models/SConscript", exports=build.rules())
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from mace_core.emit.code import file_names
 from mace_core.errors import MaceError
 from mace_core.fingerprint import fingerprint
 from mace_core.pipeline import Job, build, isas
-from mace_core.registry import Choice, Registry
+from mace_core.registry import Registry
 from mace_core.run.files import write, write_all
 
-FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden")
+FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
 
@@ -75,9 +75,9 @@ class Build:
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
         self.builds = arguments.get("builds", "builds")
         Path(self.builds).mkdir(parents=True, exist_ok=True)
-        SCons.Script.SConsignFile(os.path.abspath(f"{self.builds}/.sconsign"))
         passed = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
         self._env = SCons.Script.DefaultEnvironment(tools=[], ENV=passed)
+        self._env.SConsignFile(os.path.abspath(f"{self.builds}/.sconsign"))
         SCons.Script.Help(_help(self.registry))
 
     def rules(self) -> dict[str, Callable[..., Any]]:
@@ -102,7 +102,8 @@ class Build:
         parsed = load_deployment(Path(file.get_abspath()), tuple(self.registry.frontends))
         folder = f"#{self.builds}/{parsed.library}"
         variants = {c.text: self._variant(Job(parsed, c), file, folder) for c in self.choices}
-        return Library(parsed.library, parsed, folder, variants)
+        common = self._install(parsed.library, folder)
+        return Library(parsed.library, parsed, folder, {choice: [*nodes, *common] for choice, nodes in variants.items()})
 
     def mace_test(self, *, library: Library, labels: str = "", accuracy: float = 0.0) -> None:
         """Let `scons check` run the library on its validation data and compare with the expected outputs.
@@ -115,7 +116,8 @@ class Build:
             env = self._env.Clone(MACE_CHECK=(library, choice, labels, accuracy, self._path(library.folder)))
             checked = env.Command(result, sources, SCons.Action.Action(_check, f"checking {library.name} for {choice.text}"))
             env.AlwaysBuild(checked)
-            self._env.AlwaysBuild(self._env.Alias("check", checked, SCons.Action.Action(_table, None)))
+            table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_table, None)  # one table for all
+            self._env.AlwaysBuild(self._env.Alias("check", checked, table))
 
     def mace_benchmark(self, *, library: Library, rounds: int = 50) -> None:
         """Let `scons benchmark` time every model of the library."""
@@ -150,27 +152,24 @@ class Build:
             env.Depends(node, weights if str(node).endswith("_weights.o") else headers)
         static = env.Command(f"{folder}/lib/{variant}/lib{name}.a", objects, _shown("$AR rcsD $TARGET $SOURCES", "archiving"))
         shared = env.Command(f"{folder}/lib/{variant}/lib{name}.so", objects, _shown("$LINK_SHARED", "linking"))
-        installed = [
-            env.Command(f"{folder}/include/{n}", node, SCons.Action.Action(_copy, None))
-            for n, node in by_name.items()
-            if n in ("mace.h", f"{name}.h")
-        ]
-        installed += self._install_runtime(env, folder)
         programs = self._programs(env, job, folder, [static, headers])
         report = [node for n, node in by_name.items() if n.endswith(".json")]
-        return [static, shared, *installed, *programs, *report]
+        return [static, shared, *programs, *report]
 
     def _configured(self, job: Job) -> Any:
         compiler = job.choice.compiler
-        flags = [*compiler.flags]
         return self._env.Clone(
             MACE_JOB=job,
             MACE_REGISTRY=self.registry,
             CC=[*compiler.cc],
             AR=[*compiler.ar],
-            COMPILE=["$CC", *flags, *FLAGS, "$EXTRA", "-c", "-o", "$TARGET", "$SOURCE"],
-            LINK_SHARED=["$CC", *flags, *compiler.shared, "-s", "-o", "$TARGET", "$SOURCES", *compiler.libs],
-            LINK_PROGRAM=["$CC", *flags, *compiler.program, "-s", "-o", "$TARGET", "$SOURCES", "-pthread", *compiler.libs],
+            FLAGS=[*compiler.flags, *FLAGS],
+            SHARED_FLAGS=[*compiler.flags, *compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,lib{job.deployment.library}.so"],
+            PROGRAM_FLAGS=[*compiler.flags, *compiler.program, "-s"],
+            LIBS=[*compiler.libs],
+            COMPILE="$CC $FLAGS $EXTRA -c -o $TARGET $SOURCE",
+            LINK_SHARED="$CC $SHARED_FLAGS -o $TARGET $SOURCES $LIBS",
+            LINK_PROGRAM="$CC $PROGRAM_FLAGS -o $TARGET $SOURCES -pthread $LIBS",
             EXTRA=[],
         )
 
@@ -187,22 +186,27 @@ class Build:
     def _compile(self, env: Any, source: Any, headers: Sequence[Any], job: Job) -> Any:
         stem = os.path.splitext(os.path.basename(str(source)))[0]
         level = next((i for i in isas(job.choice, self.registry) if stem.endswith(f"_kernels_{i.name}")), None)
-        extra = ["-I", source.dir, f"-Wa,-I{source.dir}", *(level.flags if level else ())]
+        extra = [f"-I{source.dir}", f"-Wa,-I{source.dir}", *(("-O3", *level.flags) if level else ())]
         (made,) = env.Command(
             f"{source.dir.dir.dir}/obj/{job.choice.text}/{stem}.o", source, _shown("$COMPILE", "compiling"), EXTRA=extra
         )
         return made
 
-    def _install_runtime(self, env: Any, folder: str) -> list[Any]:
-        copied = {"include/mace_threads.h": "mace_threads.h", "src/mace_threads.c": "mace_threads.c", "src/example.c": "example.c"}
+    def _install(self, name: str, folder: str) -> list[Any]:
+        """What all choices have in common: headers, the thread pool's source, an example."""
         action = SCons.Action.Action(_copy, None)
-        return [env.Command(f"{folder}/{to}", env.File(str(RUNTIME / name)), action) for to, name in copied.items()]
+        copied = {"include/mace_threads.h": "mace_threads.h", "src/mace_threads.c": "mace_threads.c", "src/example.c": "example.c"}
+        made = [self._env.Command(f"{folder}/{to}", self._env.File(str(RUNTIME / file)), action) for to, file in copied.items()]
+        for header in ("mace.h", f"{name}.h"):
+            variants = [f"{folder}/gen/{c.text}/{header}" for c in self.choices]
+            made.append(self._env.Command(f"{folder}/include/{header}", variants, action))
+        return made
 
     def _programs(self, env: Any, job: Job, folder: str, needs: Sequence[Any]) -> list[Any]:
         static, headers = needs
         variant = job.choice.text
         define = f"-DMACE_LIBRARY={job.deployment.library}"
-        extra = [define, "-I", headers[0].dir, "-I", str(RUNTIME)]
+        extra = [define, f"-I{headers[0].dir}", f"-I{RUNTIME}"]
         objects = {}
         for stem in (*PROGRAMS, "mace_threads"):
             source = env.File(str(RUNTIME / f"{stem}.c"))
@@ -256,8 +260,14 @@ def arena_line(figures: Mapping[str, Any]) -> str:
     return f"arena {figures['arena_bytes']} bytes ({figures['arena_bytes'] / bound:.3f} x the largest live set)"
 
 
-def _copy(target: Sequence[Any], source: Sequence[Any], env: Any) -> None:
-    write(Path(target[0].get_abspath()), Path(source[0].get_abspath()).read_bytes())
+def _copy(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
+    """One file for all choices; they must agree on it."""
+    first, *others = (Path(node.get_abspath()).read_bytes() for node in source)
+    if any(other != first for other in others):
+        sys.stderr.write(f"mace: {target[0]}: the choices need different ones; build each with its own builds=FOLDER\n")
+        return 2
+    write(Path(target[0].get_abspath()), first)
+    return 0
 
 
 def _check(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:

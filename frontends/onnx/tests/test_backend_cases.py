@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
+
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
@@ -19,7 +21,6 @@ from mace_core.run.reference import execute
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
 from mace_frontend_onnx.wire import LEAST, WireError, without_payloads
-from onnx import helper, numpy_helper
 
 HEAD = '<ir_version: 8, opset_import: ["" : 13]> g '
 CHAIN = HEAD + "(float[N,3,H] x, float[N] s) => (float[N,3,H] y) { [first] a = Relu(x) [second] b = Neg(a) [third] y = Exp(b) }"

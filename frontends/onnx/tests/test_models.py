@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from mace_core.deployment import Model, Port
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute

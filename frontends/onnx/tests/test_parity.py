@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+
 from mace_core.deployment import Model, Port
 from mace_core.ir import Graph
 from mace_core.ops import core_ops

@@ -2,8 +2,8 @@
 
 from mace_core.testing.plugin import PluginContract
 from mace_core.testing.transform import TransformContract
-from mace_transform_fuse.bias import fuse_bias
 from mace_transform_fuse.activation import fuse_activation
+from mace_transform_fuse.bias import fuse_bias
 from mace_transform_fuse.hard import fuse_hard
 
 

@@ -2,8 +2,7 @@
 
 from mace_core.testing.plugin import PluginContract
 from mace_core.testing.transform import TransformContract
-from mace_transform_layout.layout import layout
-from mace_transform_layout.layout import views
+from mace_transform_layout.layout import layout, views
 
 
 class TestPlugin(PluginContract):

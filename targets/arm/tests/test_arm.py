@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from mace_core.api import Toolchain
 from mace_core.build import Builder
 from mace_core.emit import code

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.testing.compiled import case, check_graphs

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from mace_core.ir import Graph
 from mace_core.testing.compiled import case, check_graphs, compile_graphs
 from mace_target_cpu import Cpu

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from mace_core.errors import MaceError
 from mace_core.testing.requirements import require
 from mace_core.testing.toolchain import PROBE

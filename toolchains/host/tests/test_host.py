@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from mace_core.errors import MaceError
 from mace_toolchain_host import Host
 

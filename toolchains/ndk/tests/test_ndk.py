@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from mace_core.errors import MaceError
 from mace_toolchain_ndk import VARIABLES, Ndk
 

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from mace_core.testing.requirements import require
 from mace_core.testing.toolchain import FLAGS, PROBE
 from mace_toolchain_zig import Zig, bionic

@@ -86,9 +86,11 @@ def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> 
     if updates.size == 0:
         return data
     depth = indices.shape[-1]
-    found = positions(indices, np.array(data.shape[:depth], np.int64)).reshape(-1, depth)
     rows = updates.reshape(-1, *data.shape[depth:])
-    return _put(data, tuple(found.T), rows, reduction) if depth else _whole(data, rows, reduction)
+    if depth == 0:
+        return _whole(data, rows, reduction)
+    found = positions(indices, np.array(data.shape[:depth], np.int64)).reshape(-1, depth)
+    return _put(data, tuple(found.T), rows, reduction)
 
 
 def _whole(data: Array, updates: Array, reduction: str) -> Array:

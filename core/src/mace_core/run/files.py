@@ -19,10 +19,10 @@ def write(path: Path, content: str | bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            os.chmod(temporary, 0o644)  # noqa: PTH101,S103  # a build's product is for everyone to read
-            os.replace(temporary, path)  # noqa: PTH105
+            os.chmod(temporary, 0o644)  # a build's product is for everyone to read
+            os.replace(temporary, path)
         except BaseException:
-            os.unlink(temporary)  # noqa: PTH108
+            os.unlink(temporary)
             raise
     except OSError as error:
         raise MaceError(path, f"cannot be written: {error.strerror}", "free some disk space or choose another folder") from error

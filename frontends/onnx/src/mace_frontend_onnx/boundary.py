@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 import onnx
+from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
+
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Shape
-from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
-
 from mace_frontend_onnx.source import Source, branches, element_type, first_line
 
 Dim = int | str | None

@@ -11,7 +11,6 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-
 from mace_frontend_onnx.boundary import wanted
 from mace_frontend_onnx.source import check, read
 from mace_frontend_onnx.translate import Translation

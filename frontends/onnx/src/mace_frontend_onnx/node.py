@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
+from onnx import AttributeProto, NodeProto, TensorProto
+
 from mace_core.build import Builder
 from mace_core.ir import Array, DType, Shape
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
-from onnx import AttributeProto, NodeProto, TensorProto
-
 from mace_frontend_onnx.source import element_type
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]  # protobuf ships no types
-from mace_core.errors import MaceError
-from mace_core.ir import Array, DType
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, checker, external_data_helper, numpy_helper
 
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType
 from mace_frontend_onnx.wire import WireError, without_payloads
 
 OLDEST_OPSET = 7

@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
+
 from mace_core.build import Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.ops.op import Op, OpError
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
-
 from mace_frontend_onnx.boundary import Part, reads
 from mace_frontend_onnx.node import Held, Node, RefusedError, Scope, SkippedError, plain
 from mace_frontend_onnx.ops import handlers

@@ -35,7 +35,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _gated(match: Match, product: Node) -> str | None:
-    """x where the product is x * Clip(x + 3, 0, 6)."""
+    """X where the product is x * Clip(x + 3, 0, 6)."""
     for at in (0, 1):
         ramp = match.new.producer(product.inputs[at])
         if ramp and ramp.op.name == "Clip" and _ramped(match, ramp) == product.inputs[1 - at]:
@@ -44,7 +44,7 @@ def _gated(match: Match, product: Node) -> str | None:
 
 
 def _ramped(match: Match, ramp: Node) -> str | None:
-    """x where the node is Clip(x + 3, 0, 6)."""
+    """X where the node is Clip(x + 3, 0, 6)."""
     total = match.new.producer(ramp.inputs[0])
     if (ramp.attrs["min"], ramp.attrs["max"]) != (0.0, 6.0) or not total or total.op.name != "Add":
         return None

@@ -8,9 +8,8 @@ from typing import ClassVar
 from mace_core.api import Target
 from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import Isa
-from mace_target_cpu import Cpu
-
 from mace_target_arm.isa import AARCH32, AARCH64
+from mace_target_cpu import Cpu
 
 
 class Arm(Cpu):

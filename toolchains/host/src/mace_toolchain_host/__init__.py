@@ -25,7 +25,7 @@ class Host(Toolchain):
     name = "host"
     abis: ClassVar = {"host": "this machine"}
 
-    def missing(self, abi: str) -> str | None:  # noqa: ARG002  # there is one
+    def missing(self, abi: str) -> str | None:  # there is one
         """None if a compiler and an archiver are there."""
         if _command("CC", COMPILERS) is None:
             return f"{_searched('CC', COMPILERS, 'C compiler')}: {REMEDY}"
@@ -40,7 +40,7 @@ class Host(Toolchain):
             raise MaceError("toolchain host", "is not ready", self.missing(abi) or "")
         return Compiler(cc, ar, libc=_libc())
 
-    def runner(self, abi: str) -> Runner:  # noqa: ARG002
+    def runner(self, abi: str) -> Runner:
         """Give this machine."""
         return Native()
 

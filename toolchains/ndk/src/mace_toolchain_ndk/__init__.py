@@ -51,7 +51,7 @@ class Ndk(Toolchain):
     name = "ndk"
     abis: ClassVar[Mapping[str, str]] = MappingProxyType({name: abi.words for name, abi in ABIS.items()})
 
-    def missing(self, abi: str) -> str | None:  # noqa: ARG002  # an NDK has all
+    def missing(self, abi: str) -> str | None:  # an NDK has all
         """None if the NDK is there with its compiler for this machine."""
         variable, folder = _ndk()
         if folder is None:

@@ -12,7 +12,6 @@ from typing import ClassVar
 from mace_core.api import Compiler, Runner, Toolchain
 from mace_core.hookspecs import hookimpl
 from mace_core.run.runners import Native, linux, processor
-
 from mace_toolchain_zig.abis import ABIS, CODE, NATIVE, Abi
 from mace_toolchain_zig.bionic import stubs
 
@@ -24,7 +23,7 @@ class Zig(Toolchain):
     last = True
     abis: ClassVar[Mapping[str, str]] = MappingProxyType({"host": "this machine"} | {n: a.words for n, a in ABIS.items()})
 
-    def missing(self, abi: str) -> str | None:  # noqa: ARG002  # zig has all
+    def missing(self, abi: str) -> str | None:  # zig has all
         """None if the ziglang package is installed."""
         return None if find_spec("ziglang") else "the package ziglang is not installed: pip install ziglang"
 

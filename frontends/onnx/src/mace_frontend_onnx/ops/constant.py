@@ -7,9 +7,9 @@ from math import prod
 from types import MappingProxyType
 
 import numpy as np
+
 from mace_core.build import FOLD_LIMIT
 from mace_core.ir import Array, DType
-
 from mace_frontend_onnx.node import Held, Node, RefusedError
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type

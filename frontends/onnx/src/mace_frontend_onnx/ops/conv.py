@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from mace_core.ir import Array, Shape
 
+from mace_core.ir import Array, Shape
 from mace_frontend_onnx.node import Held, Node, to_last
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.window import Window, paddings, window

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from mace_core.ir import DType
 
+from mace_core.ir import DType
 from mace_frontend_onnx.node import Held, Node, RefusedError
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type

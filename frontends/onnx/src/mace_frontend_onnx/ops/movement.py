@@ -7,7 +7,6 @@ from math import prod
 from types import MappingProxyType
 
 from mace_core.ir import Shape
-
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 

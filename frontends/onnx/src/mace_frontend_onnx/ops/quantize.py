@@ -7,8 +7,8 @@ from math import prod
 from types import MappingProxyType
 
 import numpy as np
-from mace_core.ir import DType
 
+from mace_core.ir import DType
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.ir import DType
-
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 

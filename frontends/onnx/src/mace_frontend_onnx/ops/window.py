@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mace_core.ir import Shape
-
 from mace_frontend_onnx.node import Node
 
 

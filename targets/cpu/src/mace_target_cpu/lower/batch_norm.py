@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from math import gcd
 
 import numpy as np
+
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.batch_norm import folded
 from mace_core.program import Kernel, Lowering, Refused
-
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import WIDEST, chunk
 

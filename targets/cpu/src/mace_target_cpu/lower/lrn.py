@@ -8,7 +8,6 @@ from math import prod
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Kernel, Lowering, Refused
-
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
 

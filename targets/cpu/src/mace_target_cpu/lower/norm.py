@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.norm import MVN_EPSILON
 from mace_core.program import Kernel, Lowering, Refused
-
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.batch_norm import FEW, period
 from mace_target_cpu.lower.reduce import runs

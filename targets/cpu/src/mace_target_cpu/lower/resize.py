@@ -68,7 +68,7 @@ def _passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int])
     left = list(changed)
     found = []
     while left:
-        axes = (left.pop(),)
+        axes: tuple[int, ...] = (left.pop(),)
         if left and left[-1] == axes[0] - 1:
             axes = (left.pop(), *axes)
         found.append(Pass(axes, prod(after[a] / before[a] for a in axes)))

@@ -17,7 +17,7 @@ NAMES = ("first", "middle", "last", "steps", "time_last", "bytes", "rows", "grai
 
 
 def reverse_sequence(node: Node, to: Lowering) -> None:
-    """x as [outer, first, middle, last, run], first and last being batch and time in either order."""
+    """X as [outer, first, middle, last, run], first and last being batch and time in either order."""
     x, lengths = (to.tensors[t] for t in node.inputs)
     if x.elements == 0:
         return

@@ -36,7 +36,7 @@ def _typed(node: Node, data: Tensor, indices: Tensor) -> tuple[str, dict[str, ob
         return f"{bits}_{indices.dtype.value}", {"itype": index_type(indices), "ctype": f"uint{bits}_t", "combined": "u"}
     ctype = c_type(data)
     text = COMBINED[reduction] if data.dtype.is_float else WRAPPING.get(reduction, COMBINED[reduction].replace("|| *p != *p ", ""))
-    params = {"itype": index_type(indices), "ctype": ctype, "combined": text.format(ctype)}
+    params: dict[str, object] = {"itype": index_type(indices), "ctype": ctype, "combined": text.format(ctype)}
     return f"{reduction}_{data.dtype.value}_{indices.dtype.value}", params
 
 

@@ -1,0 +1,130 @@
+"""RNN, GRU and LSTM against their numpy references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mace_core.ir import Array, Graph
+from mace_core.ops.rnn import ACTIVATIONS
+from mace_core.testing.compiled import case, check_graphs
+from mace_target_cpu import Cpu
+
+GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
+OUTPUTS: Mapping[str, int] = {"RNN": 2, "GRU": 2, "LSTM": 3}
+NAMES = ("x", "w", "r", "b", "lengths", "h0", "c0", "p")
+OPTIONAL = NAMES[3:]
+
+
+class Cases:
+    """Graphs of one node with the data to run them on."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.inputs: dict[str, dict[str, Array]] = {}
+
+    def add(self, op: str, size: tuple[int, int, int, int], attrs: Mapping[str, Any], **how: Any) -> None:
+        """size: time, batch, inputs, hidden.  without: optional inputs left out.  constants: as for `case`."""
+        arrays = [None if n in how.get("without", ()) else a for n, a in data(op, size, str(attrs.get("direction"))).items()]
+        name = f"{op.lower()}{len(self.graphs)}"
+        constants = how.get("constants", (1, 2, 3))
+        given = {"hidden": size[-1], **attrs}
+        self.graphs.append(case(name, op, arrays, given, constants=constants, outputs=how.get("outputs", OUTPUTS[op])))
+        self.inputs[name] = {f"x{i}": a for i, a in enumerate(arrays) if a is not None and i not in constants}
+
+    def check(self, folder: Path) -> None:
+        """Assert that the generated C computes what the references do."""
+        check_graphs(Cpu(), self.graphs, folder, self.inputs, tolerance=5e-6)
+
+
+def data(op: str, size: tuple[int, int, int, int], direction: str) -> dict[str, Any]:
+    """Everything that the op can be given; sequences end anywhere, some before they begin, one beyond the last step."""
+    time, batch, width, hidden = size
+    count, gates = 2 if direction == "bidirectional" else 1, GATES[op]
+    rng = np.random.default_rng(sum(size) + gates)
+
+    def normal(*shape: int) -> Any:
+        return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+    arrays = {
+        "x": rng.standard_normal((time, batch, width)).astype(np.float32),
+        "w": normal(count, gates * hidden, width),
+        "r": normal(count, gates * hidden, hidden),
+        "b": rng.standard_normal((count, 2 * gates * hidden)).astype(np.float32),
+        "lengths": np.resize([time, 0, time + 3, time // 2, 1, -2, time - 1], batch).astype(np.int32),
+        "h0": rng.standard_normal((count, batch, hidden)).astype(np.float32),
+    }
+    if op == "LSTM":
+        arrays["c0"] = rng.standard_normal((count, batch, hidden)).astype(np.float32)
+        arrays["p"] = rng.standard_normal((count, 3 * hidden)).astype(np.float32)
+    return arrays
+
+
+SIZES = ((1, 1, 1, 1), (5, 1, 3, 8), (4, 3, 7, 5), (20, 2, 16, 33), (9, 9, 2, 12), (3, 4, 40, 64))
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_sizes_and_directions(op: str, tmp_path: Path) -> None:
+    cases = Cases()
+    for size in SIZES:
+        for direction in ("forward", "reverse", "bidirectional"):
+            cases.add(op, size, {"direction": direction})
+            cases.add(op, size, {"direction": direction}, without=OPTIONAL)
+    cases.check(tmp_path)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
+    cases = Cases()
+    for name in OPTIONAL:
+        if op == "LSTM" or name not in ("c0", "p"):
+            cases.add(op, (6, 5, 4, 11), {}, without=(name,))
+            cases.add(op, (6, 5, 4, 11), {"direction": "bidirectional"}, without=tuple(n for n in OPTIONAL if n != name))
+    cases.add(op, (6, 5, 4, 11), {"direction": "bidirectional"}, constants=())
+    cases.add(op, (3, 2, 4, 40), {"direction": "reverse"}, constants=(2,))
+    cases.add(op, (6, 5, 4, 11), {}, outputs=1)
+    cases.check(tmp_path)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_clip_and_variants(op: str, tmp_path: Path) -> None:
+    cases = Cases()
+    variant = {"RNN": {}, "GRU": {"linear_before_reset": True}, "LSTM": {"coupled": True}}[op]
+    for direction in ("forward", "bidirectional"):
+        for clip in (0.0, 0.3):
+            cases.add(op, (7, 6, 5, 19), {"direction": direction, "clip": clip})
+            cases.add(op, (7, 6, 5, 19), {"direction": direction, "clip": clip, **variant})
+            cases.add(op, (7, 6, 5, 19), {"direction": direction, "clip": clip, **variant}, without=OPTIONAL)
+    cases.check(tmp_path)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_activations(op: str, tmp_path: Path) -> None:
+    per = {"RNN": 1, "GRU": 2, "LSTM": 3}[op]
+    names = list(ACTIVATIONS)
+    cases = Cases()
+    for i in range(len(names)):
+        chosen = tuple((names + names)[i : i + per])
+        cases.add(op, (4, 2, 3, 9), {"activations": chosen})
+        cases.add(op, (4, 2, 3, 9), {"activations": chosen, "alphas": (0.3, 0.7, 0.5), "betas": (0.6, 0.4)})
+    both = tuple((names + names)[2 : 2 + 2 * per])
+    cases.add(op, (4, 2, 3, 9), {"activations": both, "direction": "bidirectional"})
+    cases.add(op, (4, 2, 3, 9), {"activations": both, "direction": "bidirectional", "alphas": (0.3, 0.7, 0.5), "betas": (0.6,)})
+    cases.check(tmp_path)
+
+
+def test_nothing_to_do(tmp_path: Path) -> None:
+    cases = Cases()
+    for op in GATES:
+        cases.add(op, (0, 2, 3, 4), {}, without=("lengths",))
+        cases.add(op, (3, 0, 3, 4), {}, without=("lengths",))
+    cases.check(tmp_path)
+
+
+def test_other_types_are_refused() -> None:
+    graph = case("double", "RNN", [np.zeros((2, 1, 3)), np.zeros((1, 4, 3)), np.zeros((1, 4, 4))], {"hidden": 4}, outputs=2)
+    assert Cpu().refuses(graph.nodes[0], graph) == "no kernel computes RNN of f64"
