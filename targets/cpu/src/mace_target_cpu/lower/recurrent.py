@@ -65,7 +65,7 @@ def _kernel(node: Node, defaults: Sequence[str], flag: str) -> tuple[Kernel, dic
     distinct = names if names[0] != names[-1] else names[:1]
     usual = distinct == [[d.lower() for d in defaults]]
     kind = "" if usual else "_" + "_".join(n for direction in distinct for n in direction)
-    letters = dict(zip("fgh", zip(*names, strict=True), strict=False))
+    letters = dict(zip("fgh", zip(*distinct, strict=True), strict=False))
     number = len(chosen) * len(defaults)
     fields = (
         *((n, "i32") for n in SIZES),
