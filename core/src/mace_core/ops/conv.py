@@ -25,7 +25,7 @@ ATTRS: Mapping[str, Any] = {
 
 
 def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Windows]:
-    """The input, the filters and the windows of a convolution or its transpose; OpError where they do not fit together.
+    """Return input, filters and windows of a convolution or its transpose; OpError where they do not fit together.
 
     x is [N, *spatial, I], w [O, *kernel, I / group], bias [O].
     """
@@ -40,7 +40,7 @@ def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Window
     group, channels, results = int(attrs["group"]), x.shape[-1], w.shape[0]  # type: ignore[arg-type]  # schema: an int
     need(group >= 1, f"group is {group}, expected at least 1")
     need(channels % group == 0, f"{channels} input channels do not divide into {group} groups")
-    need(w.shape[-1] == channels // group, f"w takes {w.shape[-1]} channels, expected {channels // group} ({channels} in {group} groups)")
+    need(w.shape[-1] * group == channels, f"w takes {w.shape[-1]} channels, expected {channels // group} of each of {group} groups")
     need(results >= 1 and results % group == 0, f"{results} output channels do not divide into {group} groups")
     need(bias is None or bias.shape == (results,), f"bias has shape {list(bias.shape) if bias else None}, expected [{results}]")
     need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
@@ -53,7 +53,7 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def grouped_product(x: Array, w: Array) -> Array:
-    """[..., G, I] times [G, O, I] over I: [..., G, O]."""
+    """Multiply [..., G, I] by [G, O, I] over I: [..., G, O]."""
     if x.shape[-1] == 1:
         return np.asarray(x * w[..., 0])
     flat = x.reshape(-1, *x.shape[-2:]).transpose(1, 0, 2)
@@ -62,7 +62,7 @@ def grouped_product(x: Array, w: Array) -> Array:
 
 
 def finished(sums: Array, bias: Array | None, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Array:
-    """Sums over the last axis's channels with bias added, clamped, in the wanted type."""
+    """Add the bias, clamp, and convert to the wanted type."""
     biased = sums if bias is None else sums + bias
     return np.asarray(np.clip(biased, attrs["low"], attrs["high"]).astype(dtype))
 
@@ -76,13 +76,13 @@ def _conv(x: Array, w: Array, bias: Array | None = None, *, group: int, **attrs:
     sums = np.zeros((x.shape[0], *out, group, filters.shape[1]))
     for tap in windows.taps():
         seen = windows.seen(padded, tap, out)
-        sums += grouped_product(seen.reshape(*seen.shape[:-1], group, -1), _at(filters, tap))
+        sums += grouped_product(seen.reshape(*seen.shape[:-1], group, -1), at(filters, tap))
     return finished(sums.reshape(*sums.shape[:-2], -1), bias, attrs, x.dtype)
 
 
-def _at(filters: Array, tap: Ints) -> Array:
-    """One position of [G, O, *kernel, I] filters: [G, O, I]."""
-    return np.asarray(filters[(slice(None), slice(None), *tap)])
+def at(filters: Array, tap: Ints) -> Array:
+    """Take one position of [G, O, *kernel, I] filters: [G, O, I]."""
+    return np.asarray(filters[:, :, *tap])
 
 
 OPS = (Op("Conv", ("x", "w", "bias?"), ("y",), _infer, _conv, ATTRS),)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mace_core.ir import Array, Attrs, Shape
-from mace_core.ops.conv import ATTRS, check_operands, finished, grouped_product
+from mace_core.ops.conv import ATTRS, at, check_operands, finished, grouped_product
 from mace_core.ops.op import REQUIRED, Op, Spec
 from mace_core.ops.shapes import Inputs, need
 from mace_core.ops.windows import Ints, Windows, integers
@@ -23,24 +24,23 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def transposed_size(windows: Windows, spatial: Shape, extra: Ints) -> Shape:
-    """Spatial size of the output: stride (in - 1) + extent + extra - pads, as ONNX has it."""
+    """Return the spatial size of the output: stride (in - 1) + extent + extra - pads, as ONNX has it."""
     axes = zip(spatial, windows.strides, windows.extent, extra, windows.before, windows.after, strict=True)
     return tuple((n - 1) * s + e + more - b - a for n, s, e, more, b, a in axes)
 
 
-def _conv_transpose(
-    x: Array, w: Array, bias: Array | None = None, *, group: int, output_padding: Ints, **attrs: Any
-) -> Array:
+def _conv_transpose(x: Array, w: Array, bias: Array | None = None, *, group: int, output_padding: Ints, **attrs: Any) -> Array:
     """Scatter a matrix product for each position of the kernel, in float64, and cut the pads off."""
     windows = Windows.of(w.shape[1:-1], attrs)
     spatial = x.shape[1:-1]
     out = transposed_size(windows, spatial, output_padding)
     filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
-    whole = tuple(max(o + b, (n - 1) * s + e) for o, b, n, s, e in zip(out, windows.before, spatial, windows.strides, windows.extent, strict=True))
+    reach = transposed_size(replace(windows, before=(0,) * len(out), after=(0,) * len(out)), spatial, (0,) * len(out))
+    whole = (max(o + b, r) for o, b, r in zip(out, windows.before, reach, strict=True))
     sums = np.zeros((x.shape[0], *whole, w.shape[0]))
     grouped = x.astype(np.float64).reshape(*x.shape[:-1], group, -1)
     for tap in windows.taps():
-        product = grouped_product(grouped, filters[(slice(None), slice(None), *tap)])
+        product = grouped_product(grouped, at(filters, tap))
         view = windows.seen(sums, tap, spatial)
         view += product.reshape(view.shape)
     cut = tuple(slice(b, b + o) for b, o in zip(windows.before, out, strict=True))

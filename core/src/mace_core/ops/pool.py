@@ -44,7 +44,7 @@ def _geometry(x: Array, attrs: Mapping[str, Any]) -> tuple[Windows, Shape]:
 
 
 def _max(x: Array, **attrs: Any) -> Array:
-    """The padding never wins; a window of nothing but padding gives the least value of the type."""
+    """Let the padding never win; a window of nothing but padding gives the least value of the type."""
     windows, out = _geometry(x, attrs)
     least = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
     padded = windows.padded(x, out, least)
@@ -63,7 +63,7 @@ def _sum(x: Array, windows: Windows, out: Shape) -> Array:
 
 
 def _average(x: Array, *, count_pad: bool, **attrs: Any) -> Array:
-    """The padding counts only if asked for, what a last window of `ceil` has beyond it never; nothing has mean 0."""
+    """Count the padding only if asked for, what a last window of `ceil` has beyond it never; nothing has mean 0."""
     windows, out = _geometry(x, attrs)
     ones = np.ones((1, *x.shape[1:-1], 1))
     if count_pad:

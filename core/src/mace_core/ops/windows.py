@@ -30,7 +30,7 @@ class Windows:
 
     @classmethod
     def of(cls, kernel: Ints, attrs: Mapping[str, Attr]) -> Windows:
-        """From an op's attributes; OpError unless each has one fitting number for each spatial axis."""
+        """Make them from an op's attributes; OpError unless each has one fitting number for each spatial axis."""
         rank = len(kernel)
         need(1 <= rank <= 3, f"{rank} spatial axes, expected 1 to 3")
         need(all(k >= 1 for k in kernel), f"kernel {list(kernel)} must be at least 1 along each axis")
@@ -45,7 +45,7 @@ class Windows:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def count(self, spatial: Shape, ceil: bool = False) -> Shape:
-        """How many windows fit along each axis of a padded input; OpError where none does.
+        """Count the windows that fit along each axis of a padded input; OpError where none does.
 
         ceil: also count a last window that sticks out, if it starts before the padding behind the input (as ONNX has it).
         """
@@ -60,24 +60,24 @@ class Windows:
         return count - 1 if ceil and (count - 1) * stride >= size + before else count
 
     def taps(self) -> Iterator[Ints]:
-        """Every position within the kernel."""
+        """Go through every position within the kernel."""
         return product(*map(range, self.kernel))
 
     def padded(self, x: Array, out: Shape, value: float) -> Array:
-        """The [N, *spatial, C] input with so much of `value` around it that every window lies inside."""
+        """Surround the [N, *spatial, C] input with so much of `value` that every window lies inside."""
         reach = [(o - 1) * s + e for o, s, e in zip(out, self.strides, self.extent, strict=True)]
         after = [max(r - b - n, 0) for r, b, n in zip(reach, self.before, x.shape[1:-1], strict=True)]
         return np.pad(x, [(0, 0), *zip(self.before, after, strict=True), (0, 0)], constant_values=value)
 
     def seen(self, padded: Array, tap: Ints, out: Shape) -> Array:
-        """What all windows see at one position of the kernel: a view [N, *out, C]."""
+        """Return what all windows see at one position of the kernel: a view [N, *out, C]."""
         starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
         cut = (slice(b, b + (o - 1) * s + 1, s) for b, o, s in zip(starts, out, self.strides, strict=True))
         return padded[(slice(None), *cut, slice(None))]
 
 
 def integers(attrs: Mapping[str, Attr], key: str, count: int) -> Ints:
-    """A tuple attribute of so many integers; OpError if it is not."""
+    """Return a tuple attribute of so many integers; OpError if it is not."""
     value = attrs[key]
     fits = isinstance(value, tuple) and len(value) == count and all(type(v) is int for v in value)
     need(fits, f"attribute {key!r} is {value!r}, expected {count} integer{'s' if count != 1 else ''}")

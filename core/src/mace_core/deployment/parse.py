@@ -1,0 +1,153 @@
+"""A checked document -> the deployment, with what only the file system can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mace_core.deployment.convert import convert
+from mace_core.deployment.download import download, is_url, sha256
+from mace_core.deployment.faults import Faults
+from mace_core.deployment.objects import Deployment, Model, Port
+from mace_core.deployment.ports import Setting, Settings, ports
+from mace_core.deployment.schema import Part, Schema
+from mace_core.deployment.values import Document, read_document
+from mace_core.errors import MaceError
+
+PORT_KEYS = ("tensors", "shapes", "data_types", "data_formats", "ranges", "aliases")
+At = tuple[str | int, ...]
+
+
+def load_deployment(path: Path, platforms: Sequence[str] = ()) -> Deployment:
+    """Read a deployment file; MaceError tells all its faults, each with file and line.
+
+    platforms: the frontends that `platform:` may name; any if there are none.
+    """
+    faults = Faults(path)
+    document = read_document(Schema.read("deployment"), faults)
+    deployment = _Reader(document, tuple(platforms)).deployment()
+    faults.check()
+    return deployment
+
+
+@dataclass(frozen=True)
+class _Reader:
+    document: Document
+    platforms: tuple[str, ...]
+    notes: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> Faults:
+        return self.document.faults
+
+    def deployment(self) -> Deployment:
+        value: Mapping[str, Any] = self.document.value
+        properties = self.document.schema.root["properties"]
+        parts = {k: self.document.schema.resolved(p) for k, p in properties.items() if k != "models"}
+        keys = {k: s.value for k, s in self._settings(parts, {}, value, ()).items()}
+        keys["model_data_format"] = keys.get("model_data_format") or keys["model_graph_format"]
+        if (keys["model_graph_format"], keys["model_data_format"]) == ("file", "code"):
+            problem = "model_data_format: is code while model_graph_format is file"
+            self.faults.add(self.document.line("model_data_format"), problem, "make both file, or the graph code")
+        models = tuple(self._model(name, ("models", name)) for name in value.get("models", {}))
+        abis = keys.pop("target_abis")
+        return Deployment(value.get("library_name", ""), models, abis, MappingProxyType(keys), tuple(self.notes))
+
+    def _settings(self, parts: Mapping[str, Part], inherited: Settings, given: Mapping[str, Any], at: At) -> dict[str, Setting]:
+        """Defaults, what is inherited, and what is given here, each as its key's type; notes what has no effect yet."""
+        found = {k: Setting(convert(p["default"], p), 0) for k, p in parts.items() if "default" in p}
+        found.update(inherited)
+        for key, value in given.items():
+            if key in parts and value is not None:
+                found[key] = Setting(convert(value, parts[key]), self.document.line(*at, key))
+                self._note(key, value, parts[key], found[key])
+        return found
+
+    def _note(self, key: str, value: Any, part: Part, setting: Setting) -> None:
+        if "x-not-yet" not in part:
+            return
+        if "x-ready" in part:
+            idle = all(v in part["x-ready"] for v in (value if isinstance(value, list) else [value]))
+        else:
+            idle = "default" in part and setting.value == convert(part["default"], part)
+        if not idle:
+            self.notes[f"{self.faults.place(setting.line)}: {key}: accepted; has no effect yet: {part['x-not-yet']}"] = None
+
+    def _model(self, name: str, at: At) -> Model:
+        given: Mapping[str, Any] = self.document.value["models"][name]
+        parts = {k: self.document.schema.resolved(p) for k, p in self.document.schema.definition("keys")["properties"].items()}
+        common = self._settings(parts, {}, given, at)
+        stages = [self._stage(name, self._settings(parts, common, own, place)) for place, own in self._subgraphs(given, at)]
+        if len(stages) <= 1:
+            return stages[0] if stages else self._stage(name, common)
+        place = self.faults.place(self.document.line(*at, "subgraphs"))
+        self.notes[f"{place}: subgraphs: accepted; has no effect yet: a pipeline of several is not joined"] = None
+        stages.sort(key=lambda stage: int(str(stage.keys["order"])))
+        whole = self._stage(name, common) if "model_file_path" in common else stages[0]
+        return Model(name, whole.files, whole.platform, whole.runtimes, whole.inputs, whole.outputs, whole.keys, tuple(stages))
+
+    def _subgraphs(self, given: Mapping[str, Any], at: At) -> Iterator[tuple[At, Mapping[str, Any]]]:
+        subgraphs = given.get("subgraphs", ())
+        items = subgraphs.items() if isinstance(subgraphs, dict) else enumerate(subgraphs)
+        for key, own in items:
+            yield (*at, "subgraphs", key), own or {}
+
+    def _stage(self, name: str, keys: Settings) -> Model:
+        inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
+        port_keys = {f"{kind}_{what}" for kind in ("input", "output") for what in PORT_KEYS}
+        rest = {k: s.value for k, s in keys.items() if k not in port_keys}
+        files = tuple(f for kind in ("model", "weight") if (f := self._file(kind, keys)))
+        platform = self._platform(keys)
+        runtimes = rest.pop("runtime")
+        return Model(name, files, platform, tuple(runtimes), inputs, outputs, MappingProxyType(rest))
+
+    def _ports(self, kind: str, keys: Settings) -> tuple[Port, ...]:
+        data = f"validation_{kind}s_data"
+        if data in keys:
+            keys = {**keys, data: Setting(tuple(self._beside(f) for f in keys[data].value), keys[data].line)}
+        return ports(kind, keys, self.faults)
+
+    def _beside(self, file: str) -> str:
+        return file if is_url(file) else str(self.faults.path.parent / file)
+
+    def _platform(self, keys: Settings) -> str | None:
+        found = keys.get("platform")
+        if found is None or found.value is None:
+            return None
+        name = str(found.value)
+        if self.platforms and name not in self.platforms:
+            close = get_close_matches(name, self.platforms, 1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"try: pip install mace-frontend-{name}"
+            self.faults.add(found.line, f"platform: no frontend {name!r} is installed", remedy)
+        return name
+
+    def _file(self, kind: str, keys: Settings) -> Path | None:
+        """The model or weight file: there, and with the checksum that is stated."""
+        key = f"{kind}_file_path"
+        found, stated = keys.get(key), keys.get(f"{kind}_sha256_checksum")
+        if found is None or not found.value:
+            return None
+        checksum = str(stated.value) if stated and stated.value else ""
+        if is_url(str(found.value)):
+            return self._downloaded(key, found, checksum)
+        path = self.faults.path.parent / str(found.value)
+        if not path.is_file():
+            self.faults.add(found.line, f"{key}: no such file: {path}", "correct the path; it starts at this file's folder")
+        elif checksum and (actual := sha256(path)) != checksum:
+            self.faults.add(stated.line if stated else 1, f"{key}: the file's SHA-256 is {actual}, expected {checksum}", "get the file again")
+        return path
+
+    def _downloaded(self, key: str, found: Setting, checksum: str) -> Path | None:
+        if not checksum:
+            remedy = f"state {key.replace('file_path', 'sha256_checksum')} with the file's SHA-256"
+            self.faults.add(found.line, f"{key}: a download needs a checksum", remedy)
+            return None
+        try:
+            return download(str(found.value), checksum)
+        except MaceError as error:
+            self.faults.add(found.line, f"{key}: {error}", "check the address and the network, or download it by hand")
+            return None
