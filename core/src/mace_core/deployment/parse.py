@@ -73,7 +73,8 @@ class _Reader:
         if "x-ready" in part:
             idle = all(v in part["x-ready"] for v in (value if isinstance(value, list) else [value]))
         else:
-            idle = "default" in part and setting.value == convert(part["default"], part)
+            default = self.document.schema.root["properties"].get(part.get("x-default-from"), part).get("default")
+            idle = default is not None and setting.value == convert(default, part)
         if not idle:
             self.notes[f"{self.faults.place(setting.line)}: {key}: accepted; has no effect yet: {part['x-not-yet']}"] = None
 

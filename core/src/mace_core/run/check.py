@@ -24,6 +24,9 @@ LARGEST_ERROR = 1e-3
 
 ROUNDS = 20
 
+WORDS = ("model", "target", "name", "offers", "state", "computes", "kernel")
+"""Columns of text; the others hold numbers."""
+
 
 def check_library(deployment: Deployment, folder: Path, choice: Choice, labels: Path | None, least: float) -> list[Row]:
     """A row per model: similarity to the expected outputs, accuracy where there are labels, latency, sizes."""
@@ -105,10 +108,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     drawn = Table(box=SIMPLE)
     for name in head:
-        drawn.add_column(name, justify="left" if name in ("model", "target", "name") else "right", no_wrap=True)
+        words = name in WORDS
+        drawn.add_column(name, justify="left" if words or not name else "right", no_wrap=not words)
     for row in rows:
         drawn.add_row(*row)
-    console = Console(file=StringIO(), width=200)
+    console = Console(file=StringIO(), width=160)
     console.print(drawn)
     assert isinstance(console.file, StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
