@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from mace_core.ir import Array, DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.op import OpError
@@ -153,7 +154,7 @@ def test_resize_crop_extrapolates() -> None:
 
 X = np.zeros((2, 3), np.float32)
 AT = np.zeros((1, 1), np.int64)
-FAULTS = (
+FAULTS: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
     ("Reshape", [X], {"shape": (4,)}, "6 elements of [2, 3] do not fill shape [4]"),
     ("Reshape", [X], {"shape": (-1,)}, "negative"),
     ("Reshape", [X], {"shape": 6}, "tuple of whole numbers"),
@@ -205,7 +206,7 @@ def test_faults_are_told(op: str, inputs: list[Array], attrs: dict[str, Any], te
     assert text in str(caught.value)
 
 
-MOVABLE = (
+MOVABLE: tuple[tuple[str, list[Array], dict[str, Any]], ...] = (
     ("Concat", [floats(2, 3, 4), floats(2, 3, 4)], {"axis": 1}),
     ("Split", [floats(2, 5, 3)], {"axis": -2, "sizes": (2, 3)}),
     ("Slice", [floats(4, 5, 3)], {"starts": (3, 0, 1), "sizes": (2, 3, 1), "steps": (-1, 2, 1)}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -49,6 +49,25 @@ class Transform:
     apply: Callable[[Graph], Graph]
 
 
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A file's content that is made piece by piece while it is written, because it may be larger than memory should hold twice."""
+
+    make: Callable[[], Iterator[bytes]]
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.make())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and bytes(self) == bytes(other)
+
+    def __hash__(self) -> int:
+        return hash(bytes(self))
+
+
+Content = str | bytes | Stream
+
+
 @dataclass(frozen=True)
 class Sources:
     """Generated files and what they need to compile.
@@ -58,7 +77,7 @@ class Sources:
     report: what the build tells about itself, as plain data (see `mace explain`).
     """
 
-    files: Mapping[str, str | bytes]
+    files: Mapping[str, Content]
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     report: Mapping[str, object] = field(default_factory=dict)
 

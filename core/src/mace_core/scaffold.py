@@ -6,6 +6,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+from mace_core.api import Content
 from mace_core.emit.render import render
 from mace_core.errors import MaceError
 from mace_core.run.files import write_all
@@ -22,7 +23,7 @@ def write_plugin(kind: str, name: str, output: Path) -> Path:
         raise MaceError(folder, "exists already", "choose another name or folder")
     module = f"mace_{kind}_{name.replace('-', '_')}"
     known = {"kind": kind, "name": name, "module": module, "cls": "".join(w.capitalize() for w in name.split("-"))}
-    made: dict[str, str | bytes] = {
+    made: dict[str, Content] = {
         "pyproject.toml": render(TEMPLATES / "pyproject.toml.in", **known),
         "README.md": render(TEMPLATES / "README.md.in", **known),
         f"src/{module}/__init__.py": render(TEMPLATES / f"{kind}.py.in", **known),

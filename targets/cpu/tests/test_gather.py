@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import case, compile_graphs

@@ -31,7 +31,7 @@ def check_bits(graphs: list[Graph], folder: Path) -> None:
 
 
 def test_transpose_of_every_rank_and_size(tmp_path: Path) -> None:
-    graphs = []
+    graphs: list[Graph] = []
     for shape in ((), *SHAPES):
         perms = list(permutations(range(len(shape))))
         for i, perm in enumerate(perms[:: max(1, len(perms) // 8)]):
@@ -61,7 +61,7 @@ def test_transpose_of_unit_axes_moves_nothing() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_slice(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    graphs = []
+    graphs: list[Graph] = []
     for shape in ((), *SHAPES, (2, 0, 3)):
         for dtype in DTYPES[seed:]:
             starts, sizes, steps = [], [], []
@@ -86,7 +86,7 @@ def test_slice_all_reversed(tmp_path: Path) -> None:
 
 
 def test_concat(tmp_path: Path) -> None:
-    graphs = []
+    graphs: list[Graph] = []
     for shape in SHAPES:
         for axis in range(-1, len(shape) - 1):
             dtype = DTYPES[len(graphs) % len(DTYPES)]
@@ -99,7 +99,7 @@ def test_concat(tmp_path: Path) -> None:
 
 
 def test_split(tmp_path: Path) -> None:
-    graphs = []
+    graphs: list[Graph] = []
     for shape in SHAPES:
         for axis in range(len(shape)):
             dtype = DTYPES[len(graphs) % len(DTYPES)]
@@ -129,7 +129,7 @@ def test_pad_channels_last_image(tmp_path: Path) -> None:
 
 
 def test_tile_and_expand(tmp_path: Path) -> None:
-    graphs = []
+    graphs: list[Graph] = []
     for shape in SHAPES:
         dtype = DTYPES[len(graphs) % len(DTYPES)]
         for repeats in ((2,) * len(shape), (1,) * (len(shape) - 1) + (3,), (3,) + (1,) * (len(shape) - 1), (0,) * len(shape)):
@@ -143,7 +143,7 @@ def test_tile_and_expand(tmp_path: Path) -> None:
 
 
 def test_depth_and_space(tmp_path: Path) -> None:
-    graphs = []
+    graphs: list[Graph] = []
     for dtype in DTYPES:
         for spatial in ((3,), (3, 2), (2, 3, 1)):
             block = 2

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from mace_core.ir import Graph
 from mace_core.ops.resize import COORDINATES, NEAREST
 from mace_core.testing.compiled import case, check_graphs

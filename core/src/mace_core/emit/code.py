@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.api import Sources
+from mace_core.api import Content, Sources, Stream
 from mace_core.emit.render import TEMPLATES, render
 from mace_core.errors import PluginError
 from mace_core.ir import Tensor
@@ -42,7 +42,7 @@ def library(name: str, models: Sequence[Placed], isas: Sequence[Isa]) -> Sources
     kernels = _kernels(models)
     views = [_Model(name, placed) for placed in models]
     shared: dict[str, Any] = {"banner": BANNER, "prefix": name, "kernels": kernels, "isas": isas, "models": views}
-    files: dict[str, str | bytes] = {
+    files: dict[str, Content] = {
         "mace.h": (TEMPLATES / "mace.h").read_text(encoding="utf-8"),
         f"{name}.h": render(TEMPLATES / "library.h.in", **shared),
         f"{name}.c": render(TEMPLATES / "library.c.in", probes=_probes(isas), **shared),
@@ -58,7 +58,7 @@ def library(name: str, models: Sequence[Placed], isas: Sequence[Isa]) -> Sources
         files[f"{view.symbol}_weights.S"] = render(
             TEMPLATES / "weights.S.in", banner=BANNER, symbol=view.symbol, file=f"{view.symbol}_weights.bin"
         )
-        files[f"{view.symbol}_weights.bin"] = view.weights()
+        files[f"{view.symbol}_weights.bin"] = Stream(view.weights)
     return Sources(files, flags, {v.name: v.report() for v in views})
 
 
@@ -133,15 +133,13 @@ class _Model:
             "weight_bytes": self.weight_bytes,
         }
 
-    def weights(self) -> bytes:
-        """All constants, each at its offset; made one at a time."""
-        data = bytearray(self.weight_bytes)
+    def weights(self) -> Iterator[bytes]:
+        """All constants, each padded to the alignment; made one at a time."""
         for name, weight in self.program.weights.items():
             array = weight.make()
             assert array.nbytes == weight.bytes, f"{name}: {array.nbytes} bytes, {weight.bytes} announced"
-            at = self.offsets[name]
-            data[at : at + weight.bytes] = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-        return bytes(data)
+            yield memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[misc]  # a file takes it as bytes
+            yield bytes(-weight.bytes % ALIGNMENT)
 
     def report(self) -> dict[str, object]:
         """Figures for the build's log."""

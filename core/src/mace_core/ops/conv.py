@@ -82,7 +82,8 @@ def _conv(x: Array, w: Array, bias: Array | None = None, *, group: int, **attrs:
 
 def at(filters: Array, tap: Ints) -> Array:
     """Take one position of [G, O, *kernel, I] filters: [G, O, I]."""
-    return np.asarray(filters[:, :, *tap])
+    index: tuple[Any, ...] = (slice(None), slice(None), *tap)
+    return np.asarray(filters[index])
 
 
 OPS = (Op("Conv", ("x", "w", "bias?"), ("y",), _infer, _conv, ATTRS),)

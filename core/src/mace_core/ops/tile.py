@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Attrs
+from mace_core.ir import Array, Attrs
 from mace_core.ops.arguments import integers, move_values, reordered
 from mace_core.ops.op import REQUIRED, Op, Perm, Spec
 from mace_core.ops.shapes import Inputs, broadcast, need, present
@@ -18,6 +18,10 @@ def _infer_tile(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     repeats = integers(attrs, "repeats", len(x.shape))
     need(all(r >= 0 for r in repeats), f"repeats {list(repeats)} must not be negative")
     return [(x.dtype, tuple(d * r for d, r in zip(x.shape, repeats, strict=True)))]
+
+
+def _tile(x: Array, repeats: tuple[int, ...]) -> Array:
+    return np.tile(x, repeats)
 
 
 def _infer_expand(inputs: Inputs, attrs: Attrs) -> list[Spec]:
@@ -41,7 +45,7 @@ def _move_expand(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
 
 
 OPS = (
-    Op("Tile", ("x",), ("y",), _infer_tile, lambda x, repeats: np.tile(x, repeats), {"repeats": REQUIRED}, move=_move_tile),
+    Op("Tile", ("x",), ("y",), _infer_tile, _tile, {"repeats": REQUIRED}, move=_move_tile),
     Op(
         "Expand",
         ("x",),

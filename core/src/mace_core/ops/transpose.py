@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Attrs
+from mace_core.ir import Array, Attrs
 from mace_core.ops.arguments import integers
 from mace_core.ops.op import REQUIRED, Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
@@ -17,4 +17,8 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, tuple(x.shape[i] for i in perm))]
 
 
-OPS = (Op("Transpose", ("x",), ("y",), _infer, lambda x, perm: np.transpose(x, perm), {"perm": REQUIRED}),)
+def _transpose(x: Array, perm: tuple[int, ...]) -> Array:
+    return np.transpose(x, perm)
+
+
+OPS = (Op("Transpose", ("x",), ("y",), _infer, _transpose, {"perm": REQUIRED}),)

@@ -1,106 +1,125 @@
-"""Convolution: by the packed matrix kernel, or channel by channel where it is depthwise."""
+"""Conv: depthwise ones by a kernel of their own, all others as a matrix product of gathered windows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+import math
+from dataclasses import dataclass
 
-from mace_core.ir import DType, Node
+from mace_core.ir import Node, Shape, Tensor
 from mace_core.kernel_target import Lower
-from mace_core.program import Arg, Kernel, Lowering, Refused
+from mace_core.ops.windows import Ints, Windows
+from mace_core.program import Arg, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.packing import Packing, packed, packed_bias
+from mace_target_cpu.lower.gemm import BLOCK, GEMM, block_floats, need_f32, optional, pack, pack_at_run_time, packed_size
 
-GEMM = KERNELS / "gemm.h.in"
-AXES = 3
-"""Spatial axes that the kernels loop over; absent ones count 1."""
-
-BLOCK_BYTES = 128 * 1024
-"""Of gathered rows that are multiplied at a time: about half of a second-level cache."""
-
-ROW_STEP = 24
-"""Rows of a block are a multiple of it where possible: of every level's tile."""
-
+CONV_HELPER = KERNELS / "conv.h.in"
 GEOMETRY = (
-    ("in", "i32[4]"),
+    ("batch", "i32"),
+    ("channels", "i32"),
+    ("in", "i32[3]"),
     ("out", "i32[3]"),
-    *((name, "i32[3]") for name in ("kernel", "stride", "pad", "dilation")),
-    ("images", "i32"),
-    ("low", "f32"),
-    ("high", "f32"),
+    ("kernel", "i32[3]"),
+    ("stride", "i32[3]"),
+    ("dilation", "i32[3]"),
+    ("pad", "i32[3]"),
 )
-CONV = Kernel(
-    "conv_f32",
-    KERNELS / "conv.c.in",
-    (*GEOMETRY, *((n, "i32") for n in ("groups", "group_in", "group_out", "block", "direct"))),
-    helpers=(GEMM,),
-)
-DEPTHWISE = Kernel("depthwise_f32", KERNELS / "depthwise.c.in", GEOMETRY)
+CLAMP = (("low", "f32"), ("high", "f32"))
+MATRIX = (("results", "i32"), ("group", "i32"), ("panel", "i32"), ("block", "i64"))
+
+CONV = Kernel("conv_f32", KERNELS / "conv.c.in", (*GEOMETRY, *MATRIX, *CLAMP), helpers=(GEMM, CONV_HELPER))
+
+UNROLLED = ((3, 1), (3, 2), (5, 1), (5, 2))
+"""Kernel width and stride for which the depthwise kernel keeps a row of weights in registers."""
 
 
-def three(values: object, fill: int) -> tuple[int, ...]:
-    """Values for each spatial axis, with `fill` for the leading axes that are absent."""
-    assert isinstance(values, tuple)
-    return (fill,) * (AXES - len(values)) + values
+@dataclass(frozen=True)
+class Filters:
+    """How a convolution's filters divide: matrices of [depth, columns], one for each group."""
+
+    group: int
+    depth: int
+    columns: int
+
+    @classmethod
+    def of(cls, node: Node, to: Lowering) -> Filters:
+        """From the node's weights, [O, *kernel, I / group]."""
+        w, group = to.shape(node.inputs[1]), node.attrs["group"]
+        assert isinstance(group, int)
+        return cls(group, math.prod(w[1:]), w[0] // group)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Matrices, and the rows and columns of each."""
+        return self.group, self.depth, self.columns
 
 
-def geometry(node: Node, to: Lowering) -> dict[str, Arg]:
-    """The arguments that all window kernels share."""
-    x, w, y = to.shape(node.inputs[0]), to.shape(node.inputs[1]), to.shape(node.outputs[0])
-    attrs = node.attrs
-    low, high = attrs["low"], attrs["high"]
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
+def geometry(x: Tensor, y: Tensor, windows: Windows) -> dict[str, Arg]:
+    """Return the arguments of GEOMETRY, absent spatial axes being of size 1."""
     return {
-        "in": (*three(x[1:-1], 1), x[-1]),
-        "out": three(y[1:-1], 1),
-        "kernel": three(w[1:-1], 1),
-        "stride": three(attrs["strides"], 1),
-        "pad": three(attrs["pads_before"], 0),
-        "dilation": three(attrs["dilations"], 1),
-        "images": x[0],
-        "low": float(low),
-        "high": float(high),
+        "batch": x.shape[0],
+        "channels": x.shape[-1],
+        "in": spatial(x.shape[1:-1]),
+        "out": spatial(y.shape[1:-1]),
+        "kernel": spatial(windows.kernel),
+        "stride": spatial(windows.strides),
+        "dilation": spatial(windows.dilations),
+        "pad": spatial(windows.before, 0),
     }
 
 
-def need_floats(node: Node, to: Lowering) -> None:
-    """Refused unless every operand is float."""
-    for name in filter(None, node.inputs):
-        if to.tensors[name].dtype is not DType.F32:
-            raise Refused(f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32")
+def spatial(values: Ints | Shape, absent: int = 1) -> Ints:
+    """Return three numbers, with `absent` in front for the axes that are not there."""
+    return (absent,) * (3 - len(values)) + tuple(values)
+
+
+def clamp(node: Node) -> dict[str, Arg]:
+    """Return the arguments of CLAMP."""
+    low, high = node.attrs["low"], node.attrs["high"]
+    assert isinstance(low, int | float)
+    assert isinstance(high, int | float)
+    return {"low": low, "high": high}
 
 
 def conv(node: Node, to: Lowering) -> None:
-    """Depthwise where every channel stands alone, else the matrix kernel."""
-    need_floats(node, to)
-    x, w, *bias = node.inputs
-    groups = node.attrs["group"]
-    assert isinstance(groups, int)
-    if groups == to.shape(x)[-1] == to.shape(w)[0] and groups > 1:
-        _depthwise(node, to)
+    """Any convolution of f32."""
+    need_f32(node, to)
+    filters = Filters.of(node, to)
+    windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attrs)
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    args = {**geometry(x, y, windows), **clamp(node)}
+    if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and to.constant(node.inputs[1]) is not None:
+        _depthwise(node, to, args, windows)
         return
-    shape = to.shape(w)
-    args = geometry(node, to)
-    depth, columns = prod(shape[1:]), shape[0] // groups
-    direct = groups == 1 and _pointwise(args)
-    block = max(BLOCK_BYTES // (4 * depth) // ROW_STEP, 1) * ROW_STEP
-    filters = packed(w, Packing(groups, columns, depth, to.panel, columns * depth, depth, 1), node, to)
-    start = packed_bias(bias[0] if bias else "", groups, columns, node, to)
-    args |= {"groups": groups, "group_in": shape[-1], "group_out": columns, "block": block, "direct": int(direct)}
-    scratch = 0 if direct else 4 * depth * min(block, prod(to.shape(node.outputs[0])[1:-1]))
-    to.call(node, CONV, args, [x, filters, start], node.outputs, scratch=scratch)
+    rows = math.prod(y.shape[:-1])
+    direct = set(windows.kernel) | set(windows.strides) == {1} and x.shape[1:-1] == y.shape[1:-1]
+    scratch = 0 if direct else block_floats(rows, filters.depth)
+    args |= {"results": y.shape[-1], "group": filters.group, "panel": to.panel, "block": scratch or BLOCK}
+    reads = [node.inputs[0], _packed(node, to, filters), optional(node, 2)]
+    to.call(node, CONV, args, reads, node.outputs, scratch=4 * scratch)
 
 
-def _pointwise(args: Mapping[str, Arg]) -> bool:
-    return args["kernel"] == args["stride"] == (1,) * AXES and args["pad"] == (0,) * AXES and args["out"] == args["in"][:3]  # type: ignore[index]
+def _packed(node: Node, to: Lowering, filters: Filters) -> str:
+    w, panel = node.inputs[1], to.panel
+    constant = to.constant(w)
+    if constant is None:
+        return pack_at_run_time(node, to, w, filters.size, transposed=True)
+    matrices = constant.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
+    return to.weight(f"{w}_packed", packed_size(*filters.size, panel), "float32", lambda: pack(matrices, panel))
 
 
-def _depthwise(node: Node, to: Lowering) -> None:
-    x, w, *bias = node.inputs
-    channels, taps = to.shape(x)[-1], prod(to.shape(w)[1:])
-    filters = packed(w, Packing(1, channels, taps, channels, 0, taps, 1), node, to)
-    to.call(node, DEPTHWISE, geometry(node, to), [x, filters, bias[0] if bias else ""], node.outputs)
+def _depthwise(node: Node, to: Lowering, args: dict[str, Arg], windows: Windows) -> None:
+    """One filter for each channel; the weights as [kd][kh][kw][channel]."""
+    w = node.inputs[1]
+    constant = to.constant(w)
+    assert constant is not None
+    flat = constant.reshape(constant.shape[0], -1)
+    packed = to.weight(f"{w}_packed", flat.T.shape, "float32", lambda: flat.T.copy())
+    shape = (windows.kernel[-1], windows.strides[-1])
+    unrolled = shape in UNROLLED and windows.dilations[-1] == 1
+    params = {"width": shape[0] if unrolled else 0, "stride": shape[1] if unrolled else 0}
+    name = f"conv_depthwise_k{shape[0]}s{shape[1]}_f32" if unrolled else "conv_depthwise_f32"
+    kernel = Kernel(name, KERNELS / "conv_depthwise.c.in", (*GEOMETRY, *CLAMP), params)
+    to.call(node, kernel, args, [node.inputs[0], packed, optional(node, 2)], node.outputs)
 
 
-LOWERINGS: Mapping[str, Lower] = {"Conv": conv}
+LOWERINGS: dict[str, Lower] = {"Conv": conv}

@@ -9,8 +9,9 @@ from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.conv import GEOMETRY, geometry, need_floats
+from mace_target_cpu.lower.geometry import GEOMETRY, geometry
 from mace_target_cpu.lower.packing import Packing, packed
+from mace_target_cpu.lower.types import need_floats
 
 FIELDS = (*GEOMETRY, *((n, "i32") for n in ("groups", "group_in", "group_out")))
 KERNEL = Kernel("conv_transpose_f32", KERNELS / "conv_transpose.c.in", FIELDS)

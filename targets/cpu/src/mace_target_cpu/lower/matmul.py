@@ -1,64 +1,81 @@
-"""Matrix product, with bias and clamp, by the packed matrix kernel."""
+"""MatMul: the second factor in panels, packed when the library is built if it is a constant, else before each product."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+import math
+
+import numpy as np
 
 from mace_core.ir import Node, Shape
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.broadcast import strides
-from mace_target_cpu.lower.conv import GEMM, need_floats
-from mace_target_cpu.lower.packing import Packing, packed, packed_bias
+from mace_target_cpu.lower.gemm import BLOCK, GEMM, need_f32, optional, pack, pack_at_run_time, packed_size
 
-BATCH = 4
-"""Batch axes that the kernel loops over."""
+BATCH_AXES = 6
 
-BLOCK = 96
-"""Rows that one task multiplies."""
-
-FIELDS = (
-    *((n, "i32") for n in ("rows", "columns", "depth", "block")),
-    *((n, "i32[4]") for n in ("batch", "x_step", "b_step")),
-    ("low", "f32"),
-    ("high", "f32"),
+MATMUL = Kernel(
+    "matmul_f32",
+    KERNELS / "matmul.c.in",
+    (
+        ("rows", "i64"),
+        ("depth", "i32"),
+        ("columns", "i32"),
+        ("panel", "i32"),
+        ("block", "i64"),
+        ("batch", f"i32[{BATCH_AXES}]"),
+        ("step_a", f"i64[{BATCH_AXES}]"),
+        ("step_b", f"i64[{BATCH_AXES}]"),
+        ("low", "f32"),
+        ("high", "f32"),
+    ),
+    helpers=(GEMM,),
 )
-MATMUL = Kernel("matmul_f32", KERNELS / "matmul.c.in", FIELDS, helpers=(GEMM,))
 
 
 def matmul(node: Node, to: Lowering) -> None:
-    """As numpy.matmul; the second operand is packed at build time where it is constant."""
-    need_floats(node, to)
-    x, b, *bias = node.inputs
-    rows_of, columns_of = to.shape(x), to.shape(b)
-    if len(rows_of) == 1:
-        rows_of = (1, *rows_of)
-    if len(columns_of) == 1:
-        columns_of = (*columns_of, 1)
-    depth, columns = columns_of[-2:]
-    outer, matrices = rows_of[:-2], columns_of[:-2]
-    rows = rows_of[-2]
-    if prod(matrices) == 1:  # one matrix for all: its rows are those of every batch
-        rows, outer = rows * prod(outer), ()
-    batch, x_step, b_step = _batches(outer, matrices)
-    packing = Packing(prod(matrices), columns, depth, to.panel, depth * columns, 1, columns)
-    low, high = node.attrs["low"], node.attrs["high"]
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
-    args = {"rows": rows, "columns": columns, "depth": depth, "block": BLOCK, "low": float(low), "high": float(high)}
-    reads = [x, packed(b, packing, node, to), packed_bias(bias[0] if bias else "", 1, columns, node, to)]
-    to.call(node, MATMUL, {**args, "batch": batch, "x_step": x_step, "b_step": b_step}, reads, node.outputs)
+    """Any product of f32; a batch of left factors with one right factor is a single product of more rows."""
+    need_f32(node, to)
+    a, b = node.inputs[:2]
+    left, right = to.shape(a), to.shape(b)
+    rows = left[-2] if len(left) > 1 else 1
+    depth, columns = (right[0], 1) if len(right) == 1 else right[-2:]
+    batch_a, batch_b = left[:-2], right[:-2]
+    if math.prod(batch_b) == 1:
+        rows, batch_a, batch_b = rows * math.prod(batch_a), (), ()
+    batch = np.broadcast_shapes(batch_a, batch_b)
+    args = {
+        "rows": rows,
+        "depth": depth,
+        "columns": columns,
+        "panel": to.panel,
+        "block": BLOCK,
+        "batch": (1,) * (BATCH_AXES - len(batch)) + batch,
+        "step_a": _steps(batch_a),
+        "step_b": _steps(batch_b),
+        "low": node.attrs["low"],
+        "high": node.attrs["high"],
+    }
+    packed = _packed(node, to, (math.prod(batch_b), depth, columns))
+    to.call(node, MATMUL, args, [a, packed, optional(node, 2)], node.outputs)  # type: ignore[arg-type]  # schema: floats
 
 
-def _batches(outer: Shape, matrices: Shape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    rank = max(len(outer), len(matrices))
-    if rank > BATCH:
-        raise Refused(f"{rank} batch axes; the kernel loops over {BATCH}")
-    wide = [(1,) * (BATCH - len(s)) + s for s in (outer, matrices)]
-    batch = tuple(map(max, *wide))
-    return batch, strides(wide[0], batch), strides(wide[1], batch)
+def _steps(batch: Shape) -> tuple[int, ...]:
+    """How many matrices further one step along each batch axis leads; none along one that is broadcast."""
+    steps = [0] * BATCH_AXES
+    for axis, size in enumerate(batch):
+        if size > 1:
+            steps[BATCH_AXES - len(batch) + axis] = math.prod(batch[axis + 1 :])
+    return tuple(steps)
 
 
-LOWERINGS: Mapping[str, Lower] = {"MatMul": matmul}
+def _packed(node: Node, to: Lowering, size: tuple[int, int, int]) -> str:
+    b = node.inputs[1]
+    constant = to.constant(b)
+    if constant is None:
+        return pack_at_run_time(node, to, b, size, transposed=False)
+    panel = to.panel
+    return to.weight(f"{b}_packed", packed_size(*size, panel), "float32", lambda: pack(constant.reshape(size), panel))
+
+
+LOWERINGS: dict[str, Lower] = {"MatMul": matmul}

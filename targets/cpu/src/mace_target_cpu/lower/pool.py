@@ -1,64 +1,68 @@
-"""Pooling over windows."""
+"""Pools over 1 to 3 spatial axes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mace_core.ir import Node
+from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering
+from mace_core.ops.windows import Windows
+from mace_core.program import Arg, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.conv import need_floats, three
+from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
+from mace_target_cpu.lower.gemm import need_f32
 
-FIELDS = (
-    ("in", "i32[4]"),
-    *((name, "i32[3]") for name in ("out", "kernel", "stride", "pad", "pad_after", "dilation")),
-    ("images", "i32"),
-    ("count_pad", "i32"),
-)
-MATH, POWER = KERNELS / "math.h.in", KERNELS / "power.h.in"
+POOL = KERNELS / "pool.c.in"
 
-MAX = {"initial": "-INFINITY", "step": "vf_select((v > total) | (v != v), v, total)", "final": ""}
-MEAN = {"initial": "0.0f", "step": "total + v", "final": "total /= vf_set(count);"}
-NORMS: Mapping[int, Mapping[str, str]] = {
-    1: {"initial": "0.0f", "step": "total + vf_abs(v)", "final": ""},
-    2: {"initial": "0.0f", "step": "total + v * v", "final": "total = vf_sqrt(total);"},
+VECTOR_BYTES = 32
+"""Of the vectors that the kernel computes with; a level with narrower ones takes two for one."""
+
+LEAST: Mapping[DType, tuple[str, str]] = {
+    DType.F32: ("float", "-INFINITY"),
+    DType.F64: ("double", "-INFINITY"),
+    DType.I8: ("int8_t", "-128"),
+    DType.U8: ("uint8_t", "0"),
+    DType.I32: ("int32_t", "INT32_MIN"),
+    DType.I64: ("int64_t", "INT64_MIN"),
 }
+"""C type, and the value that every other exceeds."""
 
 
-def pool(node: Node, to: Lowering) -> None:
-    """MaxPool, AveragePool, LpPool."""
-    need_floats(node, to)
-    x, y = to.shape(node.inputs[0]), to.shape(node.outputs[0])
-    kernel, attrs = _kernel(node), node.attrs
-    args = {
-        "in": (*three(x[1:-1], 1), x[-1]),
-        "out": three(y[1:-1], 1),
-        "kernel": three(attrs["kernel"], 1),
-        "stride": three(attrs["strides"], 1),
-        "pad": three(attrs["pads_before"], 0),
-        "pad_after": three(attrs["pads_after"], 0),
-        "dilation": three(attrs["dilations"], 1),
-        "images": x[0],
-        "count_pad": int(bool(attrs.get("count_pad", False))),
-    }
+def _arguments(node: Node, to: Lowering) -> dict[str, Arg]:
+    kernel = node.attrs["kernel"]
+    assert isinstance(kernel, tuple)
+    return geometry(to.tensors[node.inputs[0]], to.tensors[node.outputs[0]], Windows.of(kernel, node.attrs))
+
+
+def max_pool(node: Node, to: Lowering) -> None:
+    """MaxPool of the types in LEAST."""
+    dtype = to.tensors[node.inputs[0]].dtype
+    if dtype not in LEAST:
+        raise Refused(f"MaxPool of {dtype.value}; there are kernels for {', '.join(t.value for t in LEAST)}")
+    ctype, least = LEAST[dtype]
+    params = {"ctype": ctype, "start": f"({least})", "kind": "max", "lanes": VECTOR_BYTES // dtype.size}
+    kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)
+    to.call(node, kernel, _arguments(node, to), node.inputs, node.outputs)
+
+
+def average_pool(node: Node, to: Lowering) -> None:
+    """AveragePool of f32."""
+    need_f32(node, to)
+    params = {"ctype": "float", "start": "0", "kind": "average", "lanes": VECTOR_BYTES // 4}
+    kernel = Kernel("average_pool_f32", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params)
+    after, count_pad = node.attrs["pads_after"], node.attrs["count_pad"]
+    assert isinstance(after, tuple)
+    args = _arguments(node, to) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}
     to.call(node, kernel, args, node.inputs, node.outputs)
 
 
-def _kernel(node: Node) -> Kernel:
-    template = KERNELS / "pool.c.in"
-    if node.op.name == "MaxPool":
-        return Kernel("maxpool_f32", template, FIELDS, MAX)
-    if node.op.name == "AveragePool":
-        return Kernel("averagepool_f32", template, FIELDS, MEAN)
+def lp_pool(node: Node, to: Lowering) -> None:
+    """LpPool of f32."""
+    need_f32(node, to)
     p = node.attrs["p"]
     assert isinstance(p, int)
-    general = {
-        "initial": "0.0f",
-        "step": f"total + vf_exp({p}.0f * vf_log(vf_abs(v)))",
-        "final": f"total = vf_exp(vf_log(total) / {p}.0f);",
-    }
-    return Kernel(f"lppool_{p}_f32", template, FIELDS, NORMS.get(p, general), (MATH,))
+    kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), {"ctype": "float", "start": "0", "kind": "lp", "lanes": VECTOR_BYTES // 4})
+    to.call(node, kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs)
 
 
-LOWERINGS: Mapping[str, Lower] = dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), pool)
+LOWERINGS: dict[str, Lower] = {"MaxPool": max_pool, "AveragePool": average_pool, "LpPool": lp_pool}

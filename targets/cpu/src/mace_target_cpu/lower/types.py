@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mace_core.ir import DType, Tensor
-from mace_core.program import Refused
+from mace_core.ir import DType, Node, Tensor
+from mace_core.program import Lowering, Refused
 
 C_TYPES: Mapping[DType, str] = {
     DType.BOOL: "uint8_t",
@@ -27,3 +27,10 @@ def c_type(tensor: Tensor) -> str:
     if tensor.dtype not in C_TYPES:
         raise Refused(f"{tensor.name} is {tensor.dtype.value}, which no kernel computes with yet")
     return C_TYPES[tensor.dtype]
+
+
+def need_floats(node: Node, to: Lowering) -> None:
+    """Refused unless every operand is float."""
+    for name in filter(None, node.inputs):
+        if to.tensors[name].dtype is not DType.F32:
+            raise Refused(f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32")

@@ -1,0 +1,136 @@
+"""The deployment file: both forms, every fault with its line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mace_core.deployment import load_deployment
+from mace_core.errors import MaceError
+from mace_core.ir import DType
+
+LIST_FORM = """\
+library_name: vision
+target_abis: [armeabi-v7a, arm64-v8a]
+model_graph_format: code
+model_data_format: code
+models:
+  net:
+    platform: onnx
+    model_file_path: net.onnx
+    runtime: cpu+gpu
+    winograd: 4
+    limit_opencl_kernel_time: 0
+    nnlib_graph_mode: 0
+    obfuscate: OFF
+    subgraphs:
+      - input_tensors: [a, b]
+        input_shapes: ["1,224,224,3", "1,10"]
+        input_data_formats: [NHWC, NONE]
+        input_ranges: -1.0,1.0
+        output_tensors: out
+        output_shapes: 1,1001
+        validation_inputs_data: [a.npy, b.npy]
+"""
+DICT_FORM = """\
+library_name: vision
+models:
+  net:
+    model_file_path: net.onnx
+    input_tensors: x
+    output_tensors: y
+    subgraphs:
+      whole:
+        input_shapes: 1,3,8,8
+        input_data_formats: NCHW
+        input_data_types: int32
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "net.onnx").write_bytes(b"model")
+    file = folder / "vision.yml"
+    file.write_text(text)
+    return file
+
+
+def faults(folder: Path, text: str) -> list[str]:
+    with pytest.raises(MaceError) as told:
+        load_deployment(written(folder, text), ("onnx",))
+    return [line.removeprefix(f"{folder}/") for line in str(told.value).splitlines()]
+
+
+def test_list_form(tmp_path: Path) -> None:
+    found = load_deployment(written(tmp_path, LIST_FORM), ("onnx",))
+    assert (found.library, found.abis) == ("vision", ("armeabi-v7a", "arm64-v8a"))
+    (model,) = found.models
+    assert (model.name, model.platform, model.runtimes) == ("net", "onnx", ("cpu", "gpu"))
+    assert model.files == (tmp_path / "net.onnx",)
+    a, b = model.inputs
+    assert (a.name, a.shape, a.order, a.data) == ("a", (1, 224, 224, 3), "NHWC", (str(tmp_path / "a.npy"),))
+    assert (b.name, b.shape, b.order) == ("b", (1, 10), "NONE")
+    assert model.outputs[0].shape == (1, 1001)
+    assert [n.removeprefix(f"{tmp_path}/") for n in found.notes] == [
+        "vision.yml:10: winograd: accepted; has no effect yet: convolutions are computed directly"
+    ]
+
+
+def test_dict_form_inherits_the_models_keys(tmp_path: Path) -> None:
+    (model,) = load_deployment(written(tmp_path, DICT_FORM)).models
+    assert (model.platform, model.runtimes, model.stages) == (None, ("cpu",), ())
+    assert (model.inputs[0].name, model.inputs[0].shape, model.inputs[0].dtype) == ("x", (1, 3, 8, 8), DType.I32)
+    assert model.outputs[0].name == "y"
+
+
+def test_environment_variables_are_substituted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = DICT_FORM.replace("net.onnx", "${NET}.onnx")
+    assert any("NET" in line for line in faults(tmp_path, text))
+    monkeypatch.setenv("NET", "net")
+    assert load_deployment(written(tmp_path, text)).models[0].files == (tmp_path / "net.onnx",)
+
+
+def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
+    text = LIST_FORM.replace("platform: onnx", "platform: onix").replace("net.onnx", "gone.onnx").replace("winograd:", "winogrd:")
+    told = faults(tmp_path, text.replace('"1,224,224,3", "1,10"', '"1,224,224,3"'))
+    assert told[0] == "vision.yml:7: platform: no frontend 'onix' is installed; did you mean 'onnx'?"
+    assert told[1].startswith("vision.yml:8: model_file_path: no such file: ")
+    assert told[2].startswith("vision.yml:10: winogrd: unknown key; did you mean")
+    assert told[3] == "vision.yml:16: input_shapes: 1 values for 2 input_tensors; write one for each tensor"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("library_name: vision", "library_name: int", "vision.yml:1: library_name: 'int' is not allowed"),
+        ("    runtime: cpu+gpu", "    model_sha256_checksum: " + "0" * 64, "vision.yml:9: model_file_path: the file's SHA-256 is 9372c470"),
+        ("model_graph_format: code", "model_graph_format: file", "vision.yml:4: model_data_format: is code while model_graph_format is file"),
+        ("model_file_path: net.onnx", "model_file_path: http://127.0.0.1/x.onnx", "vision.yml:8: model_file_path: a download needs a checksum"),
+        ("library_name: vision", "library_name: a\nlibrary_name: b", "library_name: is there a second time"),
+        ("models:", "models: [", "not valid YAML"),
+        ("    winograd: 4", "    winograd: 3", "vision.yml:10: winograd: 3 is not allowed"),
+    ],
+)
+def test_each_mistake_has_its_message(tmp_path: Path, old: str, new: str, said: str) -> None:
+    told = faults(tmp_path, LIST_FORM.replace(old, new, 1))
+    assert any(said in line for line in told), told
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MaceError, match="gone.yml: cannot be read"):
+        load_deployment(tmp_path / "gone.yml")
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_files_end_in_one_error(tmp_path: Path, data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([LIST_FORM, DICT_FORM]))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(start + 40, len(text))))
+    damaged = text[:start] + data.draw(st.text(max_size=12)) + text[end:]
+    try:
+        file = written(tmp_path, "")
+        file.write_bytes(damaged.encode("utf-8", "surrogatepass"))
+        load_deployment(file, ("onnx",))
+    except MaceError as error:
+        assert str(error)

@@ -1,0 +1,69 @@
+"""Which target computes what."""
+
+import numpy as np
+import pytest
+
+from mace_core.api import Target
+from mace_core.build import Builder
+from mace_core.errors import MaceError
+from mace_core.ir import DType, Graph, Node
+from mace_core.partition import split
+
+
+class Only(Target):
+    """Takes the ops that it is given."""
+
+    runtime = "cpu"
+
+    def __init__(self, name: str, ops: set[str], least: int = 0) -> None:
+        self.name = name  # type: ignore[misc]  # an instance stands for a class of its own here
+        self.ops, self.least = ops, least
+
+    def refuses(self, node: Node, graph: Graph) -> str | None:
+        return None if node.op.name in self.ops else f"no {node.op.name} here"
+
+    def worth(self, region: Graph) -> bool:
+        return len(region.nodes) >= self.least
+
+
+def random(seed: int) -> Graph:
+    rng = np.random.default_rng(seed)
+    new = Builder("random")
+    made = [new.input("x", DType.F32, (2,))]
+    for _ in range(14):
+        a, b = (made[int(i)] for i in rng.integers(0, len(made), 2))
+        made.append(new.one("Relu", [a]) if rng.random() < 0.5 else new.one(str(rng.choice(["Add", "Mul"])), [a, b]))
+    return new.finish(made[-3:])
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_regions_are_convex_complete_and_in_order(seed: int) -> None:
+    graph = random(seed)
+    parts = split(graph, (Only("npu", {"Add"}), Only("cpu", {"Add", "Relu", "Mul"})))
+    assert sorted(n.name for r in parts.regions for n in r.graph.nodes) == sorted(n.name for n in graph.nodes)
+    known = {*graph.inputs, *graph.weights}
+    for region in parts.regions:  # a path that left a region and came back would need what is not computed yet
+        assert set(region.graph.inputs) <= known
+        known |= {o for n in region.graph.nodes for o in n.outputs}
+    assert {n.op.name for r in parts.regions if r.target.name == "npu" for n in r.graph.nodes} <= {"Add"}
+
+
+def test_one_target_gets_one_region() -> None:
+    parts = split(random(3), (Only("cpu", {"Add", "Relu", "Mul"}),))
+    assert len(parts.regions) == 1
+    assert not parts.refusals
+
+
+def test_a_region_too_small_goes_to_the_next_target() -> None:
+    parts = split(random(5), (Only("npu", {"Add"}, least=100), Only("cpu", {"Add", "Relu", "Mul"})))
+    assert {r.target.name for r in parts.regions} == {"cpu"}
+    assert "not worth a switch of device" in parts.refusals.values()
+
+
+def test_every_node_without_a_target_is_told() -> None:
+    with pytest.raises(MaceError) as told:
+        split(random(1), (Only("cpu", {"Relu"}),))
+    graph = random(1)
+    lost = [n.name for n in graph.nodes if n.op.name != "Relu"]
+    assert all(f"node {name!r}" in str(told.value) for name in lost)
+    assert "cpu: no Add here" in str(told.value)

@@ -1,0 +1,99 @@
+"""The grammar of target=, and the choice of toolchain."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from mace_core.api import Compiler, Target, Toolchain
+from mace_core.errors import MaceError
+from mace_core.ir import Graph, Node
+from mace_core.registry import Registry
+
+
+class Chain(Toolchain):
+    def __init__(self, name: str, abis: Mapping[str, str], absent: str = "", last: bool = False) -> None:
+        self.name, self.abis, self.absent, self.last = name, abis, absent, last  # type: ignore[misc]
+
+    def missing(self, abi: str) -> str | None:
+        return self.absent or None
+
+    def compiler(self, abi: str) -> Compiler:
+        return Compiler((self.name,), ("ar",))
+
+
+class Chip(Target):
+    def __init__(self, name: str, runtime: str, abis: tuple[str, ...], absent: str = "") -> None:
+        self.name, self.runtime, self.abis, self.absent = name, runtime, abis, absent  # type: ignore[misc]
+
+    def missing(self) -> str | None:
+        return self.absent or None
+
+    def refuses(self, node: Node, graph: Graph) -> str | None:
+        return None
+
+
+CHAINS = (
+    Chain("fallback", {"host": "", "arm": "", "mcu": ""}, last=True),
+    Chain("native", {"host": ""}),
+    Chain("vendor", {"arm": ""}, absent="set VENDOR_SDK"),
+)
+CHIPS = (
+    Chip("cpu", "cpu", ("*",)),
+    Chip("neonish", "cpu", ("arm",)),
+    Chip("npu", "npu", ("arm", "host")),
+    Chip("dev", "dev", ("mcu",)),
+    Chip("gone", "gone", ("*",), absent="install its driver"),
+)
+REGISTRY = Registry((), {}, {}, {c.name: c for c in CHIPS}, {c.name: c for c in CHAINS}, {}, {})
+
+
+def test_an_abi_takes_the_first_toolchain_that_is_ready() -> None:
+    assert REGISTRY.select("host")[0].toolchain.name == "native"
+    assert REGISTRY.select("arm")[0].toolchain.name == "fallback"
+    assert REGISTRY.select("host", "fallback")[0].toolchain.name == "fallback"
+
+
+def test_targets_follow_the_abi_and_commas_separate_choices() -> None:
+    one, two = REGISTRY.select("arm+npu, host")
+    assert (one.text, one.abi, [t.name for t in one.targets]) == ("arm+npu", "arm", ["npu"])
+    assert (two.abi, two.targets) == ("host", ())
+
+
+def test_a_target_alone_is_enough_where_one_abi_fits() -> None:
+    (choice,) = REGISTRY.select("dev")
+    assert (choice.abi, [t.name for t in choice.targets]) == ("mcu", ["dev"])
+
+
+def test_the_most_specific_cpu_target_comes_last() -> None:
+    (choice,) = REGISTRY.select("arm+npu")
+    assert [t.name for t in REGISTRY.targets_for(choice, ("cpu",))] == ["npu", "neonish"]
+    assert [t.name for t in REGISTRY.targets_for(REGISTRY.select("host")[0], ("npu", "cpu"))] == ["npu", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hots", "target=hots: no ABI 'hots'; did you mean 'host'?"),
+        ("zzz", "target=zzz: no ABI 'zzz'; try: pip install mace-toolchain-zzz (installed: arm, host, mcu)"),
+        ("host+mdl", "target=host+mdl: no target 'mdl'; try: pip install mace-target-mdl (installed: cpu, dev, gone, neonish, npu)"),
+        ("host+dev", "target=host+dev: dev does not sit behind host; choose of mcu"),
+        ("host+gone", "target=host+gone: gone is not ready; install its driver"),
+        ("npu", "target=npu: 2 ABIs fit; say ABI+npu with one of ['arm', 'host']"),
+        ("", "target: names nothing; say one of arm, host, mcu"),
+    ],
+)
+def test_mistakes_are_told(text: str, said: str) -> None:
+    with pytest.raises(MaceError) as told:
+        REGISTRY.select(text)
+    assert str(told.value) == said
+
+
+def test_a_toolchain_that_is_insisted_on_must_know_the_abi_and_be_ready() -> None:
+    with pytest.raises(MaceError, match="does not make code for mcu"):
+        REGISTRY.select("mcu", "native")
+    with pytest.raises(MaceError, match="vendor: set VENDOR_SDK"):
+        REGISTRY.select("arm", "vendor")
+
+
+def test_the_matrix_holds_what_is_ready() -> None:
+    assert REGISTRY.matrix() == ["arm", "arm+npu", "host", "host+npu", "mcu", "mcu+dev"]

@@ -1,0 +1,82 @@
+"""What the lowerings of products and convolutions share: matrices packed for the matrix kernel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mace_core.ir import Array, DType, Node, Tensor
+from mace_core.program import Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+
+GEMM = KERNELS / "gemm.h.in"
+
+BLOCK = 1 << 16
+"""Floats of the left matrix that are worked on at a time: 256 KiB, so that they stay in the second-level cache."""
+
+MOST_ROWS = 16
+"""The highest tile of any level: a block has room for so many rows, however long they are."""
+
+PACK = Kernel(
+    "gemm_pack_f32",
+    KERNELS / "gemm_pack.c.in",
+    (
+        ("count", "i32"),
+        ("depth", "i32"),
+        ("columns", "i32"),
+        ("panel", "i32"),
+        ("size", "i64"),
+        ("step_k", "i64"),
+        ("step_column", "i64"),
+    ),
+)
+
+
+def pack(matrices: Array, panel: int) -> Array:
+    """Arrange [count, depth, columns] as [count, panels, depth, panel], with zeros in columns that are not there."""
+    count, depth, columns = matrices.shape
+    panels = -(-columns // panel)
+    padded = np.zeros((count, depth, panels * panel), np.float32)
+    padded[:, :, :columns] = matrices
+    return np.ascontiguousarray(padded.reshape(count, depth, panels, panel).transpose(0, 2, 1, 3))
+
+
+def packed_size(count: int, depth: int, columns: int, panel: int) -> tuple[int, int, int, int]:
+    """Return the shape of what `pack` makes."""
+    return count, -(-columns // panel), depth, panel
+
+
+def pack_at_run_time(node: Node, to: Lowering, matrix: str, size: tuple[int, int, int], *, transposed: bool) -> str:
+    """Append a call that packs a computed tensor of [count, depth, columns] matrices; returns the packed tensor's name.
+
+    transposed: the matrices lie as [columns, depth].
+    """
+    count, depth, columns = size
+    packed = to.temporary(Tensor(f"{matrix}_packed", DType.F32, packed_size(count, depth, columns, to.panel)))
+    steps = (1, depth) if transposed else (columns, 1)
+    args = {"count": count, "depth": depth, "columns": columns, "panel": to.panel, "size": depth * columns}
+    to.call(node, PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed])
+    return packed
+
+
+def need_f32(node: Node, to: Lowering) -> None:
+    """Refuse a node with an input that is not f32."""
+    for name in filter(None, node.inputs):
+        if to.tensors[name].dtype is not DType.F32:
+            raise Refused(f"{node.op.name} of {to.tensors[name].dtype.value}; only f32 has a kernel")
+
+
+def optional(node: Node, index: int) -> str:
+    """Return the name of an input, "" if it is absent."""
+    return node.inputs[index] if len(node.inputs) > index else ""
+
+
+def block_floats(rows: int, width: int) -> int:
+    """Return the floats of scratch for a block of a left matrix of `rows` rows, each `width` wide."""
+    return max(min(BLOCK, rows * width), min(MOST_ROWS, rows) * width)
+
+
+def product(shape: tuple[int, ...]) -> int:
+    """Return how many elements a shape has."""
+    return math.prod(shape)
