@@ -194,3 +194,7 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise MaceError("--input", f"{text!r} is not NAME=FILE", "write the input's name, an equals sign, the file")
     return name, file
+
+
+if __name__ == "__main__":
+    main()

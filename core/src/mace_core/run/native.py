@@ -70,6 +70,7 @@ class Model:
         self.name: str = raw.name.decode()
         self.inputs = [raw.inputs[i].describe() for i in range(raw.input_count)]
         self.outputs = [raw.outputs[i].describe() for i in range(raw.output_count)]
+        self.arena_bytes: int = raw.arena_bytes
         size = raw.arena_bytes + raw.worker_bytes
         self._memory = np.zeros(size + 64, np.uint8)
         self._arena = -(-self._memory.ctypes.data // 64) * 64

@@ -41,4 +41,4 @@ def versus(folder: Path, library: str, choice: Choice, pair: tuple[Model, Fronte
             side()
             if number >= WARMUP:
                 seen.append(time.perf_counter_ns() - start)
-    return {"model": model.name, "ns": times[0], "framework_ns": times[1]}
+    return {"model": model.name, "ns": times[0], "framework_ns": times[1], "arena_bytes": ours.arena_bytes}

@@ -1,0 +1,80 @@
+"""Time real models beside their framework and write docs/benchmarks.md: `uv run python benchmarks/models.py`.
+
+Each model is built for this machine through the ordinary build, loaded into this process beside the framework, and run in turn with it, one thread
+each, on the same random inputs. The models are looked for where MACE_MODELS points, else in ../shared/models.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mace_core.commands import benchmark_models
+
+ROOT = Path(__file__).parents[1]
+MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
+ROUNDS = 60
+
+TABLE = (
+    ("digits", ROOT / "models/digits/digits.onnx", ""),
+    ("mnist", MODELS / "onnx2c_mnist/model.onnx", ""),
+    ("silero_vad", MODELS / "silero_vad/silero_vad_openvino_16k.onnx", ""),
+    ("ocr_angle", MODELS / "rapidocr/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x: 1,3,48,192"),
+    ("ocr_text", MODELS / "rapidocr/ch_PP-OCRv4_rec_infer.onnx", "x: 1,3,48,320"),
+    ("ultraface", MODELS / "ultraface_rfb/version-RFB-320.onnx", ""),
+)
+"""Name, file, and input with shape where the file leaves it open."""
+
+HEAD = """# Benchmarks
+
+Written by `uv run python benchmarks/models.py`; run it again on your own machine. Milliseconds for one inference, median of {rounds} rounds after a warm-up, one
+thread, float32, ours and the framework's (onnxruntime, one thread, all optimisations) in one process in turn. Both include the call from Python. Ratio: ours over
+the framework's; below 1 is faster. Library: the shared library with weights, stripped. The machine: {machine}.
+
+| model | ours ms | framework ms | ratio | arena bytes | library bytes |
+|---|---|---|---|---|---|
+"""
+
+
+def deployment(folder: Path, name: str, file: Path, port: str) -> Path:
+    """A deployment file for one model."""
+    tensor, _, shape = port.partition(": ")
+    ports = f"      - input_tensors: {tensor}\n        input_shapes: {shape}\n" if port else "      - {}\n"
+    path = folder / f"{name}.yml"
+    path.write_text(f"library_name: {name}\nmodels:\n  {name}:\n    model_file_path: {file}\n    subgraphs:\n{ports}")
+    return path
+
+
+def row(folder: Path, name: str, file: Path, port: str) -> str:
+    """Build, run, and write a line of the table."""
+    path = deployment(folder, name, file, port)
+    subprocess.run([sys.executable, "-m", "mace_core.cli", "build", str(path), "--builds", "builds"], cwd=folder, check=True)
+    where = {"builds": folder / "builds", "against_framework": True, "rounds": ROUNDS, "threads": 1, "layers": False}
+    (found,) = benchmark_models(path, "host", where)
+    ours, theirs = statistics.median(found["ns"]) / 1e6, statistics.median(found["framework_ns"]) / 1e6
+    size = (folder / "builds" / name / "lib/host" / f"lib{name}.so").stat().st_size
+    return f"| {name} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} | {found['arena_bytes']} | {size} |\n"
+
+
+def machine() -> str:
+    """The processor's name, where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def main() -> None:
+    """Write the table of the models that are there."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [row(Path(folder), name, file, port) for name, file, port in TABLE if file.is_file()]
+    text = HEAD.format(rounds=ROUNDS, machine=machine()) + "".join(rows)
+    (ROOT / "docs/benchmarks.md").write_text(text)
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()
