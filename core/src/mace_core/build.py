@@ -119,6 +119,10 @@ class Builder:
 
     def _as(self, tensor: str, name: str, taken: Sequence[str]) -> str:
         """Let a tensor that a node computes bear a public name: in place if it may, else through an Identity."""
+        if tensor == name and name in self.weights:  # every output is written by some node
+            array = self.weights.pop(name)
+            self.tensors.pop(name)
+            return self.one("Identity", [self.weight(f"{name}.constant", array)], outputs=[name])
         if tensor == name:
             return name
         if tensor not in self._producers or name in self.tensors or tensor in taken:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from mace_core.deployment import Model, Port
-from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
-from mace_core.ops import core_ops
 from mace_core.run.reference import execute
-from mace_core.verify import verify
-from mace_frontend_onnx import Onnx
+from mace_frontend_onnx.cases import cases, graph_of
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
 
@@ -34,53 +29,13 @@ class Outcome:
     why: str = ""
 
 
-def bound(model: onnx.ModelProto, names: Sequence[str], arrays: Sequence[Array]) -> onnx.ModelProto:
-    """The model with these inputs as constants."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    kept = [i for i in made.graph.input if i.name not in names]
-    del made.graph.input[:]
-    made.graph.input.extend(kept)
-    made.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True))
-    return made
-
-
-def choices(arrays: dict[str, Array]) -> list[list[str]]:
-    """Which inputs to bind, tried one after another: none, those that are no data by their type, all but the first, all."""
-    typed = [n for n, a in arrays.items() if a.dtype != np.float32]
-    return [c for i, c in enumerate(([], typed, list(arrays)[1:], list(arrays))) if i == 0 or c]
-
-
-def load(model: onnx.ModelProto, arrays: dict[str, Array], path: Path) -> Graph:
-    path.write_bytes(model.SerializeToString())
-    ports = tuple(Port(i.name, shape=arrays[i.name].shape) for i in model.graph.input)
-    return verify(Onnx().load((path,), Model("case", (path,), inputs=ports), core_ops()))
-
-
 def outcome(case: Any, path: Path) -> Outcome:
-    inputs, outputs = (
-        [onnx.numpy_helper.to_array(a) if isinstance(a, onnx.TensorProto) else a for a in arrays] for arrays in case.data_sets[0]
-    )
-    names = [i.name for i in case.model.graph.input]
-    if not all(isinstance(a, np.ndarray) or np.isscalar(a) for a in (*inputs, *outputs)):
-        return Outcome(REFUSED, "an input or output is no tensor")
-    arrays = {n: np.asarray(a) for n, a in zip(names, inputs, strict=True)}
-    found = Outcome(REFUSED)
-    for chosen in choices(arrays):
-        model = bound(case.model, chosen, [arrays[n] for n in chosen])
-        try:
-            graph = load(model, arrays, path)
-        except MaceError as error:
-            found = Outcome(REFUSED, str(error))
-            if "computed at run time" in str(error):
-                continue
-            return found
-        return compare(case, graph, arrays, outputs)
-    return found
+    found = graph_of(case, path)
+    return Outcome(REFUSED, found) if isinstance(found, str) else compare(case, *found)
 
 
 def compare(case: Any, graph: Graph, arrays: dict[str, Array], outputs: Sequence[Array]) -> Outcome:
-    values = execute(graph, {n: arrays[n] for n in graph.inputs})
+    values = execute(graph, arrays)
     for name, wanted in zip(graph.outputs, outputs, strict=True):
         if values[name].dtype != np.asarray(wanted).dtype:
             return Outcome(WRONG, f"{name} is {values[name].dtype}")
@@ -89,15 +44,6 @@ def compare(case: Any, graph: Graph, arrays: dict[str, Array], outputs: Sequence
         except AssertionError as error:
             return Outcome(WRONG, " ".join(str(error).split()))
     return Outcome(PASS)
-
-
-@cache
-def cases() -> tuple[Any, ...]:
-    from onnx.backend.test.loader import load_model_tests
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the cases are computed with overflows on purpose
-        return tuple(load_model_tests(kind="node"))
 
 
 @cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 from mace_core.api import Compiler, Sources
@@ -15,6 +17,21 @@ WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 def shared_library(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)) -> Path:
     """Compile everything into folder/library.so."""
+    objects = _objects(sources, compiler, folder, flags)
+    _run([*compiler.cc, *compiler.flags, *compiler.shared, *flags, *objects, "-o", "library.so", *compiler.libs], folder)
+    return folder / "library.so"
+
+
+def program(name: str, sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
+    """Compile everything and one of the programs that come with every library into folder/NAME; `flags` say which library it is for."""
+    runtime = files("mace_core") / "runtime"
+    more = {f: (runtime / f).read_text(encoding="utf-8") for f in (f"{name}.c", "mace_threads.c", "mace_threads.h", "mace_tool.h")}
+    objects = _objects(replace(sources, files={**sources.files, **more}), compiler, folder, flags)
+    _run([*compiler.cc, *compiler.flags, *compiler.program, *flags, *objects, "-o", name, "-pthread", *compiler.libs], folder)
+    return folder / name
+
+
+def _objects(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> list[str]:
     write_all(folder, sources.files)
     units = [n for n in sources.files if n.endswith((".c", ".S"))]
 
@@ -24,9 +41,7 @@ def shared_library(sources: Sources, compiler: Compiler, folder: Path, flags: tu
         return f"{name}.o"
 
     with ThreadPoolExecutor() as pool:
-        objects = list(pool.map(compile_unit, units))
-    _run([*compiler.cc, *compiler.flags, *compiler.shared, *flags, *objects, "-o", "library.so", *compiler.libs], folder)
-    return folder / "library.so"
+        return list(pool.map(compile_unit, units))
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -1,0 +1,78 @@
+"""ONNX's own operator cases as graphs: what every target can be tested with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from mace_core.deployment import Model, Port
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph
+from mace_core.ops import core_ops
+from mace_core.verify import verify
+from mace_frontend_onnx import Onnx
+
+
+@cache
+def cases() -> tuple[Any, ...]:
+    """Every case of the installed onnx for a single operator."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cases are computed with overflows on purpose
+        return tuple(load_model_tests(kind="node"))
+
+
+def bound(model: onnx.ModelProto, names: Sequence[str], arrays: Sequence[Array]) -> onnx.ModelProto:
+    """The model with these inputs as constants."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    kept = [i for i in made.graph.input if i.name not in names]
+    del made.graph.input[:]
+    made.graph.input.extend(kept)
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True))
+    return made
+
+
+def choices(arrays: dict[str, Array]) -> list[list[str]]:
+    """Which inputs to bind, tried one after another: none, those that are no data by their type, all but the first, all."""
+    typed = [n for n, a in arrays.items() if a.dtype != np.float32]
+    return [c for i, c in enumerate(([], typed, list(arrays)[1:], list(arrays))) if i == 0 or c]
+
+
+def load(model: onnx.ModelProto, arrays: dict[str, Array], path: Path) -> Graph:
+    """The verified graph of a model, its inputs of the shapes of these arrays; MaceError where it cannot be read."""
+    path.write_bytes(model.SerializeToString())
+    ports = tuple(Port(i.name, shape=arrays[i.name].shape) for i in model.graph.input)
+    return verify(Onnx().load((path,), Model("case", (path,), inputs=ports), core_ops()))
+
+
+def graph_of(case: Any, path: Path) -> tuple[Graph, dict[str, Array], list[Array]] | str:
+    """The graph of a case, its inputs by name and its outputs; or why there is none.
+
+    Inputs that the IR wants as attributes are bound as constants, as few as will do.  path: a file to write the model to.
+    """
+    inputs, outputs = (
+        [onnx.numpy_helper.to_array(a) if isinstance(a, onnx.TensorProto) else a for a in arrays] for arrays in case.data_sets[0]
+    )
+    if not all(isinstance(a, np.ndarray) or np.isscalar(a) for a in (*inputs, *outputs)):
+        return "an input or output is no tensor"
+    names = [i.name for i in case.model.graph.input]
+    arrays = {n: np.asarray(a) for n, a in zip(names, inputs, strict=True)}
+    why = ""
+    for chosen in choices(arrays):
+        try:
+            graph = load(bound(case.model, chosen, [arrays[n] for n in chosen]), arrays, path)
+        except MaceError as error:
+            why = str(error)
+            if "computed at run time" in why:
+                continue
+            return why
+        return graph, {n: arrays[n] for n in graph.inputs}, [np.asarray(o) for o in outputs]
+    return why

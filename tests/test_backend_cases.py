@@ -1,0 +1,102 @@
+"""ONNX's own operator cases through frontend, transforms and generated C on this machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mace_core.emit import code
+from mace_core.ir import Array, DType, Graph
+from mace_core.memory import arena
+from mace_core.pipeline import normalise
+from mace_core.registry import Registry
+from mace_core.run import native
+from mace_core.run.compile import shared_library
+from mace_core.testing.compiled import HOST
+from mace_frontend_onnx.cases import cases, graph_of
+from mace_target_cpu import Cpu
+
+BATCH = 250
+"""Models of one library: few enough for one table of contents, many enough to compile the kernels seldom."""
+
+LEAST = 1300
+"""Cases that pass in all types; a regression shows as fewer."""
+
+EXCEPTIONS: dict[str, str] = {}
+"""Cases of float32 and mapped ops that do not pass -> why."""
+
+
+class Case:
+    """A case that the frontend reads and the target takes."""
+
+    def __init__(self, case: Any, number: int, graph: Graph, data: tuple[dict[str, Array], list[Array]]) -> None:
+        self.case, self.name, self.graph = case, f"case{number}", graph.renamed(f"case{number}")
+        self.inputs, self.outputs = data
+
+    def fault(self, model: native.Model) -> str:
+        """What is wrong with the result; "" if nothing."""
+        found = model.run(self.inputs)
+        for name, wanted in zip(self.graph.outputs, self.outputs, strict=True):
+            if found[name].dtype != wanted.dtype:
+                return f"{name} is {found[name].dtype}"
+            try:
+                np.testing.assert_allclose(found[name], wanted.reshape(found[name].shape), rtol=self.case.rtol, atol=self.case.atol)
+            except AssertionError as error:
+                return " ".join(str(error).split())[:200]
+        return ""
+
+
+def is_float_case(case: Any) -> bool:
+    """Whether all its float tensors are in single precision."""
+    kinds = {v.type.tensor_type.elem_type for v in (*case.model.graph.input, *case.model.graph.output)}
+    return 1 in kinds and kinds <= {1, 6, 7, 9}
+
+
+def ready(folder: Path, refused: Counter[str]) -> Iterator[Case]:
+    """Every case that can be compiled; why the others cannot goes to `refused`."""
+    registry, target = Registry.load(), Cpu()
+    for number, case in enumerate(cases()):
+        found = graph_of(case, folder / "case.onnx")
+        if isinstance(found, str):
+            refused["frontend"] += 1
+            continue
+        graph = normalise(found[0], registry)
+        reasons = [r for n in graph.nodes if (r := target.refuses(n, graph))]
+        if reasons or any(t.dtype is DType.F16 for t in graph.tensors.values() if is_float_case(case)):
+            refused[reasons[0] if reasons else "f16"] += 1
+            continue
+        yield Case(case, number, graph, found[1:])
+
+
+def faults(batch: list[Case], folder: Path) -> dict[str, str]:
+    """By name of the case what is wrong with it, of one library with all of the batch."""
+    placed = []
+    for case in batch:
+        program = Cpu().lower(case.graph)
+        placed.append(code.Placed(program, arena(program)))
+    folder.mkdir()
+    sources = code.library("cases", placed, Cpu().isas("host")[:1])
+    models = native.load(shared_library(sources, HOST, folder, ("-O1",)), "cases")
+    return {case.case.name: case.fault(models[case.name]) for case in batch}
+
+
+@pytest.mark.timeout(900)
+def test_cases_pass_through_generated_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused: Counter[str] = Counter()
+    compiled = list(ready(tmp_path, refused))
+    found: dict[str, str] = {}
+    for start in range(0, len(compiled), BATCH):
+        found |= faults(compiled[start : start + BATCH], tmp_path / str(start))
+    floats = [c.case.name for c in compiled if is_float_case(c.case)]
+    wrong = {name: why for name, why in found.items() if why}
+    with capsys.disabled():
+        print(f"\n{len(cases())} cases, {len(found)} compiled, {len(found) - len(wrong)} passed; ", end="")
+        print(f"of {len(floats)} in float32 {sum(not found[n] for n in floats)} passed; not compiled: {sum(refused.values())}")
+    assert {n: w for n, w in wrong.items() if n in floats and n not in EXCEPTIONS} == {}
+    assert all(found[n] for n in EXCEPTIONS), "an exception passes now; take it off the list"
+    assert len(found) - len(wrong) >= LEAST
