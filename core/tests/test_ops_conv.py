@@ -12,12 +12,15 @@ from mace_core.ops import core_ops
 from mace_core.ops.op import OpError
 
 CONV: dict[str, Any] = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+APART = {"group": 3, "low": -0.5, "high": 0.5}
+LINE: dict[str, Any] = {"strides": (2,), "pads_before": (1,), "pads_after": (2,), "dilations": (1,)}
+CUBE: dict[str, Any] = {"strides": (1, 2, 1), "pads_before": (1, 0, 1), "pads_after": (0, 1, 1), "dilations": (1, 1, 2)}
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 5, 2), (3, 2, 3, 2), CONV),
     ((2, 5, 4, 4), (6, 3, 2, 2), {**CONV, "strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2), "group": 2}),
-    ((1, 6, 6, 3), (6, 2, 2, 1), {**CONV, "dilations": (2, 3), "pads_before": (1, 2), "pads_after": (2, 1), "group": 3, "low": -0.5, "high": 0.5}),
-    ((1, 7, 2), (3, 3, 2), {"strides": (2,), "pads_before": (1,), "pads_after": (2,), "dilations": (1,)}),
-    ((1, 3, 4, 3, 1), (2, 2, 2, 2, 1), {"strides": (1, 2, 1), "pads_before": (1, 0, 1), "pads_after": (0, 1, 1), "dilations": (1, 1, 2)}),
+    ((1, 6, 6, 3), (6, 2, 2, 1), {**CONV, "dilations": (2, 3), "pads_before": (1, 2), "pads_after": (2, 1), **APART}),
+    ((1, 7, 2), (3, 3, 2), LINE),
+    ((1, 3, 4, 3, 1), (2, 2, 2, 2, 1), CUBE),
 ]  # fmt: skip
 
 
@@ -136,7 +139,7 @@ def test_padding_counts_in_a_mean_only_if_asked_for_and_what_lies_beyond_it_neve
 
 
 def test_matmul() -> None:
-    a, b, bias = arrays((2, 3, 4), (4, 5))[:2] + [np.linspace(-1, 1, 5, dtype="f4")]
+    a, b, bias = (*arrays((2, 3, 4), (4, 5))[:2], np.linspace(-1, 1, 5, dtype="f4"))
     found = compute("MatMul", [a, b, bias], {"low": -0.5, "high": 0.5})
     np.testing.assert_allclose(found, np.clip(np.matmul(a, b) + bias, -0.5, 0.5), rtol=1e-5, atol=1e-6)
     assert compute("MatMul", [a[0, 0], b[:, 0]], {}).shape == ()

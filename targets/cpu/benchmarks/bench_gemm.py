@@ -39,15 +39,16 @@ class Case:
     flops: int
 
 
-def conv(size: int, channels: int, results: int, kernel: int, stride: int = 1, group: int = 1) -> Case:
-    """Return a square convolution that keeps its size but for the stride."""
+def conv(size: int, channels: tuple[int, int], kernel: int, stride: int = 1, group: int = 1) -> Case:
+    """Return a square convolution from so many channels to so many, that keeps its size but for the stride."""
     rng = np.random.default_rng(0)
-    shape = (results, kernel, kernel, channels // group)
-    arrays = [rng.standard_normal(s).astype("f4") for s in ((1, size, size, channels), shape, (results,))]
+    before, results = channels
+    shape = (results, kernel, kernel, before // group)
+    arrays = [rng.standard_normal(s).astype("f4") for s in ((1, size, size, before), shape, (results,))]
     pads = (kernel // 2,) * 2
     attrs = {"strides": (stride,) * 2, "pads_before": pads, "pads_after": pads, "dilations": (1, 1), "group": group}
     depth = f"_g{group}" if group > 1 else ""
-    name = f"conv{kernel}x{kernel}s{stride}_{size}_{channels}_{results}{depth}"
+    name = f"conv{kernel}x{kernel}s{stride}_{size}_{before}_{results}{depth}"
     graph = case(name, "Conv", arrays, {**attrs, "low": 0.0, "high": 6.0}, constants=(1, 2))
     return Case(graph, 2 * prod(graph.tensors["y0"].shape) * prod(shape[1:]))
 
@@ -61,11 +62,11 @@ def matmul(rows: int, depth: int, columns: int) -> Case:
 def cases() -> list[Case]:
     """Return layers of MobileNet, ResNet, VGG and BERT."""
     return [
-        conv(224, 3, 32, 3, 2), conv(224, 3, 64, 7, 2), conv(112, 32, 32, 3), conv(56, 64, 64, 3), conv(28, 128, 128, 3),
-        conv(14, 256, 256, 3), conv(7, 512, 512, 3), conv(112, 32, 64, 1), conv(56, 128, 128, 1), conv(14, 512, 512, 1),
-        conv(7, 1024, 1024, 1), conv(56, 256, 512, 1, 2), conv(28, 96, 24, 1), conv(56, 128, 128, 3, 1, 32),
-        conv(112, 32, 32, 3, 1, 32), conv(112, 64, 64, 3, 2, 64), conv(56, 128, 128, 3, 1, 128), conv(14, 512, 512, 3, 1, 512),
-        conv(7, 960, 960, 5, 1, 960), matmul(128, 768, 768), matmul(128, 768, 3072), matmul(1024, 1024, 1024),
+        conv(224, (3, 32), 3, 2), conv(224, (3, 64), 7, 2), conv(112, (32, 32), 3), conv(56, (64, 64), 3), conv(28, (128, 128), 3),
+        conv(14, (256, 256), 3), conv(7, (512, 512), 3), conv(112, (32, 64), 1), conv(56, (128, 128), 1), conv(14, (512, 512), 1),
+        conv(7, (1024, 1024), 1), conv(56, (256, 512), 1, 2), conv(28, (96, 24), 1), conv(56, (128, 128), 3, 1, 32),
+        conv(112, (32, 32), 3, 1, 32), conv(112, (64, 64), 3, 2, 64), conv(56, (128, 128), 3, 1, 128), conv(14, (512, 512), 3, 1, 512),
+        conv(7, (960, 960), 5, 1, 960), matmul(128, 768, 768), matmul(128, 768, 3072), matmul(1024, 1024, 1024),
         matmul(1, 1024, 1000), matmul(1, 4096, 4096), matmul(4, 1024, 1000),
     ]  # fmt: skip
 

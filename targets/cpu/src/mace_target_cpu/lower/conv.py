@@ -113,7 +113,7 @@ def _depthwise(node: Node, to: Lowering, args: dict[str, Arg], windows: Windows)
     constant = to.constant(w)
     assert constant is not None
     flat = constant.reshape(constant.shape[0], -1)
-    packed = to.weight(f"{w}_packed", flat.T.shape, "float32", lambda: flat.T.copy())
+    packed = to.weight(f"{w}_packed", flat.T.shape, "float32", flat.T.copy)
     shape = (windows.kernel[-1], windows.strides[-1])
     unrolled = shape in UNROLLED and windows.dilations[-1] == 1
     params = {"width": shape[0] if unrolled else 0, "stride": shape[1] if unrolled else 0}

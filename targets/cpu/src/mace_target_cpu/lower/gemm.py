@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
@@ -75,8 +73,3 @@ def optional(node: Node, index: int) -> str:
 def block_floats(rows: int, width: int) -> int:
     """Return the floats of scratch for a block of a left matrix of `rows` rows, each `width` wide."""
     return max(min(BLOCK, rows * width), min(MOST_ROWS, rows) * width)
-
-
-def product(shape: tuple[int, ...]) -> int:
-    """Return how many elements a shape has."""
-    return math.prod(shape)

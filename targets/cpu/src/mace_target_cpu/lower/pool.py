@@ -61,7 +61,8 @@ def lp_pool(node: Node, to: Lowering) -> None:
     need_f32(node, to)
     p = node.attrs["p"]
     assert isinstance(p, int)
-    kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), {"ctype": "float", "start": "0", "kind": "lp", "lanes": VECTOR_BYTES // 4})
+    params = {"ctype": "float", "start": "0", "kind": "lp", "lanes": VECTOR_BYTES // 4}
+    kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)
     to.call(node, kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs)
 
 
