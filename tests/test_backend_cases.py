@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,14 @@ from mace_target_cpu import Cpu
 BATCH = 250
 """Models of one library: few enough for one table of contents, many enough to compile the kernels seldom."""
 
-LEAST = 1300
+LEAST = 1450
 """Cases that pass in all types; a regression shows as fewer."""
 
-EXCEPTIONS: dict[str, str] = {}
+CORNERS = "the IR's Resize aligns the corners of the rounded size, as onnxruntime does; the case those of the unrounded one"
+EXCEPTIONS: Mapping[str, str] = {
+    "test_resize_downsample_scales_linear_align_corners": CORNERS,
+    "test_resize_downsample_scales_cubic_align_corners": CORNERS,
+}
 """Cases of float32 and mapped ops that do not pass -> why."""
 
 

@@ -62,5 +62,10 @@ def test_a_result_may_take_over_its_input() -> None:
     assert plan.bytes == 64 * 4
 
 
+def test_a_result_does_not_take_over_a_smaller_input_whatever_the_alignment() -> None:
+    plan = arena(program([1, 3, 3], [[0], [0], [1]], [False, True, False]))
+    assert plan.offsets["t0"] != plan.offsets["t1"]
+
+
 def test_inputs_and_outputs_are_not_in_the_arena() -> None:
     assert set(arena(program([8, 8], [[0], [0]], [False, False])).offsets) == {"t0"}

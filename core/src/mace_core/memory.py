@@ -62,7 +62,7 @@ def lower_bound(spans: Iterable[Span]) -> int:
 
 
 def _spans(program: Program) -> tuple[dict[str, str], list[Span]]:
-    """The arena's buffers, and the buffer that each owning tensor lies in: a result may take over an input that dies."""
+    """The arena's buffers, and the buffer that each owning tensor lies in: a result may take over an input of its size that dies."""
     outside = {*program.inputs, *program.weights, *(program.root(o) for o in program.outputs)}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -75,7 +75,8 @@ def _spans(program: Program) -> tuple[dict[str, str], list[Span]]:
     for step, call in enumerate(program.calls):
         result = program.root(call.writes[0]) if call.inplace else ""
         for root in map(program.root, call.reads if result in first and first[result] == step else ()):
-            if root in first and root != result and last[root] == step and size[root] == size[result]:
+            whole = root in first and program.tensors[root].bytes == program.tensors[result].bytes  # a broadcast one is read again
+            if whole and root != result and last[root] == step:
                 owner[result] = owner[root]
                 break
     ends = {buffer: max(last[r] for r in owner if owner[r] == buffer) for buffer in set(owner.values())}
