@@ -1,7 +1,7 @@
 """Time real models beside their framework and write docs/benchmarks.md: `uv run python benchmarks/models.py`.
 
-Each model is built for this machine through the ordinary build, loaded into this process beside the framework, and run in turn with it, one thread
-each, on the same random inputs. The models are looked for where MACE_MODELS points, else in ../shared/models.
+Each model is built for this machine through the ordinary build, loaded into this process beside the framework, and run in turn
+with it, one thread each, on the same random inputs. The models are looked for where MACE_MODELS points, else in ../shared/models.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ TABLE = (
 
 HEAD = """# Benchmarks
 
-Written by `uv run python benchmarks/models.py`; run it again on your own machine. Milliseconds for one inference, median of {rounds} rounds after a warm-up, one
-thread, float32, ours and the framework's (onnxruntime, one thread, all optimisations) in one process in turn. Both include the call from Python. Ratio: ours over
-the framework's; below 1 is faster. Library: the shared library with weights, stripped. The machine: {machine}.
+Written by `uv run python benchmarks/models.py`; run it again on your own machine. Milliseconds for one inference, median of {rounds}
+rounds after a warm-up, one thread, float32, ours and the framework's (onnxruntime, one thread, all optimisations) in one process in
+turn. Both include the call from Python. Ratio: ours over the framework's; below 1 is faster. Library: the shared library with its
+weights, stripped. The machine: {machine}.
 
 | model | ours ms | framework ms | ratio | arena bytes | library bytes |
 |---|---|---|---|---|---|
@@ -52,7 +53,7 @@ def deployment(folder: Path, name: str, file: Path, port: str) -> Path:
 def row(folder: Path, name: str, file: Path, port: str) -> str:
     """Build, run, and write a line of the table."""
     path = deployment(folder, name, file, port)
-    subprocess.run([sys.executable, "-m", "mace_core.cli", "build", str(path), "--builds", "builds"], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "mace_core.cli", "build", str(path), "--builds", "builds"], cwd=folder, check=True)  # noqa: S603  # our own build
     where = {"builds": folder / "builds", "against_framework": True, "rounds": ROUNDS, "threads": 1, "layers": False}
     (found,) = benchmark_models(path, "host", where)
     ours, theirs = statistics.median(found["ns"]) / 1e6, statistics.median(found["framework_ns"]) / 1e6

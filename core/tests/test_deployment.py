@@ -104,8 +104,16 @@ def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
     [
         ("library_name: vision", "library_name: int", "vision.yml:1: library_name: 'int' is not allowed"),
         ("    runtime: cpu+gpu", "    model_sha256_checksum: " + "0" * 64, "vision.yml:9: model_file_path: the file's SHA-256 is 9372c470"),
-        ("model_graph_format: code", "model_graph_format: file", "vision.yml:4: model_data_format: is code while model_graph_format is file"),
-        ("model_file_path: net.onnx", "model_file_path: http://127.0.0.1/x.onnx", "vision.yml:8: model_file_path: a download needs a checksum"),
+        (
+            "model_graph_format: code",
+            "model_graph_format: file",
+            "vision.yml:4: model_data_format: is code while model_graph_format is file",
+        ),
+        (
+            "model_file_path: net.onnx",
+            "model_file_path: http://127.0.0.1/x.onnx",
+            "vision.yml:8: model_file_path: a download needs a checksum",
+        ),
         ("library_name: vision", "library_name: a\nlibrary_name: b", "library_name: is there a second time"),
         ("models:", "models: [", "not valid YAML"),
         ("    winograd: 4", "    winograd: 3", "vision.yml:10: winograd: 3 is not allowed"),
@@ -117,7 +125,7 @@ def test_each_mistake_has_its_message(tmp_path: Path, old: str, new: str, said: 
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match="gone.yml: cannot be read"):
+    with pytest.raises(MaceError, match=r"gone\.yml: cannot be read"):
         load_deployment(tmp_path / "gone.yml")
 
 
@@ -132,5 +140,5 @@ def test_damaged_files_end_in_one_error(tmp_path: Path, data: st.DataObject) -> 
         file = written(tmp_path, "")
         file.write_bytes(damaged.encode("utf-8", "surrogatepass"))
         load_deployment(file, ("onnx",))
-    except MaceError as error:
-        assert str(error)
+    except MaceError:
+        return  # the one error that a damaged file may end in; any other fails the test

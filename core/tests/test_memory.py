@@ -1,8 +1,9 @@
 """The arena: nothing that lives at one time overlaps, and no more is taken than must be."""
 
+from importlib.resources import files
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from importlib.resources import files
 
 from mace_core.ir import DType, Tensor
 from mace_core.memory import ALIGNMENT, arena
@@ -43,9 +44,7 @@ def test_live_tensors_never_overlap(made: Program) -> None:
         assert plan.offsets[a] % ALIGNMENT == 0
         for b in names[i + 1 :]:
             shared = set(lives(made, a)) & set(lives(made, b))
-            apart = (
-                plan.offsets[a] + made.tensors[a].bytes <= plan.offsets[b] or plan.offsets[b] + made.tensors[b].bytes <= plan.offsets[a]
-            )
+            apart = plan.offsets[a] + made.tensors[a].bytes <= plan.offsets[b] or plan.offsets[b] + made.tensors[b].bytes <= plan.offsets[a]
             handed_over = len(shared) == 1 and made.calls[min(shared)].inplace and {a, b} & set(made.calls[min(shared)].writes)
             assert not shared or apart or handed_over, f"{a} and {b} both live in {shared}"
 

@@ -188,7 +188,7 @@ class Match:
         return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
 
     def joined(self, other: Node) -> Node:
-        """This node with the sources of another as well: what a node that computes both stands for."""
+        """The node with the sources of another as well: what a node that computes both stands for."""
         return replace(self.node, sources=tuple(dict.fromkeys((*other.sources, *self.node.sources))))
 
     def shape(self, index: int) -> Shape:

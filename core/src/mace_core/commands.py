@@ -50,9 +50,7 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int
     return subprocess.run(command, check=False).returncode  # noqa: S603  # our own build
 
 
-def run_model(
-    deployment: Path, target: str, where: Mapping[str, Any], inputs: Mapping[str, str], output: Path
-) -> dict[str, Path]:
+def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: Mapping[str, str], output: Path) -> dict[str, Path]:
     """Write each output as OUTPUT/NAME.npy with a leading axis of samples; the files by output."""
     parsed, choice, _ = opened(deployment, target)
     model = _named(parsed, where["model"])

@@ -40,5 +40,3 @@ def _add(total: hashlib._Hash, folder: Traversable) -> None:
         elif entry.name.endswith((".py", ".in", ".h", ".json")):
             total.update(entry.name.encode())
             total.update(entry.read_bytes())
-
-

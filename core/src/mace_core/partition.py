@@ -40,9 +40,7 @@ def split(graph: Graph, targets: Sequence[Target]) -> Split:
                 options[node.name] = options[node.name][1:]
 
 
-def _takers(
-    node: Node, graph: Graph, targets: Sequence[Target], refusals: dict[tuple[str, str], str]
-) -> list[Target]:
+def _takers(node: Node, graph: Graph, targets: Sequence[Target], refusals: dict[tuple[str, str], str]) -> list[Target]:
     takers = []
     for target in targets:
         reason = target.refuses(node, graph)

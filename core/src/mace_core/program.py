@@ -43,8 +43,8 @@ class Call:
 
     kernel: Kernel
     args: Mapping[str, Arg]
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
+    reads: Sequence[str]
+    writes: Sequence[str]
     scratch: int = 0
     inplace: bool = False
     node: str = ""
@@ -134,22 +134,12 @@ class Lowering:
         """Let a tensor share the bytes of another."""
         self.aliases[tensor] = of
 
-    def call(
-        self,
-        node: Node,
-        kernel: Kernel,
-        args: Mapping[str, Arg],
-        reads: Sequence[str],
-        writes: Sequence[str],
-        *,
-        scratch: int = 0,
-        inplace: bool = False,
-    ) -> None:
+    def call(self, node: Node, call: Call) -> None:
         """Append a call on behalf of a node."""
-        unknown = {name for name, _ in kernel.fields} ^ set(args)
-        assert not unknown, f"{kernel.name}: arguments {unknown} do not match its fields"
-        call = Call(kernel, args, tuple(reads), tuple(writes), scratch, inplace, node.name, node.sources)
-        self.calls.append(call)
+        unknown = {name for name, _ in call.kernel.fields} ^ set(call.args)
+        assert not unknown, f"{call.kernel.name}: arguments {unknown} do not match its fields"
+        named = replace(call, reads=tuple(call.reads), writes=tuple(call.writes), node=node.name, sources=node.sources)
+        self.calls.append(named)
 
     def finish(self) -> Program:
         """The program, with only the constants that its calls read."""

@@ -28,7 +28,18 @@ from mace_core.pipeline import Job, build, isas
 from mace_core.registry import Registry
 from mace_core.run.files import write, write_all
 
-FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
+FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-g0",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-fdata-sections",
+)
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
 
@@ -103,6 +114,7 @@ class Build:
         folder = f"#{self.builds}/{parsed.library}"
         variants = {c.text: self._variant(Job(parsed, c), file, folder) for c in self.choices}
         common = self._install(parsed.library, folder)
+        self._env.Default(*variants.values(), common)
         return Library(parsed.library, parsed, folder, {choice: [*nodes, *common] for choice, nodes in variants.items()})
 
     def mace_test(self, *, library: Library, labels: str = "", accuracy: float = 0.0) -> None:
@@ -187,9 +199,7 @@ class Build:
         stem = os.path.splitext(os.path.basename(str(source)))[0]
         level = next((i for i in isas(job.choice, self.registry) if stem.endswith(f"_kernels_{i.name}")), None)
         extra = [f"-I{source.dir}", f"-Wa,-I{source.dir}", *(("-O3", *level.flags) if level else ())]
-        (made,) = env.Command(
-            f"{source.dir.dir.dir}/obj/{job.choice.text}/{stem}.o", source, _shown("$COMPILE", "compiling"), EXTRA=extra
-        )
+        (made,) = env.Command(f"{source.dir.dir.dir}/obj/{job.choice.text}/{stem}.o", source, _shown("$COMPILE", "compiling"), EXTRA=extra)
         return made
 
     def _install(self, name: str, folder: str) -> list[Any]:

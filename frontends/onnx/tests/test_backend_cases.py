@@ -57,8 +57,7 @@ def outcomes() -> dict[str, Outcome]:
 def expected_to_pass(case: Any) -> bool:
     """Whether every tensor is of a type that the IR holds, floats in single precision, and every operator has a handler."""
     kinds = {
-        v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else 0
-        for v in (*case.model.graph.input, *case.model.graph.output)
+        v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else 0 for v in (*case.model.graph.input, *case.model.graph.output)
     }
     known = {onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.UINT8}
     known |= {

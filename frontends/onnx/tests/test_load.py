@@ -117,9 +117,7 @@ def test_faults_of_single_nodes_are_told_together(tmp_path: Path) -> None:
 
 def test_operator_of_a_plugin(tmp_path: Path) -> None:
     op = Op("acme::Scale", ("x",), ("y",), same, lambda x, by, up: x * by if up else x / by, {"by": 1.0, "up": False})
-    text = (
-        HEAD.replace('["" : 13]', '["" : 13, "acme" : 1]') + "(float[2] x) => (float[2] y) { [n] y = acme.Scale<by=2.0, up=1>(x) }"
-    )
+    text = HEAD.replace('["" : 13]', '["" : 13, "acme" : 1]') + "(float[2] x) => (float[2] y) { [n] y = acme.Scale<by=2.0, up=1>(x) }"
     path = saved(tmp_path / "m.onnx", text)
     graph = verify(Onnx().load((path,), Model("m", (path,)), {**core_ops(), op.name: op}))
     assert dict(graph.nodes[0].attrs) == {"by": 2.0, "up": True}

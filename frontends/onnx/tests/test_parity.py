@@ -118,8 +118,7 @@ MOVE = (
     Case("resize", 's = Constant<value=int64[4] {1,3,5,20}>() y = Resize<mode="cubic">(x, , , s)'),
     Case(
         "resize corners",
-        "s = Constant<value=int64[4] {1,3,5,20}>() "
-        'y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s)',
+        's = Constant<value=int64[4] {1,3,5,20}>() y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s)',
     ),
     Case("gather", "i = Constant<value=int64[2,2] {0,-1,2,1}>() y = Gather<axis=1>(x, i)", rank=5),
     Case("cumulative sum", "a = Constant<value=int64 {-1}>() y = CumSum<exclusive=1, reverse=1>(x, a)"),

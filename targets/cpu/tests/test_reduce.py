@@ -10,7 +10,15 @@ from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.reduce import REDUCTIONS
 
-FORMS = [((2, 7, 5, 19), (1, 2)), ((3, 4), (0,)), ((3, 40), (1,)), ((2, 3, 4, 5), (0, 2)), ((6,), (0,)), ((2, 1, 3), (0, 1, 2)), ((130, 9), (0,))]
+FORMS = [
+    ((2, 7, 5, 19), (1, 2)),
+    ((3, 4), (0,)),
+    ((3, 40), (1,)),
+    ((2, 3, 4, 5), (0, 2)),
+    ((6,), (0,)),
+    ((2, 1, 3), (0, 1, 2)),
+    ((130, 9), (0,)),
+]
 
 
 @pytest.mark.parametrize("op", REDUCTIONS)

@@ -27,9 +27,7 @@ def _install(root: Path, tag: str, suffix: str) -> Path:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_tools_of_each_machine(
-    variable: str, machine: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tools_of_each_machine(variable: str, machine: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system, tag, suffix = machine
     tools = _install(tmp_path, tag, suffix)
     monkeypatch.setenv(variable, str(tmp_path))

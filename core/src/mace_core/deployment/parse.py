@@ -22,11 +22,8 @@ PORT_KEYS = ("tensors", "shapes", "data_types", "data_formats", "ranges", "alias
 At = tuple[str | int, ...]
 
 
-def load_deployment(path: Path, platforms: Sequence[str] = ()) -> Deployment:
-    """Read a deployment file; MaceError tells all its faults, each with file and line.
-
-    platforms: the frontends that `platform:` may name; any if there are none.
-    """
+def parse(path: Path, platforms: Sequence[str]) -> Deployment:
+    """See `load_deployment`."""
     faults = Faults(path)
     document = read_document(Schema.read("deployment"), faults)
     deployment = _Reader(document, tuple(platforms)).deployment()
@@ -139,7 +136,9 @@ class _Reader:
         if not path.is_file():
             self.faults.add(found.line, f"{key}: no such file: {path}", "correct the path; it starts at this file's folder")
         elif checksum and (actual := sha256(path)) != checksum:
-            self.faults.add(stated.line if stated else 1, f"{key}: the file's SHA-256 is {actual}, expected {checksum}", "get the file again")
+            self.faults.add(
+                stated.line if stated else 1, f"{key}: the file's SHA-256 is {actual}, expected {checksum}", "get the file again"
+            )
         return path
 
     def _downloaded(self, key: str, found: Setting, checksum: str) -> Path | None:

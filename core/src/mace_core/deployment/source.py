@@ -21,7 +21,7 @@ LARGEST = 1 << 18
 """Bytes of the largest file; the parser takes some seconds for a megabyte."""
 
 VALUES = 20_000
-"""Most values of a list or mapping with all below, those behind aliases counted each time, so that a few lines cannot unfold without end."""
+"""Most values of a list or mapping with all below, those behind aliases counted each time: a few lines cannot unfold without end."""
 
 DEPTH = 16
 """Deepest nesting; a deployment file needs 7."""

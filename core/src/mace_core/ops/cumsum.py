@@ -23,6 +23,4 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return same(inputs, attrs)
 
 
-OPS = (
-    Op("CumSum", ("x",), ("y",), _infer, _reference, {"axis": REQUIRED, "exclusive": False, "reverse": False}, move=move_axis),
-)
+OPS = (Op("CumSum", ("x",), ("y",), _infer, _reference, {"axis": REQUIRED, "exclusive": False, "reverse": False}, move=move_axis),)

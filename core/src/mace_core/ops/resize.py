@@ -1,7 +1,7 @@
 """Resize: sample a tensor at other distances along its axes (the operator of ONNX, over all axes at full rank).
 
 Every axis is resampled by itself: a few elements near each coordinate ("taps"), weighted. Coordinates are computed in single
-precision, each operation rounded, as ONNX Runtime does, so that ties between two elements fall the same way.
+precision, each operation rounded, as the ONNX runtime does, so that ties between two elements fall the same way.
 """
 
 from __future__ import annotations

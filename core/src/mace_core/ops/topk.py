@@ -20,11 +20,9 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 def _topk(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     """Of equal elements the first comes first; NaN is larger than every number."""
-    count = x.shape[axis]
+    order = np.argsort(np.flip(x, axis) if largest else x, axis, kind="stable")
     if largest:  # the stable order of the reversed axis, reversed, so that equal elements keep their order
-        order = count - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
-    else:
-        order = np.argsort(x, axis, kind="stable")
+        order = x.shape[axis] - 1 - np.flip(order, axis)
     indices = np.take(order, np.arange(k), axis).astype(np.int64)
     return np.take_along_axis(x, indices, axis), indices
 

@@ -81,9 +81,7 @@ def _declared(source: Source, what: str) -> str:
     return ", ".join(v.name for v in (graph.input if what == "input" else graph.output))
 
 
-def _between(
-    graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]
-) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:
+def _between(graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:
     """The nodes that compute the outputs from the inputs, and the names of all tensors that are read."""
     given = set(inputs)
     makers = {o: i for i, node in enumerate(graph.node) for o in node.output}

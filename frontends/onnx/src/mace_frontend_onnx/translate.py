@@ -82,9 +82,7 @@ class Translation:
             node = Node(proto, proto.name or f"{proto.op_type}_{index}", Scope(opsets), self)
             domain = plain_domain(proto.domain)
             schema = self.schema(node)
-            function = (domain, node.op) in self._functions or (
-                schema and (schema.has_function or schema.has_context_dependent_function)
-            )
+            function = (domain, node.op) in self._functions or (schema and (schema.has_function or schema.has_context_dependent_function))
             mapped = handler_name(proto) in handlers()
             if not (mapped or function or custom_name(proto) in self.builder.ops):
                 faults.append(f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}")

@@ -134,6 +134,4 @@ def _row(node: Node, index: int, axis: int, place: int) -> str:
     return node.emit("Reshape", [cut], {"shape": shape[:axis] + shape[axis + 1 :]}, tag="row")
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"Dropout": _dropout, "Identity": _identity, "If": _if, "Loop": _loop, "Scan": _scan}
-)
+HANDLERS: Mapping[str, Handler] = MappingProxyType({"Dropout": _dropout, "Identity": _identity, "If": _if, "Loop": _loop, "Scan": _scan})

@@ -89,9 +89,7 @@ def _sizes(node: Node, a: Term, b: Term) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for term in (a, b):
         for letter, n in zip(term.letters, node.build.shape(term.tensor), strict=True):
-            node.refuse_unless(
-                sizes.get(letter, n) == n or 1 in (n, sizes[letter]), f"axis {letter!r} is {n} and {sizes.get(letter)} long"
-            )
+            node.refuse_unless(sizes.get(letter, n) == n or 1 in (n, sizes[letter]), f"axis {letter!r} is {n} and {sizes.get(letter)} long")
             sizes[letter] = n if sizes.get(letter, 1) == 1 else sizes[letter]
     return sizes
 

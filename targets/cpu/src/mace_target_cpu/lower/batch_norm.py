@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.batch_norm import folded
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import WIDEST, chunk
 
@@ -54,10 +54,10 @@ def batch_norm(node: Node, to: Lowering) -> None:
         table = to.weight(f"{node.name}_folded", (2, width), "float32", make)
     else:
         table = to.temporary(Tensor(f"{node.name}_folded", DType.F32, (2, width)))
-        to.call(node, FOLD, {"channels": channels, "period": width, "epsilon": epsilon}, node.inputs[1:], [table])
+        to.call(node, Call(FOLD, {"channels": channels, "period": width, "epsilon": epsilon}, node.inputs[1:], [table]))
     shares = chunk(-(-x.elements // width), width)
     args = {"n": x.elements, "period": width, **shares}
-    to.call(node, APPLY, args, [node.inputs[0], table], node.outputs, inplace=True)
+    to.call(node, Call(APPLY, args, [node.inputs[0], table], node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = {"BatchNorm": batch_norm}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
 from mace_target_cpu.lower.types import c_type
@@ -85,7 +85,7 @@ def binary(node: Node, to: Lowering) -> None:
     fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
     kernel = Kernel(name, KERNELS / "binary.c.in", fields, params, (MATH, POWER) if form == "Pow" else ())
     dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
-    to.call(node, kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype)
+    to.call(node, Call(kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype))
 
 
 def where(node: Node, to: Lowering) -> None:
@@ -95,7 +95,7 @@ def where(node: Node, to: Lowering) -> None:
     fields = (("dims", "i32[6]"), ("cs", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
     kernel = Kernel(f"where_{bits}", KERNELS / "where.c.in", fields, {"ctype": f"uint{bits}_t"})
     dims, (cs, xs, ys) = collapse(z.shape, (condition.shape, x.shape, y.shape))
-    to.call(node, kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs))
 
 
 OPS = {*VECTOR, *FLOAT, *INTEGER, "Mod", "BitShift"} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import C_TYPES, c_type
 
@@ -26,7 +26,7 @@ def cast(node: Node, to: Lowering) -> None:
         types = {"ctype": C_TYPES.get(x.dtype, "uint16_t") if same else c_type(x)}
         types["result"] = types["ctype"] if same else c_type(y)
         kernel = Kernel(name, KERNELS / "cast.c.in", N, {**types, "to_bool": y.dtype is DType.BOOL})
-    to.call(node, kernel, {"n": x.elements}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"Cast": cast}

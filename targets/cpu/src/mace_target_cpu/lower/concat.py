@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.view import view
@@ -26,7 +26,7 @@ def concat(node: Node, to: Lowering) -> None:
     if len(parts) > 1:
         table, args = _rows(node, to, whole, parts)
         kernel = Kernel("concat", KERNELS / "concat.c.in", FIELDS, {"joins": True}, (MOVE,))
-        to.call(node, kernel, args, [*parts, table], [whole])
+        to.call(node, Call(kernel, args, [*parts, table], [whole]))
     elif parts:
         view(_between(node, parts[0], whole), to)
 
@@ -38,7 +38,7 @@ def split(node: Node, to: Lowering) -> None:
     if len(parts) > 1:
         table, args = _rows(node, to, whole, parts)
         kernel = Kernel("split", KERNELS / "concat.c.in", FIELDS, {"joins": False}, (MOVE,))
-        to.call(node, kernel, args, [whole, table], parts)
+        to.call(node, Call(kernel, args, [whole, table], parts))
     elif parts:
         view(_between(node, whole, parts[0]), to)
 

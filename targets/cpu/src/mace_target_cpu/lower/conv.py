@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mace_core.ir import Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Ints, Windows
-from mace_core.program import Arg, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, block_floats, need_f32, optional, pack, pack_at_run_time, packed_size
 
@@ -95,7 +95,7 @@ def conv(node: Node, to: Lowering) -> None:
     scratch = 0 if direct else block_floats(rows, filters.depth)
     args |= {"results": y.shape[-1], "group": filters.group, "panel": to.panel, "block": scratch or BLOCK}
     reads = [node.inputs[0], _packed(node, to, filters), optional(node, 2)]
-    to.call(node, CONV, args, reads, node.outputs, scratch=4 * scratch)
+    to.call(node, Call(CONV, args, reads, node.outputs, scratch=4 * scratch))
 
 
 def _packed(node: Node, to: Lowering, filters: Filters) -> str:
@@ -119,7 +119,7 @@ def _depthwise(node: Node, to: Lowering, args: dict[str, Arg], windows: Windows)
     params = {"width": shape[0] if unrolled else 0, "stride": shape[1] if unrolled else 0}
     name = f"conv_depthwise_k{shape[0]}s{shape[1]}_f32" if unrolled else "conv_depthwise_f32"
     kernel = Kernel(name, KERNELS / "conv_depthwise.c.in", (*GEOMETRY, *CLAMP), params)
-    to.call(node, kernel, args, [node.inputs[0], packed, optional(node, 2)], node.outputs)
+    to.call(node, Call(kernel, args, [node.inputs[0], packed, optional(node, 2)], node.outputs))
 
 
 LOWERINGS: dict[str, Lower] = {"Conv": conv}

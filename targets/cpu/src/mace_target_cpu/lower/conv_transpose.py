@@ -7,7 +7,7 @@ from math import prod
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.geometry import GEOMETRY, geometry
 from mace_target_cpu.lower.packing import Packing, packed
@@ -27,7 +27,7 @@ def conv_transpose(node: Node, to: Lowering) -> None:
     columns, depth = shape[0] // groups, prod(shape[1:])
     filters = packed(w, Packing(groups, columns, depth, columns, columns * depth, depth, 1), node, to)
     args = {**geometry(node, to), "groups": groups, "group_in": shape[-1], "group_out": columns}
-    to.call(node, KERNEL, args, [x, filters, bias[0] if bias else ""], node.outputs)
+    to.call(node, Call(KERNEL, args, [x, filters, bias[0] if bias else ""], node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"ConvTranspose": conv_transpose}

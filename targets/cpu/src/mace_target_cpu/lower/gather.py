@@ -8,7 +8,7 @@ from math import prod
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
-from mace_core.program import Arg, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, RANK, chunks, dense
 from mace_target_cpu.lower.types import C_TYPES
@@ -67,7 +67,7 @@ def gather(node: Node, to: Lowering) -> None:
     fields = (("n", "i64"), ("count", "i64"), ("bytes", "i64"), *ROWS)
     params = {"itype": index_type(indices)}
     kernel = Kernel(f"gather_{indices.dtype.value}", KERNELS / "gather.c.in", fields, params, (MOVE,))
-    to.call(node, kernel, args, node.inputs, node.outputs)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 def gather_elements(node: Node, to: Lowering) -> None:
@@ -81,7 +81,7 @@ def gather_elements(node: Node, to: Lowering) -> None:
     params = {"itype": index_type(indices), "ctype": f"uint{bits}_t"}
     name = f"gather_elements_{bits}_{indices.dtype.value}"
     kernel = Kernel(name, KERNELS / "gather_elements.c.in", ELEMENTS, params, (MOVE,))
-    to.call(node, kernel, {**args, **chunks(indices.elements // n, n * data.dtype.size)}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {**args, **chunks(indices.elements // n, n * data.dtype.size)}, node.inputs, node.outputs))
 
 
 def gather_nd(node: Node, to: Lowering) -> None:
@@ -101,7 +101,7 @@ def gather_nd(node: Node, to: Lowering) -> None:
     fields = (*COORDINATES, ("batch", "i64"), ("batch_bytes", "i64"), ("bytes", "i64"), *ROWS)
     params = {"itype": index_type(indices)}
     kernel = Kernel(f"gather_nd_{indices.dtype.value}", KERNELS / "gather_nd.c.in", fields, params, (MOVE,))
-    to.call(node, kernel, args, node.inputs, node.outputs)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"Gather": gather, "GatherElements": gather_elements, "GatherND": gather_nd}

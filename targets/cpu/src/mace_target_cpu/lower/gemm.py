@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 
 GEMM = KERNELS / "gemm.h.in"
@@ -54,7 +54,7 @@ def pack_at_run_time(node: Node, to: Lowering, matrix: str, size: tuple[int, int
     packed = to.temporary(Tensor(f"{matrix}_packed", DType.F32, packed_size(count, depth, columns, to.panel)))
     steps = (1, depth) if transposed else (columns, 1)
     args = {"count": count, "depth": depth, "columns": columns, "panel": to.panel, "size": depth * columns}
-    to.call(node, PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed])
+    to.call(node, Call(PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed]))
     return packed
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.ir import Array, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integers, real
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.view import view
@@ -79,7 +79,7 @@ def lookup(node: Node, to: Lowering, axes: Sequence[Axis], value: float = 0.0) -
         "value": _bits(value, x),
         **chunks(prod(lengths), len(inner.positions) * unit.size * x.dtype.size),
     }
-    to.call(node, _kernel(x.dtype.size), args, [x.name, name], [y.name])
+    to.call(node, Call(_kernel(x.dtype.size), args, [x.name, name], [y.name]))
 
 
 def _merged(axes: Sequence[Axis]) -> list[Axis]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mace_core.ir import Node, Shape
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, need_f32, optional, pack, pack_at_run_time, packed_size
 
@@ -57,7 +57,7 @@ def matmul(node: Node, to: Lowering) -> None:
         "high": node.attrs["high"],
     }
     packed = _packed(node, to, (math.prod(batch_b), depth, columns))
-    to.call(node, MATMUL, args, [a, packed, optional(node, 2)], node.outputs)  # type: ignore[arg-type]  # schema: floats
+    to.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))  # type: ignore[arg-type]  # schema: floats
 
 
 def _steps(batch: Shape) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.norm import MVN_EPSILON
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.batch_norm import FEW, period
 from mace_target_cpu.lower.reduce import runs
@@ -59,7 +59,7 @@ def layer_norm(node: Node, to: Lowering) -> None:
     vectors = [_stretched(name, to, inner) for name in (*node.inputs[1:], "")[:2]]
     kernel = Kernel("layer_norm_f32", KERNELS / "norm_rows.c.in", ROW_FIELDS, {"affine": True}, (ROW,))
     args = _rows(x.elements, prod(inner)) | {"epsilon": _epsilon(node)}
-    to.call(node, kernel, args, [node.inputs[0], *vectors], node.outputs, inplace=True)
+    to.call(node, Call(kernel, args, [node.inputs[0], *vectors], node.outputs, inplace=True))
 
 
 def _rows(elements: int, n: int) -> dict[str, int | float]:
@@ -107,7 +107,7 @@ def _by_columns(node: Node, to: Lowering, columns: Columns, epsilon: float) -> N
     kernel = Kernel(stem, KERNELS / "norm_columns.c.in", COLUMN_FIELDS, {"affine": affine}, (MATH, ROW))
     args = columns.args()
     scratch = (args["width"] + WIDEST) * (2 * 8 + 4 * 4)
-    to.call(node, kernel, {**args, "epsilon": epsilon}, node.inputs, node.outputs, scratch=scratch, inplace=True)
+    to.call(node, Call(kernel, {**args, "epsilon": epsilon}, node.inputs, node.outputs, scratch=scratch, inplace=True))
 
 
 def group_norm(node: Node, to: Lowering) -> None:
@@ -131,7 +131,7 @@ def mean_variance_norm(node: Node, to: Lowering) -> None:
     if kinds in ([True], [False, True]):
         kernel = Kernel("mvn_rows_f32", KERNELS / "norm_rows.c.in", ROW_FIELDS, {"affine": False}, (ROW,))
         args = _rows(x.elements, sizes[-1]) | {"epsilon": MVN_EPSILON}
-        to.call(node, kernel, args, node.inputs, node.outputs, inplace=True)
+        to.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
     elif kinds in ([True, False], [False, True, False]):
         images, rows, channels = (1, *sizes)[-LOOPS:]
         _by_columns(node, to, Columns(images, rows, channels, 1), MVN_EPSILON)
@@ -150,7 +150,7 @@ def _general(node: Node, to: Lowering, merged: Sequence[tuple[bool, int, int]], 
         args[f"{name}_stride"] = (0,) * (LOOPS - len(loops)) + tuple(step for _, step in loops)
     if not x.elements:
         args["kept"] = (0, 0, 0)
-    to.call(node, GENERAL, args, node.inputs, node.outputs, inplace=True)
+    to.call(node, Call(GENERAL, args, node.inputs, node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = {

@@ -8,7 +8,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import index_type
 
@@ -24,7 +24,7 @@ def onehot(node: Node, to: Lowering) -> None:
     fields = (("rows", "i64"), ("depth", "i64"), ("n", "i64"))
     kernel = Kernel(f"onehot_{bits}_{indices.dtype.value}", KERNELS / "onehot.c.in", fields, params)
     args = {"rows": prod(indices.shape[:axis]), "depth": y.shape[axis], "n": prod(indices.shape[axis:])}
-    to.call(node, kernel, args, node.inputs, node.outputs)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"OneHot": onehot}

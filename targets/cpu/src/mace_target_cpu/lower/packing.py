@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 
 FIELDS = (
@@ -57,10 +57,5 @@ def packed(tensor: str, packing: Packing, node: Node, to: Lowering) -> str:
     if array is not None:
         return to.weight(f"{tensor}.packed", (packing.elements,), "f4", lambda: packing(array))
     made = to.temporary(Tensor(f"{tensor}.packed", DType.F32, (packing.elements,)))
-    to.call(node, PACK, vars(packing), [tensor], [made])
+    to.call(node, Call(PACK, vars(packing), [tensor], [made]))
     return made
-
-
-def packed_bias(bias: str, groups: int, columns: int, node: Node, to: Lowering) -> str:
-    """A bias padded to whole panels for each group; "" for none."""
-    return packed(bias, Packing(groups, columns, 1, to.panel, columns, 1, 1), node, to)

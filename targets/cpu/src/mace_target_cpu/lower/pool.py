@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Windows
-from mace_core.program import Arg, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.lower.gemm import need_f32
@@ -42,7 +42,7 @@ def max_pool(node: Node, to: Lowering) -> None:
     ctype, least = LEAST[dtype]
     params = {"ctype": ctype, "start": f"({least})", "kind": "max", "lanes": VECTOR_BYTES // dtype.size}
     kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)
-    to.call(node, kernel, _arguments(node, to), node.inputs, node.outputs)
+    to.call(node, Call(kernel, _arguments(node, to), node.inputs, node.outputs))
 
 
 def average_pool(node: Node, to: Lowering) -> None:
@@ -53,7 +53,7 @@ def average_pool(node: Node, to: Lowering) -> None:
     after, count_pad = node.attrs["pads_after"], node.attrs["count_pad"]
     assert isinstance(after, tuple)
     args = _arguments(node, to) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}
-    to.call(node, kernel, args, node.inputs, node.outputs)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 def lp_pool(node: Node, to: Lowering) -> None:
@@ -63,7 +63,7 @@ def lp_pool(node: Node, to: Lowering) -> None:
     assert isinstance(p, int)
     params = {"ctype": "float", "start": "0", "kind": "lp", "lanes": VECTOR_BYTES // 4}
     kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)
-    to.call(node, kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs))
 
 
 LOWERINGS: dict[str, Lower] = {"MaxPool": max_pool, "AveragePool": average_pool, "LpPool": lp_pool}

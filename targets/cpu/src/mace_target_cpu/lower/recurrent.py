@@ -9,7 +9,7 @@ import numpy as np
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops import gru, lstm, rnn
-from mace_core.program import Arg, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW
 
@@ -53,7 +53,7 @@ def packed(node: Node, to: Lowering, weights: str, rows: tuple[int, int]) -> str
         return to.weight(name, shape, "float32", make)
     made = to.temporary(Tensor(name, DType.F32, shape))
     args = {"directions": count, "all": every, "first": first, "results": results, "inputs": inputs}
-    to.call(node, PACK, args, [weights], [made])
+    to.call(node, Call(PACK, args, [weights], [made]))
     return made
 
 
@@ -108,7 +108,7 @@ def lower_rnn(node: Node, to: Lowering) -> None:
     (x, w, r, b, lengths, h0, _, _), writes = _tensors(node, 2)
     reads = [x, *(packed(node, to, m, (0, hidden)) for m in (w, r)), b, lengths, h0]
     scratch = 4 * (1 + GROUP + ROWS) * padded(hidden)
-    to.call(node, kernel, {**sizes, **args}, reads, writes, scratch=scratch)
+    to.call(node, Call(kernel, {**sizes, **args}, reads, writes, scratch=scratch))
 
 
 def lower_gru(node: Node, to: Lowering) -> None:
@@ -121,7 +121,7 @@ def lower_gru(node: Node, to: Lowering) -> None:
     parts = ((0, 2 * hidden), (2 * hidden, hidden))
     reads = [x, *(packed(node, to, m, part) for m in (w, r) for part in parts), b, lengths, h0]
     scratch = 4 * ((1 + ROWS) * padded(2 * hidden) + (2 + ROWS + 2 * GROUP) * padded(hidden))
-    to.call(node, kernel, {**sizes, **args, "linear": linear}, reads, writes, scratch=scratch)
+    to.call(node, Call(kernel, {**sizes, **args, "linear": linear}, reads, writes, scratch=scratch))
 
 
 def lower_lstm(node: Node, to: Lowering) -> None:
@@ -133,7 +133,7 @@ def lower_lstm(node: Node, to: Lowering) -> None:
     (x, w, r, *rest), writes = _tensors(node, 3)
     reads = [x, *(packed(node, to, m, (0, 4 * hidden)) for m in (w, r)), *rest]
     scratch = 4 * ((1 + ROWS) * padded(4 * hidden) + 2 * GROUP * padded(hidden))
-    to.call(node, kernel, {**sizes, **args, "coupled": coupled}, reads, writes, scratch=scratch)
+    to.call(node, Call(kernel, {**sizes, **args, "coupled": coupled}, reads, writes, scratch=scratch))
 
 
 LOWERINGS: Mapping[str, Lower] = {"RNN": lower_rnn, "GRU": lower_gru, "LSTM": lower_lstm}

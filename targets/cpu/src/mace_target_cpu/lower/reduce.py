@@ -8,7 +8,7 @@ from math import prod
 
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import c_type
 
@@ -84,7 +84,7 @@ def _by_rows(node: Node, to: Lowering, merged: list[tuple[bool, int, int]]) -> N
     params = {"initial": _vector_start(table), "step": table.step, "join": table.join, "final": table.final}
     fields = (("outer", "i32"), ("rows", "i32"), ("columns", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_rows_f32", KERNELS / "reduce_rows.c.in", fields, params, (MATH,))
-    to.call(node, kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs))
 
 
 def _vector_start(table: Reduction) -> str:
@@ -107,7 +107,7 @@ def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: T
     count = x.elements // y.elements if y.elements else 0
     if not x.elements:
         sizes["over"] = (0, 1, 1)
-    to.call(node, kernel, {"results": y.elements, "count": count, **sizes}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {"results": y.elements, "count": count, **sizes}, node.inputs, node.outputs))
 
 
 def _padded(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ def arg(node: Node, to: Lowering) -> None:
     assert isinstance(axis, int)
     params = {"ctype": c_type(x), "greatest": node.op.name == "ArgMax"}
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "arg.c.in", (*ALONG, ("last", "i32")), params)
-    to.call(node, kernel, {**along(x.shape, axis), "last": int(bool(last))}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {**along(x.shape, axis), "last": int(bool(last))}, node.inputs, node.outputs))
 
 
 def cumsum(node: Node, to: Lowering) -> None:
@@ -158,7 +158,7 @@ def cumsum(node: Node, to: Lowering) -> None:
     fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
     kernel = Kernel(f"cumsum_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
     flags = {k: int(bool(node.attrs[k])) for k in ("exclusive", "reverse")}
-    to.call(node, kernel, {**along(x.shape, axis), **flags}, node.inputs, node.outputs)
+    to.call(node, Call(kernel, {**along(x.shape, axis), **flags}, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {**dict.fromkeys(REDUCTIONS, reduce), "ArgMax": arg, "ArgMin": arg, "CumSum": cumsum}

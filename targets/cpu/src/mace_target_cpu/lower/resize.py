@@ -12,7 +12,7 @@ from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import real
 from mace_core.ops.resize import Taps, axis_taps
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.lookup import Axis, lookup
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -92,7 +92,7 @@ def _blend(node: Node, to: Lowering, through: tuple[Tensor, Tensor], axes: Seque
     count = lines.indices.shape[1]
     name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_f32"
     kernel = Kernel(name, KERNELS / "resize.c.in", FIELDS, {"taps": count, "across": bool(across)}, (MOVE,))
-    to.call(node, kernel, args, [x.name, *tables], [y.name], scratch=4 * width if across else 0)
+    to.call(node, Call(kernel, args, [x.name, *tables], [y.name], scratch=4 * width if across else 0))
 
 
 def _tables(to: Lowering, stem: str, taps: Taps) -> tuple[str, str]:

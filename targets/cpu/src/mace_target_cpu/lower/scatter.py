@@ -8,7 +8,7 @@ from math import prod
 from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
-from mace_core.program import Arg, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import COORDINATES, ELEMENTS, along_axis, coordinates, index_type
 from mace_target_cpu.lower.strided import MOVE
@@ -53,7 +53,7 @@ def scatter_elements(node: Node, to: Lowering) -> None:
     suffix, params = _typed(node, data, indices)
     fields = (*ELEMENTS, ("bytes", "i64"))
     kernel = Kernel(f"scatter_elements_{suffix}", KERNELS / "scatter_elements.c.in", fields, params, (MOVE,))
-    to.call(node, kernel, args, node.inputs, node.outputs)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 def scatter_nd(node: Node, to: Lowering) -> None:
@@ -68,7 +68,7 @@ def scatter_nd(node: Node, to: Lowering) -> None:
     suffix, params = _typed(node, data, indices)
     fields = (*COORDINATES, ("rows", "i64"), ("n", "i64"), ("bytes", "i64"))
     kernel = Kernel(f"scatter_nd_{suffix}", KERNELS / "scatter_nd.c.in", fields, params, (MOVE,))
-    to.call(node, kernel, args, node.inputs, node.outputs)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"ScatterElements": scatter_elements, "ScatterND": scatter_nd}

@@ -7,7 +7,7 @@ from math import prod
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 
 MATH = KERNELS / "math.h.in"
@@ -47,7 +47,7 @@ def softmax(node: Node, to: Lowering) -> None:
         fields = (("outer", "i64"), ("n", "i32"), ("inner", "i32"), ("chunk", "i32"))
         kernel = Kernel(f"{stem}_inner_f32", KERNELS / "softmax_columns.c.in", fields, params, (MATH, ROW))
         args = {"outer": outer, "n": n, "inner": inner, "chunk": max(1, TASK // (n * WIDEST)) * WIDEST}
-    to.call(node, kernel, args, node.inputs, node.outputs, inplace=True)
+    to.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNorm"), softmax)

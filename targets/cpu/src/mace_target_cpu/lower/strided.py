@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mace_core.ir import Node
-from mace_core.program import Arg, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.view import view
 
@@ -96,7 +96,7 @@ def copy(node: Node, to: Lowering, loops: Iterable[Axis], offset: int = 0) -> No
         n, step = inner.count, inner.read
         kernel = _kernel("elements", plan, x.dtype.size, (("n", "i64"), ("step", "i64")))
         rows = _walk(outer, plan.offset, n * plan.size)
-        to.call(node, kernel, {**rows, "n": n, "step": step}, [x.name], [y.name])
+        to.call(node, Call(kernel, {**rows, "n": n, "step": step}, [x.name], [y.name]))
 
 
 def _runs(node: Node, to: Lowering, plan: Nest) -> None:
@@ -105,7 +105,7 @@ def _runs(node: Node, to: Lowering, plan: Nest) -> None:
     n = inner.count * plan.size
     kernel = Kernel("copy_runs", KERNELS / "copy_runs.c.in", (*WALK, ("n", "i64")), helpers=(MOVE,))
     args = {**_walk(loops, plan.offset * plan.size, n), "n": n}
-    to.call(node, kernel, args, node.inputs[:1], node.outputs)
+    to.call(node, Call(kernel, args, node.inputs[:1], node.outputs))
 
 
 def _tiles(node: Node, to: Lowering, plan: Nest, across: Axis) -> None:
@@ -117,7 +117,7 @@ def _tiles(node: Node, to: Lowering, plan: Nest, across: Axis) -> None:
     rows = _walk(outer, plan.offset, inner.count * TILE * plan.size)
     bands = prod(a.count for a in outer) * -(-across.count // TILE)
     args = {**rows, **chunks(bands, inner.count * min(TILE, across.count) * plan.size), **shape}
-    to.call(node, kernel, args, node.inputs[:1], node.outputs)
+    to.call(node, Call(kernel, args, node.inputs[:1], node.outputs))
 
 
 def _walk(outer: Sequence[Axis], offset: int, row_bytes: int) -> dict[str, Arg]:

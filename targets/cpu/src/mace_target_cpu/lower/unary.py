@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import c_type
 
@@ -87,7 +87,7 @@ def unary(node: Node, to: Lowering) -> None:
     params = {"ctype": c_type(x), "result": c_type(y), "vector": vector, "scalar": scalar, "attrs": tuple(attrs)}
     fields = (("n", "i64"), *((k, "f32") for k in attrs))
     kernel = Kernel(f"{form.lower()}_{x.dtype.value}", KERNELS / "unary.c.in", fields, params, (MATH,))
-    to.call(node, kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype)
+    to.call(node, Call(kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype))
 
 
 OPS = {*VECTOR, *SCALAR, *INTEGER, "Gelu"} - {"GeluNone", "GeluTanh"}

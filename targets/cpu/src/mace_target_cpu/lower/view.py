@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 
 COPY = Kernel("copy", KERNELS / "copy.c.in", (("n", "i64"),))
@@ -16,7 +16,7 @@ def view(node: Node, to: Lowering) -> None:
     if to.may_alias(y, x):
         to.alias(y, x)
     elif to.tensors[x].bytes:
-        to.call(node, COPY, {"n": to.tensors[x].bytes}, [x], [y])
+        to.call(node, Call(COPY, {"n": to.tensors[x].bytes}, [x], [y]))
 
 
 LOWERINGS: dict[str, Lower] = dict.fromkeys(("Identity", "Reshape"), view)

@@ -1,0 +1,106 @@
+"""Plugins from outside: new ones, broken ones, and one that brings an operator with a kernel of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, PathDistribution
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from mace_core.deployment import Deployment, Model
+from mace_core.errors import MaceError, PluginError
+from mace_core.hookspecs import GROUP
+from mace_core.pipeline import Job, build
+from mace_core.registry import DISABLED, Registry
+from mace_core.run import native
+from mace_core.run.compile import shared_library
+from mace_core.scaffold import write_plugin
+from mace_core.testing.compiled import HOST
+
+ROOT = Path(__file__).parents[1]
+ACME = ROOT / "tests/plugins/mace-transform-acme/src"
+
+
+def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> EntryPoint:
+    """Make a plugin in `folder` look installed: the metadata that pip would write beside its package."""
+    info = folder / f"mace_{kind}_{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mace-{kind}-{name}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{kind}-{name} = mace_{kind}_{name}\n")
+    return EntryPoint(f"{kind}-{name}", f"mace_{kind}_{name}", GROUP)._for(PathDistribution(info))
+
+
+@pytest.mark.parametrize("kind", ["target", "frontend", "transform", "toolchain"])
+def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind: str) -> None:
+    folder = write_plugin(kind, "acme", tmp_path)
+    installed(folder / "src", kind, "acme")
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder / "tests")]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+    listed = subprocess.run([sys.executable, "-m", "mace_core.cli", "plugins"], env=environment, capture_output=True, text=True, check=True)
+    assert f"{kind}-acme" in listed.stdout
+
+
+def test_a_name_that_is_none_and_a_folder_that_exists_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MaceError, match="is not a plugin name"):
+        write_plugin("target", "Acme Corp", tmp_path)
+    write_plugin("target", "acme", tmp_path)
+    with pytest.raises(MaceError, match="exists already"):
+        write_plugin("target", "acme", tmp_path)
+
+
+def offering(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> EntryPoint:
+    """A plugin of one module."""
+    (folder / f"mace_target_{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    return installed(folder, "target", name, "1.4")
+
+
+def test_a_plugin_that_does_not_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = offering(tmp_path, "bad", "import nothing_of_that_name\n", monkeypatch)
+    with pytest.raises(PluginError) as told:
+        Registry.load([point])
+    assert str(told.value).startswith("mace-target-bad 1.4: does not load: ModuleNotFoundError")
+    assert f"{DISABLED}=target-bad" in str(told.value)
+    monkeypatch.setenv(DISABLED, "target-bad")
+    assert Registry.load([point]).plugins == ()
+
+
+def test_a_misspelt_hook_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from mace_core import hookimpl\n\n@hookimpl\ndef mace_targetz():\n    return ()\n"
+    with pytest.raises(PluginError, match=r"mace-target-typo 1\.4: .*mace_targetz"):
+        Registry.load([offering(tmp_path, "typo", text, monkeypatch)])
+
+
+def test_two_plugins_with_one_name_are_both_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from mace_target_cpu import Cpu, hookimpl\n\n@hookimpl\ndef mace_targets():\n    return (Cpu(),)\n"
+    points = [offering(tmp_path, name, text, monkeypatch) for name in ("one", "two")]
+    with pytest.raises(PluginError, match=r"targets 'cpu': mace-target-one 1\.4 and mace-target-two 1\.4 both offer it"):
+        Registry.load(points)
+
+
+def test_an_operator_from_outside_runs_through_its_own_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ACME))
+    from importlib.metadata import entry_points
+
+    point = EntryPoint("transform-acme", "mace_transform_acme", GROUP)
+    registry = Registry.load([*entry_points(group=GROUP), point])
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 5]) for n in ("x", "y")]
+    node = helper.make_node("Swish7", ["x"], ["y"], "swish", domain="acme")
+    graph = helper.make_graph([node], "net", ports[:1], ports[1:])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("acme", 1)]
+    file = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
+    job = Job(Deployment("acme", (Model("net", (file,)),)), registry.select("host")[0])
+    library = shared_library(build(job, registry), HOST, tmp_path)
+    x = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
+    found = native.load(library, "acme")["net"].run({"x": x})["y"]
+    np.testing.assert_allclose(found, x / (1 + np.exp(-7 * x)), rtol=1e-6)

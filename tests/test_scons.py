@@ -1,0 +1,144 @@
+"""Real runs of SCons: what is rebuilt and what is not, identical bytes, and the messages for mistakes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).parents[1]
+SCONSCRIPT = """
+Import("mace_library", "mace_test", "mace_package")
+one = mace_library(name="one", deployment="one.yml")
+two = mace_library(name="two", deployment="two.yml")
+mace_test(library=one)
+mace_package(name="both", libraries=[one, two])
+"""
+
+
+def model(path: Path, scale: float) -> None:
+    """A 3 x 3 convolution whose filters are all `scale`."""
+    weight = numpy_helper.from_array(np.full((2, 1, 3, 3), scale, np.float32), "w")
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 1, 6, 6]), ("y", [1, 2, 4, 4]))]
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], "conv")], "net", ports[:1], ports[1:], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two libraries, the first with validation data."""
+    folder = tmp_path / "project"
+    (folder / "models").mkdir(parents=True)
+    shutil.copy(ROOT / "SConstruct", folder)
+    (folder / "models/SConscript").write_text(SCONSCRIPT)
+    np.save(folder / "models/x.npy", np.ones((1, 1, 6, 6), np.float32))
+    np.save(folder / "models/y.npy", np.full((1, 2, 4, 4), 9, np.float32))
+    for name in ("one", "two"):
+        model(folder / f"models/{name}.onnx", 1.0)
+        (folder / f"models/{name}.yml").write_text(
+            f"library_name: {name}\nmodels:\n  net:\n    model_file_path: {name}.onnx\n    subgraphs:\n"
+            "      - input_tensors: x\n        output_tensors: y\n"
+            "        validation_inputs_data: x.npy\n        validation_outputs_data: y.npy\n"
+        )
+    return folder
+
+
+def scons(folder: Path, *arguments: str, status: int = 0) -> str:
+    command = [sys.executable, "-m", "SCons", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def acted(log: str) -> list[str]:
+    """The lines that tell of work."""
+    verbs = ("generating", "compiling", "archiving", "linking", "checking")
+    return [line for line in log.splitlines() if line.startswith(verbs)]
+
+
+def products(folder: Path) -> dict[str, bytes]:
+    """Everything that a user takes from the builds folder."""
+    kept = ("include", "lib", "bin", "model", "src")
+    files = [p for part in kept for p in sorted((folder / "builds").glob(f"*/{part}/**/*")) if p.is_file()]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+def test_only_what_changed_is_rebuilt(project: Path) -> None:
+    scons(project)
+    assert acted(scons(project)) == []
+    model(project / "models/two.onnx", 2.0)
+    log = acted(scons(project))
+    assert any(line.startswith("generating two") for line in log)
+    assert "linking builds/two/lib/host/libtwo.so" in log
+    assert not [line for line in log if "generating one" in line or "builds/one" in line]
+    assert not [line for line in log if "kernels" in line], "the kernels' C is the same"
+
+
+def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(project: Path) -> None:
+    scons(project)
+    again = "import mace_core.fingerprint as f; f.version = lambda name: '99'; import SCons.Script.Main as m, sys; sys.argv = ['scons']; m.main()"
+    done = subprocess.run([sys.executable, "-c", again], cwd=project, capture_output=True, text=True, check=True)
+    assert "generating one" in done.stdout
+    assert "compiling" not in done.stdout
+
+
+def test_two_folders_give_the_same_bytes(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "some/where/else"
+    shutil.copytree(project, other)
+    scons(project)
+    scons(project, "package")
+    scons(other)
+    scons(other, "package")
+    assert products(project)
+    assert products(project) == products(other)
+    assert (project / "builds/both.tar.gz").read_bytes() == (other / "builds/both.tar.gz").read_bytes()
+
+
+def test_check_tells_and_fails_where_the_numbers_are_wrong(project: Path) -> None:
+    assert "passed" in scons(project, "-Q", "check")
+    np.save(project / "models/y.npy", np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4))
+    assert "FAILED" in scons(project, "-Q", "check", status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("target=hots",), "mace: target=hots: no ABI 'hots'; did you mean 'host'?"),
+        (("target=host+npx",), "mace: target=host+npx: no target 'npx'; try: pip install mace-target-npx"),
+        (("tarket=host",), "mace: tarket=: no such option; the options are target=, toolchain=, builds="),
+        (("toolchain=icc",), "mace: toolchain: no toolchain 'icc'; try: pip install mace-toolchain-icc"),
+    ],
+)
+def test_mistakes_on_the_command_line(project: Path, arguments: tuple[str, ...], said: str) -> None:
+    log = scons(project, "-Q", *arguments, status=2)
+    assert said in log
+    assert "Traceback" not in log
+
+
+def test_a_missing_model_is_one_message_with_its_line(project: Path) -> None:
+    (project / "models/one.onnx").unlink()
+    log = scons(project, "-Q", status=2)
+    assert "one.yml:4: model_file_path: no such file" in log
+    assert "Traceback" not in log
+
+
+def test_a_model_that_cannot_be_converted_leaves_nothing_behind(project: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Nonsense", ["x"], ["y"], "what", domain="nowhere")],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+    )
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("nowhere", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), project / "models/one.onnx")
+    log = scons(project, "-Q", status=2)
+    assert "Nonsense" in log
+    assert "what" in log
+    assert "Traceback" not in log
+    assert not [p for p in (project / "builds").rglob("*") if p.is_file() and p.name != ".sconsign.dblite"]
