@@ -18,7 +18,7 @@ from mace_core.pipeline import normalise
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import HOST
+from mace_core.testing.compiled import host
 from mace_frontend_onnx.cases import cases, graph_of
 from mace_target_cpu import Cpu
 
@@ -86,7 +86,7 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
         placed.append(code.Placed(program, arena(program)))
     folder.mkdir()
     sources = code.library("cases", placed, Cpu().isas("host")[:1])
-    models = native.load(shared_library(sources, HOST, folder, ("-O1",)), "cases")
+    models = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")
     return {case.case.name: case.fault(models[case.name]) for case in batch}
 
 

@@ -21,7 +21,7 @@ from mace_core.registry import DISABLED, Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.scaffold import write_plugin
-from mace_core.testing.compiled import HOST
+from mace_core.testing.compiled import host
 
 ROOT = Path(__file__).parents[1]
 ACME = ROOT / "tests/plugins/mace-transform-acme/src"
@@ -100,7 +100,7 @@ def test_an_operator_from_outside_runs_through_its_own_kernel(tmp_path: Path, mo
     file = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
     job = Job(Deployment("acme", (Model("net", (file,)),)), registry.select("host")[0])
-    library = shared_library(build(job, registry), HOST, tmp_path)
+    library = shared_library(build(job, registry), host(), tmp_path)
     x = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
     found = native.load(library, "acme")["net"].run({"x": x})["y"]
     np.testing.assert_allclose(found, x / (1 + np.exp(-7 * x)), rtol=1e-6)

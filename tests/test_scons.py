@@ -82,7 +82,8 @@ def test_only_what_changed_is_rebuilt(project: Path) -> None:
 
 def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(project: Path) -> None:
     scons(project)
-    again = "import mace_core.fingerprint as f; f.version = lambda name: '99'; import SCons.Script.Main as m, sys; sys.argv = ['scons']; m.main()"
+    code = "import mace_core.fingerprint as f; f.version = lambda name: '99'"
+    again = f"{code}; import SCons.Script.Main as m, sys; sys.argv = ['scons']; m.main()"
     done = subprocess.run([sys.executable, "-c", again], cwd=project, capture_output=True, text=True, check=True)
     assert "generating one" in done.stdout
     assert "compiling" not in done.stdout

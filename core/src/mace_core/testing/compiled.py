@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,17 @@ from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.memory import arena
+from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 
-HOST = Compiler(("cc",), ("ar",))
+
+@cache
+def host() -> Compiler:
+    """The compiler that the installed toolchains have for this machine."""
+    return Registry.load().select("host")[0].compiler
 
 
 def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str, object] | None = None, **how: object) -> Graph:
@@ -55,7 +61,7 @@ def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, 
         program = target.lower(graph)
         placed.append(code.Placed(program, arena(program)))
     sources = code.library("cases", placed, target.isas(abi))
-    return native.load(shared_library(sources, HOST, folder), "cases")
+    return native.load(shared_library(sources, host(), folder), "cases")
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
