@@ -101,7 +101,7 @@ class Builder:
     def finish(self, outputs: Sequence[str], names: Sequence[str] | None = None) -> Graph:
         """The graph that computes these tensors, without what nothing reads; `names` are their public names if others."""
         now: dict[str, str] = {}
-        made = []
+        made: list[str] = []
         for tensor, name in zip(outputs, names or outputs, strict=True):
             made.append(self._as(now.get(tensor, tensor), name, made))
             now[tensor] = made[-1]

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pluggy
 
@@ -209,7 +209,8 @@ def _collect(
     hook: pluggy.HookCaller = getattr(manager.hook, f"mace_{kind}")
     for implementation in sorted(hook.get_hookimpls(), key=lambda i: i.plugin_name):
         plugin = plugins[implementation.plugin_name]
-        for offer in implementation.function():
+        offers = cast(Iterable[Offer], implementation.function())
+        for offer in offers:
             if offer.name in table:
                 raise PluginError(f"{kind} {offer.name!r}", f"{owners[kind, offer.name]} and {plugin} both offer it", "remove one")
             table[offer.name] = offer

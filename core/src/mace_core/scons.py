@@ -101,7 +101,7 @@ class Build:
 
         Gives builds/NAME/{include,lib/VARIANT,bin/VARIANT,model}.
         """
-        library = self.library(deployment)
+        library: Library = self.library(deployment)
         if library.name != name:
             raise MaceError(deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}")
         return library

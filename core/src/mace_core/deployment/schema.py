@@ -115,14 +115,15 @@ class _Complaint:
         """Note what is wrong; returns the paths of what is."""
         path = tuple(error.absolute_path)
         part = self.schema.at(path)
+        instance: Any = error.instance
         if error.validator == "unevaluatedProperties":
-            return self._unknown(path, part, error.instance)
+            return self._unknown(path, part, instance)
         if error.validator == "required":
-            self._missing(path, part, error.instance)
+            self._missing(path, part, instance)
             return []
         if "propertyNames" in error.absolute_schema_path:
-            return self._name(path, part, error.instance)
-        self._value(path, part, error.instance)
+            return self._name(path, part, instance)
+        self._value(path, part, instance)
         return [path]
 
     def line(self, path: Path) -> int:

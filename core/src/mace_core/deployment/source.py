@@ -124,7 +124,7 @@ class _Tree:
             self._tag(event.tag, line)
             self._place(value, event.anchor, 1, 1)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor, line)
+            self._alias(event.anchor or "", line)
         elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             self._tag(event.tag, line)
             self._open.append(_Open(line, isinstance(event, yaml.MappingStartEvent), event.anchor))

@@ -138,7 +138,7 @@ class _Model:
         for name, weight in self.program.weights.items():
             array = weight.make()
             assert array.nbytes == weight.bytes, f"{name}: {array.nbytes} bytes, {weight.bytes} announced"
-            yield memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[misc]  # a file takes it as bytes
+            yield np.ascontiguousarray(array).tobytes()
             yield bytes(-weight.bytes % ALIGNMENT)
 
     def report(self) -> dict[str, object]:

@@ -18,9 +18,9 @@ def _reference(function: Callable[..., Array]) -> Callable[..., Array]:
     def reference(x: Array, axis: int, keepdims: bool, last: bool) -> Array:
         """The first of equal extremes, or the last."""
         if not last:
-            return function(x, axis=axis, keepdims=keepdims).astype(np.int64)
+            return np.asarray(function(x, axis=axis, keepdims=keepdims), np.int64)
         backwards = function(np.flip(x, axis), axis=axis, keepdims=keepdims)
-        return (x.shape[axis] - 1 - backwards).astype(np.int64)
+        return np.asarray(x.shape[axis] - 1 - backwards, np.int64)
 
     return reference
 

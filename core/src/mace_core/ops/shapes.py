@@ -58,4 +58,6 @@ def keep(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
 
 def move_axis(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
     """The layout rule of an op along one `axis` that keeps the rank."""
-    return {**attrs, "axis": perm[int(attrs["axis"]) % len(perm)]}, perm  # type: ignore[call-overload]  # schema: an int
+    axis = attrs["axis"]
+    assert isinstance(axis, int)
+    return {**attrs, "axis": perm[axis % len(perm)]}, perm

@@ -29,8 +29,8 @@ def _selu(x: Array, alpha: float, gamma: float) -> Array:
 def _gelu(x: Array, approximate: str) -> Array:
     """Hendrycks and Gimpel, arXiv:1606.08415."""
     if approximate == "tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+        return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
 
 
 def _shrink(x: Array, bias: float, lambd: float) -> Array:
@@ -46,8 +46,8 @@ def _clip(x: Array, min: float, max: float) -> Array:  # noqa: A002  # the attri
         limits = np.iinfo(x.dtype)
         low = limits.min if min <= limits.min else int(min)
         high = limits.max if max >= limits.max else int(max)
-        return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
-    return np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max))
+        return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
+    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)))
 
 
 def _wide(function: Callable[..., Any]) -> Callable[..., Array]:

@@ -44,7 +44,7 @@ class _Network:
         outputs = list(dict.fromkeys([self.images[-1], self._head(self.images[len(self.images) // 2])]))
         return self.new.finish(outputs)
 
-    def _array(self, *shape: int) -> np.ndarray:  # type: ignore[type-arg]  # floats of any shape
+    def _array(self, *shape: int) -> np.ndarray:
         return self.rng.standard_normal(shape).astype(np.float32)
 
     def _weight(self, *shape: int) -> str:
