@@ -22,8 +22,9 @@ def operators() -> str:
     lines = [
         "# Operators\n\n",
         NOTICE,
-        f"The core has {len(core_ops())} operators. `?` marks an optional tensor, `*` one that may repeat. Layout: *any* for ops that take every order ",
-        "of axes, *moves* where the attributes follow a change of order, *fixed* where the order is part of the op.\n\n",
+        f"The core has {len(core_ops())} operators. `?` marks an optional tensor, `*` one that may repeat. Layout: ",
+        "*any* for ops that take every order of axes, *moves* where the attributes follow a change of order, ",
+        "*fixed* where the order is part of the op.\n\n",
         "| op | inputs | outputs | attributes | layout | cpu |\n|---|---|---|---|---|---|\n",
     ]
     kernels = Cpu().lowerings

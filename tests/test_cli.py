@@ -1,0 +1,89 @@
+"""The `mace` command on the shipped example."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits deployment, built."""
+    folder = tmp_path_factory.mktemp("cli") / "digits"
+    shutil.copytree(ROOT / "models/digits", folder)
+    mace(folder, "build", "digits.yml")
+    return folder
+
+
+def mace(folder: Path, *arguments: str, status: int = 0) -> str:
+    done = subprocess.run([sys.executable, "-m", "mace_core.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_run_writes_each_output(project: Path) -> None:
+    mace(project, "run", "digits.yml", "--output", "out", "--input", "image=test_inputs.npy", "--threads", "2")
+    found, expected = np.load(project / "out/probabilities.npy"), np.load(project / "test_outputs.npy")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_validate_compares_with_stored_outputs_and_with_the_framework(project: Path) -> None:
+    (row,) = json.loads(mace(project, "validate", "digits.yml", "--json"))
+    assert row["passed"]
+    assert row["cosine"] > 0.9999
+    text = (project / "digits.yml").read_text().replace("validation_outputs_data: test_outputs.npy", "")
+    (project / "framework.yml").write_text(text)
+    (row,) = json.loads(mace(project, "validate", "framework.yml", "--json"))
+    assert row["passed"]
+
+
+def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
+    (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--layers", "--rounds", "3"))
+    assert len(row["ns"]) == 3
+    assert {"conv_f32", "matmul_f32"} <= {layer["kernel"] for layer in row["layers"]}
+    assert all(layer["ns"] > 0 for layer in row["layers"])
+    (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--against-framework", "--rounds", "3"))
+    assert len(row["framework_ns"]) == 3
+
+
+def test_explain_tells_kernels_sources_and_memory(project: Path) -> None:
+    (model,) = json.loads(mace(project, "explain", "digits.yml", "--json"))
+    assert model["arena_bytes"] == model["arena_lower_bound"]
+    assert {s for c in model["calls"] for s in c["sources"]} >= {"conv1", "relu1", "dense"}
+    assert "conv1" in mace(project, "explain", "digits.yml")
+
+
+def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "digits"
+    shutil.copytree(project, copy, ignore=shutil.ignore_patterns("builds", "out"))
+    before = sorted(copy.iterdir())
+    assert "ready for target=host" in mace(copy, "check", "digits.yml")
+    assert sorted(copy.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check", "gone.yml"), "mace: gone.yml: cannot be read"),
+        (("run", "digits.yml", "--output", "o", "--model", "dogits"), "--model dogits: no such model; the deployment has digits"),
+        (("run", "digits.yml", "--output", "o", "--input", "image"), "--input: 'image' is not NAME=FILE"),
+        (("run", "digits.yml", "--output", "o", "--input", "image=gone.npy"), "gone.npy: cannot be read as an array"),
+        (("run", "digits.yml", "--output", "o", "--builds", "nowhere"), "is not built for host; run: scons target=host"),
+        (("explain", "digits.yml", "--target", "host+mdla"), "no target 'mdla'; try: pip install mace-target-mdla"),
+    ],
+)
+def test_mistakes_get_one_message(project: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in mace(project, *arguments, status=2)
+
+
+def test_the_schema_is_json(project: Path) -> None:
+    assert json.loads(mace(project, "schema"))["$schema"].startswith("https://json-schema.org")
