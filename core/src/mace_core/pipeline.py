@@ -22,6 +22,7 @@ NORMAL = (
     "remove-identity",
     "layout",
     "remove-identity",
+    "fuse-pad",
     "fuse-hard",
     "fold-batch-norm",
     "fold-scale",
@@ -54,7 +55,10 @@ def build(job: Job, registry: Registry, progress: Progress = lambda _: None) -> 
         progress(f"{model.name}: reading")
         graph = normalise(load(model, registry), registry)
         progress(f"{model.name}: lowering {len(graph.nodes)} nodes")
-        parts = split(graph, registry.targets_for(job.choice, model.runtimes))
+        targets = registry.targets_for(job.choice, model.runtimes)
+        for runtime in sorted({*model.runtimes} - {t.runtime for t in targets}):
+            progress(f"{model.name}: no target for runtime {runtime!r} is installed behind {job.choice.abi}; the CPU computes in its place")
+        parts = split(graph, targets)
         program = lower(graph, parts, registry)
         placed.append(code.Placed(program, arena(program)))
         refusals[model.name] = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}

@@ -5,6 +5,7 @@ from mace_core.testing.transform import TransformContract
 from mace_transform_fuse.activation import fuse_activation
 from mace_transform_fuse.bias import fuse_bias
 from mace_transform_fuse.hard import fuse_hard
+from mace_transform_fuse.pad import fuse_pad
 
 
 class TestPlugin(PluginContract):
@@ -25,3 +26,8 @@ class TestFuseActivation(TransformContract):
 class TestFuseHard(TransformContract):
     name = "fuse-hard"
     apply = staticmethod(fuse_hard)
+
+
+class TestFusePad(TransformContract):
+    name = "fuse-pad"
+    apply = staticmethod(fuse_pad)

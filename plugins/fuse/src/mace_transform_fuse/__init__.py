@@ -9,6 +9,7 @@ from mace_core.hookspecs import hookimpl
 from mace_transform_fuse.activation import fuse_activation
 from mace_transform_fuse.bias import fuse_bias
 from mace_transform_fuse.hard import fuse_hard
+from mace_transform_fuse.pad import fuse_pad
 
 
 @hookimpl
@@ -18,4 +19,5 @@ def mace_transforms() -> Iterable[Transform]:
         Transform("fuse-bias", fuse_bias),
         Transform("fuse-activation", fuse_activation),
         Transform("fuse-hard", fuse_hard),
+        Transform("fuse-pad", fuse_pad),
     )

@@ -1,0 +1,33 @@
+"""fuse-pad: zeros around an image are the padding of the convolution that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph
+
+
+def fuse_pad(graph: Graph) -> Graph:
+    """Take a constant Pad by zeros along the spatial axes into the Conv after it."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    pad = match.feeder(0, "Pad") if match.node.op.name == "Conv" else None
+    if pad is None or (pad.attrs["mode"], pad.attrs["value"]) != ("constant", 0.0):
+        return None
+    before, after = pad.attrs["before"], pad.attrs["after"]
+    assert isinstance(before, tuple)
+    assert isinstance(after, tuple)
+    if any((before[0], before[-1], after[0], after[-1])):
+        return None
+    attrs = {**match.node.attrs, "pads_before": _sum(match, "pads_before", before), "pads_after": _sum(match, "pads_after", after)}
+    inputs = [pad.inputs[0], *match.node.inputs[1:]]
+    return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.joined(pad))
+
+
+def _sum(match: Match, key: str, more: tuple[int, ...]) -> tuple[int, ...]:
+    own = match.node.attrs[key]
+    assert isinstance(own, tuple)
+    return tuple(a + b for a, b in zip(own, more[1:-1], strict=True))

@@ -1,0 +1,35 @@
+"""fuse-pad on the graphs that have one."""
+
+import numpy as np
+import pytest
+
+from mace_core.build import Builder
+from mace_core.ir import DType, Graph
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import random_inputs
+from mace_transform_fuse.pad import fuse_pad
+
+
+def padded(before: tuple[int, ...], after: tuple[int, ...], value: float = 0.0) -> Graph:
+    new = Builder("padded")
+    x = new.input("x", DType.F32, (1, 5, 6, 2))
+    wide = new.one("Pad", [x], {"before": before, "after": after, "value": value})
+    weight = new.weight("w", np.random.default_rng(0).standard_normal((3, 3, 3, new.shape(wide)[-1])).astype(np.float32))
+    attrs = {"strides": (1, 2), "pads_before": (0, 1), "pads_after": (1, 0), "dilations": (1, 1)}
+    return new.finish([new.one("Conv", [wide, weight], attrs)])
+
+
+@pytest.mark.parametrize(
+    ("graph", "nodes"),
+    [
+        (padded((0, 1, 2, 0), (0, 0, 3, 0)), ["Conv"]),
+        (padded((0, 1, 2, 1), (0, 0, 3, 0)), ["Pad", "Conv"]),
+        (padded((0, 1, 2, 0), (0, 0, 3, 0), 1.0), ["Pad", "Conv"]),
+    ],
+)
+def test_zeros_along_the_image_become_padding(graph: Graph, nodes: list[str]) -> None:
+    after = fuse_pad(graph)
+    assert [n.op.name for n in after.nodes] == nodes
+    inputs = random_inputs(graph)
+    (output,) = graph.outputs
+    np.testing.assert_allclose(execute(after, inputs)[output], execute(graph, inputs)[output], rtol=1e-5, atol=1e-5)
