@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor, frozen
+from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Storage, Tensor, frozen
 from mace_core.ops import core_ops
-from mace_core.ops.op import Op, OpError
+from mace_core.ops.op import Op, OpError, Spec
+from mace_core.quantization import compute, fault, kept
 
 FOLD_LIMIT = 1 << 20
 """Bytes up to which a node of constants is computed at once; above it, only if that makes the model no larger."""
@@ -26,22 +27,29 @@ class Builder:
         self.tensors: dict[str, Tensor] = {}
         self.weights: dict[str, Array] = {}
         self.inputs: list[str] = []
-        self.quants: dict[str, Quant] = {}
+        self.storages: dict[str, Storage] = {}
         self.reserved: frozenset[str] = frozenset()
         self._names: set[str] = set()
         self._producers: dict[str, Node] = {}
 
-    def input(self, name: str, dtype: DType, shape: Shape) -> str:
+    def input(self, name: str, dtype: DType, shape: Shape, quant: Quant | None = None) -> str:
         """Declare an input of the model."""
-        self.tensors[name] = Tensor(name, dtype, shape)
+        self.tensors[name] = self._checked(Tensor(name, dtype, shape, quant))
         self.inputs.append(name)
         return name
 
-    def weight(self, name: str, array: Array) -> str:
+    def weight(self, name: str, array: Array, quant: Quant | None = None) -> str:
         """Declare a constant; a name that is taken gets a number."""
         name = self.fresh(name)
+        self.tensors[name] = self._checked(Tensor(name, DType.of(array), array.shape, quant))
         self.weights[name] = frozen(array)
-        self.tensors[name] = Tensor(name, DType.of(array), array.shape)
+        return name
+
+    def stored(self, stem: str, storage: Storage | None) -> str:
+        """Return a free name for an output of the next node, whose real numbers will be stored so; None for as floats."""
+        name = self.fresh(stem)
+        if storage:
+            self.storages[name] = storage
         return name
 
     def add(
@@ -57,6 +65,8 @@ class Builder:
 
         outputs: the names, or how many to invent.
         like: the node that this one stands for; gives its name and sources.
+
+        Real outputs are stored as `stored` was told for their names, else as the data that the op only moves, else as floats.
         """
         op = self.ops[op] if isinstance(op, str) else op
         stem = like.name if like else (outputs[0] if not isinstance(outputs, int) and outputs else op.name)
@@ -65,14 +75,15 @@ class Builder:
             names = tuple(outputs) if not isinstance(outputs, int) else self._invent(stem, outputs)
             op.check_arity(len(inputs), len(names))
             tensors = [self.tensors[i] if i else None for i in inputs]
-            specs = op.infer(tensors, complete)
+            specs = op.infer([t and t.real for t in tensors], complete)
         except OpError as error:
             raise MaceError(f"{self.name}: node {stem!r} ({op.name})", str(error)) from None
-        made = [Tensor(n, d, tuple(map(int, s)), self.quants.get(n)) for n, (d, s) in zip(names, specs, strict=False)]
+        default = kept(op, tensors, complete)
+        made = [self._made(n, spec, self.storages.get(n, default)) for n, spec in zip(names, specs, strict=False)]
         sources = like.sources if like else (stem,)
         node = Node(self._node_name(stem), op, tuple(inputs), names, complete, sources)
         if self._folds(node, made):
-            return self._fold(node)
+            return self._fold(node, made)
         self.tensors.update((t.name, t) for t in made)
         self.nodes.append(node)
         self._producers.update(dict.fromkeys(names, node))
@@ -87,8 +98,8 @@ class Builder:
         return self._producers.get(tensor)
 
     def constant(self, tensor: str) -> Array | None:
-        """A constant's data; None for a tensor that is computed or absent."""
-        return self.weights.get(tensor)
+        """A constant's numbers; None for a tensor that is computed, absent or quantized."""
+        return None if tensor in self.tensors and self.tensors[tensor].quant else self.weights.get(tensor)
 
     def shape(self, tensor: str) -> Shape:
         """A tensor's shape."""
@@ -154,9 +165,21 @@ class Builder:
         size = sum(t.bytes for t in outputs)
         return size <= FOLD_LIMIT or size <= sum(self.tensors[i].bytes for i in node.inputs if i)
 
-    def _fold(self, node: Node) -> tuple[str, ...]:
-        arrays = node.op.compute([self.weights[i] if i else None for i in node.inputs], node.attrs)
-        return tuple(self.weight(name, a) for name, a in zip(node.outputs, arrays, strict=False))
+    def _fold(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:
+        arrays = compute(node.op, node.attrs, [(self.tensors[i], self.weights[i]) if i else None for i in node.inputs], outputs)
+        return tuple(self.weight(t.name, a, t.quant) for t, a in zip(outputs, arrays, strict=False))
+
+    def _made(self, name: str, spec: Spec, storage: Storage | None) -> Tensor:
+        """The tensor that a node computes; only real numbers have a storage of their own."""
+        dtype, shape = spec[0], tuple(map(int, spec[1]))
+        if storage and dtype is DType.F32:
+            return self._checked(Tensor(name, storage.dtype, shape, storage.quant))
+        return Tensor(name, dtype, shape)
+
+    def _checked(self, tensor: Tensor) -> Tensor:
+        if wrong := fault(tensor):
+            raise MaceError(f"{self.name}: tensor {tensor.name!r}", wrong, "quantize the model again")
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -171,15 +194,18 @@ class Match:
     uses: Mapping[str, int]
 
     def feeder(self, index: int, *ops: str) -> Node | None:
-        """The node that computes input `index`, if it is one of these ops and nothing else reads its result."""
+        """The node that computes input `index`, if it is one of these ops and nothing else reads its result.
+
+        Never one whose result is quantized: without it, a rounding and a saturation would be lost.
+        """
         inputs = self.node.inputs
         found = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
         if found is None or found.op.name not in ops or self.uses.get(inputs[index], 1) != 1:
             return None
-        return found
+        return None if self.new.tensors[inputs[index]].quant else found
 
     def constant(self, index: int) -> Array | None:
-        """The data of input `index` if it is a constant."""
+        """The data of input `index` if it is a constant that holds its numbers as they are."""
         inputs = self.node.inputs
         return self.new.constant(inputs[index]) if index < len(inputs) and inputs[index] else None
 
@@ -209,7 +235,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     for name, array in graph.weights.items():
         new.weights[name], new.tensors[name] = array, graph.tensors[name]
     new.reserved = frozenset(graph.tensors)  # a new tensor must not take the name of one that is still to come
-    new.quants = {n: t.quant for n, t in graph.tensors.items() if t.quant}
+    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
     now: dict[str, str] = {}
     uses = graph.uses()
     for node in graph.nodes:

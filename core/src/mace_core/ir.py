@@ -73,15 +73,41 @@ class Quant:
     zero_point: tuple[int, ...]
     axis: int | None = None
 
+    @classmethod
+    def of(cls, scale: float, zero_point: int = 0) -> Quant:
+        """One scale for a whole tensor."""
+        return cls((float(scale),), (int(zero_point),))
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How real numbers are stored: as integers of this type."""
+
+    dtype: DType
+    quant: Quant
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A description of a tensor, never its data."""
+    """A description of a tensor, never its data.
+
+    quant: how its stored integers stand for real numbers; None if its elements are what they are.
+    """
 
     name: str
     dtype: DType
     shape: Shape
     quant: Quant | None = None
+
+    @property
+    def storage(self) -> Storage | None:
+        """How its real numbers are stored as integers; None if they are not."""
+        return Storage(self.dtype, self.quant) if self.quant else None
+
+    @property
+    def real(self) -> Tensor:
+        """What an op sees of it: real numbers, however they are stored."""
+        return Tensor(self.name, DType.F32, self.shape) if self.quant else self
 
     @property
     def elements(self) -> int:

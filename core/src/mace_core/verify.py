@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mace_core import quantization
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Node
 from mace_core.ops.op import OpError
@@ -23,6 +24,8 @@ def _tensor_faults(graph: Graph) -> Iterator[str]:
             yield f"tensor {tensor.name!r} is filed under {name!r}"
         if any(not isinstance(d, int) or d < 0 for d in tensor.shape):
             yield f"tensor {name!r} has shape {tensor.shape}; every dimension must be a known number"
+        elif wrong := quantization.fault(tensor):
+            yield f"tensor {name!r}: {wrong}"
     for name, array in graph.weights.items():
         found = graph.tensors.get(name)
         if found is None or (found.dtype, found.shape) != (DType.of(array), array.shape):
@@ -53,11 +56,11 @@ def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
         node.op.check_arity(len(node.inputs), len(node.outputs))
         if node.op.complete(node.attrs) != node.attrs:
             yield "its attributes are not complete"
-        inferred = node.op.infer(graph.inputs_of(node), node.attrs)
+        inferred = node.op.infer([t and t.real for t in graph.inputs_of(node)], node.attrs)
     except OpError as error:
         yield str(error)
         return
     for name, (dtype, shape) in zip(node.outputs, inferred, strict=False):
         found = graph.tensors.get(name)
-        if found is None or (found.dtype, found.shape) != (dtype, tuple(shape)):
+        if found is None or (found.real.dtype, found.shape) != (dtype, tuple(shape)):
             yield f"output {found or name} must be {dtype.value}{list(shape)}"

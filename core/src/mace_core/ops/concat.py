@@ -28,4 +28,4 @@ def _concat(*xs: Array, axis: int) -> Array:
     return np.concatenate(xs, axis)
 
 
-OPS = (Op("Concat", ("xs*",), ("y",), _infer, _concat, {"axis": REQUIRED}, move=move_axis),)
+OPS = (Op("Concat", ("xs*",), ("y",), _infer, _concat, {"axis": REQUIRED}, move=move_axis, moves=True),)

@@ -65,6 +65,6 @@ def _to_depth(x: Array, block: int) -> Array:
 
 
 OPS = (
-    Op("DepthToSpace", ("x",), ("y",), _infer_to_space, _to_space, {"block": REQUIRED, "mode": "DCR"}),
-    Op("SpaceToDepth", ("x",), ("y",), _infer_to_depth, _to_depth, {"block": REQUIRED}),
+    Op("DepthToSpace", ("x",), ("y",), _infer_to_space, _to_space, {"block": REQUIRED, "mode": "DCR"}, moves=True),
+    Op("SpaceToDepth", ("x",), ("y",), _infer_to_depth, _to_depth, {"block": REQUIRED}, moves=True),
 )

@@ -87,7 +87,7 @@ def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
 
 
 OPS = (
-    Op("Gather", ("data", "indices"), ("y",), _infer_gather, _gather, {"axis": 0}),
-    Op("GatherElements", ("data", "indices"), ("y",), _infer_elements, _gather_elements, {"axis": 0}, move=move_axis),
-    Op("GatherND", ("data", "indices"), ("y",), _infer_nd, _gather_nd, {"batch_dims": 0}),
+    Op("Gather", ("data", "indices"), ("y",), _infer_gather, _gather, {"axis": 0}, moves=True),
+    Op("GatherElements", ("data", "indices"), ("y",), _infer_elements, _gather_elements, {"axis": 0}, move=move_axis, moves=True),
+    Op("GatherND", ("data", "indices"), ("y",), _infer_nd, _gather_nd, {"batch_dims": 0}, moves=True),
 )

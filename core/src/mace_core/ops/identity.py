@@ -5,4 +5,4 @@ from __future__ import annotations
 from mace_core.ops.op import Op
 from mace_core.ops.shapes import keep, same
 
-OPS = (Op("Identity", ("x",), ("y",), same, lambda x: x, move=keep),)
+OPS = (Op("Identity", ("x",), ("y",), same, lambda x: x, move=keep, moves=True),)

@@ -42,6 +42,7 @@ class Op:
     move: for an op whose inputs are all permuted alike, x = transpose(x', perm), where x is the op's own operand:
         (attrs, perm) -> (attrs', perm') such that op(x, attrs) = transpose(op(x', attrs'), perm'); or None if there are none.
         An op without `move` keeps the order of axes that its framework gave it.
+    moves: whether it computes nothing: its outputs hold elements of its data inputs, however they are stored.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     lower: Callable[[Node, Lowering], None] | None = None
     move: Callable[[Attrs, Perm], tuple[Mapping[str, Any], Perm] | None] | None = None
+    moves: bool = False
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -61,5 +61,6 @@ OPS = (
         _pad,
         {"before": REQUIRED, "after": REQUIRED, "mode": "constant", "value": 0.0},
         move=_move,
+        moves=True,
     ),
 )

@@ -82,7 +82,7 @@ def _norm(x: Array, *, p: int, **attrs: Any) -> Array:
 
 
 OPS = (
-    Op("MaxPool", ("x",), ("y",), _infer_any, _max, ATTRS),
+    Op("MaxPool", ("x",), ("y",), _infer_any, _max, ATTRS, moves=True),
     Op("AveragePool", ("x",), ("y",), _infer_float, _average, {**ATTRS, "count_pad": False}),
     Op("LpPool", ("x",), ("y",), _infer_float, _norm, {**ATTRS, "p": 2}),
 )

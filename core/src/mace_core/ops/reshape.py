@@ -18,4 +18,4 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, shape)]
 
 
-OPS = (Op("Reshape", ("x",), ("y",), _infer, lambda x, shape: x.reshape(shape), {"shape": REQUIRED}),)
+OPS = (Op("Reshape", ("x",), ("y",), _infer, lambda x, shape: x.reshape(shape), {"shape": REQUIRED}, moves=True),)

@@ -37,5 +37,6 @@ OPS = (
         _infer,
         _reverse_sequence,
         {"batch_axis": 1, "time_axis": 0},
+        moves=True,
     ),
 )

@@ -23,4 +23,4 @@ def _split(x: Array, axis: int, sizes: tuple[int, ...]) -> tuple[Array, ...]:
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
 
-OPS = (Op("Split", ("x",), ("ys*",), _infer, _split, {"axis": REQUIRED, "sizes": REQUIRED}, move=move_axis),)
+OPS = (Op("Split", ("x",), ("ys*",), _infer, _split, {"axis": REQUIRED, "sizes": REQUIRED}, move=move_axis, moves=True),)

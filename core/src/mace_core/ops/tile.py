@@ -45,7 +45,7 @@ def _move_expand(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
 
 
 OPS = (
-    Op("Tile", ("x",), ("y",), _infer_tile, _tile, {"repeats": REQUIRED}, move=_move_tile),
+    Op("Tile", ("x",), ("y",), _infer_tile, _tile, {"repeats": REQUIRED}, move=_move_tile, moves=True),
     Op(
         "Expand",
         ("x",),
@@ -54,5 +54,6 @@ OPS = (
         np.broadcast_to,
         {"shape": REQUIRED},
         move=_move_expand,
+        moves=True,
     ),
 )

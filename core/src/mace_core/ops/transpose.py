@@ -21,4 +21,4 @@ def _transpose(x: Array, perm: tuple[int, ...]) -> Array:
     return np.transpose(x, perm)
 
 
-OPS = (Op("Transpose", ("x",), ("y",), _infer, _transpose, {"perm": REQUIRED}),)
+OPS = (Op("Transpose", ("x",), ("y",), _infer, _transpose, {"perm": REQUIRED}, moves=True),)

@@ -1,0 +1,23 @@
+"""Quantize, Dequantize: the same real numbers in another storage, which the output tensor states."""
+
+from __future__ import annotations
+
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, keep, need, present
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (x,) = present(inputs)
+    need(x.dtype.is_float, f"its input is {x.dtype.value}; it must be real numbers")
+    return [(DType.F32, x.shape)]
+
+
+def _same(x: Array) -> Array:
+    return x
+
+
+OPS = (
+    Op("Quantize", ("x",), ("y",), _infer, _same, move=keep),
+    Op("Dequantize", ("x",), ("y",), _infer, _same, move=keep),
+)

@@ -1,0 +1,81 @@
+"""Real numbers stored as integers: the meaning of `Tensor.quant`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType, Quant, Storage, Tensor
+from mace_core.ops.op import Op
+
+STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
+"""The types that can stand for real numbers."""
+
+
+def dequantize(stored: Array, quant: Quant) -> Array:
+    """Real numbers, in float64, of stored integers."""
+    return (stored.astype(np.float64) - _along(quant.zero_point, quant, stored.ndim)) * _along(quant.scale, quant, stored.ndim)
+
+
+def quantize(real: Array, storage: Storage) -> Array:
+    """The stored integers nearest to real numbers, a tie to the even one, saturated; NaN becomes the zero point."""
+    quant = storage.quant
+    steps = np.asarray(real, np.float64) / _along(quant.scale, quant, np.ndim(real))
+    whole = np.rint(np.nan_to_num(steps, posinf=1e300, neginf=-1e300)) + _along(quant.zero_point, quant, np.ndim(real))
+    limits = np.iinfo(storage.dtype.numpy)
+    return np.clip(whole, limits.min, limits.max).astype(storage.dtype.numpy)
+
+
+def fault(tensor: Tensor) -> str | None:
+    """What is wrong with a tensor's quantization; None if nothing is."""
+    quant = tensor.quant
+    if quant is None:
+        return None
+    if tensor.dtype not in STORED:
+        return f"elements of type {tensor.dtype.value} cannot stand for real numbers"
+    if not all(0 < s < np.inf for s in quant.scale):
+        return f"its scale is {quant.scale}; every scale must be positive"
+    limits = np.iinfo(tensor.dtype.numpy)
+    if not all(limits.min <= z <= limits.max for z in quant.zero_point):
+        return f"its zero point {quant.zero_point} is no {tensor.dtype.value}"
+    if quant.axis is not None and not 0 <= quant.axis < len(tensor.shape):
+        return f"its scales lie along axis {quant.axis} of {len(tensor.shape)}"
+    count = 1 if quant.axis is None else tensor.shape[quant.axis]
+    if (len(quant.scale), len(quant.zero_point)) != (count, count):
+        return f"it has {len(quant.scale)} scales and {len(quant.zero_point)} zero points, expected {count} of each"
+    return None
+
+
+def kept(op: Op, inputs: Sequence[Tensor | None], attrs: Attrs) -> Storage | None:
+    """The storage that an op's outputs have if none is stated: that of its data where it only moves them, else none."""
+    first = inputs[0].storage if inputs and inputs[0] else None
+    if first is None or not op.moves or any(t and t.quant and t.storage != first for t in inputs):
+        return None
+    if first.quant.axis is None:
+        return first
+    perm = attrs.get("perm")
+    if op.name != "Transpose" or not isinstance(perm, tuple):
+        return None
+    return replace(first, quant=replace(first.quant, axis=perm.index(first.quant.axis)))
+
+
+def compute(op: Op, attrs: Attrs, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]) -> tuple[Array, ...]:
+    """What a node computes from stored elements: the op over real numbers, then one rounding to each output's storage.
+
+    inputs: each tensor with its elements; None for an absent one.
+    """
+    reals = [i and (dequantize(i[1], i[0].quant) if i[0].quant else i[1]) for i in inputs]
+    return tuple(_stored(r, t) for r, t in zip(op.compute(reals, attrs), outputs, strict=False))
+
+
+def _stored(result: Array, tensor: Tensor) -> Array:
+    stored = quantize(result, tensor.storage) if tensor.storage else result.astype(tensor.dtype.numpy, copy=False)
+    return stored.reshape(tensor.shape)
+
+
+def _along(values: Sequence[float], quant: Quant, rank: int) -> Array:
+    """The values so that they broadcast along the axis of a tensor of this rank."""
+    array = np.asarray(values, np.float64)
+    return array.reshape([-1 if i == quant.axis else 1 for i in range(rank)])
