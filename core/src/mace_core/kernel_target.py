@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
+
+import numpy as np
 
 from mace_core.api import Target
 from mace_core.ir import Graph, Node
+from mace_core.ops import core_ops
 from mace_core.program import Lowering, Program, Refused
+from mace_core.quantization import dequantize
 
 Lower = Callable[[Node, Lowering], None]
 """Appends the calls that compute one node; raises Refused with the reason where it cannot."""
@@ -37,9 +42,14 @@ class Isa:
 
 
 class KernelTarget(Target):
-    """A target whose regions become programs of kernel calls."""
+    """A target whose regions become programs of kernel calls.
+
+    lowerings: by op, for elements that are what they are.
+    quantized: by op, for nodes with a tensor that stores real numbers as integers; Quantize and Dequantize at least.
+    """
 
     lowerings: Mapping[str, Lower]
+    quantized: Mapping[str, Lower] = MappingProxyType({})
 
     @abstractmethod
     def isas(self, abi: str) -> tuple[Isa, ...]:
@@ -52,11 +62,8 @@ class KernelTarget(Target):
 
     def refuses(self, node: Node, graph: Graph) -> str | None:
         """None if a trial lowering goes through; otherwise its reason."""
-        lower = self.lowerings.get(node.op.name) or node.op.lower
-        if lower is None:
-            return f"{self.name} has no kernel for {node.op.name}"
         try:
-            lower(node, Lowering(graph, self.panel))
+            self._lower(node, Lowering(graph, self.panel))
         except Refused as reason:
             return str(reason)
         return None
@@ -65,7 +72,57 @@ class KernelTarget(Target):
         """The program of a region whose nodes were all accepted."""
         to = Lowering(graph, self.panel)
         for node in graph.nodes:
-            lower = self.lowerings.get(node.op.name) or node.op.lower
-            assert lower is not None, f"{node} was not refused"
-            lower(node, to)
+            self._lower(node, to)
         return to.finish()
+
+    def _lower(self, node: Node, to: Lowering) -> None:
+        tensors = [to.tensors[t] for t in (*node.inputs, *node.outputs) if t]
+        storages = {t.storage for t in tensors if t.quant}
+        if not storages:
+            self._plain(node, to)
+        elif node.op.name in self.quantized:
+            calls = len(to.calls)
+            try:
+                self.quantized[node.op.name](node, to)
+            except Refused:
+                assert len(to.calls) == calls, f"{node.op.name}: refused after it had begun"
+                self._through_floats(node, to)
+        elif node.op.moves and len(storages) == 1 and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1])):
+            self._plain(node, to)
+        else:
+            self._through_floats(node, to)
+
+    def _plain(self, node: Node, to: Lowering) -> None:
+        lower = self.lowerings.get(node.op.name) or node.op.lower
+        if lower is None:
+            raise Refused(f"{self.name} has no kernel for {node.op.name}")
+        lower(node, to)
+
+    def _through_floats(self, node: Node, to: Lowering) -> None:
+        """Compute a node of which no integer kernel is known with floats, between Dequantize and Quantize."""
+        now = {name: self._real(node, name, to) for name in dict.fromkeys(filter(None, node.inputs)) if to.tensors[name].quant}
+        made = {name: to.temporary(to.tensors[name].real) for name in node.outputs if to.tensors[name].quant}
+        inputs, outputs = (tuple(by.get(t, t) for t in names) for by, names in ((now, node.inputs), (made, node.outputs)))
+        self._plain(replace(node, inputs=inputs, outputs=outputs), to)
+        for stored, real in made.items():
+            self._convert(conversion("Quantize", node, real, stored), to)
+
+    def _real(self, node: Node, stored: str, to: Lowering) -> str:
+        """A tensor of floats with the real numbers of a stored one."""
+        tensor, array = to.tensors[stored], to.constant(stored)
+        if array is not None:
+            assert tensor.quant is not None
+            return to.folded(f"{stored}.real", dequantize(array, tensor.quant).astype(np.float32))
+        real = to.temporary(tensor.real)
+        self._convert(conversion("Dequantize", node, stored, real), to)
+        return real
+
+    def _convert(self, node: Node, to: Lowering) -> None:
+        if node.op.name not in self.quantized:
+            raise Refused(f"{self.name} has no kernels for quantized tensors")
+        self.quantized[node.op.name](node, to)
+
+
+def conversion(op: str, node: Node, x: str, y: str) -> Node:
+    """Return a Quantize or Dequantize of x to y on behalf of a node."""
+    return replace(node, op=core_ops()[op], inputs=(x,), outputs=(y,), attrs={})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 
-from mace_core.ir import Array, Graph, Node, Shape, Tensor
+from mace_core.ir import Array, DType, Graph, Node, Shape, Tensor
 
 Arg = int | float | tuple[int, ...] | tuple[float, ...]
 
@@ -96,14 +96,24 @@ class Lowering:
             for name, array in graph.weights.items()
         }
         self.aliases: dict[str, str] = {}
+        self._folded: dict[str, Array] = {}
 
     def shape(self, tensor: str) -> Shape:
         """A tensor's shape."""
         return self.tensors[tensor].shape
 
     def constant(self, tensor: str) -> Array | None:
-        """The data of a constant of the graph."""
-        return self.graph.weights.get(tensor)
+        """The elements of a constant."""
+        array = self.graph.weights.get(tensor)
+        return self._folded.get(tensor) if array is None else array
+
+    def folded(self, name: str, array: Array) -> str:
+        """A constant that a lowering computed, for other lowerings to read. Returns its name."""
+        name = self._fresh(name)
+        self._folded[name] = array
+        self.tensors[name] = Tensor(name, DType.of(array), array.shape)
+        self.weights[name] = Weight(array.shape, array.nbytes, lambda: array)
+        return name
 
     def weight(self, name: str, shape: Shape, dtype: str, make: Callable[[], Array]) -> str:
         """A constant in a kernel's own arrangement; `make` runs when it is written. Returns its name.
@@ -120,7 +130,7 @@ class Lowering:
     def temporary(self, like: Tensor) -> str:
         """A tensor that lives between two calls of one node. Returns its name."""
         name = self._fresh(like.name)
-        self.tensors[name] = Tensor(name, like.dtype, like.shape)
+        self.tensors[name] = replace(like, name=name)
         return name
 
     def may_alias(self, tensor: str, of: str) -> bool:

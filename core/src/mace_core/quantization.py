@@ -16,16 +16,17 @@ STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
 
 def dequantize(stored: Array, quant: Quant) -> Array:
     """Real numbers, in float64, of stored integers."""
-    return (stored.astype(np.float64) - _along(quant.zero_point, quant, stored.ndim)) * _along(quant.scale, quant, stored.ndim)
+    real = (stored.astype(np.float64) - _along(quant.zero_point, quant, stored.ndim)) * _along(quant.scale, quant, stored.ndim)
+    return np.asarray(real)
 
 
 def quantize(real: Array, storage: Storage) -> Array:
-    """The stored integers nearest to real numbers, a tie to the even one, saturated; NaN becomes the zero point."""
+    """The stored integers nearest to real numbers, a tie to the even one, saturated; NaN becomes the least."""
     quant = storage.quant
     steps = np.asarray(real, np.float64) / _along(quant.scale, quant, np.ndim(real))
-    whole = np.rint(np.nan_to_num(steps, posinf=1e300, neginf=-1e300)) + _along(quant.zero_point, quant, np.ndim(real))
+    whole = np.rint(np.nan_to_num(steps, nan=-1e300, posinf=1e300, neginf=-1e300)) + _along(quant.zero_point, quant, np.ndim(real))
     limits = np.iinfo(storage.dtype.numpy)
-    return np.clip(whole, limits.min, limits.max).astype(storage.dtype.numpy)
+    return np.asarray(np.clip(whole, limits.min, limits.max).astype(storage.dtype.numpy))
 
 
 def fault(tensor: Tensor) -> str | None:
@@ -35,16 +36,20 @@ def fault(tensor: Tensor) -> str | None:
         return None
     if tensor.dtype not in STORED:
         return f"elements of type {tensor.dtype.value} cannot stand for real numbers"
-    if not all(0 < s < np.inf for s in quant.scale):
-        return f"its scale is {quant.scale}; every scale must be positive"
-    limits = np.iinfo(tensor.dtype.numpy)
-    if not all(limits.min <= z <= limits.max for z in quant.zero_point):
-        return f"its zero point {quant.zero_point} is no {tensor.dtype.value}"
     if quant.axis is not None and not 0 <= quant.axis < len(tensor.shape):
         return f"its scales lie along axis {quant.axis} of {len(tensor.shape)}"
     count = 1 if quant.axis is None else tensor.shape[quant.axis]
     if (len(quant.scale), len(quant.zero_point)) != (count, count):
         return f"it has {len(quant.scale)} scales and {len(quant.zero_point)} zero points, expected {count} of each"
+    return _values_fault(quant, tensor.dtype)
+
+
+def _values_fault(quant: Quant, dtype: DType) -> str | None:
+    if not all(0 < s < np.inf for s in quant.scale):
+        return f"its scale is {min(quant.scale)}; every scale must be positive and finite"
+    limits = np.iinfo(dtype.numpy)
+    if not all(limits.min <= z <= limits.max for z in quant.zero_point):
+        return f"its zero point is no {dtype.value}"
     return None
 
 

@@ -12,6 +12,6 @@ def execute(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Every tensor of the graph by name, the inputs given by name."""
     values: dict[str, Array] = {**graph.weights, **inputs}
     for node in graph.nodes:
-        inputs = [(graph.tensors[i], values[i]) if i else None for i in node.inputs]
-        values.update(zip(node.outputs, compute(node.op, node.attrs, inputs, graph.outputs_of(node)), strict=False))
+        operands = [(graph.tensors[i], values[i]) if i else None for i in node.inputs]
+        values.update(zip(node.outputs, compute(node.op, node.attrs, operands, graph.outputs_of(node)), strict=False))
     return values

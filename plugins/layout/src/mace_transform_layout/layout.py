@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node, Shape
 from mace_core.ops.op import Perm
@@ -63,7 +61,7 @@ def _sink(match: Match) -> Sequence[str] | None:
         return None
     attrs, after = moved
     inputs = [_untransposed(match, name, perm) for name in node.inputs]
-    names = [match.new.fresh(f"{o}.moved") for o in node.outputs]
+    names = [match.new.stored(f"{o}.moved", match.new.storages.get(o)) for o in node.outputs]
     results = match.new.add(node.op, inputs, attrs, outputs=names, like=node)
     if after == tuple(range(len(after))):
         return results
@@ -84,7 +82,7 @@ def _common(match: Match) -> Perm | None:
         before = _transpose(match, name)
         if before and len(match.new.shape(name)) == rank:
             perms.add(_perm(before))
-        elif match.new.constant(name) is None and match.new.tensors[name].elements != 1:
+        elif name not in match.new.weights and match.new.tensors[name].elements != 1:
             return None
     return perms.pop() if len(perms) == 1 else None
 
@@ -94,11 +92,14 @@ def _untransposed(match: Match, name: str, perm: Perm) -> str:
     before = _transpose(match, name)
     if before and len(match.new.shape(name)) == len(perm):
         return before.inputs[0]
-    array = match.new.constant(name)
-    if array is None or array.ndim == 0:
-        return name if match.new.shape(name) == () else match.new.one("Reshape", [name], {"shape": (1,) * len(perm)})
-    wide = array.reshape((1,) * (len(perm) - array.ndim) + array.shape)
-    return match.new.weight(f"{name}.moved", np.transpose(wide, np.argsort(perm)))
+    shape = match.new.shape(name)
+    if shape == ():
+        return name
+    wide = match.new.one("Reshape", [name], {"shape": (1,) * (len(perm) - len(shape)) + shape})
+    if name not in match.new.weights:  # a single element
+        return wide
+    back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
+    return match.new.one("Transpose", [wide], {"perm": back})
 
 
 def _sink_reshape(match: Match) -> Sequence[str] | None:

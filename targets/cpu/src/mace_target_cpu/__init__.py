@@ -22,7 +22,12 @@ class Cpu(KernelTarget):
     @property
     def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
         """Every op's lowering."""
-        return lowerings()
+        return lowerings("mace_target_cpu.lower")
+
+    @property
+    def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]
+        """The lowerings of ops over quantized tensors that have integer kernels."""
+        return lowerings("mace_target_cpu.quantized")
 
     def isas(self, abi: str) -> tuple[Isa, ...]:
         """AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""

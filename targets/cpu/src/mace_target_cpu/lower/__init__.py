@@ -12,11 +12,11 @@ from mace_core.kernel_target import Lower
 
 
 @cache
-def lowerings() -> Mapping[str, Lower]:
-    """Op name -> lowering, over every module of this folder."""
+def lowerings(package: str) -> Mapping[str, Lower]:
+    """Op name -> lowering, over every module of a package."""
     table: dict[str, Lower] = {}
-    for module in sorted(m.name for m in iter_modules(__path__)):
-        found: Mapping[str, Lower] = getattr(import_module(f"{__name__}.{module}"), "LOWERINGS", {})
+    for module in sorted(m.name for m in iter_modules(import_module(package).__path__)):
+        found: Mapping[str, Lower] = getattr(import_module(f"{package}.{module}"), "LOWERINGS", {})
         assert not table.keys() & found.keys(), f"{module} lowers an op a second time"
         table.update(found)
     return MappingProxyType(table)

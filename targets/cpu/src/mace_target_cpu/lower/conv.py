@@ -12,7 +12,7 @@ from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, block_floats, need_f32, optional, pack, pack_at_run_time, packed_size
 
-CONV_HELPER = KERNELS / "conv.h.in"
+WINDOWS = KERNELS / "windows.h.in"
 GEOMETRY = (
     ("batch", "i32"),
     ("channels", "i32"),
@@ -26,7 +26,7 @@ GEOMETRY = (
 CLAMP = (("low", "f32"), ("high", "f32"))
 MATRIX = (("results", "i32"), ("group", "i32"), ("panel", "i32"), ("block", "i64"))
 
-CONV = Kernel("conv_f32", KERNELS / "conv.c.in", (*GEOMETRY, *MATRIX, *CLAMP), helpers=(GEMM, CONV_HELPER))
+CONV = Kernel("conv_f32", KERNELS / "conv.c.in", (*GEOMETRY, *MATRIX, *CLAMP), helpers=(GEMM, WINDOWS))
 
 UNROLLED = ((3, 1), (3, 2), (5, 1), (5, 2))
 """Kernel width and stride for which the depthwise kernel keeps a row of weights in registers."""

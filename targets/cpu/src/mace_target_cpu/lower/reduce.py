@@ -8,13 +8,15 @@ from math import prod
 
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import c_type
 
 MATH = KERNELS / "math.h.in"
 LOOPS = 3
 """Axes that the general kernel loops over, of each kind."""
+
+NEST = (("results", "i64"), ("count", "i64"), *((n, "i32[3]") for n in ("over", "over_stride", "kept", "kept_stride")))
 
 
 @dataclass(frozen=True)
@@ -94,20 +96,24 @@ def _vector_start(table: Reduction) -> str:
 def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: Tensor) -> None:
     x = to.tensors[node.inputs[0]]
     table = REDUCTIONS.get(node.op.name)
-    over, kept = ([(d, s) for reduced, d, s in merged if reduced is kind] for kind in (True, False))
     if table is None or (x.dtype.is_float and x.dtype is not DType.F32):
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+    params = {**_types(x, table), "result": c_type(y), "step": table.step, "final": table.final}
+    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH,))
+    to.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
+
+
+def nest(merged: list[tuple[bool, int, int]], x: Tensor, y: Tensor) -> dict[str, Arg]:
+    """Return the arguments of NEST; Refused for more loops than the kernel has."""
+    over, kept = ([(d, s) for reduced, d, s in merged if reduced is kind] for kind in (True, False))
     if max(len(over), len(kept)) > LOOPS:
         raise Refused(f"reducing {len(over)} separate groups of axes and keeping {len(kept)}; the kernels loop over {LOOPS} of each")
-    params = {**_types(x, table), "combine": "", "step": table.step, "final": table.final}
-    fields = (("results", "i64"), ("count", "i64"), *((n, "i32[3]") for n in ("over", "over_stride", "kept", "kept_stride")))
-    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", fields, params, (MATH,))
-    sizes = {"over": _padded(over, 0, 1), "over_stride": _padded(over, 1, 0)}
+    sizes: dict[str, Arg] = {"over": _padded(over, 0, 1), "over_stride": _padded(over, 1, 0)}
     sizes |= {"kept": _padded(kept, 0, 1), "kept_stride": _padded(kept, 1, 0)}
     count = x.elements // y.elements if y.elements else 0
     if not x.elements:
         sizes["over"] = (0, 1, 1)
-    to.call(node, Call(kernel, {"results": y.elements, "count": count, **sizes}, node.inputs, node.outputs))
+    return {"results": y.elements, "count": count, **sizes}
 
 
 def _padded(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int, ...]:

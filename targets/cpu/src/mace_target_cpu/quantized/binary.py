@@ -1,0 +1,53 @@
+"""Element-wise ops of two operands over quantized tensors."""
+
+from __future__ import annotations
+
+from mace_core.ir import DType, Node
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.binary import VECTOR
+from mace_target_cpu.lower.broadcast import RANK, collapse
+from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, Scale, result
+
+REAL = {**C_TYPES, DType.F32: "float"}
+FIELDS = (
+    *((name, f"i32[{RANK}]") for name in ("dims", "xs", "ys")),
+    ("x_zero", "i32"),
+    ("y_zero", "i32"),
+    ("x_scale", "f32"),
+    ("y_scale", "f32"),
+    ("inverse", "f32"),
+    ("low", "f32"),
+    ("high", "f32"),
+    ("z_zero", "i32"),
+)
+
+
+def binary(node: Node, to: Lowering) -> None:
+    """Sums, products and the like: the operands as real numbers in registers, one rounding to what the result stores."""
+    x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
+    if node.op.name not in VECTOR or any(t.dtype not in REAL for t in (x, y, z)):
+        raise Refused(f"no integer kernel computes {node.op.name} of {x.dtype.value} and {y.dtype.value} to {z.dtype.value}")
+    dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
+    stored, left, right = result(z), Scale.of(x), Scale.of(y)
+    kernel = Kernel(
+        f"{node.op.name.lower()}_{x.dtype.value}_{y.dtype.value}_{z.dtype.value}",
+        KERNELS / "binary_quantized.c.in",
+        FIELDS,
+        {"xtype": REAL[x.dtype], "ytype": REAL[y.dtype], "result": REAL[z.dtype], "vector": VECTOR[node.op.name]},
+        helpers=(INTEGER,),
+    )
+    args: dict[str, Arg] = {
+        "dims": dims,
+        "xs": xs,
+        "ys": ys,
+        "x_zero": left.zero,
+        "y_zero": right.zero,
+        "x_scale": left.step,
+        "y_scale": right.step,
+        "inverse": 1 / Scale.of(z).step,
+        "low": stored["low"],
+        "high": stored["high"],
+        "z_zero": stored["y_zero"],
+    }
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))

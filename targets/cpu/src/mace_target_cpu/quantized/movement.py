@@ -1,0 +1,48 @@
+"""Ops that move elements, where the storages of their operands differ or padding must stand for a real number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mace_core.ir import Node, Tensor
+from mace_core.kernel_target import Lower, conversion
+from mace_core.program import Lowering, Refused
+from mace_target_cpu.lower import concat as plain
+from mace_target_cpu.lower.lookup import pad as plain_pad
+from mace_target_cpu.quantized.quantize import quantize
+from mace_target_cpu.quantized.storage import Scale
+
+
+def pad(node: Node, to: Lowering) -> None:
+    """With what stores the value."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    value = node.attrs["value"]
+    assert isinstance(value, int | float)
+    if x.storage != y.storage:
+        raise Refused("another storage than that of the operand")
+    scale, limits = Scale.of(x), np.iinfo(x.dtype.numpy)
+    stored = float(np.clip(np.rint(value / scale.step) + scale.zero, limits.min, limits.max))
+    plain_pad(replace(node, attrs={**node.attrs, "value": stored}), to)
+
+
+def concat(node: Node, to: Lowering) -> None:
+    """After the operands that are stored otherwise have been stored as the result."""
+    y = to.tensors[node.outputs[0]]
+    if y.quant is None:
+        raise Refused("a result of floats")
+    inputs = [_as(y, name, node, to) for name in node.inputs]
+    plain.concat(replace(node, inputs=tuple(inputs)), to)
+
+
+def _as(y: Tensor, name: str, node: Node, to: Lowering) -> str:
+    x = to.tensors[name]
+    if x.storage == y.storage or not x.elements:
+        return name
+    made = to.temporary(replace(x, name=name, dtype=y.dtype, quant=y.quant))
+    quantize(conversion("Quantize", node, name, made), to)
+    return made
+
+
+LOWERINGS: dict[str, Lower] = {"Pad": pad, "Concat": concat}

@@ -1,0 +1,35 @@
+"""Pools over quantized tensors; the greatest of stored integers stands for the greatest real number and needs no lowering here."""
+
+from __future__ import annotations
+
+from mace_core.ir import Node
+from mace_core.kernel_target import Lower
+from mace_core.ops.windows import Windows
+from mace_core.program import Call, Kernel, Lowering
+from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
+from mace_target_cpu.quantized.conv import DEPTHWISE
+from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, INTEGER, REQUANTIZE, RESULT, Scale, need_stored, result
+
+FIELDS = (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32"), ("factor", "f32"), ("x_zero", "i32"), *RESULT)
+
+
+def average(node: Node, to: Lowering) -> None:
+    """An exact sum of each window, rounded once."""
+    x, y = need_stored(to, node.inputs[0], EIGHT_BITS), need_stored(to, node.outputs[0], tuple(C_TYPES))
+    kernel, after = node.attrs["kernel"], node.attrs["pads_after"]
+    assert isinstance(kernel, tuple)
+    assert isinstance(after, tuple)
+    args = {
+        **geometry(x, y, Windows.of(kernel, node.attrs)),
+        "after": spatial(after, 0),
+        "count_pad": bool(node.attrs["count_pad"]),
+        "factor": Scale.of(x).step / Scale.of(y).step,
+        "x_zero": Scale.of(x).zero,
+        **result(y),
+    }
+    params = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "average": True}
+    name = f"average_pool_{x.dtype.value}_{y.dtype.value}"
+    to.call(node, Call(Kernel(name, DEPTHWISE, FIELDS, params, helpers=(INTEGER, REQUANTIZE)), args, node.inputs, node.outputs))
+
+
+LOWERINGS: dict[str, Lower] = {"AveragePool": average}

@@ -1,0 +1,96 @@
+"""What quantized products share: weights as int8 in panels of pairs, a bias and a factor for every column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.ir import Array, DType, Node
+from mace_core.program import Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
+from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, REQUANTIZE, Scale, need_stored, padded
+
+IGEMM = (GEMM, INTEGER, REQUANTIZE, KERNELS / "igemm.h.in")
+"""Helpers of kernels that multiply matrices of integers."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A constant factor: its integers as int8, one zero point, a scale for each output channel."""
+
+    values: Array
+    zero: int
+    scale: Array
+
+    @classmethod
+    def of(cls, name: str, to: Lowering) -> Weights:
+        """Of a constant whose output channels are its first axis; Refused for what no kernel multiplies with."""
+        tensor, values = need_stored(to, name, EIGHT_BITS), to.constant(name)
+        quant = tensor.quant
+        assert quant is not None
+        if values is None:
+            raise Refused(f"{name} is computed, not a constant")
+        if len(set(quant.zero_point)) != 1:
+            raise Refused(f"{name} has several zero points")
+        shift = 128 if tensor.dtype is DType.U8 else 0
+        shifted = (values.astype(np.int16) - shift).astype(np.int8)
+        return cls(shifted, quant.zero_point[0] - shift, np.array(quant.scale, np.float64))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """For every output channel what its sums begin with, and what they are multiplied with."""
+
+    bias: Array
+    factor: Array
+
+    @classmethod
+    def of(cls, node: Node, to: Lowering, scale: Array, count: int) -> Columns:
+        """From the node's third input and the scales of its factors and result; Refused where a sum cannot begin with it."""
+        x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+        unit = np.broadcast_to(Scale.of(x).step * scale, (count,))
+        if y.dtype is DType.I32 and not np.allclose(unit, Scale.of(y).step, rtol=1e-6, atol=0):
+            raise Refused(f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}")
+        return cls(_bias(optional(node, 2), to, unit), (unit / Scale.of(y).step).astype(np.float32))
+
+
+def _bias(name: str, to: Lowering, unit: Array) -> Array:
+    """The bias in the units of the sums."""
+    if not name:
+        return np.zeros(unit.shape, np.int32)
+    tensor, values = to.tensors[name], to.constant(name)
+    if values is None:
+        raise Refused(f"{name} is computed, not a constant")
+    if tensor.quant is None:
+        steps = values / unit
+    else:
+        steps = (values.astype(np.float64) - tensor.quant.zero_point[0]) * np.array(tensor.quant.scale) / unit
+    return np.clip(np.rint(steps), -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def pack_pairs(matrices: Array, panel: int) -> Array:
+    """Arrange int8 [count, depth, columns] as [count, panels, depth / 2, panel, 2], with zeros for what is not there."""
+    count, depth, columns = matrices.shape
+    panels, pairs = -(-columns // panel), -(-depth // 2)
+    whole = np.zeros((count, 2 * pairs, panels * panel), np.int8)
+    whole[:, :depth, :columns] = matrices
+    return np.ascontiguousarray(whole.reshape(count, pairs, 2, panels, panel).transpose(0, 3, 1, 4, 2))
+
+
+def block_rows(rows: int, depth: int) -> int:
+    """Return the rows of a left factor that are worked on at a time."""
+    return max(MOST_ROWS, min(rows, BLOCK // max(1, depth)))
+
+
+def block_bytes(rows: int, depth: int, *, gathered: bool) -> int:
+    """Return the bytes of scratch for so many rows: their sums, their elements in 16 bits, and in 8 if they are gathered."""
+    return rows * (4 + 2 * (depth + depth % 2) + (depth if gathered else 0))
+
+
+def column_weights(to: Lowering, stem: str, columns: Columns, groups: int) -> tuple[str, str]:
+    """Make weights of biases and factors, each group padded to whole panels; returns their names."""
+    bias, factor = (padded(v, groups, to.panel) for v in (columns.bias, columns.factor))
+    made = to.weight(f"{stem}.bias", bias.shape, "int32", lambda: bias)
+    return made, to.weight(f"{stem}.factor", factor.shape, "float32", lambda: factor)

@@ -1,0 +1,80 @@
+"""What lowerings need to know of a quantized tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.ir import Array, DType, Node, Tensor
+from mace_core.program import Arg, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+
+INTEGER = KERNELS / "integer.h.in"
+REQUANTIZE = KERNELS / "requantize.h.in"
+
+EIGHT_BITS = (DType.I8, DType.U8)
+C_TYPES: Mapping[DType, str] = {DType.I8: "int8_t", DType.U8: "uint8_t", DType.I16: "int16_t"}
+CODES: Mapping[DType, int] = {DType.I8: 0, DType.U8: 1, DType.I16: 2, DType.I32: 3, DType.F32: 4}
+"""The STORED_ constants of requantize.h.in."""
+
+RESULT = (("low", "f32"), ("high", "f32"), ("y_zero", "i32"), ("y_type", "i32"))
+"""Arguments that say how results are stored."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One scale and zero point for a whole tensor; 1 and 0 for one of floats."""
+
+    step: float
+    zero: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Scale:
+        """Of a tensor; Refused where they differ along an axis."""
+        if tensor.quant is None:
+            return cls(1.0, 0)
+        if len(tensor.quant.scale) != 1:
+            raise Refused(f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}")
+        return cls(tensor.quant.scale[0], tensor.quant.zero_point[0])
+
+
+def need_stored(to: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
+    """Return a quantized tensor; Refused if it is none or its elements are of other types."""
+    tensor = to.tensors[name]
+    if tensor.quant is None or tensor.dtype not in dtypes:
+        raise Refused(f"{name} is {tensor.dtype.value}{', quantized' if tensor.quant else ''}; no integer kernel reads that")
+    return tensor
+
+
+def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[str, Arg]:
+    """Return the arguments of RESULT; low and high: a clamp, as real numbers."""
+    if y.dtype not in CODES or (y.dtype is not DType.F32 and y.quant is None):
+        raise Refused(f"{y.name} is {y.dtype.value}; no integer kernel writes that")
+    scale = Scale.of(y)
+    if y.dtype is DType.I32 and (scale.zero, low, high) != (0, -math.inf, math.inf):
+        raise Refused(f"{y.name} is i32 with a zero point or a clamp")
+    if y.dtype in (DType.F32, DType.I32):
+        return {"low": low, "high": high, "y_zero": scale.zero, "y_type": CODES[y.dtype]}
+    limits = np.iinfo(y.dtype.numpy)
+    least, most = float(limits.min - scale.zero), float(limits.max - scale.zero)
+    steps = [min(max(float(np.rint(value / scale.step)), least), most) for value in (low, high)]
+    return {"low": steps[0], "high": steps[1], "y_zero": scale.zero, "y_type": CODES[y.dtype]}
+
+
+def clamp(node: Node) -> tuple[float, float]:
+    """Return the node's low and high."""
+    low, high = node.attrs["low"], node.attrs["high"]
+    assert isinstance(low, int | float)
+    assert isinstance(high, int | float)
+    return low, high
+
+
+def padded(values: Array, groups: int, panel: int) -> Array:
+    """Return the values of each group with zeros behind them up to a multiple of `panel`."""
+    columns = values.size // groups
+    whole = np.zeros((groups, -(-columns // panel) * panel), values.dtype)
+    whole[:, :columns] = values.reshape(groups, columns)
+    return whole

@@ -1,0 +1,179 @@
+"""Kernels over quantized tensors against the exact meaning: real numbers, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mace_core.build import Builder
+from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import compile_graphs
+from mace_target_cpu import Cpu
+
+I8 = Storage(DType.I8, Quant.of(0.05, 3))
+U8 = Storage(DType.U8, Quant.of(0.04, 120))
+I16 = Storage(DType.I16, Quant.of(0.001))
+WINDOW = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+POOL = {**WINDOW, "kernel": (3, 3)}
+
+
+def storage(dtype: DType, scale: float, zero: int = 0) -> Storage:
+    return Storage(dtype, Quant.of(scale, zero))
+
+
+Operands = Sequence[tuple[Storage | None, tuple[int, ...]]]
+
+
+def graph(name: str, op: str, inputs: Operands, attrs: Mapping[str, object], out: Storage | None) -> Graph:
+    new = Builder(name)
+    names = [new.input(f"x{i}", s.dtype if s else DType.F32, shape, s and s.quant) for i, (s, shape) in enumerate(inputs)]
+    return new.finish(new.add(op, names, attrs, outputs=[new.stored("y", out)]))
+
+
+def conv(name: str, shape: tuple[int, ...], filters: tuple[int, ...], kinds: tuple[Storage, DType, Storage | None], **how: object) -> Graph:
+    """A convolution with random weights: i8 with a scale for each filter, u8 with one for all."""
+    x, kind, out = kinds
+    rng = np.random.default_rng(len(name))
+    new = Builder(name)
+    if kind is DType.I8:
+        scale = tuple(rng.uniform(0.002, 0.02, filters[0]).tolist())
+        w = new.weight("w", rng.integers(-127, 128, filters).astype(np.int8), Quant(scale, (0,) * filters[0], 0))
+        bias_quant = Quant(tuple(s * x.quant.scale[0] for s in scale), (0,) * filters[0], 0)
+    else:
+        w = new.weight("w", rng.integers(0, 256, filters).astype(np.uint8), Quant.of(0.01, 131))
+        bias_quant = Quant.of(0.01 * x.quant.scale[0])
+    b = new.weight("b", rng.integers(-2000, 2000, filters[0]).astype(np.int32), bias_quant)
+    y = new.add("Conv", [new.input("x", x.dtype, shape, x.quant), w, b], {**WINDOW, **how}, outputs=[new.stored("y", out)])
+    return new.finish(y)
+
+
+def inputs_of(graph: Graph) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    made = {}
+    for name in graph.inputs:
+        t = graph.tensors[name]
+        if t.dtype is DType.F32:
+            made[name] = rng.standard_normal(t.shape).astype(np.float32)
+        else:
+            limits = np.iinfo(t.dtype.numpy)
+            made[name] = rng.integers(limits.min, limits.max + 1, t.shape).astype(t.dtype.numpy)
+    return made
+
+
+def check(graphs: Sequence[Graph], folder: Path) -> dict[str, str]:
+    """Assert that the C rounds the exact real numbers once, up to what float32 leaves open; the kernels by graph."""
+    models = compile_graphs(Cpu(), graphs, folder)
+    for g in graphs:
+        given = inputs_of(g)
+        found = models[g.name].run(given)
+        exact = execute(replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}), given)
+        for name in g.outputs:
+            quant = g.tensors[name].quant
+            if quant is None:
+                np.testing.assert_allclose(found[name], exact[name], rtol=2e-6, atol=1e-5, err_msg=g.name)
+                continue
+            limits = np.iinfo(found[name].dtype)
+            steps = exact[name].astype(np.float64) / quant.scale[0] + quant.zero_point[0]
+            off = np.abs(np.clip(steps, limits.min, limits.max) - found[name])
+            assert off.max(initial=0) <= 0.5 + (int(limits.max) - int(limits.min)) / 2**20, g.name
+    return {g.name: " ".join(c.kernel.name for c in Cpu().lower(g).calls) for g in graphs}
+
+
+def test_convolutions(tmp_path: Path) -> None:
+    graphs = [
+        conv("square", (1, 9, 7, 5), (19, 3, 3, 5), (I8, DType.I8, I8)),
+        conv("pixel", (2, 5, 6, 12), (33, 1, 1, 12), (I8, DType.I8, I8), pads_before=(0, 0), pads_after=(0, 0)),
+        conv("legacy", (1, 9, 8, 6), (17, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100))),
+        conv("strided", (1, 12, 12, 3), (8, 5, 5, 3), (U8, DType.I8, I8), strides=(2, 2)),
+        conv("groups", (1, 8, 8, 8), (12, 3, 3, 4), (I8, DType.I8, U8), group=2),
+        conv("deep", (1, 8, 8, 21), (21, 3, 3, 1), (I8, DType.I8, I8), group=21),
+        conv("deep_legacy", (1, 8, 8, 16), (16, 3, 3, 1), (U8, DType.U8, storage(DType.U8, 0.0437, 120)), group=16),
+        conv("relu", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I8), low=0.0, high=6.0),
+        conv("floats", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, None)),
+        conv("wide", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I16)),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
+
+
+def test_elementwise(tmp_path: Path) -> None:
+    shapes = [(1, 5, 37), (37,)]
+    graphs = [
+        graph("add", "Add", [(I8, shapes[0]), (storage(DType.I8, 0.0311, -5), shapes[1])], {}, storage(DType.I8, 0.0817, 1)),
+        graph("mul", "Mul", [(U8, shapes[0]), (U8, shapes[0])], {}, storage(DType.U8, 0.2, 30)),
+        graph("sub", "Sub", [(I8, shapes[1]), (I8, shapes[0])], {}, I8),
+        graph("wide", "Add", [(I16, shapes[0]), (I16, shapes[0])], {}, storage(DType.I16, 0.002)),
+        graph("mixed", "Mul", [(None, shapes[0]), (I8, (1,))], {}, None),
+        graph("tanh", "Tanh", [(I8, shapes[0])], {}, storage(DType.I8, 1 / 128)),
+        graph("sigmoid", "Sigmoid", [(U8, shapes[0])], {}, storage(DType.U8, 1 / 256)),
+        graph("leaky", "LeakyRelu", [(I8, shapes[0])], {"alpha": 0.1}, I8),
+        graph("wide_tanh", "Tanh", [(I16, shapes[0])], {}, storage(DType.I16, 1 / 32768)),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert kernels["tanh"] == "table_8"
+    assert kernels["wide_tanh"] == "dequantize_i16 tanh_f32 quantize_f32_i16"
+
+
+def test_conversions(tmp_path: Path) -> None:
+    shape = (3, 77)
+    graphs = [
+        graph("to_i8", "Quantize", [(None, shape)], {}, I8),
+        graph("to_u8", "Quantize", [(None, shape)], {}, U8),
+        graph("to_i16", "Quantize", [(None, shape)], {}, I16),
+        graph("to_i32", "Quantize", [(None, shape)], {}, storage(DType.I32, 1e-8)),
+        graph("again", "Quantize", [(I8, shape)], {}, U8),
+        graph("narrow", "Quantize", [(I16, shape)], {}, I8),
+        graph("back", "Dequantize", [(U8, shape)], {}, None),
+        graph("back_wide", "Dequantize", [(I16, shape)], {}, None),
+        graph("back_i32", "Dequantize", [(storage(DType.I32, 1e-9), shape)], {}, None),
+    ]
+    check(graphs, tmp_path)
+
+
+def test_reductions_pools_and_softmax(tmp_path: Path) -> None:
+    image = (2, 6, 7, 11)
+    graphs = [
+        graph("mean", "ReduceMean", [(I8, image)], {"axes": (1, 2)}, storage(DType.I8, 0.02, -4)),
+        graph("sum", "ReduceSum", [(U8, image)], {"axes": (3,), "keepdims": False}, storage(DType.U8, 0.3, 90)),
+        graph("max", "ReduceMax", [(I8, image)], {"axes": (1, 2)}, I8),
+        graph("arg", "ArgMax", [(U8, image)], {"axis": 3}, None),
+        graph("average", "AveragePool", [(I8, image)], POOL, I8),
+        graph("average_all", "AveragePool", [(U8, image)], {**POOL, "count_pad": True}, storage(DType.I8, 0.05, 0)),
+        graph("max_pool", "MaxPool", [(I8, image)], POOL, I8),
+        graph("softmax", "Softmax", [(I8, (5, 10))], {}, storage(DType.I8, 1 / 256, -128)),
+        graph("softmax_inner", "Softmax", [(I8, (5, 10, 3))], {"axis": 1}, storage(DType.U8, 1 / 256)),
+        graph("layer_norm", "LpNorm", [(I8, (5, 10))], {}, storage(DType.I8, 1 / 128)),
+    ]
+    check(graphs, tmp_path)
+
+
+def test_movement(tmp_path: Path) -> None:
+    shape = (2, 3, 4)
+    other = storage(DType.I8, 0.1, -7)
+    graphs = [
+        graph("pad", "Pad", [(U8, shape)], {"before": (0, 1, 2), "after": (1, 0, 1)}, U8),
+        graph("concat", "Concat", [(I8, shape), (other, shape)], {"axis": 1}, I8),
+        graph("concat_same", "Concat", [(I8, shape), (I8, shape)], {"axis": 1}, I8),
+        graph("transpose", "Transpose", [(I8, shape)], {"perm": (2, 0, 1)}, I8),
+        graph("slice", "Slice", [(I8, shape)], {"starts": (0, 1, 0), "sizes": (2, 2, 2), "steps": (1, 1, 2)}, I8),
+    ]
+    check(graphs, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [DType.I8, DType.U8])
+def test_products(kind: DType, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    new = Builder("dense")
+    x = new.input("x", DType.I8, (5, 33), I8.quant)
+    limits, zero = np.iinfo(kind.numpy), 0 if kind is DType.I8 else 117
+    w = new.weight(
+        "w", rng.integers(limits.min, limits.max + 1, (33, 21)).astype(kind.numpy), Quant.of(0.01, 0 if kind is DType.I8 else 117)
+    )
+    b = new.weight("b", rng.integers(-900, 900, 21).astype(np.int32), Quant.of(0.01 * 0.05))
+    y = new.add("MatMul", [x, w, b], {"low": 0.0}, outputs=[new.stored("y", storage(DType.I8, 0.1, -100))])
+    assert check([new.finish(y)], tmp_path) == {"dense": "conv_quantized"}
