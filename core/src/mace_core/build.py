@@ -160,7 +160,7 @@ class Builder:
         return name
 
     def _folds(self, node: Node, outputs: Sequence[Tensor]) -> bool:
-        if not all(not i or i in self.weights for i in node.inputs) or node.op.name == "Identity":
+        if not all(not i or i in self.weights for i in node.inputs) or node.op.name in ("Identity", "Dequantize"):
             return False
         size = sum(t.bytes for t in outputs)
         return size <= FOLD_LIMIT or size <= sum(self.tensors[i].bytes for i in node.inputs if i)
@@ -194,15 +194,19 @@ class Match:
     uses: Mapping[str, int]
 
     def feeder(self, index: int, *ops: str) -> Node | None:
-        """The node that computes input `index`, if it is one of these ops and nothing else reads its result.
+        """The node that computes input `index`, if it is one of these ops (or any) and nothing else reads its result.
 
-        Never one whose result is quantized: without it, a rounding and a saturation would be lost.
+        None where its result is rounded to be stored: without it, that rounding would be lost.
         """
         inputs = self.node.inputs
         found = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
-        if found is None or found.op.name not in ops or self.uses.get(inputs[index], 1) != 1:
+        if found is None or (ops and found.op.name not in ops) or self.uses.get(inputs[index], 1) != 1:
             return None
-        return None if self.new.tensors[inputs[index]].quant else found
+        return None if self._rounds(found, inputs[index]) else found
+
+    def _rounds(self, node: Node, result: str) -> bool:
+        stored = self.new.tensors[result].storage
+        return stored is not None and not (node.op.moves and self.new.tensors[node.inputs[0]].storage == stored)
 
     def constant(self, index: int) -> Array | None:
         """The data of input `index` if it is a constant that holds its numbers as they are."""

@@ -30,6 +30,7 @@ NORMAL = (
     "fold-scale",
     "fuse-bias",
     "fuse-activation",
+    "fuse-quantize",
     "layout",
     "transposes-to-views",
     "remove-identity",

@@ -11,7 +11,7 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from mace_core.build import Builder
-from mace_core.ir import Array, DType, Shape
+from mace_core.ir import Array, DType, Quant, Shape, Storage
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_frontend_onnx.source import element_type
@@ -31,6 +31,15 @@ class SkippedError(Exception):  # no error: what it reads has been reported alre
 Held: TypeAlias = TensorProto | str | None
 """What a name stands for: a constant that the graph does not hold yet, a tensor of the graph ("": absent), or nothing
 because its node failed."""
+
+
+CARRIERS = frozenset(
+    (
+        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Split", "Slice", "Concat"),
+        *("MaxPool", "Gather", "Expand", "Tile", "DepthToSpace", "SpaceToDepth"),
+    )
+)
+"""Operators that move elements and compute nothing."""
 
 
 @dataclass
@@ -64,6 +73,15 @@ class Scope:
         if name not in held:
             raise RefusedError(f"it reads {name!r}, which nothing before it computes; export the model again")
         return held[name]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How a constant is made from another: equal keys make equal constants. quant: how the new one stores real numbers."""
+
+    key: object
+    make: Callable[[Array], Array]
+    quant: Quant | None = None
 
 
 @dataclass(frozen=True)
@@ -124,11 +142,35 @@ class Node:
             raise SkippedError
         return held
 
-    def input(self, index: int) -> str:
-        """The tensor at input `index`; "" if it is absent."""
+    def stored_input(self, index: int) -> str:
+        """The tensor at input `index` as it is stored; "" if it is absent."""
         if not self.has(index):
             return ""
         return self.work.tensor(self.scope, self.proto.input[index])
+
+    def input(self, index: int) -> str:
+        """The tensor at input `index`; "" if it is absent.
+
+        Integers that store real numbers are those integers to every operator that does more than move them.
+        """
+        tensor = self.stored_input(index)
+        quant = self.build.tensors[tensor].quant if tensor else None
+        return self._integers(tensor) if quant and not self._carries() else tensor
+
+    def _carries(self) -> bool:
+        """Whether it only moves elements that are all stored alike."""
+        if self.op not in CARRIERS or self.proto.domain not in ("", "ai.onnx"):
+            return False
+        held = [self.build.tensors[t].storage for i in range(self.count) if (t := self.stored_input(i))]
+        return self.op != "Concat" or len(set(held)) == 1
+
+    def _integers(self, tensor: str) -> str:
+        """The integers that store a tensor's real numbers, as plain numbers."""
+        held = self.build.tensors[tensor]
+        assert held.quant is not None
+        steps = self.emit("Div", [self.emit("Dequantize", [tensor], tag="real"), self.weight(held.quant.scale[0], DType.F32)], tag="steps")
+        shifted = self.emit("Add", [steps, self.weight(held.quant.zero_point[0], DType.F32)], tag="shift")
+        return self.emit("Cast", [self.emit("Round", [shifted], tag="round")], {"to": held.dtype.value}, tag="integers")
 
     def inputs(self) -> list[str]:
         """All its tensors, as far as it lists them."""
@@ -183,9 +225,9 @@ class Node:
         made = np.asarray(array, dtype.numpy if dtype else None)
         return self.build.weight(f"{self.name}/{tag or 'constant'}", made)
 
-    def derived(self, index: int, key: object, make: Callable[[Array], Array]) -> str:
+    def derived(self, index: int, key: object, make: Callable[[Array], Array], quant: Quant | None = None) -> str:
         """A constant made from constant input `index`, under its name; made once for every key."""
-        return self.work.derived(self.scope, self.proto.input[index], key, make)
+        return self.work.derived(self.scope, self.proto.input[index], Derivation(key, make, quant))
 
     def permuted(self, index: int, perm: Sequence[int]) -> str:
         """Input `index` with its axes reordered: at once if it is constant."""
@@ -212,6 +254,16 @@ class Node:
         if tag:
             like = IrNode(f"{self.name}/{tag}", like.op, (), (), sources=like.sources)
         return self.build.add(op, inputs, attrs, outputs=outputs, like=like)
+
+    def emit_stored(self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None, tag: str = "") -> str:
+        """Add an IR node whose result stays inside and is stored so."""
+        name = self.build.stored(f"{self.name}/{tag or op}", storage)
+        return self.build.add(op, inputs, attrs, outputs=[name], like=self.origin)[0]
+
+    def done_stored(self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Add the IR node that computes this node's output, stored so, under its name."""
+        name = self.build.stored(self.work.outside(self.scope, self.proto.output[0]), storage)
+        return self.build.add(op, inputs, attrs, outputs=[name], like=self.origin)
 
     def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
         """Add the IR node that computes this node's outputs, under their names."""

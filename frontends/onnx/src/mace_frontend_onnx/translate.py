@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.ops.op import Op, OpError
 from mace_frontend_onnx.boundary import Part, reads
-from mace_frontend_onnx.node import Held, Node, RefusedError, Scope, SkippedError, plain
+from mace_frontend_onnx.node import Derivation, Held, Node, RefusedError, Scope, SkippedError, plain
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.source import Source, element_type, plain_domain, versions
 
@@ -52,15 +52,15 @@ class Translation:
             raise SkippedError
         if isinstance(held, str):
             return held
-        return self.derived(scope, name, "itself", lambda array: array)
+        return self.derived(scope, name, Derivation("itself", lambda array: array))
 
-    def derived(self, scope: Scope, name: str, key: object, make: Callable[[Array], Array]) -> str:
+    def derived(self, scope: Scope, name: str, how: Derivation) -> str:
         """A constant made from another, which itself does not enter the graph for that."""
         held = scope.find(name)
-        mark = (held if isinstance(held, str) else id(held), key)
+        mark = (held if isinstance(held, str) else id(held), how.key)
         if mark not in self._derived:
             array = self.builder.weights[held] if isinstance(held, str) else self.source.array(held or TensorProto())
-            self._derived[mark] = held, self.builder.weight(scope.owner(name).prefix + name, make(array))
+            self._derived[mark] = held, self.builder.weight(scope.owner(name).prefix + name, how.make(array), how.quant)
         return self._derived[mark][1]
 
     def outside(self, scope: Scope, name: str) -> str:

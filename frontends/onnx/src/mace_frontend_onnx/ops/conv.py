@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,14 @@ def _conv(node: Node) -> Sequence[Held]:
 
 def convolved(node: Node, inputs: Sequence[str], kernel: Shape) -> str:
     """The convolution of x [N, *spatial, C] with w [O, *kernel, I / group], as the node's attributes say."""
+    return node.emit("Conv", inputs, convolution(node, kernel))
+
+
+def convolution(node: Node, kernel: Shape) -> Mapping[str, Any]:
+    """The attributes of the IR's convolution for the node's."""
     view = window(node, kernel)
     before, after = paddings(node, view)
-    attrs = {"pads_before": before, "pads_after": after, **view.steps(), "group": node.attr("group")}
-    return node.emit("Conv", inputs, attrs)
+    return {"pads_before": before, "pads_after": after, **view.steps(), "group": node.attr("group")}
 
 
 def _kernel(node: Node) -> Shape:

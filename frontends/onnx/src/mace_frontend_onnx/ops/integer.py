@@ -69,7 +69,8 @@ def _half(node: Node, index: int) -> bool:
     return node.dtype(index) is not DType.F32
 
 
-def _qlinear_conv(node: Node) -> Sequence[Held]:
+def qlinear_conv(node: Node) -> Sequence[Held]:
+    """Multiply, add up and round, scales as they come."""
     x = node.channels_last(_shifted(node, 0, 2))
     bias = [node.emit("Cast", [node.input(8)], {"to": FLOAT}, tag="bias")] if node.has(8) else []
     sums = convolved(node, [x, _conv_weights(node, 3, 5), *bias], tuple(node.attr("kernel_shape") or node.shape(3)[2:]))
@@ -82,7 +83,8 @@ def _conv_integer(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit("Cast", [sums], {"to": DType.I32.value}, tag="integers"))
 
 
-def _qlinear_matmul(node: Node) -> Sequence[Held]:
+def qlinear_matmul(node: Node) -> Sequence[Held]:
+    """Multiply, add up and round, scales as they come."""
     sums = node.emit("MatMul", [_shifted(node, 0, 2), _shifted(node, 3, 5)])
     return [_requantised(node, sums, _factor(node, (1, 4, 6)), 7)]
 
@@ -92,19 +94,11 @@ def _matmul_integer(node: Node) -> Sequence[Held]:
     return node.done("Cast", [sums], {"to": DType.I32.value})
 
 
-def _qlinear_add(node: Node) -> Sequence[Held]:
+def qlinear_add(node: Node) -> Sequence[Held]:
     """Add the two operands' real values (ONNX Runtime's contrib operators, QLinearAdd)."""
     terms = [node.emit("Mul", [_shifted(node, i, i + 2), node.input(i + 1)], tag="real") for i in (0, 3)]
     one = node.weight(1, DType.F32, "one")
     return [_requantised(node, node.emit("Add", terms), node.emit("Div", [one, node.input(6)], tag="scale"), 7)]
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {
-        "ConvInteger": _conv_integer,
-        "MatMulInteger": _matmul_integer,
-        "QLinearConv": _qlinear_conv,
-        "QLinearMatMul": _qlinear_matmul,
-        "com.microsoft::QLinearAdd": _qlinear_add,
-    }
-)
+HANDLERS: Mapping[str, Handler] = MappingProxyType({"ConvInteger": _conv_integer, "MatMulInteger": _matmul_integer})

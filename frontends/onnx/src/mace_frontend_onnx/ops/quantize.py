@@ -8,17 +8,18 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.ir import DType
+from mace_core.ir import DType, Storage
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
-from mace_frontend_onnx.source import element_type
+from mace_frontend_onnx.quantization import output_type, real, storage
 
 
 def _quantize(node: Node) -> Sequence[Held]:
     """saturate(round(x / scale) + zero point); round half to even."""
-    code = node.attr("output_dtype")
-    dtype = node.dtype(2) if node.has(2) else element_type(code) if code else DType.U8
+    dtype = output_type(node, 2)
     node.refuse_unless(not dtype.is_float, f"its result is of type {dtype.value}; only integers are supported")
+    if node.dtype(0) is DType.F32 and (how := storage(node, 1, 2, dtype)):
+        return node.done_stored("Quantize", [node.input(0)], how)
     x = node.input(0)
     if not node.dtype(0).is_float:
         x = _to_float(node, x)
@@ -32,10 +33,22 @@ def _quantize(node: Node) -> Sequence[Held]:
 
 def _dequantize(node: Node) -> Sequence[Held]:
     """(x - zero point) * scale."""
+    rank = len(node.shape(0))
+    axis = node.axis(node.attr("axis"), rank) if rank and len(node.shape(1)) else None
+    if node.dtype(1) is DType.F32 and (how := storage(node, 1, 2, node.dtype(0), axis)) and (stored := _stored(node, how)):
+        return node.done("Dequantize", [stored])
     x = _to_float(node, node.input(0))
     if node.has(2):
         x = node.emit("Sub", [x, _to_float(node, _along_axis(node, 2))], tag="shift")
     return node.done("Mul", [x, _along_axis(node, 1)])
+
+
+def _stored(node: Node, how: Storage) -> str | None:
+    """The operand if it is a constant or a tensor that is stored so already."""
+    if node.array_is_constant(0):
+        return real(node, 0, how)
+    held = node.stored_input(0)
+    return held if node.build.tensors[held].storage == how else None
 
 
 def _to_float(node: Node, tensor: str) -> str:
