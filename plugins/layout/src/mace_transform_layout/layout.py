@@ -14,6 +14,9 @@ from mace_core.ir import Graph, Node, Shape
 from mace_core.ops.op import Perm
 from mace_core.ops.shapes import keep
 
+FIRST = frozenset((0, rank - 1, *range(1, rank - 1)) for rank in (3, 4, 5))
+"""Permutations from channels last to channels first."""
+
 
 def layout(graph: Graph) -> Graph:
     """Move Transposes behind the ops that allow it, merge those that meet, drop those that cancel."""
@@ -103,41 +106,57 @@ def _untransposed(match: Match, name: str, perm: Perm) -> str:
 
 
 def _sink_reshape(match: Match) -> Sequence[str] | None:
-    """Through a Reshape that only adds or drops axes of length 1."""
+    """Through a Reshape that splits, drops and adds axes, and one that merges some that stay neighbours."""
     node = match.node
     before = _transpose(match, node.inputs[0])
     shape = node.attrs["shape"]
     assert isinstance(shape, tuple)
-    matched = _kept(match.shape(0), shape) if before else None
-    if before is None or matched is None:
+    groups = axis_groups(match.shape(0), shape) if before else None
+    if before is None or groups is None:
         return None
     perm = _perm(before)
-    kept = [(perm[i], place) for place, i in enumerate(matched) if i is not None]
-    order = [place for _, place in sorted(kept)]
-    new = [place for place, i in enumerate(matched) if i is None]
-    layout_of = [*new, *order]  # places of the result, in the order in which the untransposed tensor holds them
-    if sorted(order) == order and not new:
-        return match.emit("Reshape", before.inputs, {"shape": shape})
-    flat = match.new.one("Reshape", before.inputs, {"shape": [shape[p] for p in layout_of]}, like=node)
-    back = [layout_of.index(place) for place in range(len(shape))]
-    return match.emit("Transpose", [flat], {"perm": back}) if back != list(range(len(back))) else [flat]
+    groups.sort(key=lambda group: min((perm[a] for a in group[0]), default=-1))
+    first = tuple(perm[a] for old, _ in groups for a in old)
+    order = [place for _, new in groups for place in new]
+    back = tuple(sorted(range(len(order)), key=order.__getitem__))
+    inside = first != tuple(range(len(first)))
+    if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
+        return None
+    source = match.new.one("Transpose", before.inputs, {"perm": first}, like=node) if inside else before.inputs[0]
+    flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
+    return match.emit("Transpose", [flat], {"perm": back}) if back != tuple(range(len(back))) else [flat]
 
 
-def _kept(old: Shape, new: Shape) -> list[int | None] | None:
-    """For each axis of the new shape the axis of the old one that it is; None for a new one of length 1. None if axes mix."""
-    found: list[int | None] = []
-    at = 0
-    for dim in new:
-        while at < len(old) and old[at] == 1 and dim != 1:
-            at += 1
-        if at < len(old) and old[at] == dim:
-            found.append(at)
-            at += 1
-        elif dim == 1:
-            found.append(None)
+def axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """The axes of both shapes in the smallest groups of equal size, in order; an axis of length 1 by itself or with its like.
+
+    None for a tensor without elements.
+    """
+    if 0 in old:
+        return None
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        left, right = i < len(old), j < len(new)
+        if left and right and old[i] == new[j]:
+            groups.append(([i], [j]))
+            i, j = i + 1, j + 1
+        elif left and old[i] == 1:
+            groups.append(([i], []))
+            i += 1
+        elif right and new[j] == 1:
+            groups.append(([], [j]))
+            j += 1
         else:
-            return None
-    return found if all(d == 1 for d in old[at:]) else None
+            a, b, p, q = i + 1, j + 1, old[i], new[j]
+            while p != q:
+                if p < q:
+                    p, a = p * old[a], a + 1
+                else:
+                    q, b = q * new[b], b + 1
+            groups.append((list(range(i, a)), list(range(j, b))))
+            i, j = a, b
+    return groups
 
 
 def _transpose(match: Match, name: str) -> Node | None:

@@ -32,24 +32,46 @@ def _fuse(match: Match) -> Sequence[str] | None:
 
 
 def _store(match: Match) -> Sequence[str] | None:
-    """The op before a Quantize, over the integers before its own Dequantizes."""
-    feeder = match.feeder(0)
-    if feeder is None or len(feeder.outputs) != 1 or feeder.op.name in ("Quantize", "Dequantize"):
+    """Round where the numbers are made, and move them as integers."""
+    moves = _moves(match)
+    tensor = moves[-1].inputs[0] if moves else match.node.inputs[0]
+    maker = _maker(match, tensor)
+    if not moves and maker is None:
         return None
-    sources = [_stored(match.new, i) for i in feeder.inputs]
-    readable = all(
-        s or not i or i in match.new.weights or not match.new.tensors[i].dtype.is_float for s, i in zip(sources, feeder.inputs, strict=True)
-    )
-    if not any(sources) or not readable or (feeder.op.moves and _changes_storage(match, sources)):
-        return None
-    inputs = [s or i for s, i in zip(sources, feeder.inputs, strict=True)]
-    return match.new.add(feeder.op, inputs, feeder.attrs, outputs=match.node.outputs, like=match.joined(feeder))
+    storage = match.new.storages[match.node.outputs[0]]
+    names = [*(match.new.stored(move.name, storage) for move in moves), match.node.outputs[0]]
+    if maker:
+        inputs = [_stored(match.new, i) or i for i in maker.inputs]
+        made = match.new.add(maker.op, inputs, maker.attrs, outputs=[names[0]], like=match.joined(maker))
+    else:
+        made = match.new.add("Quantize", [tensor], outputs=[names[0]], like=match.node)
+    for move, name in zip(reversed(moves), names[1:], strict=True):
+        made = match.new.add(move.op, [made[0], *move.inputs[1:]], move.attrs, outputs=[name], like=move)
+    return made
 
 
-def _changes_storage(match: Match, sources: Sequence[str | None]) -> bool:
-    """Whether elements that are only moved would be rounded on the way."""
-    wanted = match.new.storages.get(match.node.outputs[0])
-    return any(s and match.new.tensors[s].storage != wanted for s in sources)
+def _moves(match: Match) -> list[Node]:
+    """The nodes before a Quantize that only move one tensor's elements, none read by anything else; the last first."""
+    found: list[Node] = []
+    tensor = match.node.inputs[0]
+    while (node := match.new.producer(tensor)) and node.op.moves and not node.op.inputs[0].endswith("*") and len(node.outputs) == 1:
+        if match.uses.get(tensor, 1) != 1 or match.new.tensors[tensor].quant or node.op.name == "Pad":
+            break
+        found.append(node)
+        tensor = node.inputs[0]
+    return found
+
+
+def _maker(match: Match, tensor: str) -> Node | None:
+    """The op that computes real numbers, from integers at least in part, for nothing but to be stored."""
+    new = match.new
+    node = new.producer(tensor)
+    if node is None or len(node.outputs) != 1 or match.uses.get(tensor, 1) != 1 or new.tensors[tensor].quant:
+        return None
+    sources = [_stored(new, i) for i in node.inputs]
+    pairs = zip(sources, node.inputs, strict=True)
+    readable = all(s or not i or i in new.weights or not new.tensors[i].dtype.is_float for s, i in pairs)
+    return node if any(sources) and readable and node.op.name not in ("Quantize", "Dequantize") else None
 
 
 def _stored(new: Builder, tensor: str) -> str | None:
