@@ -171,9 +171,7 @@ def test_products(kind: DType, tmp_path: Path) -> None:
     new = Builder("dense")
     x = new.input("x", DType.I8, (5, 33), I8.quant)
     limits, zero = np.iinfo(kind.numpy), 0 if kind is DType.I8 else 117
-    w = new.weight(
-        "w", rng.integers(limits.min, limits.max + 1, (33, 21)).astype(kind.numpy), Quant.of(0.01, 0 if kind is DType.I8 else 117)
-    )
+    w = new.weight("w", rng.integers(limits.min, limits.max + 1, (33, 21)).astype(kind.numpy), Quant.of(0.01, zero))
     b = new.weight("b", rng.integers(-900, 900, 21).astype(np.int32), Quant.of(0.01 * 0.05))
     y = new.add("MatMul", [x, w, b], {"low": 0.0}, outputs=[new.stored("y", storage(DType.I8, 0.1, -100))])
     assert check([new.finish(y)], tmp_path) == {"dense": "conv_quantized"}

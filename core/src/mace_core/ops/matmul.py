@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.ir import Array, Attrs, DType, Shape
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, broadcast, need, same_dtype
 
@@ -19,14 +19,19 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     assert b is not None
     same_dtype(inputs)
     need(a.dtype is not DType.BOOL, "its inputs are bool, expected numbers")
-    need(bool(a.shape) and bool(b.shape), "a factor is a scalar; multiply by one with Mul")
-    rows, columns = a.shape[-2:-1], b.shape[-1:] if len(b.shape) > 1 else ()
-    depth = b.shape[-2:][0]
-    need(a.shape[-1] == depth, f"a has {a.shape[-1]} columns and b {depth} rows; they must be the same")
-    width = b.shape[-1] if columns else 1
+    shape = product_shape(a.shape, b.shape)
+    width = b.shape[-1] if len(b.shape) > 1 else 1
     need(bias is None or bias.shape == (width,), f"bias has shape {list(bias.shape) if bias else None}, expected [{width}]")
     need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
-    return [(a.dtype, (*broadcast((a.shape[:-2], b.shape[:-2])), *rows, *columns))]
+    return [(a.dtype, shape)]
+
+
+def product_shape(a: Shape, b: Shape) -> Shape:
+    """Shape of numpy.matmul's result; OpError if the factors do not fit."""
+    need(bool(a) and bool(b), "a factor is a scalar; multiply by one with Mul")
+    depth = b[-2:][0]
+    need(a[-1] == depth, f"a has {a[-1]} columns and b {depth} rows; they must be the same")
+    return (*broadcast((a[:-2], b[:-2])), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 
 def _matmul(a: Array, b: Array, bias: Array | None = None, *, low: float, high: float) -> Array:

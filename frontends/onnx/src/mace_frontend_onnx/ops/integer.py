@@ -6,6 +6,7 @@ Sums of products are whole numbers; in single precision they are exact up to 2**
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -90,6 +91,8 @@ def qlinear_matmul(node: Node) -> Sequence[Held]:
 
 
 def _matmul_integer(node: Node) -> Sequence[Held]:
+    if all(not node.has(zero) or prod(node.shape(zero)) == 1 for zero in (2, 3)):
+        return node.done("MatMulInteger", [node.input(i) if i < node.count else "" for i in range(4)])
     sums = node.emit("MatMul", [_shifted(node, 0, 2), _shifted(node, 1, 3)])
     return node.done("Cast", [sums], {"to": DType.I32.value})
 

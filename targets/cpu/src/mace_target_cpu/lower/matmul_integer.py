@@ -1,0 +1,84 @@
+"""MatMulInteger: constant weights in panels of pairs, anything else in plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mace_core.ir import DType, Node, Shape
+from mace_core.kernel_target import Lower
+from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gemm import optional
+from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.quantized.products import IGEMM, block_bytes, block_rows, pack_pairs
+
+FIELDS = (
+    ("rows", "i64"),
+    ("depth", "i64"),
+    ("block", "i64"),
+    ("columns", "i32"),
+    ("panel", "i32"),
+    ("is_signed", "i32"),
+    ("b_zero", "i32"),
+)
+PLAIN = (("batches", "i64"), ("rows", "i64"), ("depth", "i64"), ("columns", "i64"), ("step_a", "i64"), ("step_b", "i64"))
+
+
+def matmul_integer(node: Node, to: Lowering) -> None:
+    """Any product of eight-bit integers whose batches are of one shape or one of them single."""
+    a, b = (to.tensors[name] for name in node.inputs[:2])
+    left = a.shape if len(a.shape) > 1 else (1, *a.shape)
+    right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
+    zero = optional(node, 3)
+    fixed = to.constant(b.name) is not None and (not zero or to.constant(zero) is not None)
+    if fixed and math.prod(right[:-2]) == 1:
+        _packed(node, to, math.prod(left[:-1]), (right[-2], right[-1]))
+    else:
+        _plain(node, to, left, right)
+
+
+def _packed(node: Node, to: Lowering, rows: int, size: tuple[int, int]) -> None:
+    (depth, columns), a, b = size, to.tensors[node.inputs[0]], to.tensors[node.inputs[1]]
+    values, zeros = to.constant(b.name), to.constant(optional(node, 3))
+    assert values is not None
+    shift = 128 if b.dtype is DType.U8 else 0
+    packed = pack_pairs((values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns), to.panel)
+    start = np.zeros(-(-columns // to.panel) * to.panel, np.int32)
+    block = block_rows(rows, depth)
+    args = {
+        "rows": rows,
+        "depth": depth,
+        "columns": columns,
+        "panel": to.panel,
+        "block": block,
+        "is_signed": a.dtype is DType.I8,
+        "b_zero": (0 if zeros is None else int(zeros.reshape(-1)[0])) - shift,
+    }
+    kernel = Kernel(f"matmul_integer_{a.dtype.value}", KERNELS / "matmul_integer.c.in", FIELDS, {"xtype": c_type(a)}, IGEMM)
+    w = to.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
+    sums = to.weight(f"{b.name}.start", start.shape, "int32", lambda: start)
+    reads = [a.name, w, sums, optional(node, 2)]
+    to.call(node, Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, gathered=False)))
+
+
+def _plain(node: Node, to: Lowering, left: Shape, right: Shape) -> None:
+    a, b = (to.tensors[name] for name in node.inputs[:2])
+    sizes = [math.prod(shape[:-2]) for shape in (left, right)]
+    if 1 not in sizes and left[:-2] != right[:-2]:
+        raise Refused(f"batches of {list(left[:-2])} and {list(right[:-2])}")
+    args = {
+        "batches": max(sizes),
+        "rows": left[-2],
+        "depth": left[-1],
+        "columns": right[-1],
+        "step_a": left[-2] * left[-1] if sizes[0] > 1 else 0,
+        "step_b": right[-2] * right[-1] if sizes[1] > 1 else 0,
+    }
+    name = f"matmul_integer_plain_{a.dtype.value}_{b.dtype.value}"
+    kernel = Kernel(name, KERNELS / "matmul_integer_plain.c.in", PLAIN, {"atype": c_type(a), "btype": c_type(b)})
+    to.call(node, Call(kernel, args, [a.name, b.name, optional(node, 2), optional(node, 3)], node.outputs))
+
+
+LOWERINGS: dict[str, Lower] = {"MatMulInteger": matmul_integer}
