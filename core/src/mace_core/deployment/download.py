@@ -6,10 +6,12 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 import urllib.request
-from http.client import HTTPException
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 from mace_core.errors import MaceError
@@ -53,31 +55,57 @@ def sha256(path: Path) -> str:
 
 
 def download(url: str, checksum: str) -> Path:
-    """The file at a URL, from the cache if it is there and whole.
+    """The file at a URL, from the cache if it is there and whole; what an interrupted download left is continued.
 
-    A file appears in the cache complete and checked, or not at all.
+    A file appears in the cache under its name complete and checked, or not at all.
     Raises MaceError if the network fails or the file has another checksum.
     """
     path = cached(url, checksum)
+    part = path.with_name(f"{path.name}.part")
     try:
         if path.is_file() and sha256(path) == checksum:
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="part-") as folder:
-            part = Path(folder, path.name)
-            _copy(url, part)
+        continued = _fetch(url, part)
+        found = sha256(part)
+        if found != checksum and continued:  # what was there may be of another file
+            part.unlink()
+            _fetch(url, part)
             found = sha256(part)
-            if found == checksum:
-                part.replace(path)
+        if found == checksum:
+            part.replace(path)
+        else:
+            part.unlink()
     except (OSError, HTTPException, ValueError) as error:
-        raise MaceError(url, f"cannot be downloaded: {error}", "check the URL and the network, or give a local path") from None
+        remedy = "check the URL and the network, or give a local path; what arrived is kept and continued"
+        raise MaceError(url, f"cannot be downloaded: {error}", remedy) from None
     if found != checksum:
         raise MaceError(url, f"has SHA-256 {found}, expected {checksum}", "correct the checksum, or find out who changed the file")
     return path
 
 
-def _copy(url: str, to: Path) -> None:
+def _fetch(url: str, part: Path) -> bool:
+    """Let a file hold all that the URL offers; whether what it held already was kept. See RFC 9110, 14 for ranges."""
     if not is_url(url):  # urllib would open local files too
         raise ValueError("not an http:// or https:// URL")
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, to.open("wb") as file:  # noqa: S310  # the scheme is checked above
-        shutil.copyfileobj(answer, file)
+    held = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})  # noqa: S310  # the scheme is checked above
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+            continued = answer.status == HTTPStatus.PARTIAL_CONTENT
+            with part.open("ab" if continued else "wb") as file:
+                _copy(answer, file)
+    except HTTPError as error:
+        if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        return True  # nothing is missing
+    return continued
+
+
+def _copy(answer: HTTPResponse, file: IO[bytes]) -> None:
+    """Everything that the answer announced; IncompleteRead if the connection ends before."""
+    length = answer.headers.get("Content-Length")
+    start = file.tell()
+    shutil.copyfileobj(answer, file)
+    if length is not None and file.tell() - start < int(length):
+        raise IncompleteRead(b"", int(length) - (file.tell() - start))
