@@ -46,6 +46,13 @@ def test_validate_compares_with_stored_outputs_and_with_the_framework(project: P
     assert row["passed"]
 
 
+def test_validate_compares_layer_by_layer(project: Path) -> None:
+    rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
+    assert {row["stage"] for row in rows} == {"read", "computed"}
+    assert all(row["passed"] for row in rows)
+    assert "no layer is wrong" in mace(project, "validate", "digits.yml", "--layers")
+
+
 def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--layers", "--rounds", "3"))
     assert len(row["ns"]) == 3

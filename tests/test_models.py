@@ -14,8 +14,9 @@ import pytest
 from mace_core.deployment import Model
 from mace_core.ir import Array
 from mace_core.registry import Registry
-from mace_core.run.check import LARGEST_ERROR, LEAST_COSINE
-from mace_core.run.validate import Built, cosine, relative_error
+from mace_core.run.built import Built
+from mace_core.run.similarity import cosine, relative_error
+from mace_core.run.validate import LARGEST_ERROR, LEAST_COSINE
 from mace_core.testing.requirements import require
 
 ROOT = Path(__file__).parents[1]

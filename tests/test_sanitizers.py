@@ -14,9 +14,9 @@ from mace_core.api import Compiler
 from mace_core.deployment import load_deployment
 from mace_core.pipeline import Job, build
 from mace_core.registry import Registry
+from mace_core.run.built import Built
 from mace_core.run.compile import program
 from mace_core.run.runners import Native
-from mace_core.run.validate import Built
 from mace_core.testing.requirements import require
 
 ROOT = Path(__file__).parents[1]

@@ -91,14 +91,15 @@ def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **
 @BUILDS
 @THREADS
 @JSON
+@click.option("--layers", is_flag=True, help="Compare every layer, and name the first that is wrong.")
 @told
-def validate(deployment: Path, target: str, as_json: bool, **where: Any) -> None:
+def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where: Any) -> None:
     """Compare a built library with the deployment's stored outputs, or with the model's own framework."""
-    from mace_core.commands import validate_library
-    from mace_core.run.check import show
+    from mace_core.commands import validate_layers, validate_library
+    from mace_core.run.check import show, show_layers
 
-    rows = validate_library(deployment, target, where)
-    click.echo(json.dumps(rows, indent=1) if as_json else show(rows), nl=as_json)
+    rows = (validate_layers if layers else validate_library)(deployment, target, where)
+    click.echo(json.dumps(rows, indent=1) if as_json else (show_layers if layers else show)(rows), nl=as_json)
     if not all(row["passed"] for row in rows):
         sys.exit(1)
 

@@ -17,11 +17,10 @@ from mace_core.ir import Array
 from mace_core.pipeline import Job, load, lower, normalise
 from mace_core.pipeline import build as build_sources
 from mace_core.registry import Choice, Registry
-from mace_core.run.check import LARGEST_ERROR, LEAST_COSINE, Row, read_samples, stored, table
-from mace_core.run.files import write, write_all
-from mace_core.run.validate import Built, cosine, relative_error
-
-RANDOM_SAMPLES = 3
+from mace_core.run.built import Built
+from mace_core.run.check import table
+from mace_core.run.files import read_samples, write, write_all
+from mace_core.run.validate import Question, Row, layers, stored, validate
 
 
 def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
@@ -56,8 +55,7 @@ def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: M
     model = _named(parsed, where["model"])
     built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
     samples = {n: read_samples(f) for n, f in inputs.items()}
-    names = [t.name for t in built.model(model.name)["inputs"]]
-    found = built.run(model.name, samples or stored(model.inputs, names), where["threads"])
+    found = built.run(model.name, samples or stored(model.inputs, built.model(model.name)["inputs"]), where["threads"])
     written = {}
     for name, array in found.items():
         written[name] = output / f"{_plain(name)}.npy"
@@ -67,58 +65,18 @@ def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: M
 
 def validate_library(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
     """A row per model: how similar its outputs are to the stored ones, or to its framework's on random inputs."""
+    return [validate(q) | {"target": target} for q in _questions(deployment, target, where)]
+
+
+def validate_layers(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
+    """A row per tensor that can be compared, of every model."""
+    return [{"model": q.model.name, **row} for q in _questions(deployment, target, where) for row in layers(q)]
+
+
+def _questions(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Question]:
     parsed, choice, registry = opened(deployment, target)
     built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
-    return [_validate(built, model, registry, where["threads"]) | {"target": choice.text} for model in parsed.models]
-
-
-def _validate(built: Built, model: Model, registry: Registry, threads: int) -> Row:
-    ports = built.model(model.name)
-    samples = stored(model.inputs, [t.name for t in ports["inputs"]])
-    expected = stored(model.outputs, [t.name for t in ports["outputs"]])
-    if not expected:
-        samples = samples or _random_samples(built, model)
-        expected = _by_framework(model, registry, samples)
-    found = built.run(model.name, samples, threads)
-    similar = min(cosine(found[n], expected[n]) for n in found)
-    error = max(relative_error(found[n], expected[n].reshape(found[n].shape)) for n in found)
-    nanoseconds = built.time(model.name, threads)["ns"]
-    assert isinstance(nanoseconds, list)
-    return {
-        "model": model.name,
-        "cosine": similar,
-        "error": error,
-        "accuracy": None,
-        "latency_ns": float(np.median(nanoseconds)),
-        "arena_bytes": built.report["models"][model.name]["arena_bytes"],  # type: ignore[index]  # the report's shape is emit's
-        "library_bytes": sum(f.stat().st_size for f in (built.programs.parents[1] / "lib" / built.programs.name).glob("*.so")),
-        "passed": similar > LEAST_COSINE and error < LARGEST_ERROR,
-    }
-
-
-def _random_samples(built: Built, model: Model) -> dict[str, Array]:
-    rng = np.random.default_rng(0)
-    limits = {(p.alias or p.name): p.limits for p in model.inputs}
-    samples = {}
-    for tensor in built.model(model.name)["inputs"]:
-        low, high = limits.get(tensor.name, (-1.0, 1.0))
-        samples[tensor.name] = rng.uniform(low, high, (RANDOM_SAMPLES, *tensor.shape)).astype(tensor.dtype.numpy)
-    return samples
-
-
-def _by_framework(model: Model, registry: Registry, samples: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of the model's own framework, stacked over samples; only for ports in the framework's own order."""
-    frontend = registry.frontend(model)
-    reference = frontend.reference(model.files, model)
-    if reference is None:
-        raise MaceError(
-            f"model {model.name!r}",
-            f"no stored outputs, and the framework behind {frontend.name!r} is not installed",
-            "name files under validation_outputs_data, or install the framework",
-        )
-    count = len(next(iter(samples.values()))) if samples else 1
-    outputs = [reference({n: a[i] for n, a in samples.items()}) for i in range(count)]
-    return {n: np.stack([o[n] for o in outputs]) for n in outputs[0]}
+    return [Question(built, model, registry, where["threads"]) for model in parsed.models]
 
 
 def benchmark_models(deployment: Path, target: str, how: Mapping[str, Any]) -> list[Row]:

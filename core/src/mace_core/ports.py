@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from mace_core.build import Builder
 from mace_core.deployment import Model, Port
-from mace_core.ir import Graph, Shape, Tensor
+from mace_core.ir import Array, Graph, Shape, Tensor
 from mace_core.ops.op import Perm
 
 IMAGE_ORDERS = ("NHWC", "NCHW")
@@ -30,6 +32,7 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*model.inputs, *model.outputs)):
         return graph
     new = Builder(graph.name)
+    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
     now = {name: _entry(new, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
     for name, array in graph.weights.items():
         new.weights[name], new.tensors[name] = array, graph.tensors[name]
@@ -37,6 +40,23 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
         new.add(node.op, [now.get(i, i) for i in node.inputs], node.attrs, outputs=node.outputs, like=node)
     made = [_exit(new, now.get(name, name), outputs.get(name), order) for name in graph.outputs]
     return new.finish(made, [_public(outputs.get(n), n) for n in graph.outputs])
+
+
+def to_framework(arrays: Mapping[str, Array], model: Model, order: str) -> dict[str, Array]:
+    """Inputs as the deployment file states them, with the names and the order of axes that the framework knows."""
+    ports = {_public(p, p.name): p for p in model.inputs}
+    return {ports[n].name if n in ports else n: _turned(a, ports.get(n), order, inverse=True) for n, a in arrays.items()}
+
+
+def from_framework(arrays: Mapping[str, Array], model: Model, order: str) -> dict[str, Array]:
+    """Outputs of the framework as the deployment file states them."""
+    ports = {p.name: p for p in model.outputs}
+    return {_public(ports.get(n), n): _turned(a, ports.get(n), order) for n, a in arrays.items()}
+
+
+def _turned(array: Array, port: Port | None, order: str, *, inverse: bool = False) -> Array:
+    perm = _perm(port, array.ndim, order)
+    return array if perm is None else np.transpose(array, _inverse(perm) if inverse else perm)
 
 
 def _agrees(port: Port, tensor: Tensor | None, order: str) -> bool:
@@ -69,10 +89,10 @@ def _entry(new: Builder, tensor: Tensor, port: Port | None, order: str) -> str:
     perm = _perm(port, len(tensor.shape), order)
     dtype = (port.dtype if port else None) or tensor.dtype
     shape = tuple(tensor.shape[i] for i in perm) if perm else tensor.shape
-    name = new.input(_public(port, tensor.name), dtype, shape)
+    name = new.input(_public(port, tensor.name), dtype, shape, tensor.quant if dtype is tensor.dtype else None)
     if perm:
         name = new.one("Transpose", [name], {"perm": _inverse(perm)})
-    return new.one("Cast", [name], {"to": tensor.dtype.value}) if dtype is not tensor.dtype else name
+    return name if dtype is tensor.dtype else _converted(new, name, tensor)
 
 
 def _exit(new: Builder, name: str, port: Port | None, order: str) -> str:
@@ -81,5 +101,14 @@ def _exit(new: Builder, name: str, port: Port | None, order: str) -> str:
         name = new.one("Transpose", [name], {"perm": perm})
     if port and port.dtype not in (None, tensor.dtype):
         assert port.dtype is not None
-        name = new.one("Cast", [name], {"to": port.dtype.value})
+        name = _converted(new, name, Tensor(name, port.dtype, tensor.shape))
     return name
+
+
+def _converted(new: Builder, name: str, like: Tensor) -> str:
+    """A tensor in the type of another: real numbers stay what they are."""
+    if like.storage:
+        return new.add("Quantize", [name], outputs=[new.stored(f"{like.name}.stored", like.storage)])[0]
+    if new.tensors[name].quant:
+        name = new.one("Dequantize", [name])
+    return name if new.tensors[name].dtype is like.dtype else new.one("Cast", [name], {"to": like.dtype.value})

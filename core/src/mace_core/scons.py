@@ -125,7 +125,7 @@ class Build:
         for choice in self.choices:
             result = f"{library.folder}/check/{choice.text}.json"
             sources = [library.variants[choice.text], *([labels] if labels else [])]
-            env = self._env.Clone(MACE_CHECK=(library, choice, labels, accuracy, self._path(library.folder)))
+            env = self._env.Clone(MACE_CHECK=(library, choice, labels, accuracy, self._path(library.folder)), MACE_REGISTRY=self.registry)
             checked = env.Command(result, sources, SCons.Action.Action(_check, f"checking {library.name} for {choice.text}"))
             env.AlwaysBuild(checked)
             table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_table, None)  # one table for all
@@ -286,7 +286,7 @@ def _check(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     library, choice, labels, accuracy, folder = env["MACE_CHECK"]
     labels_file = Path(source[-1].srcnode().get_abspath()) if labels else None
     try:
-        rows = check_library(library.deployment, Path(folder), choice, labels_file, accuracy)
+        rows = check_library((library.deployment, env["MACE_REGISTRY"]), Path(folder), choice, labels_file, accuracy)
     except MaceError as error:
         sys.stderr.write(f"mace: {error}\n")
         return 2

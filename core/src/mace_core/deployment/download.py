@@ -92,7 +92,7 @@ def _fetch(url: str, part: Path) -> bool:
     request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})  # noqa: S310  # the scheme is checked above
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
-            continued = answer.status == HTTPStatus.PARTIAL_CONTENT
+            continued = bool(answer.status == HTTPStatus.PARTIAL_CONTENT)
             with part.open("ab" if continued else "wb") as file:
                 _copy(answer, file)
     except HTTPError as error:

@@ -151,6 +151,9 @@ class _Model:
             "calls": len(self.program.calls),
             "inputs": [_describe(self.program.tensors[n]) for n in self.program.inputs],
             "outputs": [_describe(self.program.tensors[n]) for n in self.program.outputs],
+            "layers": [
+                {"node": c.node, "kernel": c.kernel.name, **_describe(self.program.tensors[c.writes[0]])} for c in self.program.calls
+            ],
         }
 
     def _call(self, call: Call) -> dict[str, Any]:
@@ -195,11 +198,21 @@ def _literal(value: Any, ctype: str) -> str:
 
 def _tensor(tensor: Tensor) -> str:
     shape = ", ".join(map(str, tensor.shape)) or "0"
-    return f"{{{_text(tensor.name)}, MACE_{tensor.dtype.name}, {len(tensor.shape)}, {{{shape}}}, {tensor.bytes}}}"
+    scale, zero = _one_scale(tensor)
+    head = f"{_text(tensor.name)}, MACE_{tensor.dtype.name}, {len(tensor.shape)}"
+    return f"{{{head}, {{{shape}}}, {tensor.bytes}, {_literal(scale, 'f32')}, {zero}}}"
+
+
+def _one_scale(tensor: Tensor) -> tuple[float, int]:
+    """The scale and zero point of a whole tensor; 0 where there is none."""
+    quant = tensor.quant
+    return (quant.scale[0], quant.zero_point[0]) if quant and quant.axis is None else (0.0, 0)
 
 
 def _describe(tensor: Tensor) -> dict[str, object]:
-    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape)}
+    scale, zero = _one_scale(tensor)
+    stored = {"scale": scale, "zero_point": zero} if scale else {}
+    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}
 
 
 def _text(value: str) -> str:

@@ -8,71 +8,23 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from mace_core.deployment import Deployment
+from mace_core.registry import Choice, Registry
+from mace_core.run.built import Built
+from mace_core.run.files import read_samples
+from mace_core.run.validate import Question, Row, validate
 
-from mace_core.deployment import Deployment, Model, Port
-from mace_core.errors import MaceError
-from mace_core.ir import Array
-from mace_core.registry import Choice
-from mace_core.run.validate import Built, accuracy, cosine, relative_error
-
-Row = dict[str, Any]
-
-LEAST_COSINE = 0.9999
-LARGEST_ERROR = 1e-3
-"""Of the range of the expected output; with LEAST_COSINE what a float model must keep."""
-
-ROUNDS = 20
-
-WORDS = ("model", "target", "name", "offers", "state", "computes", "kernel")
+WORDS = ("model", "target", "stage", "tensor", "op", "name", "offers", "state", "computes", "kernel")
 """Columns of text; the others hold numbers."""
 
 
-def check_library(deployment: Deployment, folder: Path, choice: Choice, labels: Path | None, least: float) -> list[Row]:
+def check_library(library: tuple[Deployment, Registry], folder: Path, choice: Choice, labels: Path | None, least: float) -> list[Row]:
     """A row per model: similarity to the expected outputs, accuracy where there are labels, latency, sizes."""
+    deployment, registry = library
     built = Built.at(folder, choice.text, choice.runner)
-    size = (folder / "lib" / choice.text / f"lib{deployment.library}.so").stat().st_size
     known = read_samples(str(labels)) if labels else None
-    return [{**_check(built, model, known, least), "target": choice.text, "library_bytes": size} for model in deployment.models]
-
-
-def _check(built: Built, model: Model, labels: Array | None, least: float) -> Row:
-    ports = built.model(model.name)
-    samples = stored(model.inputs, [t.name for t in ports["inputs"]])
-    expected = stored(model.outputs, [t.name for t in ports["outputs"]])
-    if not samples or not expected:
-        raise MaceError(
-            f"model {model.name!r}", "has no validation data", "name files under validation_inputs_data and validation_outputs_data"
-        )
-    found = built.run(model.name, samples)
-    similar = min(cosine(found[n], expected[n]) for n in expected)
-    error = max(relative_error(found[n], expected[n].reshape(found[n].shape)) for n in expected)
-    share = accuracy(next(iter(found.values())), labels) if labels is not None else None
-    figures = built.report["models"][model.name]  # type: ignore[index]  # the report's shape is emit's
-    return {
-        "model": model.name,
-        "cosine": similar,
-        "error": error,
-        "accuracy": share,
-        "latency_ns": statistics.median(built.time(model.name, rounds=ROUNDS)["ns"]),  # type: ignore[arg-type]
-        "arena_bytes": figures["arena_bytes"],
-        "passed": similar > LEAST_COSINE and error < LARGEST_ERROR and (share is None or share >= least),
-    }
-
-
-def stored(ports: Sequence[Port], names: Sequence[str]) -> dict[str, Array]:
-    """The validation data that the deployment file names, by tensor; ports and names in the same order."""
-    given = {(p.alias or p.name): p.data for p in ports}
-    return {n: np.concatenate([read_samples(f) for f in given[n]]) for n in names if given.get(n)}
-
-
-def read_samples(path: str) -> Array:
-    """The array in a .npy file; pickled objects are refused."""
-    try:
-        array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise MaceError(path, f"cannot be read as an array: {error}", "give a .npy file of numbers") from None
-    return array
+    asked = (Question(built, model, registry, labels=known, least=least) for model in deployment.models)
+    return [{**validate(question), "target": choice.text} for question in asked]
 
 
 def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, rounds: int) -> tuple[list[Row], str]:
@@ -84,16 +36,31 @@ def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, roun
 
 
 def show(rows: Sequence[Row]) -> str:
-    """The table of `scons check`."""
-    head = ("model", "target", "cosine", "max error", "accuracy", "latency ms", "arena bytes", "library bytes", "")
+    """The table of `scons check` and `mace validate`."""
+    head = ("model", "target", "cosine", "SQNR dB", "max error", "pixels", "accuracy", "latency ms", "arena bytes", "library bytes", "")
     return table(head, [_cells(row) for row in rows])
+
+
+def show_layers(rows: Sequence[Row]) -> str:
+    """The table of `mace validate --layers`, and a line that names the first layer that is wrong."""
+    head = ("stage", "tensor", "op", "cosine", "SQNR dB", "max error", "")
+    cells = [(r["stage"], r["tensor"], r["op"], *_figures(r), _verdict(r)) for r in rows]
+    bad = next((r for r in rows if not r["passed"]), None)
+    return table(head, cells) + (f"first wrong: {bad['tensor']} ({bad['op']}), as {bad['stage']}\n" if bad else "no layer is wrong\n")
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     share = "" if row["accuracy"] is None else f"{row['accuracy']:.4f}"
     sizes = (str(row["arena_bytes"]), str(row["library_bytes"]))
-    verdict = "passed" if row["passed"] else "FAILED"
-    return row["model"], row["target"], f"{row['cosine']:.7f}", f"{row['error']:.1e}", share, _ms(row["latency_ns"]), *sizes, verdict
+    return row["model"], row["target"], *_figures(row), f"{row['pixels']:.4f}", share, _ms(row["latency_ns"]), *sizes, _verdict(row)
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return f"{row['cosine']:.7f}", f"{row['sqnr']:.1f}", f"{row['error']:.1e}"
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    return "passed" if row["passed"] else "FAILED"
 
 
 def _ms(nanoseconds: float) -> str:

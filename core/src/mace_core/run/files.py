@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from mace_core.api import Content, Stream
 from mace_core.errors import MaceError
+from mace_core.ir import Array
 
 
 def write(path: Path, content: Content) -> None:
@@ -44,3 +47,12 @@ def _pieces(content: Content) -> Iterable[bytes]:
     if isinstance(content, Stream):
         return content.make()
     return (content.encode() if isinstance(content, str) else content,)
+
+
+def read_samples(path: str) -> Array:
+    """The array in a .npy file; pickled objects are refused."""
+    try:
+        array: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise MaceError(path, f"cannot be read as an array: {error}", "give a .npy file of numbers") from None
+    return array

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Tensor
+from mace_core.ir import Array, DType, Quant, Tensor
 
 MAX_RANK = 8
 DTYPES = tuple(DType)  # mace_dtype counts in this order
@@ -22,10 +22,13 @@ class _Tensor(c.Structure):
         ("rank", c.c_int32),
         ("shape", c.c_int32 * MAX_RANK),
         ("bytes", c.c_size_t),
+        ("scale", c.c_float),
+        ("zero_point", c.c_int32),
     )
 
     def describe(self) -> Tensor:
-        return Tensor(self.name.decode(), DTYPES[self.dtype], tuple(self.shape[: self.rank]))
+        quant = Quant.of(self.scale, self.zero_point) if self.scale else None
+        return Tensor(self.name.decode(), DTYPES[self.dtype], tuple(self.shape[: self.rank]), quant)
 
 
 class _Layer(c.Structure):

@@ -1,111 +1,187 @@
-"""Does a built model compute what it should: samples in, similarity to the expected outputs out."""
+"""Does a built model compute what it should, and where it does not, which layer is the first to be wrong."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mace_core.api import Runner
+from mace_core.api import Frontend, Reference
+from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Tensor
+from mace_core.ir import Array, Graph, Tensor
+from mace_core.pipeline import load, normalise
+from mace_core.ports import from_framework, to_framework
+from mace_core.registry import Registry
+from mace_core.run.built import Built
+from mace_core.run.files import read_samples
+from mace_core.run.reference import execute
+from mace_core.run.similarity import Similarity, accuracy, numbers
 
-Samples = Mapping[str, Array]
-"""Arrays by tensor name, each with a leading axis of samples."""
+Row = dict[str, Any]
+
+LEAST_COSINE = 0.9999
+LARGEST_ERROR = 1e-3
+"""Of the range of the expected output; what a model of floats must keep unless its deployment file asks for less."""
+
+RANDOM_SAMPLES = 3
+ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Built:
-    """A built library for one choice: its programs, how to execute them, and the report of its build."""
+class Question:
+    """What to validate: a model of a built library; threads: workers that compute; labels, least: the accuracy it must reach."""
 
-    programs: Path
-    runner: Runner
-    report: Mapping[str, object]
-
-    @classmethod
-    def at(cls, folder: Path, variant: str, runner: Runner | None) -> Built:
-        """What lies in a library's folder for a variant; MaceError if it is not built or cannot be executed here."""
-        report = folder / "model" / f"{variant}.json"
-        if not report.is_file():
-            raise MaceError(folder, f"is not built for {variant}", f"run: scons target={variant}")
-        if runner is None:
-            raise MaceError(variant, "nothing here executes it", "install an emulator or run it on the device")
-        if reason := runner.missing():
-            raise MaceError(variant, f"{runner.name} is not ready", reason)
-        return cls(folder / "bin" / variant, runner, json.loads(report.read_text(encoding="utf-8")))
-
-    def model(self, name: str) -> dict[str, list[Tensor]]:
-        """Descriptions of a model's inputs and outputs."""
-        models = self.report["models"]
-        assert isinstance(models, dict)
-        if name not in models:
-            raise MaceError(name, "no such model in the library", f"it holds {', '.join(models)}")
-        return {k: [_tensor(t) for t in models[name][k]] for k in ("inputs", "outputs")}
-
-    def run(self, model: str, samples: Samples, threads: int = 1) -> dict[str, Array]:
-        """The outputs of a model on samples, by name, each with a leading axis of samples."""
-        ports = self.model(model)
-        with tempfile.TemporaryDirectory() as folder:
-            paths = []
-            for i, tensor in enumerate(ports["inputs"]):
-                path = Path(folder) / f"input_{i}.bin"
-                path.write_bytes(shaped(tensor, samples).tobytes())
-                paths.append(str(path))
-            self.execute("mace_run", [f"--model={model}", f"--threads={threads}", f"--output={folder}", *paths])
-            found = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(ports["outputs"]))]
-        made = zip(ports["outputs"], found, strict=True)
-        return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape) for t, data in made}
-
-    def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> dict[str, object]:
-        """What mace_benchmark measured: {"ns": [...], "layers": [...]}."""
-        arguments = [f"--model={model}", f"--threads={threads}", f"--rounds={rounds}", f"--layers={int(layers)}"]
-        result: dict[str, object] = json.loads(self.execute("mace_benchmark", arguments))
-        return result
-
-    def execute(self, program: str, arguments: Sequence[str]) -> str:
-        """What a program of the library prints; MaceError with what it said if it fails."""
-        command = self.runner.command(self.programs / program, arguments)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # we built it
-        if done.returncode:
-            raise MaceError(program, f"ended with {done.returncode}: {done.stderr.strip()}", "correct its input or report a bug")
-        return done.stdout
+    built: Built
+    model: Model
+    registry: Registry
+    threads: int = 1
+    labels: Array | None = None
+    least: float = 0.0
 
 
-def shaped(tensor: Tensor, samples: Samples) -> Array:
-    """The samples of one input as the program wants them: [samples, *shape], its own element type."""
-    if tensor.name not in samples:
-        raise MaceError(f"input {tensor.name!r}", "no data given", f"give data for it ({', '.join(samples) or 'none was given'})")
-    array = np.ascontiguousarray(samples[tensor.name], tensor.dtype.numpy)
-    if array.size % max(tensor.elements, 1):
-        raise MaceError(f"input {tensor.name!r}", f"data has shape {list(array.shape)}", f"give {list(tensor.shape)} for each sample")
-    return array.reshape(-1, *tensor.shape)
+def validate(question: Question) -> Row:
+    """Figures of a model: similarity to the stored outputs, else to its framework's; accuracy, latency, sizes; whether it passed."""
+    built, model = question.built, question.model
+    ports = built.model(model.name)
+    samples, expected = expectation(question)
+    found = built.run(model.name, samples, question.threads)
+    described = {t.name: t for t in ports["outputs"]}
+    alike = Similarity.worst(Similarity.of(numbers(a, described[n]), _numbers(expected[n], described[n], a)) for n, a in found.items())
+    share = accuracy(next(iter(found.values())), question.labels) if question.labels is not None else None
+    times = built.time(model.name, question.threads, ROUNDS)["ns"]
+    assert isinstance(times, list)
+    figures = built.report["models"][model.name]  # type: ignore[index]  # the report's shape is emit's
+    return {
+        "model": model.name,
+        **asdict(alike),
+        "accuracy": share,
+        "latency_ns": statistics.median(times),
+        "arena_bytes": figures["arena_bytes"],
+        "library_bytes": sum(f.stat().st_size for f in _shared(built)),
+        "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
+    }
 
 
-def cosine(found: Array, expected: Array) -> float:
-    """Cosine of the angle between two arrays taken as vectors; 1 where both are zero."""
-    a, b = found.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
-    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / lengths if lengths else float(not (a.any() or b.any()))
+def expectation(question: Question) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Samples and expected outputs by name: those that the deployment file names, else random ones and the framework's outputs."""
+    model, ports = question.model, question.built.model(question.model.name)
+    samples = stored(model.inputs, ports["inputs"])
+    expected = stored(model.outputs, ports["outputs"])
+    if samples and expected:
+        return samples, expected
+    samples = samples or _random_samples(model, ports["inputs"])
+    frontend, run = framework(model, question.registry)
+    count = len(next(iter(samples.values()))) if samples else 1
+    each = [_by_framework(run, {n: a[i] for n, a in samples.items()}, model, frontend) for i in range(count)]
+    return samples, {n: np.stack([e[n] for e in each]) for n in each[0]}
 
 
-def relative_error(found: Array, expected: Array) -> float:
-    """The largest absolute difference, over the range of the expected values (over 1 where they are all the same)."""
-    wide = expected.astype(np.float64)
-    span = float(wide.max() - wide.min()) if wide.size else 0.0
-    return float(np.abs(found.astype(np.float64) - wide).max(initial=0.0)) / (span or 1.0)
+def stored(ports: tuple[Port, ...], tensors: list[Tensor]) -> dict[str, Array]:
+    """The validation data that the deployment file names, by tensor."""
+    given = {(p.alias or p.name): p.data for p in ports}
+    return {t.name: np.concatenate([read_samples(f) for f in given[t.name]]) for t in tensors if given.get(t.name)}
 
 
-def accuracy(scores: Array, labels: Array) -> float:
-    """The share of samples whose highest score is at the label."""
-    return float((scores.reshape(len(labels), -1).argmax(axis=1) == labels).mean())
+def framework(model: Model, registry: Registry) -> tuple[Frontend, Reference]:
+    """A model's frontend and its own framework; MaceError where that is not installed."""
+    frontend = registry.frontend(model)
+    run = frontend.reference(model.files, model)
+    if run is None:
+        raise MaceError(
+            f"model {model.name!r}",
+            f"no stored outputs, and the framework behind {frontend.name!r} is not installed",
+            "name files under validation_inputs_data and validation_outputs_data, or install the framework",
+        )
+    return frontend, run
 
 
-def _tensor(described: Mapping[str, object]) -> Tensor:
-    shape = described["shape"]
-    assert isinstance(shape, list)
-    return Tensor(str(described["name"]), DType(described["dtype"]), tuple(shape))
+def layers(question: Question) -> list[Row]:
+    """A row for every tensor that can be compared, in order: first as it was read, beside its framework; then as it was computed.
+
+    stage: "read" for the graph as the frontend made it, computed by the ops' references, against the framework;
+    "computed" for the built library's layers against the references.
+    """
+    model, built = question.model, question.built
+    samples, _ = expectation(question)
+    sample = {n: a[:1].reshape(t.shape) for t in built.model(model.name)["inputs"] for n, a in samples.items() if n == t.name}
+    graph = load(model, question.registry)
+    normal = normalise(graph, question.registry)
+    rows = [*_as_read(question, graph, sample), *_as_computed(normal, sample, built.layers(model.name, sample))]
+    least = _least(model, any(t.quant for t in normal.tensors.values()))
+    return [{**row, "passed": row["cosine"] >= least} for row in rows]
+
+
+def _as_read(question: Question, graph: Graph, sample: Mapping[str, Array]) -> Iterator[Row]:
+    model, values = question.model, execute(graph, sample)
+    inner = [n for node in graph.nodes for n in node.outputs]
+    frontend = question.registry.frontend(model)
+    whole = Model(model.name, model.files, model.platform, inputs=model.inputs, outputs=tuple(Port(n) for n in inner))
+    try:
+        run = frontend.reference(model.files, whole)
+        made = run(to_framework(sample, model, frontend.order)) if run else {}
+    except MaceError:  # a framework that does not give its inner tensors
+        return
+    makers = {o: node for node in graph.nodes for o in node.outputs}
+    for name in inner:
+        if name in made and made[name].size == values[name].size and made[name].dtype.kind in "fiu":
+            described = graph.tensors[name]
+            alike = Similarity.of(numbers(values[name], described), _numbers(made[name], described, values[name]))
+            yield {"stage": "read", "tensor": name, "op": makers[name].op.name, **asdict(alike)}
+
+
+def _as_computed(graph: Graph, sample: Mapping[str, Array], found: Mapping[str, Array]) -> Iterator[Row]:
+    values = execute(graph, sample)
+    for node in graph.nodes:
+        for name in node.outputs:
+            if name in found and found[name].dtype.kind in "fiu":
+                described = graph.tensors[name]
+                alike = Similarity.of(numbers(found[name], described), numbers(values[name], described))
+                yield {"stage": "computed", "tensor": name, "op": node.op.name, **asdict(alike)}
+
+
+def _by_framework(run: Reference, sample: Mapping[str, Array], model: Model, frontend: Frontend) -> dict[str, Array]:
+    return from_framework(run(to_framework(sample, model, frontend.order)), model, frontend.order)
+
+
+def _numbers(expected: Array, tensor: Tensor, like: Array) -> Array:
+    """Expected values as real numbers: stored ones if they are of the tensor's own type."""
+    return numbers(expected.reshape(like.shape), tensor)
+
+
+def _random_samples(model: Model, tensors: list[Tensor]) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    limits = {(p.alias or p.name): p.limits for p in model.inputs}
+    samples = {}
+    for tensor in tensors:
+        shape = (RANDOM_SAMPLES, *tensor.shape)
+        if tensor.quant:
+            ends = np.iinfo(tensor.dtype.numpy)
+            samples[tensor.name] = rng.integers(ends.min, ends.max, shape, endpoint=True).astype(tensor.dtype.numpy)
+        else:
+            samples[tensor.name] = rng.uniform(*limits.get(tensor.name, (-1.0, 1.0)), shape).astype(tensor.dtype.numpy)
+    return samples
+
+
+def _passed(model: Model, alike: Similarity, quantized: bool) -> bool:
+    least = _least(model, quantized)
+    return alike.cosine > least and (alike.error < LARGEST_ERROR or least < LEAST_COSINE)
+
+
+def _least(model: Model, quantized: bool) -> float:
+    """The cosine that the deployment file asks for: of quantized models, else of the model's runtime."""
+    given = model.keys.get("validation_threshold")
+    table = given if isinstance(given, Mapping) else {}
+    return float(table.get("quantize" if quantized else model.runtimes[0], LEAST_COSINE))
+
+
+def _quantized(figures: Mapping[str, Any]) -> bool:
+    return any("scale" in layer for layer in figures["layers"])
+
+
+def _shared(built: Built) -> Iterator[Path]:
+    return (built.programs.parents[1] / "lib" / built.programs.name).glob("*.so")

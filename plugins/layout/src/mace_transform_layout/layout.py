@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.build import Match, rewrite
-from mace_core.ir import Graph, Node, Shape
+from mace_core.ir import Graph, Node
 from mace_core.ops.op import Perm
 from mace_core.ops.shapes import keep
+from mace_transform_layout.axis_groups import axis_groups
 
 FIRST = frozenset((0, rank - 1, *range(1, rank - 1)) for rank in (3, 4, 5))
 """Permutations from channels last to channels first."""
@@ -125,38 +126,6 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     source = match.new.one("Transpose", before.inputs, {"perm": first}, like=node) if inside else before.inputs[0]
     flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
     return match.emit("Transpose", [flat], {"perm": back}) if back != tuple(range(len(back))) else [flat]
-
-
-def axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
-    """The axes of both shapes in the smallest groups of equal size, in order; an axis of length 1 by itself or with its like.
-
-    None for a tensor without elements.
-    """
-    if 0 in old:
-        return None
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        left, right = i < len(old), j < len(new)
-        if left and right and old[i] == new[j]:
-            groups.append(([i], [j]))
-            i, j = i + 1, j + 1
-        elif left and old[i] == 1:
-            groups.append(([i], []))
-            i += 1
-        elif right and new[j] == 1:
-            groups.append(([], [j]))
-            j += 1
-        else:
-            a, b, p, q = i + 1, j + 1, old[i], new[j]
-            while p != q:
-                if p < q:
-                    p, a = p * old[a], a + 1
-                else:
-                    q, b = q * new[b], b + 1
-            groups.append((list(range(i, a)), list(range(j, b))))
-            i, j = a, b
-    return groups
 
 
 def _transpose(match: Match, name: str) -> Node | None:

@@ -45,6 +45,8 @@ typedef struct mace_tensor {
   int32_t rank;
   int32_t shape[MACE_MAX_RANK];
   size_t bytes;
+  float scale;        /* of integers that stand for real numbers: scale * (element - zero_point); 0 for all others */
+  int32_t zero_point;
 } mace_tensor;
 
 /* One step of a model; `sources` names the nodes of the original model that it computes, separated by commas. */

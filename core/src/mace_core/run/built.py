@@ -1,0 +1,107 @@
+"""A built library: its programs, executed here or in an emulator, on samples."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.api import Runner
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType, Quant, Tensor
+
+Samples = Mapping[str, Array]
+"""Arrays by tensor name, each with a leading axis of samples."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built library for one choice: its programs, how to execute them, and the report of its build."""
+
+    programs: Path
+    runner: Runner
+    report: Mapping[str, object]
+
+    @classmethod
+    def at(cls, folder: Path, variant: str, runner: Runner | None) -> Built:
+        """What lies in a library's folder for a variant; MaceError if it is not built or cannot be executed here."""
+        report = folder / "model" / f"{variant}.json"
+        if not report.is_file():
+            raise MaceError(folder, f"is not built for {variant}", f"run: scons target={variant}")
+        if runner is None:
+            raise MaceError(variant, "nothing here executes it", "install an emulator or run it on the device")
+        if reason := runner.missing():
+            raise MaceError(variant, f"{runner.name} is not ready", reason)
+        return cls(folder / "bin" / variant, runner, json.loads(report.read_text(encoding="utf-8")))
+
+    def model(self, name: str) -> dict[str, list[Tensor]]:
+        """Descriptions of a model's inputs and outputs."""
+        models = self.report["models"]
+        assert isinstance(models, dict)
+        if name not in models:
+            raise MaceError(name, "no such model in the library", f"it holds {', '.join(models)}")
+        return {k: [_tensor(t) for t in models[name][k]] for k in ("inputs", "outputs")}
+
+    def run(self, model: str, samples: Samples, threads: int = 1) -> dict[str, Array]:
+        """The outputs of a model on samples, by name, each with a leading axis of samples."""
+        outputs = self.model(model)["outputs"]
+        with tempfile.TemporaryDirectory() as folder:
+            self._execute(model, samples, [f"--threads={threads}"], Path(folder))
+            found = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(outputs))]
+        return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape) for t, data in zip(outputs, found, strict=True)}
+
+    def _execute(self, model: str, samples: Samples, options: Sequence[str], folder: Path) -> None:
+        paths = []
+        for i, tensor in enumerate(self.model(model)["inputs"]):
+            path = folder / f"input_{i}.bin"
+            path.write_bytes(shaped(tensor, samples).tobytes())
+            paths.append(str(path))
+        self.execute("mace_run", [f"--model={model}", *options, f"--output={folder}", *paths])
+
+    def layers(self, model: str, sample: Samples) -> dict[str, Array]:
+        """What every layer wrote first, for one sample, by the name of the tensor."""
+        models = self.report["models"]
+        assert isinstance(models, dict)
+        results = [_tensor(t) for t in models[model]["layers"]]
+        with tempfile.TemporaryDirectory() as folder:
+            self._execute(model, sample, [f"--layers={folder}"], Path(folder))
+            found = [Path(folder, f"layer_{i}.bin").read_bytes() for i in range(len(results))]
+        return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(t.shape) for t, data in zip(results, found, strict=True)}
+
+    def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> dict[str, object]:
+        """What mace_benchmark measured: {"ns": [...], "layers": [...]}."""
+        arguments = [f"--model={model}", f"--threads={threads}", f"--rounds={rounds}", f"--layers={int(layers)}"]
+        result: dict[str, object] = json.loads(self.execute("mace_benchmark", arguments))
+        return result
+
+    def execute(self, program: str, arguments: Sequence[str]) -> str:
+        """What a program of the library prints; MaceError with what it said if it fails."""
+        command = self.runner.command(self.programs / program, arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # we built it
+        if done.returncode:
+            raise MaceError(program, f"ended with {done.returncode}: {done.stderr.strip()}", "correct its input or report a bug")
+        return done.stdout
+
+
+def shaped(tensor: Tensor, samples: Samples) -> Array:
+    """The samples of one input as the program wants them: [samples, *shape], its own element type."""
+    if tensor.name not in samples:
+        raise MaceError(f"input {tensor.name!r}", "no data given", f"give data for it ({', '.join(samples) or 'none was given'})")
+    array = np.ascontiguousarray(samples[tensor.name], tensor.dtype.numpy)
+    if array.size % max(tensor.elements, 1):
+        raise MaceError(f"input {tensor.name!r}", f"data has shape {list(array.shape)}", f"give {list(tensor.shape)} for each sample")
+    return array.reshape(-1, *tensor.shape)
+
+
+def _tensor(described: Mapping[str, object]) -> Tensor:
+    shape, scale, zero = described["shape"], described.get("scale"), described.get("zero_point", 0)
+    assert isinstance(shape, list)
+    assert isinstance(zero, int)
+    return Tensor(
+        str(described["name"]), DType(described["dtype"]), tuple(shape), Quant.of(scale, zero) if isinstance(scale, float) else None
+    )

@@ -1,0 +1,82 @@
+"""How alike what a model computed and what it should have computed are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.ir import Array, Tensor
+from mace_core.quantization import dequantize
+
+MOST_DECIBELS = 200.0
+"""Reported for results that are the same: more than float32 can tell apart."""
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """Figures of one result, or the worst of several.
+
+    cosine: of the angle between the two as vectors.  sqnr: signal to noise, in decibels.
+    error: the largest difference, over the range of what was expected.
+    pixels: the share of places whose greatest channel is the same; 1 where there is one channel.
+    """
+
+    cosine: float
+    sqnr: float
+    error: float
+    pixels: float
+
+    @classmethod
+    def of(cls, found: Array, expected: Array) -> Similarity:
+        """Of two arrays of numbers with as many elements."""
+        expected = expected.reshape(found.shape)
+        return cls(cosine(found, expected), sqnr(found, expected), relative_error(found, expected), pixel_accuracy(found, expected))
+
+    @classmethod
+    def worst(cls, several: Iterable[Similarity]) -> Similarity:
+        """Of each figure the worst."""
+        each = list(several)
+        return cls(min(s.cosine for s in each), min(s.sqnr for s in each), max(s.error for s in each), min(s.pixels for s in each))
+
+
+def numbers(array: Array, tensor: Tensor) -> Array:
+    """The real numbers of what a tensor holds."""
+    return dequantize(array, tensor.quant) if tensor.quant and array.dtype == tensor.dtype.numpy else array
+
+
+def cosine(found: Array, expected: Array) -> float:
+    """Cosine of the angle between two arrays taken as vectors; 1 where both are zero."""
+    a, b = found.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / lengths if lengths else float(not (a.any() or b.any()))
+
+
+def sqnr(found: Array, expected: Array) -> float:
+    """10 log10 of the expected signal's power over that of the difference, at most MOST_DECIBELS."""
+    wide = expected.astype(np.float64)
+    signal, noise = float(np.square(wide).sum()), float(np.square(found.astype(np.float64) - wide).sum())
+    if not noise:
+        return MOST_DECIBELS
+    return min(MOST_DECIBELS, 10 * math.log10(signal / noise)) if signal else -MOST_DECIBELS
+
+
+def relative_error(found: Array, expected: Array) -> float:
+    """The largest absolute difference, over the range of the expected values (over 1 where they are all the same)."""
+    wide = expected.astype(np.float64)
+    span = float(wide.max() - wide.min()) if wide.size else 0.0
+    return float(np.abs(found.astype(np.float64) - wide).max(initial=0.0)) / (span or 1.0)
+
+
+def pixel_accuracy(found: Array, expected: Array) -> float:
+    """The share of places whose greatest element along the last axis is the same."""
+    if not found.size or found.shape[-1] < 2:
+        return 1.0
+    return float((found.argmax(axis=-1) == expected.argmax(axis=-1)).mean())
+
+
+def accuracy(scores: Array, labels: Array) -> float:
+    """The share of samples whose highest score is at the label."""
+    return float((scores.reshape(len(labels), -1).argmax(axis=1) == labels).mean())
