@@ -1,6 +1,9 @@
-"""CumSum: running totals along an axis."""
+"""CumSum and CumProd: running totals and products along an axis."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +21,23 @@ def _reference(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
     return (np.flip(total, axis) if reverse else total).astype(x.dtype)
 
 
+def _product(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+    """As running totals; the product of nothing is 1."""
+    turned = np.flip(x, axis) if reverse else x
+    total = np.cumprod(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
+    if exclusive:
+        kept = np.take(total, np.arange(x.shape[axis] - 1), axis) if x.shape[axis] else total
+        total = np.concatenate([np.ones_like(np.take(total, np.arange(min(1, x.shape[axis])), axis)), kept], axis)
+    return (np.flip(total, axis) if reverse else total).astype(x.dtype)
+
+
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     axis_of(integer(attrs, "axis"), len(present(inputs)[0].shape))
     return same(inputs, attrs)
 
 
-OPS = (Op("CumSum", ("x",), ("y",), _infer, _reference, {"axis": REQUIRED, "exclusive": False, "reverse": False}, move=move_axis),)
+ATTRS: Mapping[str, Any] = {"axis": REQUIRED, "exclusive": False, "reverse": False}
+OPS = (
+    Op("CumSum", ("x",), ("y",), _infer, _reference, ATTRS, move=move_axis),
+    Op("CumProd", ("x",), ("y",), _infer, _product, ATTRS, move=move_axis),
+)

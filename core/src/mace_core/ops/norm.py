@@ -1,4 +1,4 @@
-"""Normalisation by moments of the tensor itself: LayerNorm, GroupNorm, MeanVarianceNorm; and what its relatives share."""
+"""Normalisation by moments of the tensor itself: LayerNorm, RMSNorm, GroupNorm, MeanVarianceNorm; and what its relatives share."""
 
 from __future__ import annotations
 
@@ -76,6 +76,13 @@ def _layer_norm(x: Array, scale: Array, bias: Array | None = None, *, axis: int,
     return (y if bias is None else y + bias).astype(x.dtype)
 
 
+def _rms_norm(x: Array, scale: Array, axis: int, epsilon: float) -> Array:
+    """Compute x / sqrt(mean(x ** 2) + epsilon) * scale (B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", 2019)."""
+    wide = x.astype(np.float64)
+    square = np.mean(wide**2, axis=tuple(range(axis % x.ndim, x.ndim)), keepdims=True)
+    return np.asarray(wide / np.sqrt(square + epsilon) * scale).astype(x.dtype)
+
+
 def _move_layer(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm] | None:
     axis = attrs["axis"]
     assert isinstance(axis, int)
@@ -131,6 +138,7 @@ OPS = (
         {"axis": -1, "epsilon": 1e-5},
         move=_move_layer,
     ),
+    Op("RMSNorm", ("x", "scale"), ("y",), _infer_layer, _rms_norm, {"axis": -1, "epsilon": 1e-5}, move=_move_layer),
     Op(
         "GroupNorm",
         ("x", "scale", "bias"),

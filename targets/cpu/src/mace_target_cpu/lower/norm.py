@@ -16,11 +16,13 @@ from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.batch_norm import FEW, period
 from mace_target_cpu.lower.reduce import runs
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
+from mace_target_cpu.lower.strided import MOVE, chunks
 
 LOOPS = 3
 """Axes of each kind that the general kernel loops over."""
 BLOCK = 64
 """Columns that a task takes if whole groups of channels allow it."""
+TASKS = (("rows", "i64"), ("grain", "i64"))
 ROW_FIELDS = (("rows", "i64"), ("n", "i32"), ("epsilon", "f32"), ("chunk", "i32"), ("tasks", "i32"))
 COLUMN_FIELDS = (*((n, "i32") for n in ("images", "rows", "channels", "group", "period", "width")), ("epsilon", "f32"))
 GENERAL = Kernel(
@@ -60,6 +62,19 @@ def layer_norm(node: Node, to: Lowering) -> None:
     kernel = Kernel("layer_norm_f32", KERNELS / "norm_rows.c.in", ROW_FIELDS, {"affine": True}, (ROW,))
     args = _rows(x.elements, prod(inner)) | {"epsilon": _epsilon(node)}
     to.call(node, Call(kernel, args, [node.inputs[0], *vectors], node.outputs, inplace=True))
+
+
+def rms_norm(node: Node, to: Lowering) -> None:
+    """Row by row; a scale that broadcasts along a row must be a constant."""
+    x = _float(node, to)
+    axis = node.attrs["axis"]
+    assert isinstance(axis, int)
+    inner = x.shape[axis % len(x.shape) :]
+    if not x.elements:
+        return
+    args = {"n": prod(inner), "epsilon": _epsilon(node), **chunks(x.elements // prod(inner), 4 * prod(inner))}
+    kernel = Kernel("rms_norm_f32", KERNELS / "rms_norm.c.in", (("n", "i32"), ("epsilon", "f32"), *TASKS), {}, (MOVE, ROW))
+    to.call(node, Call(kernel, args, [x.name, _stretched(node.inputs[1], to, inner)], node.outputs, inplace=True))
 
 
 def _rows(elements: int, n: int) -> dict[str, int | float]:
@@ -155,6 +170,7 @@ def _general(node: Node, to: Lowering, merged: Sequence[tuple[bool, int, int]], 
 
 LOWERINGS: Mapping[str, Lower] = {
     "LayerNorm": layer_norm,
+    "RMSNorm": rms_norm,
     "GroupNorm": group_norm,
     "InstanceNorm": group_norm,
     "MeanVarianceNorm": mean_variance_norm,

@@ -155,16 +155,20 @@ def arg(node: Node, to: Lowering) -> None:
     to.call(node, Call(kernel, {**along(x.shape, axis), "last": int(bool(last))}, node.inputs, node.outputs))
 
 
-def cumsum(node: Node, to: Lowering) -> None:
-    """CumSum, floats added up in double precision."""
+def running(node: Node, to: Lowering) -> None:
+    """CumSum and CumProd: floats in double precision, whole numbers modulo their range."""
     x = to.tensors[node.inputs[0]]
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
-    params = {"ctype": c_type(x), "wide": "double" if x.dtype is DType.F32 else c_type(x)}
+    params = {"ctype": c_type(x), "wide": "double" if x.dtype.is_float else "uint64_t", "join": "+" if node.op.name == "CumSum" else "*"}
     fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
-    kernel = Kernel(f"cumsum_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
+    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
     flags = {k: int(bool(node.attrs[k])) for k in ("exclusive", "reverse")}
     to.call(node, Call(kernel, {**along(x.shape, axis), **flags}, node.inputs, node.outputs))
 
 
-LOWERINGS: Mapping[str, Lower] = {**dict.fromkeys(REDUCTIONS, reduce), "ArgMax": arg, "ArgMin": arg, "CumSum": cumsum}
+LOWERINGS: Mapping[str, Lower] = {
+    **dict.fromkeys(REDUCTIONS, reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), arg),
+    **dict.fromkeys(("CumSum", "CumProd"), running),
+}

@@ -1,0 +1,117 @@
+"""GridSample: elements at coordinates that are known at run time, interpolated.
+
+Coordinates are computed in double precision and held within 2**24 elements of the first; one that is NaN lies before the first.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.arguments import choice
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+
+MODES = ("linear", "nearest", "cubic")
+PADDINGS = ("zeros", "border", "reflection")
+FAR = float(1 << 24)
+"""The farthest coordinate; beyond it floats do not tell neighbours apart."""
+
+CUBIC_A = -0.75
+"""The free coefficient of the cubic kernel (R. G. Keys, "Cubic convolution interpolation", 1981)."""
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x, grid = present(inputs)
+    mode = choice(attrs, "mode", MODES)
+    choice(attrs, "padding", PADDINGS)
+    axes = len(x.shape) - 2
+    need(1 <= axes <= 3, f"x has shape {list(x.shape)}; its rank must be 3 to 5")
+    need(mode == "nearest" or x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type to be interpolated")
+    need(grid.dtype is DType.F32, f"grid is of type {grid.dtype.value}; it must be f32")
+    fits = len(grid.shape) == axes + 2 and grid.shape[0] == x.shape[0] and grid.shape[-1] == axes
+    need(fits, f"grid has shape {list(grid.shape)}; it must be [{x.shape[0]}, {axes} axes, {axes}]")
+    need(0 not in x.shape[1:-1] or 0 in grid.shape, f"x {list(x.shape)} has no elements to sample")
+    return [(x.dtype, (*grid.shape[:-1], x.shape[-1]))]
+
+
+def held(v: Array) -> Array:
+    """Coordinates within reach, NaN as the least."""
+    return np.asarray(np.clip(np.where(np.isnan(v), -FAR, v), -FAR, FAR))
+
+
+def _reflected(v: Array, low: float, high: float) -> Array:
+    """Coordinates beyond the borders thrown back until they are between them."""
+    span = high - low
+    if span <= 0:
+        return np.zeros_like(v)
+    beyond = np.where(v < low, low - v, v - high)
+    turns = np.floor(beyond / span)
+    rest = beyond - turns * span
+    from_low = (v < low) == (turns % 2 == 0)
+    back = np.where(from_low, low + rest, high - rest)
+    return np.where((v < low) | (v > high), back, v)
+
+
+def _padded(v: Array, size: int, attrs: Attrs) -> Array:
+    low, high = (0.0, size - 1.0) if attrs["align_corners"] else (-0.5, size - 0.5)
+    if attrs["padding"] == "border":
+        return np.where((v < low) | (v > high), np.clip(v, 0, size - 1), v)
+    return _reflected(v, low, high) if attrs["padding"] == "reflection" else v
+
+
+def _weights(t: Array, mode: str) -> list[Array]:
+    """Weights of the taps from the fraction behind the first, or behind the second of a cubic."""
+    if mode == "linear":
+        return [1 - t, t]
+    far, near = ([t + 1, 2 - t], [t, 1 - t])
+    outer = [((CUBIC_A * d - 5 * CUBIC_A) * d + 8 * CUBIC_A) * d - 4 * CUBIC_A for d in far]
+    inner = [((CUBIC_A + 2) * d - (CUBIC_A + 3)) * d * d + 1 for d in near]
+    return [outer[0], inner[0], inner[1], outer[1]]
+
+
+def _taps(g: Array, size: int, attrs: Attrs) -> list[tuple[Array, Array, Array]]:
+    """Of one axis, for each tap: positions, whether they are inside, and weights."""
+    mode = str(attrs["mode"])
+    wide = g.astype(np.float64) + 1
+    v = held(wide * (size - 1) / 2 if attrs["align_corners"] else (wide * size - 1) / 2)
+    v = _padded(np.rint(v) if mode == "nearest" else v, size, attrs)
+    first = np.floor(v)
+    weights = [np.ones_like(v)] if mode == "nearest" else _weights(v - first, mode)
+    made = []
+    for i, weight in enumerate(weights):
+        at = first + (i - 1 if mode == "cubic" else i)
+        at = np.clip(at, 0, size - 1) if attrs["padding"] == "border" else _padded(at, size, attrs)
+        inside = (at >= 0) & (at <= size - 1)
+        made.append((np.clip(at, 0, size - 1).astype(np.int64), inside, weight))
+    return made
+
+
+def _grid_sample(x: Array, grid: Array, **attrs: bool | str) -> Array:
+    """The last number of a coordinate is along the first spatial axis."""
+    axes = x.ndim - 2
+    taps = [_taps(grid[..., axes - 1 - i], x.shape[1 + i], attrs) for i in range(axes)]
+    batch = np.arange(x.shape[0]).reshape(-1, *(1,) * axes)
+    if attrs["mode"] == "nearest":
+        key, inside = tuple(t[0][0] for t in taps), np.logical_and.reduce([t[0][1] for t in taps])
+        return np.asarray(np.where(inside[..., None], x[(batch, *key)], np.zeros((), x.dtype)))
+    total = np.zeros((*grid.shape[:-1], x.shape[-1]))
+    for chosen in product(*taps):
+        inside = np.logical_and.reduce([c[1] for c in chosen])
+        weight = np.multiply.reduce([c[2] for c in chosen])
+        total += np.where(inside[..., None], x[(batch, *(c[0] for c in chosen))] * weight[..., None], 0)
+    return total.astype(x.dtype)
+
+
+OPS = (
+    Op(
+        "GridSample",
+        ("x", "grid"),
+        ("y",),
+        _infer,
+        _grid_sample,
+        {"mode": "linear", "padding": "zeros", "align_corners": False},
+    ),
+)

@@ -1,0 +1,124 @@
+"""NonMaxSuppression and CombinedNonMaxSuppression: of boxes that overlap only the best.
+
+The number of boxes found is known at run time only: outputs are as long as they can be, and `count` says how much of them counts.
+A box that is empty or has a NaN overlaps with none. Scores at or below the threshold, and NaN, are none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType, Tensor
+from mace_core.ops.arguments import integer, real
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+
+
+def _operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    boxes, scores = present(inputs)
+    for t in (boxes, scores):
+        need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
+    need(len(scores.shape) == 3, f"scores have shape {list(scores.shape)}; their rank must be 3")
+    need(integer(attrs, "per_class") >= 1, f"per_class is {attrs['per_class']}; it must be positive")
+    need(0 <= real(attrs, "iou_threshold") <= 1, f"iou_threshold is {attrs['iou_threshold']}; it must be 0 to 1")
+    return boxes, scores
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    boxes, scores = _operands(inputs, attrs)
+    images, classes, count = scores.shape
+    need(boxes.shape == (images, count, 4), f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 4]")
+    return [(DType.I64, (images * classes * min(integer(attrs, "per_class"), count), 3)), (DType.I64, (1,))]
+
+
+def _infer_combined(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    boxes, scores = _operands(inputs, attrs)
+    images, count, classes = scores.shape
+    fits = len(boxes.shape) == 4 and (*boxes.shape[:2], boxes.shape[3]) == (images, count, 4) and boxes.shape[2] in (1, classes)
+    need(fits, f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 1 or {classes}, 4]")
+    total = integer(attrs, "total")
+    need(total >= 1, f"total is {total}; it must be positive")
+    need(integer(attrs, "candidates") >= 0, f"candidates is {attrs['candidates']}; it must not be negative")
+    rows = (images, total)
+    return [(DType.F32, (*rows, 4)), (DType.F32, rows), (DType.I64, rows), (DType.I64, rows), (DType.I64, (images,))]
+
+
+def _corners(boxes: Array, center: bool) -> Array:
+    """Low and high corner of every box, and its area; in double precision."""
+    wide = boxes.astype(np.float64)
+    if center:
+        low, high = wide[:, :2] - wide[:, 2:] / 2, wide[:, :2] + wide[:, 2:] / 2
+    else:
+        low, high = np.minimum(wide[:, :2], wide[:, 2:]), np.maximum(wide[:, :2], wide[:, 2:])
+    area = (high[:, 0] - low[:, 0]) * (high[:, 1] - low[:, 1])
+    return np.column_stack([low, high, np.where(np.isnan(wide).any(1), 0, area)])
+
+
+def _overlap(box: Array, others: Array, threshold: float) -> bool:
+    """Whether intersection over union with any of the others is above the threshold."""
+    sides = np.minimum(box[2:4], others[:, 2:4]) - np.maximum(box[:2], others[:, :2])
+    common = np.maximum(sides[:, 0], 0) * np.maximum(sides[:, 1], 0)
+    real_boxes = (box[4] > 0) & (others[:, 4] > 0)
+    return bool((real_boxes & (common / (box[4] + others[:, 4] - common) > threshold)).any())
+
+
+def _of_class(boxes: Array, scores: Array, attrs: dict[str, Any]) -> list[int]:
+    """The boxes to keep, the best first; of equal scores the first."""
+    order = np.argsort(-scores, kind="stable")
+    order = order[scores[order] > np.float32(attrs["score_threshold"])]
+    corners = _corners(boxes, attrs.get("center", False))
+    kept: list[int] = []
+    for i in order[: attrs.get("candidates") or None]:
+        if len(kept) == attrs["per_class"]:
+            break
+        if not _overlap(corners[i], corners[kept], attrs["iou_threshold"]):
+            kept.append(int(i))
+    return kept
+
+
+def _nms(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, Array]:
+    """Image, class and box of each: by image, then by class, then the best first; -1 behind the last."""
+    images, classes, count = scores.shape
+    rows = [(n, c, i) for n in range(images) for c in range(classes) for i in _of_class(boxes[n], scores[n, c], attrs)]
+    selected = np.full((images * classes * min(attrs["per_class"], count), 3), -1, np.int64)
+    selected[: len(rows)] = np.reshape(rows, (-1, 3))
+    return selected, np.array([len(rows)], np.int64)
+
+
+def _combined(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, ...]:
+    """Of all classes of an image together the best; of equal scores the first class; 0 behind the last."""
+    images, _, classes = scores.shape
+    total = attrs["total"]
+    found = np.zeros((images, total, 4), np.float32), np.zeros((images, total), np.float32)
+    names = np.zeros((3, images, total), np.int64)
+    counts = np.zeros(images, np.int64)
+    for n in range(images):
+        kept = [(c, i) for c in range(classes) for i in _of_class(boxes[n, :, c % boxes.shape[2]], scores[n, :, c], attrs)]
+        best = sorted(kept, key=lambda ci: -scores[n, ci[1], ci[0]])[:total]
+        counts[n] = len(best)
+        for k, (c, i) in enumerate(best):
+            found[0][n, k], found[1][n, k] = boxes[n, i, c % boxes.shape[2]], scores[n, i, c]
+            names[0, n, k], names[1, n, k] = c, i
+    return *found, names[0], names[1], counts
+
+
+OPS = (
+    Op(
+        "NonMaxSuppression",
+        ("boxes", "scores"),
+        ("selected", "count"),
+        _infer,
+        _nms,
+        {"per_class": REQUIRED, "iou_threshold": 0.0, "score_threshold": -np.inf, "center": False},
+    ),
+    Op(
+        "CombinedNonMaxSuppression",
+        ("boxes", "scores"),
+        ("detections", "confidences", "classes", "indices", "count"),
+        _infer_combined,
+        _combined,
+        {"per_class": REQUIRED, "total": REQUIRED, "iou_threshold": 0.5, "score_threshold": -np.inf, "candidates": 0},
+    ),
+)

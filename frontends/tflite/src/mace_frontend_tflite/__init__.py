@@ -1,0 +1,37 @@
+"""The TensorFlow Lite frontend: reads `.tflite` files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mace_core.api import Files, Frontend, Reference
+from mace_core.deployment import Model
+from mace_core.hookspecs import hookimpl
+from mace_core.ir import Graph
+from mace_core.ops.op import Op
+
+
+class TfLite(Frontend):
+    """TensorFlow Lite models."""
+
+    name = "tflite"
+    suffixes = (".tflite",)
+    order = "NHWC"
+
+    def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+        """Read the model; dimensions that the file leaves open come from `model.inputs`."""
+        from mace_frontend_tflite.load import load
+
+        return load(files, model, ops)
+
+    def reference(self, files: Files, model: Model) -> Reference | None:
+        """The model in LiteRT's plain kernels; None if it is not installed."""
+        from mace_frontend_tflite.reference import reference
+
+        return reference(files, model)
+
+
+@hookimpl
+def mace_frontends() -> Iterable[Frontend]:
+    """Offer TensorFlow Lite."""
+    return (TfLite(),)

@@ -1,0 +1,69 @@
+"""Activation functions, by themselves and fused into another operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from types import MappingProxyType
+
+import numpy as np
+import tflite
+
+from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.ops import Handler
+
+_Type = tflite.ActivationFunctionType
+LIMITS: Mapping[int, tuple[float, float]] = MappingProxyType(
+    {_Type.NONE: (-inf, inf), _Type.RELU: (0.0, inf), _Type.RELU6: (0.0, 6.0), _Type.RELU_N1_TO_1: (-1.0, 1.0)}
+)
+FUSED: Mapping[int, str] = MappingProxyType({_Type.TANH: "Tanh"})
+
+
+def limits(function: int) -> tuple[float, float] | None:
+    """Between what a fused activation clamps; None for one that does more."""
+    return LIMITS.get(function)
+
+
+def _clip(low: float, high: float) -> Handler:
+    return lambda node: node.done("Clip", [node.input(0)], {"min": low, "max": high})
+
+
+def _unary(op: str) -> Handler:
+    return lambda node: node.done(op, [node.input(0)])
+
+
+def _leaky_relu(node: Node) -> Sequence[str]:
+    return node.done("LeakyRelu", [node.input(0)], {"alpha": node.options("LeakyReluOptions").Alpha()})
+
+
+def _gelu(node: Node) -> Sequence[str]:
+    approximate = node.options("GeluOptions").Approximate()
+    return node.done("Gelu", [node.input(0)], {"approximate": "tanh" if approximate else "none"})
+
+
+def _softmax(node: Node) -> Sequence[str]:
+    beta = node.options("SoftmaxOptions").Beta()
+    x = node.input(0)
+    if beta != 1.0:
+        scaled = node.weight(np.float32(beta), tag="beta")
+        x = node.emit("Mul", [x, scaled], tag="scaled")
+    return node.done("Softmax", [x], {"axis": -1})
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "RELU": _clip(0.0, inf),
+        "RELU6": _clip(0.0, 6.0),
+        "RELU_N1_TO_1": _clip(-1.0, 1.0),
+        "RELU_0_TO_1": _clip(0.0, 1.0),
+        "LOGISTIC": _unary("Sigmoid"),
+        "TANH": _unary("Tanh"),
+        "HARD_SWISH": _unary("HardSwish"),
+        "ELU": _unary("Elu"),
+        "LEAKY_RELU": _leaky_relu,
+        "GELU": _gelu,
+        "SOFTMAX": _softmax,
+        "LOG_SOFTMAX": lambda node: node.done("LogSoftmax", [node.input(0)], {"axis": -1}),
+        "PRELU": lambda node: node.done("PRelu", [node.input(0), node.input(1)]),
+    }
+)

@@ -1,0 +1,160 @@
+"""Arithmetic, comparison and logic, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_core.ir import DType
+from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.ops import Handler
+from mace_frontend_tflite.ops.activation import limits
+from mace_frontend_tflite.source import DTYPES
+
+UNARY: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            name: name.capitalize()
+            for name in ("ABS", "NEG", "CEIL", "FLOOR", "ROUND", "SQRT", "RSQRT", "EXP", "LOG", "SIN", "COS", "SIGN")
+        },
+        "LOGICAL_NOT": "Not",
+    }
+)
+BINARY: Mapping[str, str] = MappingProxyType(
+    {
+        "MAXIMUM": "Maximum",
+        "MINIMUM": "Minimum",
+        "POW": "Pow",
+        "FLOOR_MOD": "Mod",
+        "EQUAL": "Equal",
+        "LESS": "Less",
+        "LESS_EQUAL": "LessEqual",
+        "GREATER": "Greater",
+        "GREATER_EQUAL": "GreaterEqual",
+        "LOGICAL_AND": "And",
+        "LOGICAL_OR": "Or",
+        "BITWISE_XOR": "BitwiseXor",
+    }
+)
+FUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"ADD": ("Add", "AddOptions"), "SUB": ("Sub", "SubOptions"), "MUL": ("Mul", "MulOptions"), "DIV": ("Div", "DivOptions")}
+)
+
+
+def _unary(op: str) -> Handler:
+    return lambda node: node.done(op, [node.input(0)])
+
+
+def _binary(op: str) -> Handler:
+    return lambda node: node.done(op, [node.input(0), node.input(1)])
+
+
+def _fused(op: str, kind: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        options = node.operator.options(kind)
+        function = options.FusedActivationFunction() if options else 0
+        inputs = [node.input(0), node.input(1)]
+        if limits(function) == limits(0):
+            return node.done(op, inputs)
+        return node.activated(node.emit(op, inputs, storage=node.storage()), function)
+
+    return handle
+
+
+def _not_equal(node: Node) -> Sequence[str]:
+    return node.done("Not", [node.emit("Equal", [node.input(0), node.input(1)])])
+
+
+def _square(node: Node) -> Sequence[str]:
+    return node.done("Mul", [node.input(0), node.input(0)])
+
+
+def _squared_difference(node: Node) -> Sequence[str]:
+    difference = node.emit("Sub", [node.input(0), node.input(1)])
+    return node.done("Mul", [difference, difference])
+
+
+def _add_n(node: Node) -> Sequence[str]:
+    *first, last = node.inputs()
+    if not first:
+        return [last]
+    total = first[0]
+    for term in first[1:]:
+        total = node.emit("Add", [total, term])
+    return node.done("Add", [total, last])
+
+
+def _floor_div(node: Node) -> Sequence[str]:
+    """floor(x / y); of integers by way of the remainder, which floors."""
+    x, y = node.input(0), node.input(1)
+    if node.tensor(x).real.dtype.is_float:
+        return node.done("Floor", [node.emit("Div", [x, y])])
+    return node.done("Div", [node.emit("Sub", [x, node.emit("Mod", [x, y], tag="rest")]), y])
+
+
+def _cast(node: Node) -> Sequence[str]:
+    """Stored integers are cast as the numbers that they are."""
+    options, made = node.operator.options("CastOptions"), node.output().dtype
+    target = made or (DTYPES.get(options.OutDataType()) if options else None)
+    if target is None:
+        node.refuse_unless(False, "its result is of a type that is not supported")
+    assert target is not None
+    node.refuse_unless(node.info(0).quant is None and node.output().quant is None, "a cast of quantized numbers")
+    return node.done("Cast", [node.input(0)], {"to": target.value})
+
+
+def _select(node: Node) -> Sequence[str]:
+    condition, x, y = node.inputs()
+    ranks = [len(node.shape(i)) for i in range(2)]
+    if node.operator.code == "SELECT" and ranks[0] == 1 and ranks[1] > 1:  # one condition for each row
+        condition = node.emit("Reshape", [condition], {"shape": (node.shape(0)[0], *(1,) * (ranks[1] - 1))}, tag="rows")
+    return node.done("Where", [condition, x, y])
+
+
+def _quantize(node: Node) -> Sequence[str]:
+    how = node.storage()
+    node.refuse_unless(how is not None, "its result has no scale; convert the model again")
+    return node.done("Quantize", [node.input(0)])
+
+
+def _dequantize(node: Node) -> Sequence[str]:
+    tensor = node.stored(0)
+    if node.tensor(tensor).quant:
+        return node.done("Dequantize", [tensor])
+    return node.done("Cast", [tensor], {"to": DType.F32.value})
+
+
+def _fake_quant(node: Node) -> Sequence[str]:
+    """Round to the steps between min and max, as TensorFlow nudges them so that 0 is one of them."""
+    options = node.options("FakeQuantOptions")
+    least, most, levels = float(options.Min()), float(options.Max()), (1 << options.NumBits()) - 1 - int(options.NarrowRange())
+    node.refuse_unless(most > least and levels > 0, f"a range from {least} to {most}")
+    step = (most - least) / levels
+    zero = min(max(round(-least / step), 0), levels)
+    low, high = -zero * step, (levels - zero) * step
+    limited = node.emit("Clip", [node.input(0)], {"min": low, "max": high}, tag="limited")
+    scale = node.weight(np.float32(step), tag="step")
+    steps = node.emit("Round", [node.emit("Div", [limited, scale], tag="steps")], tag="rounded")
+    return node.done("Mul", [steps, scale])
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        **{name: _unary(op) for name, op in UNARY.items()},
+        **{name: _binary(op) for name, op in BINARY.items()},
+        **{name: _fused(op, kind) for name, (op, kind) in FUSED.items()},
+        "NOT_EQUAL": _not_equal,
+        "SQUARE": _square,
+        "SQUARED_DIFFERENCE": _squared_difference,
+        "ADD_N": _add_n,
+        "FLOOR_DIV": _floor_div,
+        "CAST": _cast,
+        "SELECT": _select,
+        "SELECT_V2": _select,
+        "QUANTIZE": _quantize,
+        "DEQUANTIZE": _dequantize,
+        "FAKE_QUANT": _fake_quant,
+    }
+)

@@ -1,0 +1,271 @@
+"""Operators that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+import tflite
+
+from mace_core.ir import Shape
+from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.ops import Handler
+
+
+def _transpose(node: Node) -> Sequence[str]:
+    perm = node.ints(1, "permutation")
+    return node.done("Transpose", [node.input(0)], {"perm": tuple(p % max(len(perm), 1) for p in perm)})
+
+
+def _concatenation(node: Node) -> Sequence[str]:
+    options = node.options("ConcatenationOptions")
+    inputs = node.inputs()
+    made = node.done("Concat", inputs, {"axis": node.axis(int(options.Axis()), len(node.shape(0)))})
+    node.refuse_unless(options.FusedActivationFunction() == 0, "a fused activation")
+    return made
+
+
+def _pack(node: Node) -> Sequence[str]:
+    axis = node.axis(int(node.options("PackOptions").Axis()), len(node.shape(0)) + 1)
+    shape = list(node.shape(0))
+    shape.insert(axis, 1)
+    parts = [node.emit("Reshape", [x], {"shape": tuple(shape)}, tag="part") for x in node.inputs()]
+    return node.done("Concat", parts, {"axis": axis})
+
+
+def _unpack(node: Node) -> Sequence[str]:
+    shape = node.shape(0)
+    axis = node.axis(int(node.options("UnpackOptions").Axis()), len(shape))
+    one = tuple(1 if i == axis else d for i, d in enumerate(shape))
+    made = []
+    for i in range(shape[axis]):
+        starts = tuple(i if a == axis else 0 for a in range(len(shape)))
+        part = node.emit("Slice", [node.input(0)], {"starts": starts, "sizes": one, "steps": (1,) * len(shape)}, tag="part")
+        made.append(node.emit("Reshape", [part], {"shape": tuple(d for a, d in enumerate(shape) if a != axis)}, tag=f"part{i}"))
+    return made
+
+
+def _split(node: Node) -> Sequence[str]:
+    """SPLIT(axis, x) into equal parts."""
+    shape, count = node.shape(1), int(node.options("SplitOptions").NumSplits())
+    axis = node.axis(node.ints(0, "axis")[0], len(shape))
+    node.refuse_unless(count > 0 and shape[axis] % count == 0, f"{shape[axis]} elements in {count} parts")
+    return node.done("Split", [node.input(1)], {"axis": axis, "sizes": (shape[axis] // count,) * count})
+
+
+def _split_v(node: Node) -> Sequence[str]:
+    """SPLIT_V(x, sizes, axis)."""
+    shape, sizes = node.shape(0), list(node.ints(1, "sizes"))
+    axis = node.axis(node.ints(2, "axis")[0], len(shape))
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = shape[axis] - sum(s for s in sizes if s >= 0)
+    return node.done("Split", [node.input(0)], {"axis": axis, "sizes": tuple(sizes)})
+
+
+def _slice(node: Node) -> Sequence[str]:
+    shape, starts, sizes = node.shape(0), node.ints(1, "begin"), node.ints(2, "size")
+    whole = tuple(d - b if s == -1 else s for d, b, s in zip(shape, starts, sizes, strict=True))
+    return node.done("Slice", [node.input(0)], {"starts": starts, "sizes": whole, "steps": (1,) * len(shape)})
+
+
+def _strided_slice(node: Node) -> Sequence[str]:
+    """STRIDED_SLICE(x, begin, end, strides) with masks, a bit for each position (tf.strided_slice)."""
+    options, shape = node.options("StridedSliceOptions"), node.shape(0)
+    begin, end, step = (node.ints(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
+    ellipsis, new, shrink = options.EllipsisMask(), options.NewAxisMask(), options.ShrinkAxisMask()
+    node.refuse_unless(not ellipsis and not new, "an ellipsis or a new axis in a slice")
+    starts, sizes, steps, kept = [], [], [], []
+    for i, dim in enumerate(shape):
+        low, high, stride = (begin[i], end[i], step[i]) if i < len(begin) else (0, dim, 1)
+        node.refuse_unless(stride != 0, "a slice with a step of 0")
+        if i < len(begin) and shrink >> i & 1:
+            start = low + dim if low < 0 else low
+            node.refuse_unless(0 <= start < dim, f"index {low} of {dim}")
+            picked = range(start, start + 1)
+        else:
+            first = None if i >= len(begin) or options.BeginMask() >> i & 1 else low
+            last = None if i >= len(begin) or options.EndMask() >> i & 1 else high
+            picked = range(*slice(first, last, stride).indices(dim))
+            kept.append(len(picked))
+        starts.append(picked.start if picked else 0)
+        sizes.append(len(picked))
+        steps.append(picked.step)
+    part = node.emit("Slice", [node.input(0)], {"starts": starts, "sizes": sizes, "steps": steps}, tag="part")
+    return node.done("Reshape", [part], {"shape": tuple(kept)})
+
+
+def _pad(node: Node) -> Sequence[str]:
+    pads = node.constant(1, "pads").reshape(-1, 2)
+    attrs = {"before": tuple(pads[:, 0]), "after": tuple(pads[:, 1])}
+    value = 0.0
+    if node.has(2):
+        value = float(node.constant(2, "value").reshape(()))
+        quant = node.info(2).quant
+        value = (value - quant.zero_point[0]) * quant.scale[0] if quant else value
+    return node.done("Pad", [node.input(0)], {**attrs, "value": value})
+
+
+def _mirror_pad(node: Node) -> Sequence[str]:
+    pads = node.constant(1, "pads").reshape(-1, 2)
+    reflect = node.options("MirrorPadOptions").Mode() == tflite.MirrorPadMode.REFLECT
+    attrs = {"before": tuple(pads[:, 0]), "after": tuple(pads[:, 1])}
+    if reflect:
+        return node.done("Pad", [node.input(0)], {**attrs, "mode": "reflect"})
+    return _symmetric(node, attrs["before"], attrs["after"])
+
+
+def _symmetric(node: Node, before: Shape, after: Shape) -> Sequence[str]:
+    """Mirrored with the edge itself: rows looked up axis by axis."""
+    x = node.input(0)
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        if low or high:
+            places = np.pad(np.arange(node.shape(0)[axis]), (int(low), int(high)), mode="symmetric").astype(np.int64)
+            x = node.emit("Gather", [x, node.weight(places, tag="places")], {"axis": axis}, tag="mirrored")
+    return node.done("Identity", [x])
+
+
+def _tile(node: Node) -> Sequence[str]:
+    return node.done("Tile", [node.input(0)], {"repeats": node.ints(1, "multiples")})
+
+
+def _gather(node: Node) -> Sequence[str]:
+    options = node.options("GatherOptions")
+    node.refuse_unless(options.BatchDims() == 0, "batch dimensions in a gather")
+    return node.done("Gather", [node.input(0), node.input(1)], {"axis": node.axis(int(options.Axis()), len(node.shape(0)))})
+
+
+def _embedding_lookup(node: Node) -> Sequence[str]:
+    """EMBEDDING_LOOKUP(ids, rows)."""
+    return node.done("Gather", [node.input(1), node.input(0)], {"axis": 0})
+
+
+def _scatter_nd(node: Node) -> Sequence[str]:
+    """SCATTER_ND(indices, updates, shape): what falls on one place adds up."""
+    updates = node.tensor(node.input(1)).real.dtype
+    zeros = node.weight(np.zeros(node.ints(2, "shape"), updates.numpy), tag="zeros")
+    return node.done("ScatterND", [zeros, node.input(0), node.input(1)], {"reduction": "add"})
+
+
+def _to_space(node: Node) -> Sequence[str]:
+    return node.done("DepthToSpace", [node.input(0)], {"block": int(node.options("DepthToSpaceOptions").BlockSize()), "mode": "DCR"})
+
+
+def _to_depth(node: Node) -> Sequence[str]:
+    return node.done("SpaceToDepth", [node.input(0)], {"block": int(node.options("SpaceToDepthOptions").BlockSize())})
+
+
+def _batch_to_space(node: Node) -> Sequence[str]:
+    """BATCH_TO_SPACE_ND(x, block, crops): blocks of the batch become neighbours (tf.batch_to_space)."""
+    shape, block, crops = node.shape(0), node.ints(1, "block"), node.constant(2, "crops").reshape(-1, 2)
+    rank = len(block)
+    node.refuse_unless(prod(block) > 0 and shape[0] % prod(block) == 0, f"a batch of {shape[0]} in blocks of {block}")
+    batch, spatial, rest = shape[0] // prod(block), shape[1 : rank + 1], shape[rank + 1 :]
+    split = node.emit("Reshape", [node.input(0)], {"shape": (*block, batch, *spatial, *rest)}, tag="split")
+    pairs = [axis for i in range(rank) for axis in (rank + 1 + i, i)]
+    perm = (rank, *pairs, *range(2 * rank + 1, 2 * rank + 1 + len(rest)))
+    turned = node.emit("Transpose", [split], {"perm": perm}, tag="turned")
+    whole = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
+    merged = node.emit("Reshape", [turned], {"shape": whole}, tag="merged")
+    starts = (0, *(int(c) for c in crops[:, 0]), *(0 for _ in rest))
+    sizes = (batch, *(w - int(a) - int(b) for w, (a, b) in zip(whole[1:], crops, strict=False)), *rest)
+    return node.done("Slice", [merged], {"starts": starts, "sizes": sizes, "steps": (1,) * len(whole)})
+
+
+def _space_to_batch(node: Node) -> Sequence[str]:
+    """SPACE_TO_BATCH_ND(x, block, pads), the inverse (tf.space_to_batch)."""
+    shape, block, pads = node.shape(0), node.ints(1, "block"), node.constant(2, "pads").reshape(-1, 2)
+    rank = len(block)
+    rest = shape[rank + 1 :]
+    before, after = ((0, *(int(p) for p in pads[:, i]), *(0 for _ in rest)) for i in range(2))
+    padded = node.emit("Pad", [node.input(0)], {"before": before, "after": after}, tag="padded")
+    spatial = [d + a + b for d, a, b in zip(shape[1:], before[1:], after[1:], strict=True)][:rank]
+    node.refuse_unless(min(block) > 0 and not any(s % b for s, b in zip(spatial, block, strict=True)), f"{spatial} in blocks of {block}")
+    pieces = [part for s, b in zip(spatial, block, strict=True) for part in (s // b, b)]
+    split = node.emit("Reshape", [padded], {"shape": (shape[0], *pieces, *rest)}, tag="split")
+    perm = (*range(2, 2 * rank + 1, 2), 0, *range(1, 2 * rank, 2), *range(2 * rank + 1, 2 * rank + 1 + len(rest)))
+    turned = node.emit("Transpose", [split], {"perm": perm}, tag="turned")
+    made = (shape[0] * prod(block), *(s // b for s, b in zip(spatial, block, strict=True)), *rest)
+    return node.done("Reshape", [turned], {"shape": made})
+
+
+def _resize(mode: str, kind: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        options, shape, wanted = node.options(kind), node.shape(0), node.ints(1, "size")
+        sizes = (shape[0], *wanted, shape[3])
+        corners, half = options.AlignCorners(), options.HalfPixelCenters()
+        scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
+        coordinates = "align_corners" if corners else "half_pixel" if half else "asymmetric"
+        # with halves to the nearest, TensorFlow takes the later pixel; without, the one below
+        nearest = "round_prefer_ceil" if corners else "floor"
+        if mode == "nearest" and half and not corners:
+            coordinates, nearest = "tf_half_pixel_for_nn", "floor"
+        attrs = {"sizes": sizes, "scales": scales, "mode": mode, "coordinates": coordinates, "nearest": nearest}
+        return node.done("Resize", [node.input(0)], attrs)
+
+    return handle
+
+
+def _reverse(node: Node) -> Sequence[str]:
+    shape, axes = node.shape(0), {a % len(node.shape(0)) for a in node.ints(1, "axes")}
+    starts = tuple(d - 1 if i in axes else 0 for i, d in enumerate(shape))
+    return node.done(
+        "Slice", [node.input(0)], {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))}
+    )
+
+
+def _reverse_sequence(node: Node) -> Sequence[str]:
+    options = node.options("ReverseSequenceOptions")
+    attrs = {"batch_axis": int(options.BatchDim()), "time_axis": int(options.SeqDim())}
+    return node.done("ReverseSequence", [node.input(0), node.input(1)], attrs)
+
+
+def _one_hot(node: Node) -> Sequence[str]:
+    depth = node.ints(1, "depth")[0]
+    values = [node.emit("Reshape", [node.input(i)], {"shape": (1,)}, tag="value") for i in (3, 2)]
+    pair = node.emit("Concat", values, {"axis": 0}, tag="values")
+    return node.done("OneHot", [node.input(0), pair], {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())})
+
+
+def _top_k(node: Node) -> Sequence[str]:
+    k = node.ints(1, "k")[0]
+    values, places = node.build.add("TopK", [node.input(0)], {"k": k}, outputs=2, like=node.origin)
+    return [values, node.emit("Cast", [places], {"to": "i32"}, tag="places")]
+
+
+def _identity(node: Node) -> Sequence[str]:
+    return node.done("Identity", [node.input(0)])
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "TRANSPOSE": _transpose,
+        "CONCATENATION": _concatenation,
+        "PACK": _pack,
+        "UNPACK": _unpack,
+        "SPLIT": _split,
+        "SPLIT_V": _split_v,
+        "SLICE": _slice,
+        "STRIDED_SLICE": _strided_slice,
+        "PAD": _pad,
+        "PADV2": _pad,
+        "MIRROR_PAD": _mirror_pad,
+        "TILE": _tile,
+        "GATHER": _gather,
+        "GATHER_ND": lambda node: node.done("GatherND", [node.input(0), node.input(1)]),
+        "EMBEDDING_LOOKUP": _embedding_lookup,
+        "SCATTER_ND": _scatter_nd,
+        "DEPTH_TO_SPACE": _to_space,
+        "SPACE_TO_DEPTH": _to_depth,
+        "BATCH_TO_SPACE_ND": _batch_to_space,
+        "SPACE_TO_BATCH_ND": _space_to_batch,
+        "RESIZE_BILINEAR": _resize("linear", "ResizeBilinearOptions"),
+        "RESIZE_NEAREST_NEIGHBOR": _resize("nearest", "ResizeNearestNeighborOptions"),
+        "REVERSE_V2": _reverse,
+        "REVERSE_SEQUENCE": _reverse_sequence,
+        "ONE_HOT": _one_hot,
+        "TOPK_V2": _top_k,
+        "COPY": _identity,
+    }
+)

@@ -1,0 +1,82 @@
+"""Reductions and norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.ops import Handler
+
+REDUCTIONS: Mapping[str, str] = MappingProxyType(
+    {"MEAN": "ReduceMean", "SUM": "ReduceSum", "REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD": "ReduceProd"}
+)
+
+
+def _reduce(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        rank = len(node.shape(0))
+        axes = tuple(sorted({node.axis(a, rank) for a in node.ints(1, "axes")}))
+        keep = bool(node.options("ReducerOptions").KeepDims())
+        return node.done(op, [node.input(0)], {"axes": axes, "keepdims": keep})
+
+    return handle
+
+
+def _any_or_all(op: str) -> Handler:
+    """Of truths as numbers: the greatest or the least."""
+
+    def handle(node: Node) -> Sequence[str]:
+        numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
+        rank = len(node.shape(0))
+        attrs = {
+            "axes": tuple(node.axis(a, rank) for a in node.ints(1, "axes")),
+            "keepdims": bool(node.options("ReducerOptions").KeepDims()),
+        }
+        return node.done("Cast", [node.emit(op, [numbers], attrs, tag="reduced")], {"to": "bool"})
+
+    return handle
+
+
+def _arg(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
+        place = node.emit(op, [node.input(0)], {"axis": axis, "keepdims": False}, tag="place")
+        dtype = node.output().dtype
+        return node.done("Cast", [place], {"to": dtype.value if dtype else "i32"})
+
+    return handle
+
+
+def _cumsum(node: Node) -> Sequence[str]:
+    options = node.options("CumsumOptions")
+    axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
+    return node.done("CumSum", [node.input(0)], {"axis": axis, "exclusive": bool(options.Exclusive()), "reverse": bool(options.Reverse())})
+
+
+def _l2_norm(node: Node) -> Sequence[str]:
+    return node.done("LpNorm", [node.input(0)], {"axis": -1, "p": 2})
+
+
+def _local_response(node: Node) -> Sequence[str]:
+    """X / (bias + alpha * sum of squares over radius each side) ** beta; the IR's alpha is divided by the size."""
+    options = node.options("LocalResponseNormalizationOptions")
+    size = 2 * int(options.Radius()) + 1
+    attrs = {"size": size, "alpha": float(np.float32(options.Alpha())) * size, "beta": float(options.Beta()), "bias": float(options.Bias())}
+    return node.done("LRN", [node.input(0)], attrs)
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        **{name: _reduce(op) for name, op in REDUCTIONS.items()},
+        "REDUCE_ANY": _any_or_all("ReduceMax"),
+        "REDUCE_ALL": _any_or_all("ReduceMin"),
+        "ARG_MAX": _arg("ArgMax"),
+        "ARG_MIN": _arg("ArgMin"),
+        "CUMSUM": _cumsum,
+        "L2_NORMALIZATION": _l2_norm,
+        "LOCAL_RESPONSE_NORMALIZATION": _local_response,
+    }
+)

@@ -1,0 +1,89 @@
+"""DFT: by the factors of its length; and Det."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+
+from mace_core.ir import Array, Node
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import integer
+from mace_core.program import Call, Kernel, Lowering
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gather import ROWS
+from mace_target_cpu.lower.sampling import need_f32
+from mace_target_cpu.lower.strided import MOVE, chunks
+
+FACTORS = 32
+"""More than any length below 2 ** 32 has."""
+
+SIZES = ("inner", "count", "parts", "length", "results", "kept")
+FIELDS = (
+    *((n, "i64") for n in SIZES),
+    ("factor", f"i32[{FACTORS}]"),
+    *((n, "i32") for n in ("factors", "hermitian")),
+    *((n, "f32") for n in ("sign", "scale")),
+    *ROWS,
+)
+
+
+def factors(n: int) -> tuple[int, ...]:
+    """Fours as far as they go, then the primes."""
+    found, p = [], 4
+    while n > 1:
+        if n % p == 0:
+            found.append(p)
+            n //= p
+        else:
+            p = 2 if p == 4 else 3 if p == 2 else p + 2
+            p = p if p * p <= n else n
+    return tuple(found)
+
+
+def dft(node: Node, to: Lowering) -> None:
+    """Rows lie along the axis; the turns by every fraction of a circle are constants."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    need_f32(node, x)
+    if y.elements == 0:
+        return
+    axis, length = integer(node.attrs, "axis") % len(x.shape), integer(node.attrs, "length")
+    inner, inverse = prod(x.shape[axis + 1 : -1]), bool(node.attrs["inverse"])
+    found = factors(length)
+
+    def make() -> Array:
+        turns = -2 * np.pi * np.arange(length) / length
+        return np.stack([np.cos(turns), np.sin(turns)], -1).astype(np.float32)
+
+    args = {
+        "inner": inner,
+        "count": x.shape[axis],
+        "parts": x.shape[-1],
+        "length": length,
+        "results": y.shape[axis],
+        "kept": y.shape[-1],
+        "factor": (*found, *(0,) * (FACTORS - len(found))),
+        "factors": len(found),
+        "hermitian": int(inverse and bool(node.attrs["onesided"])),
+        "sign": -1.0 if inverse else 1.0,
+        "scale": 1 / length if inverse else 1.0,
+        **chunks(prod(x.shape[:axis]) * inner, 8 * length * max(1, sum(found))),
+    }
+    turns = to.weight(f"{y.name}.turns", (length, 2), "f4", make)
+    kernel = Kernel("dft_f32", KERNELS / "dft.c.in", FIELDS, {}, (MOVE,))
+    to.call(node, Call(kernel, args, [x.name, turns], [y.name], scratch=16 * length))
+
+
+def det(node: Node, to: Lowering) -> None:
+    """One matrix after another."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    need_f32(node, x)
+    n = x.shape[-1]
+    if y.elements == 0:
+        return
+    kernel = Kernel("det_f32", KERNELS / "det.c.in", (("n", "i64"), *ROWS), {}, (MOVE,))
+    to.call(node, Call(kernel, {"n": n, **chunks(y.elements, 8 * n**3)}, node.inputs, node.outputs, scratch=8 * n * n))
+
+
+LOWERINGS: Mapping[str, Lower] = {"DFT": dft, "Det": det}

@@ -1,0 +1,70 @@
+"""NonMaxSuppression and CombinedNonMaxSuppression: a heap of scores for every class, then what was kept put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mace_core.ir import DType, Node, Tensor
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import integer, real
+from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_target_cpu.isa import KERNELS
+
+STRIDES = ("box_image", "box_class", "box_step", "score_image", "score_class", "score_step")
+FIELDS = (
+    *((name, "i32") for name in ("images", "classes", "center")),
+    *((name, "i64") for name in ("count", "limit", "candidates", *STRIDES)),
+    ("iou", "f64"),
+    ("threshold", "f32"),
+)
+SELECT = ("images", "classes", "limit")
+MERGE = ("count", "classes", "kinds", "limit", "total")
+
+BOX_BYTES = 40
+"""Of a box as the kernel keeps it: two corners and its area in double precision."""
+
+
+def _kept(node: Node, to: Lowering, sizes: tuple[int, int, int], strides: tuple[int, ...]) -> Tensor:
+    """The boxes that each class of each image keeps, [images * classes, limit]; sizes: images, classes and boxes."""
+    images, classes, count = sizes
+    limit = min(integer(node.attrs, "per_class"), count)
+    kept = to.tensors[to.temporary(Tensor(f"{node.outputs[0]}.kept", DType.I32, (images * classes, limit)))]
+    args: dict[str, Arg] = {
+        "images": images,
+        "classes": classes,
+        "center": int(bool(node.attrs.get("center", False))),
+        "count": count,
+        "limit": limit,
+        "candidates": int(node.attrs.get("candidates", 0)),  # type: ignore[arg-type]  # schema: an int
+        **dict(zip(STRIDES, strides, strict=True)),
+        "iou": real(node.attrs, "iou_threshold"),
+        "threshold": real(node.attrs, "score_threshold"),
+    }
+    kernel = Kernel("nms_f32", KERNELS / "nms.c.in", FIELDS)
+    to.call(node, Call(kernel, args, node.inputs, [kept.name], scratch=limit * BOX_BYTES + 4 * count))
+    return kept
+
+
+def nms(node: Node, to: Lowering) -> None:
+    """Scores [images, classes, boxes]."""
+    images, classes, count = to.shape(node.inputs[1])
+    kept = _kept(node, to, (images, classes, count), (4 * count, 0, 4, classes * count, count, 1))
+    args = {"images": images, "classes": classes, "limit": kept.shape[1]}
+    kernel = Kernel("nms_select", KERNELS / "nms_select.c.in", tuple((n, "i64") for n in SELECT))
+    to.call(node, Call(kernel, args, [kept.name], node.outputs))
+
+
+def combined(node: Node, to: Lowering) -> None:
+    """Scores [images, boxes, classes]."""
+    images, count, classes = to.shape(node.inputs[1])
+    kinds = to.shape(node.inputs[0])[2]
+    strides = (4 * count * kinds, 4 if kinds > 1 else 0, 4 * kinds, count * classes, 1, classes)
+    kept = _kept(node, to, (images, classes, count), strides)
+    total = integer(node.attrs, "total")
+    args = {"images": images, "count": count, "classes": classes, "kinds": kinds, "limit": kept.shape[1], "total": total}
+    fields = (("images", "i32"), *((n, "i64") for n in MERGE))
+    kernel = Kernel("nms_merge_f32", KERNELS / "nms_merge.c.in", fields)
+    to.call(node, Call(kernel, args, [*node.inputs, kept.name], node.outputs, scratch=4 * classes))
+
+
+LOWERINGS: Mapping[str, Lower] = {"NonMaxSuppression": nms, "CombinedNonMaxSuppression": combined}

@@ -1,0 +1,74 @@
+"""GridSample, RoiAlign, RoiMaxPool: places in images that are known at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from mace_core.ir import DType, Node, Tensor
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import integer, integers, real
+from mace_core.ops.grid_sample import PADDINGS
+from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gather import ROWS, index_type
+from mace_target_cpu.lower.geometry import three
+from mace_target_cpu.lower.softmax import ROW
+from mace_target_cpu.lower.strided import MOVE, chunks
+
+SAMPLE = KERNELS / "sample.h.in"
+TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
+GRID = (("in", "i64[3]"), ("pixels", "i64"), ("cell", "i64"), *((n, "i32") for n in ("axes", "padding", "align")), *ROWS)
+REGIONS = (("images", "i64"), ("in", "i64[2]"), ("out", "i64[2]"), ("channels", "i64"), ("scale", "f64"), *ROWS)
+
+
+def need_f32(node: Node, x: Tensor) -> None:
+    """Refused unless x holds floats in single precision."""
+    if x.dtype is not DType.F32:
+        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+
+
+def grid_sample(node: Node, to: Lowering) -> None:
+    """The nearest elements by their size alone; others mixed."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    if y.elements == 0:
+        return
+    taps, channels = TAPS[str(node.attrs["mode"])], x.shape[-1]
+    if taps > 1:
+        need_f32(node, x)
+    args = {
+        "in": three(x.shape[1:-1], 1),
+        "pixels": prod(y.shape[1:-1]),
+        "cell": channels * (x.dtype.size if taps == 1 else 1),
+        "axes": len(x.shape) - 2,
+        "padding": PADDINGS.index(str(node.attrs["padding"])),
+        "align": int(bool(node.attrs["align_corners"])),
+        **chunks(y.elements // channels, taps ** (len(x.shape) - 2) * channels * x.dtype.size),
+    }
+    name = f"grid_sample_{node.attrs['mode']}" + ("_f32" if taps > 1 else "")
+    kernel = Kernel(name, KERNELS / "grid_sample.c.in", GRID, {"taps": taps}, (MOVE, ROW, SAMPLE))
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+
+
+def roi(node: Node, to: Lowering) -> None:
+    """A task takes rows of bins of regions."""
+    x, _, images = (to.tensors[t] for t in node.inputs)
+    y = to.tensors[node.outputs[0]]
+    need_f32(node, x)
+    if y.elements == 0:
+        return
+    size = integers(node.attrs, "size")
+    rows = chunks(y.shape[0] * size[0], size[1] * x.shape[-1] * 16)
+    args = {"images": x.shape[0], "in": x.shape[1:3], "out": size, "channels": x.shape[-1], "scale": real(node.attrs, "scale"), **rows}
+    fields, params, name = REGIONS, {"itype": index_type(images)}, "roi_max_pool"
+    if node.op.name == "RoiAlign":
+        name = f"roi_align_{node.attrs['mode']}"
+        params["mode"] = str(node.attrs["mode"])
+        fields = (*REGIONS, ("samples", "i64"), ("half_pixel", "i32"))
+        args |= {"samples": integer(node.attrs, "samples"), "half_pixel": int(bool(node.attrs["half_pixel"]))}
+    template = KERNELS / ("roi_align.c.in" if node.op.name == "RoiAlign" else "roi_max_pool.c.in")
+    kernel = Kernel(f"{name}_f32_{images.dtype.value}", template, fields, params, (MOVE, ROW, SAMPLE))
+    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+
+
+LOWERINGS: Mapping[str, Lower] = {"GridSample": grid_sample, "RoiAlign": roi, "RoiMaxPool": roi}
