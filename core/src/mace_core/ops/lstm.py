@@ -27,23 +27,23 @@ class _Cell:
 
     it = f(Xt Wi' + Ht-1 Ri' + Pi Ct-1 + bi), ft = f(Xt Wf' + Ht-1 Rf' + Pf Ct-1 + bf), or 1 - it where the two are coupled,
     Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht = ot h(Ct).
-    What goes into f and g is clipped, the cell's state is not: so the runtimes read the standard.
+    `clip` bounds what goes into f and g, as the runtimes read ONNX; `cell_clip` bounds Ct, 0 for none (as TensorFlow Lite has it).
     """
 
-    def __init__(self, weights: Weights, functions: list[Activation], coupled: bool) -> None:
+    def __init__(self, weights: Weights, functions: list[Activation], coupled: bool, cell_clip: float) -> None:
         w, r, b, p = weights
         self.w, self.r = w.astype(np.float64).T, r.astype(np.float64).T
         self.b = 0.0 if b is None else b.astype(np.float64).reshape(2, -1).sum(axis=0)
         self.p = np.zeros((3, r.shape[-1])) if p is None else p.astype(np.float64).reshape(3, -1)
         self.f, self.g, self.h = functions
-        self.coupled = coupled
+        self.coupled, self.most = coupled, cell_clip or np.inf
 
     def __call__(self, run: Sequences, x: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
         h, c = states
         zi, zo, zf, zc = np.split(x @ self.w + h @ self.r + self.b, 4, axis=-1)
         i = self.f(run.clipped(zi + self.p[0] * c))
         f = 1 - i if self.coupled else self.f(run.clipped(zf + self.p[2] * c))
-        c = f * c + i * self.g(run.clipped(zc))
+        c = np.clip(f * c + i * self.g(run.clipped(zc)), -self.most, self.most)
         o = self.f(run.clipped(zo + self.p[1] * c))
         return o * self.h(c), c
 
@@ -54,8 +54,9 @@ def _lstm(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object
     results = []
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
         own = (w[d], r[d], None if b is None else b[d], None if p is None else p[d])
+        cell = _Cell(own, functions[d], bool(attrs["coupled"]), float(attrs["cell_clip"]))  # type: ignore[arg-type]
         c = np.zeros_like(run.h0) if c0 is None else c0[d].astype(np.float64)
-        results.append(unroll(run, _Cell(own, functions[d], bool(attrs["coupled"])), (run.h0, c)))
+        results.append(unroll(run, cell, (run.h0, c)))
     return joined(x, results)
 
 
@@ -66,6 +67,6 @@ OPS = (
         ("y", "yh?", "yc?"),
         _infer,
         _lstm,
-        {**ATTRS, "coupled": False},
+        {**ATTRS, "coupled": False, "cell_clip": 0.0},
     ),
 )

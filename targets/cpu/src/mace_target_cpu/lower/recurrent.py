@@ -57,8 +57,8 @@ def packed(node: Node, to: Lowering, weights: str, rows: tuple[int, int]) -> str
     return made
 
 
-def _kernel(node: Node, defaults: Sequence[str], flag: str) -> tuple[Kernel, dict[str, Arg]]:
-    """A kernel for the node's activations, and the arguments that all three ops have."""
+def _kernel(node: Node, defaults: Sequence[str], more: tuple[tuple[str, str], ...] = ()) -> tuple[Kernel, dict[str, Arg]]:
+    """A kernel for the node's activations, and the arguments that all three ops have. more: fields that the op has besides."""
     chosen = rnn.activations(node.attrs, defaults)
     stem = node.op.name.lower()
     names = [[a.name.lower() for a in direction] for direction in chosen]
@@ -72,7 +72,7 @@ def _kernel(node: Node, defaults: Sequence[str], flag: str) -> tuple[Kernel, dic
         ("clip", "f32"),
         ("alpha", f"f32[{2 * len(defaults)}]"),
         ("beta", f"f32[{2 * len(defaults)}]"),
-        *(((flag, "i32"),) if flag else ()),
+        *more,
     )
     flat = [a for direction in chosen for a in direction]
     rest = (0.0,) * (2 * len(defaults) - number)
@@ -104,7 +104,7 @@ def lower_rnn(node: Node, to: Lowering) -> None:
     """RNN: one product with x and one with the state a step."""
     sizes = _sizes(node, to)
     hidden = to.shape(node.inputs[2])[-1]
-    kernel, args = _kernel(node, rnn.DEFAULTS, "")
+    kernel, args = _kernel(node, rnn.DEFAULTS)
     (x, w, r, b, lengths, h0, _, _), writes = _tensors(node, 2)
     reads = [x, *(packed(node, to, m, (0, hidden)) for m in (w, r)), b, lengths, h0]
     scratch = 4 * (1 + GROUP + ROWS) * padded(hidden)
@@ -115,7 +115,7 @@ def lower_gru(node: Node, to: Lowering) -> None:
     """GRU: the candidate's weights apart, for they wait for the reset gate."""
     sizes = _sizes(node, to)
     hidden = to.shape(node.inputs[2])[-1]
-    kernel, args = _kernel(node, gru.DEFAULTS, "linear")
+    kernel, args = _kernel(node, gru.DEFAULTS, (("linear", "i32"),))
     linear = int(bool(node.attrs["linear_before_reset"]))
     (x, w, r, b, lengths, h0, _, _), writes = _tensors(node, 2)
     parts = ((0, 2 * hidden), (2 * hidden, hidden))
@@ -128,12 +128,13 @@ def lower_lstm(node: Node, to: Lowering) -> None:
     """LSTM: all four gates in one product."""
     sizes = _sizes(node, to)
     hidden = to.shape(node.inputs[2])[-1]
-    kernel, args = _kernel(node, lstm.DEFAULTS, "coupled")
-    coupled = int(bool(node.attrs["coupled"]))
+    kernel, args = _kernel(node, lstm.DEFAULTS, (("coupled", "i32"), ("cell_clip", "f32")))
+    coupled, cell_clip = int(bool(node.attrs["coupled"])), node.attrs["cell_clip"]
+    assert isinstance(cell_clip, int | float)
     (x, w, r, *rest), writes = _tensors(node, 3)
     reads = [x, *(packed(node, to, m, (0, 4 * hidden)) for m in (w, r)), *rest]
     scratch = 4 * ((1 + ROWS) * padded(4 * hidden) + 2 * GROUP * padded(hidden))
-    to.call(node, Call(kernel, {**sizes, **args, "coupled": coupled}, reads, writes, scratch=scratch))
+    to.call(node, Call(kernel, {**sizes, **args, "coupled": coupled, "cell_clip": cell_clip}, reads, writes, scratch=scratch))
 
 
 LOWERINGS: Mapping[str, Lower] = {"RNN": lower_rnn, "GRU": lower_gru, "LSTM": lower_lstm}
