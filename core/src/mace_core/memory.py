@@ -11,8 +11,8 @@ from mace_core.program import Program
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
 
-ATTEMPTS = 400
-"""Shuffled orders tried where the plain ones miss the lower bound."""
+ATTEMPTS, EFFORT = 400, 1 << 24
+"""Shuffled orders tried where the plain ones miss the lower bound: fewer where there are many buffers, for each is held against each."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
     plans = [(_height(order, plan := _fit(order)), i, plan, order) for i, order in enumerate(orders)]
     height, _, plan, order = min(plans, key=lambda p: p[:2])
     shuffle = random.Random(0)  # noqa: S311  # repeatable, not secret
-    for _ in range(ATTEMPTS if height > bound else 0):
+    attempts = min(ATTEMPTS, EFFORT // max(1, len(spans)) ** 2)
+    for _ in range(attempts if height > bound else 0):
         trial = sorted(order, key=lambda s: -s.size * shuffle.uniform(0.5, 1.5))
         placed = _fit(trial)
         if (reached := _height(trial, placed)) < height:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 
@@ -97,6 +97,7 @@ class Lowering:
         }
         self.aliases: dict[str, str] = {}
         self._folded: dict[str, Array] = {}
+        self._made: dict[Hashable, str] = {}
 
     def shape(self, tensor: str) -> Shape:
         """A tensor's shape."""
@@ -126,6 +127,12 @@ class Lowering:
         size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
         self.weights[name] = Weight(shape, size, make)
         return name
+
+    def once(self, key: Hashable, make: Callable[[], str]) -> str:
+        """The name that `make` gave when it was called for this key first: what several nodes pack alike is packed once."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     def temporary(self, like: Tensor) -> str:
         """A tensor that lives between two calls of one node. Returns its name."""

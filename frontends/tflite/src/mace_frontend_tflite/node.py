@@ -170,11 +170,11 @@ class Node:
 
         bounds = limits(function)
         if bounds is not None:
-            return (made,) if self._clamped(made, *bounds) else self.done("Clip", [made], {"min": bounds[0], "max": bounds[1]})
+            return (made,) if self.clamped(made, *bounds) else self.done("Clip", [made], {"min": bounds[0], "max": bounds[1]})
         self.refuse_unless(function in FUSED, f"fused activation {function} is not supported")
         return self.done(FUSED[function], [made])
 
-    def _clamped(self, made: str, low: float, high: float) -> bool:
+    def clamped(self, made: str, low: float, high: float) -> bool:
         """Whether what stores a tensor can hold nothing outside the limits."""
         tensor = self.tensor(made)
         if low == -np.inf and high == np.inf:

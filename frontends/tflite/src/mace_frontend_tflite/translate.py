@@ -81,15 +81,7 @@ class Translation:
     def _node(self, node: Node) -> None:
         place = f"{self.source.file.name}: node {node.name!r} ({node.operator.code})"
         try:
-            custom = self.builder.ops.get(self._custom(node.operator.code))
-            if custom:
-                made: Sequence[str] = node.done(custom, node.inputs())
-            elif handler := handlers().get(node.operator.code):
-                result = handler(node)
-                made = [result] if isinstance(result, str) else result
-            else:
-                raise RefusedError("this operator is not supported")
-            node.held.update(zip(node.operator.outputs, made, strict=False))
+            node.held.update(zip(node.operator.outputs, self._results(node), strict=False))
         except SkippedError:
             pass
         except (RefusedError, OpError) as error:
@@ -98,6 +90,14 @@ class Translation:
             self.faults.append(str(error))
         except (*DAMAGE, ArithmeticError) as error:  # the file decides what is read and computed here
             self.faults.append(f"{place}: its inputs or options make no sense ({error!r}); convert the model again")
+
+    def _results(self, node: Node) -> Sequence[str]:
+        if custom := self.builder.ops.get(self._custom(node.operator.code)):
+            return node.done(custom, node.inputs())
+        if handler := handlers().get(node.operator.code):
+            made = handler(node)
+            return [made] if isinstance(made, str) else made
+        raise RefusedError("this operator is not supported")
 
     def _custom(self, code: str) -> str:
         return f"tflite::{code.removeprefix('custom ')}"

@@ -149,7 +149,7 @@ class Cell:
         kept = node.emit("Mul", [state, forget], tag="kept", storage=how.cell)
         added = node.emit("Mul", [admitted, candidate], tag="added", storage=how.cell)
         new = node.emit("Add", [kept, added], tag="cell", storage=how.cell)
-        if self.clips.cell:
+        if self.clips.cell and not node.clamped(new, -self.clips.cell, self.clips.cell):
             new = node.emit("Clip", [new], {"min": -self.clips.cell, "max": self.clips.cell}, tag="cell", storage=how.cell)
         shown = self._gate(3, driven, hidden, new, "Sigmoid")
         squashed = node.emit("Tanh", [new], tag="squashed", storage=how.activated)

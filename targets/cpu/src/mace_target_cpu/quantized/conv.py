@@ -12,7 +12,7 @@ from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
-from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, pack_pairs
+from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, pack_once
 from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, INTEGER, REQUANTIZE, RESULT, Scale, clamp, need_stored, result
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
@@ -41,8 +41,7 @@ def conv(node: Node, to: Lowering) -> None:
         "rows": rows,
     }
     matrices = weights.values.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
-    packed = pack_pairs(matrices, to.panel)
-    w = to.weight(f"{node.inputs[1]}_packed", packed.shape, "int8", lambda: packed)
+    w = pack_once(node.inputs[1], matrices, to)
     scratch = block_bytes(rows, filters.depth, gathered=True)
     reads = [x.name, w, *column_weights(to, y.name, columns, filters.group)]
     to.call(node, Call(CONV, args, reads, [y.name], scratch=scratch))

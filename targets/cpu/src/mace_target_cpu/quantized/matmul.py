@@ -8,7 +8,7 @@ from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Lowering, Refused
 from mace_target_cpu.quantized.conv import CONV
-from mace_target_cpu.quantized.products import Columns, Weights, block_bytes, block_rows, column_weights, pack_pairs
+from mace_target_cpu.quantized.products import Columns, Weights, block_bytes, block_rows, column_weights, pack_once
 from mace_target_cpu.quantized.storage import EIGHT_BITS, Scale, clamp, need_stored, result
 
 ONES = (1, 1, 1)
@@ -22,8 +22,7 @@ def matmul(node: Node, to: Lowering) -> None:
         raise Refused("a batch of second factors, or a vector")
     depth, results = shape[-2:]
     rows = math.prod(x.shape[:-1])
-    packed = pack_pairs(weights.values.reshape(1, depth, results), to.panel)
-    w = to.weight(f"{node.inputs[1]}_packed", packed.shape, "int8", lambda: packed)
+    w = pack_once(node.inputs[1], weights.values.reshape(1, depth, results), to)
     columns = Columns.of(node, to, weights.scale, results)
     pixels, block = (1, 1, rows), block_rows(rows, depth)
     args = {

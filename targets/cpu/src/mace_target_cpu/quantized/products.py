@@ -79,6 +79,13 @@ def pack_pairs(matrices: Array, panel: int) -> Array:
     return np.ascontiguousarray(whole.reshape(count, pairs, 2, panels, panel).transpose(0, 3, 1, 4, 2))
 
 
+def pack_once(name: str, matrices: Array, to: Lowering) -> str:
+    """Make a weight of a constant's matrices, packed, if no node has yet; returns its name."""
+    panels, pairs = -(-matrices.shape[2] // to.panel), -(-matrices.shape[1] // 2)
+    shape = (matrices.shape[0], panels, pairs, to.panel, 2)
+    return to.once((name, shape), lambda: to.weight(f"{name}_packed", shape, "int8", lambda: pack_pairs(matrices, to.panel)))
+
+
 def block_rows(rows: int, depth: int) -> int:
     """Return the rows of a left factor that are worked on at a time."""
     return max(MOST_ROWS, min(rows, BLOCK // max(1, depth)))
