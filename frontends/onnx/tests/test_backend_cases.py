@@ -19,7 +19,7 @@ from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
 
 PASS, WRONG, REFUSED = "pass", "wrong", "refused"
-FLOOR = 1500
+FLOOR = 1575
 """Of the 1884 cases of onnx 1.23; the others are of training, text, sequences, small floats, and operators without handler."""
 
 
@@ -77,9 +77,10 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "test_resize_downsample_scales_linear_align_corners",
         "test_resize_downsample_scales_cubic_align_corners",
     ),
-    "The IR's MaxPool has no indices.": (
-        "test_maxpool_with_argmax_2d_precomputed_pads",
-        "test_maxpool_with_argmax_2d_precomputed_strides",
+    "The case was computed in single precision; where it has 1e-7, the sum is 0.": ("test_dft_inverse", "test_dft_inverse_opset19"),
+    "Random numbers: a library computes the same from the same inputs.": (
+        "test_bernoulli_seed",
+        "test_bernoulli_seed_expanded",
     ),
     "Training mode: a library only infers.": (
         "test_batchnorm_epsilon_training_mode",

@@ -74,5 +74,14 @@ def graph_of(case: Any, path: Path) -> tuple[Graph, dict[str, Array], list[Array
             if "computed at run time" in why:
                 continue
             return why
-        return graph, {n: arrays[n] for n in graph.inputs}, [np.asarray(o) for o in outputs]
+        wanted = [filled(graph, name, np.asarray(o)) for name, o in zip(graph.outputs, outputs, strict=True)]
+        return graph, {n: arrays[n] for n in graph.inputs}, wanted
     return why
+
+
+def filled(graph: Graph, name: str, wanted: Array) -> Array:
+    """What the graph computes for an output whose length is known at run time only: the same, then rows of -1."""
+    shape = graph.tensors[name].shape
+    if not any(name in n.outputs and n.op.name == "NonMaxSuppression" for n in graph.nodes):
+        return wanted
+    return np.pad(wanted, ((0, shape[0] - len(wanted)), (0, 0)), constant_values=-1)

@@ -17,6 +17,9 @@ from mace_core.ir import Array, DType
 from mace_frontend_onnx.wire import WireError, without_payloads
 
 OLDEST_OPSET = 7
+RUNTIME = "com.microsoft"
+RUNTIME_OWN = ("SimplifiedLayerNormalization",)
+"""Operators of ONNX Runtime that it exports as ONNX's own; ONNX's checker knows none of the name."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ def check(source: Source, inputs: Iterable[str], outputs: Iterable[str], nodes: 
     hollow.CopyFrom(source.model)
     del hollow.graph.node[:], hollow.graph.output[:], hollow.graph.value_info[:]
     hollow.graph.node.extend(nodes)
+    for node in hollow.graph.node:
+        if node.op_type in RUNTIME_OWN:
+            node.domain = RUNTIME
+    if RUNTIME not in versions(hollow.opset_import):
+        hollow.opset_import.add(domain=RUNTIME, version=1)
     known = {value.name for value in hollow.graph.input}
     hollow.graph.input.extend(onnx.ValueInfoProto(name=name) for name in inputs if name not in known)
     hollow.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)

@@ -9,7 +9,7 @@ from math import prod
 from string import ascii_letters
 from types import MappingProxyType
 
-from mace_frontend_onnx.node import Held, Node, RefusedError
+from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
 
@@ -51,13 +51,32 @@ def _terms(node: Node, equation: str) -> tuple[list[Term], str]:
         own = rank - len(text) + 3
         letters = text.replace("...", "".join(free[dots - own : dots]) if own else "")
         node.refuse_unless(len(letters) == rank, f"equation {equation!r}: operand {i} has rank {rank}")
-        if len(set(letters)) < rank:
-            raise RefusedError(f"equation {equation!r} takes a diagonal, which is not supported; write it with Gather")
-        terms.append(Term(node.input(i), letters))
+        terms.append(_without_repeats(node, Term(node.input(i), letters)))
     if arrow:
         return terms, right.replace("...", "".join(free[:dots]))
     counts = Counter(c for c in left if c.isalpha())
     return terms, "".join(free[:dots]) + "".join(sorted(c for c, n in counts.items() if n == 1))
+
+
+def _without_repeats(node: Node, term: Term) -> Term:
+    """Take the diagonal of axes that share a letter: every n + 1st element of the two in one."""
+    for letter in sorted({c for c in term.letters if term.letters.count(c) > 1}):
+        while term.letters.count(letter) > 1:
+            term = _diagonal(node, term, letter)
+    return term
+
+
+def _diagonal(node: Node, term: Term, letter: str) -> Term:
+    shape = node.build.shape(term.tensor)
+    pair = [i for i, c in enumerate(term.letters) if c == letter][:2]
+    rest = [i for i in range(len(shape)) if i not in pair]
+    n = shape[pair[0]]
+    node.refuse_unless(shape[pair[1]] == n, f"a diagonal of axes {n} and {shape[pair[1]]} long")
+    outer = tuple(shape[i] for i in rest)
+    turned = node.emit("Transpose", [term.tensor], {"perm": (*rest, *pair)}, tag="last")
+    flat = node.emit("Reshape", [turned], {"shape": (*outer, n * n)}, tag="flat")
+    cut = {"starts": (0,) * (len(outer) + 1), "sizes": (*outer, n), "steps": (*(1,) * len(outer), n + 1)}
+    return Term(node.emit("Slice", [flat], cut, tag="diagonal"), "".join(term.letters[i] for i in rest) + letter)
 
 
 def _summed(node: Node, term: Term, needed: set[str]) -> Term:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
 from mace_core.ir import DType
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
@@ -35,6 +37,24 @@ def _scatter_nd(node: Node) -> Sequence[Held]:
     return node.done("ScatterND", [node.input(i) for i in range(3)], {"reduction": _reduction(node)})
 
 
+def _tensor_scatter(node: Node) -> Sequence[Held]:
+    """Updates of a cache, from a position along the axis on that every first axis has of its own."""
+    cache, update = node.shape(0), node.shape(1)
+    axis = node.axis(node.attr("axis"), len(cache))
+    node.refuse_unless(axis > 0, "its axis is that of the batch")
+    count = update[axis]
+    along = [count if i == axis else 1 for i in range(len(cache))]
+    places = node.weight(np.arange(count).reshape(along), DType.I64, "places")
+    if node.has(2):
+        first = node.emit("Cast", [node.input(2)], {"to": DType.I64.value}, tag="first")
+        starts = node.emit("Reshape", [first], {"shape": (cache[0], *(1,) * (len(cache) - 1))}, tag="starts")
+        places = node.emit("Add", [places, starts], tag="moved")
+    if node.attr("mode") == "circular":
+        places = node.emit("Mod", [places, node.weight(cache[axis], DType.I64, "length")], tag="around")
+    places = node.emit("Expand", [places], {"shape": update}, tag="indices")
+    return node.done("ScatterElements", [node.input(0), places, node.input(1)], {"axis": axis})
+
+
 def _one_hot(node: Node) -> Sequence[Held]:
     (depth,) = node.ints(1, "depth")
     indices = node.input(0)
@@ -52,5 +72,6 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Scatter": _scatter_elements,
         "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,
+        "TensorScatter": _tensor_scatter,
     }
 )

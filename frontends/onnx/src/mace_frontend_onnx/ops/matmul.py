@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matrix products and determinants."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def _gemm(node: Node) -> Sequence[Held]:
     return node.done("Add", [node.emit("Mul", [product, factor], tag="scaled"), bias])
 
 
+def _det(node: Node) -> Sequence[Held]:
+    return node.done("Det", [node.input(0)])
+
+
 def _scaled(node: Node, index: int, factor: float) -> str:
     """Input `index` times a number; a constant matrix of one row as a vector."""
     if node.array_is_constant(index):
@@ -44,4 +48,4 @@ def _scaled(node: Node, index: int, factor: float) -> str:
     return node.emit("Mul", [node.input(index), node.weight(factor, node.dtype(index), "beta")], tag="beta")
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType({"Gemm": _gemm, "MatMul": _matmul})
+HANDLERS: Mapping[str, Handler] = MappingProxyType({"Det": _det, "Gemm": _gemm, "MatMul": _matmul})

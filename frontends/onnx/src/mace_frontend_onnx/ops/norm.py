@@ -67,6 +67,12 @@ def _layer(node: Node) -> Sequence[Held]:
     return node.done("LayerNorm", [node.input(0), *factors], {"axis": axis, "epsilon": node.attr("epsilon")})
 
 
+def _rms(node: Node) -> Sequence[Held]:
+    axis = node.axis(node.attr("axis"), len(node.shape(0)))
+    scale = _of_shape(node, 1, node.shape(0)[axis:])
+    return node.done("RMSNorm", [node.input(0), scale], {"axis": axis, "epsilon": node.attr("epsilon")})
+
+
 def _of_shape(node: Node, index: int, shape: tuple[int, ...]) -> str:
     tensor = node.input(index)
     return tensor if node.shape(index) == shape else node.emit("Expand", [tensor], {"shape": shape}, tag="factors")
@@ -114,6 +120,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "LogSoftmax": _softmax("LogSoftmax"),
         "LpNormalization": _lp,
         "MeanVarianceNormalization": _mean_variance,
+        "RMSNormalization": _rms,
         "Softmax": _softmax("Softmax"),
     }
 )

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_onnx.node import Held, Node
+from mace_core.ir import DType
+from mace_frontend_onnx.node import Held, Node, to_first
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.window import paddings, window
 
 
 def _pool(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
-        node.refuse_unless(not node.wants(1), "its output Indices is read; export the model without it")
         view = window(node, tuple(node.attr("kernel_shape")))
         before, after = paddings(node, view)
         attrs: dict[str, object] = {"kernel": view.kernel, **view.steps(), "pads_before": before, "pads_after": after}
@@ -24,9 +24,24 @@ def _pool(op: str) -> Handler:
             attrs["count_pad"] = bool(node.attr("count_include_pad"))
         if op == "LpPool":
             attrs["p"] = node.attr("p")
-        return node.channels_first(node.emit(op, [node.channels_last(node.input(0))], attrs))
+        x = node.channels_last(node.input(0))
+        if node.wants(1):
+            return _with_indices(node, *node.emit_all("MaxPoolIndices", [x], attrs, outputs=2))
+        return node.channels_first(node.emit(op, [x], attrs))
 
     return handle
+
+
+def _with_indices(node: Node, y: str, indices: str) -> Sequence[Held]:
+    """ONNX counts elements of the whole input, channels first; storage_order=1 counts down the columns of an image."""
+    batch, channels, *image = node.shape(0)
+    if node.attr("storage_order"):
+        node.refuse_unless(len(image) <= 2, "storage_order=1 of a volume; export the model with the default")
+        order = np.arange(prod(image)).reshape(image[::-1]).T.reshape(-1)
+        indices = node.emit("Gather", [node.weight(order, DType.I64, "order"), indices], {"axis": 0}, tag="by-columns")
+    turned = node.emit("Transpose", [indices], {"perm": to_first(len(image) + 2)}, tag="indices")
+    first = np.arange(batch * channels).reshape(batch, channels, *(1,) * len(image)) * prod(image)
+    return [*node.channels_first(y), node.emit("Add", [turned, node.weight(first, DType.I64, "first")], tag="from-the-first")]
 
 
 def _global(op: str) -> Handler:

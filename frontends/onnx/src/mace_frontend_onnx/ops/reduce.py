@@ -41,10 +41,13 @@ def _search(op: str) -> Handler:
     return handle
 
 
-def _cum_sum(node: Node) -> Sequence[Held]:
-    (axis,) = node.ints(1, "axis")
-    attrs = {"axis": axis, "exclusive": bool(node.attr("exclusive")), "reverse": bool(node.attr("reverse"))}
-    return node.done("CumSum", [node.input(0)], attrs)
+def _running(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[Held]:
+        (axis,) = node.ints(1, "axis")
+        attrs = {"axis": axis, "exclusive": bool(node.attr("exclusive")), "reverse": bool(node.attr("reverse"))}
+        return node.done(op, [node.input(0)], attrs)
+
+    return handle
 
 
 def _top_k(node: Node) -> Sequence[Held]:
@@ -58,7 +61,8 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **{f"Reduce{name}": _reduce(f"Reduce{name}") for name in REDUCTIONS},
         "ArgMax": _search("ArgMax"),
         "ArgMin": _search("ArgMin"),
-        "CumSum": _cum_sum,
+        "CumProd": _running("CumProd"),
+        "CumSum": _running("CumSum"),
         "TopK": _top_k,
     }
 )

@@ -1,0 +1,145 @@
+"""A Caffe network as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from math import prod
+from typing import Any
+
+from mace_core.api import Files
+from mace_core.build import Builder
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import DType, Graph, Shape
+from mace_core.ops import core_ops
+from mace_core.ops.op import Op, OpError
+from mace_frontend_caffe.node import Node, RefusedError, SkippedError
+from mace_frontend_caffe.ops import handlers
+from mace_frontend_caffe.source import Source, read
+
+MOST_ELEMENTS = 1 << 32
+
+
+class Translation:
+    """A network on its way into a Builder. blobs: by name the tensor that was written last; None where that failed."""
+
+    def __init__(self, source: Source, builder: Builder) -> None:
+        self.source = source
+        self.builder = builder
+        self.blobs: dict[str, str | None] = {}
+        self.faults: list[str] = []
+
+    def blob(self, name: str) -> str:
+        """The tensor of a blob."""
+        if name not in self.blobs:
+            raise RefusedError(f"nothing before it makes blob {name!r}; correct the .prototxt")
+        tensor = self.blobs[name]
+        if tensor is None:
+            raise SkippedError
+        return tensor
+
+    def layer(self, layer: Any) -> None:
+        """Translate one layer; a fault is noted, and what reads its tops is passed over."""
+        place = f"{self.source.file.name}: layer {layer.name!r} ({layer.type})"
+        made: Sequence[str | None] = [None] * len(layer.top)
+        node = Node(layer, self)
+        try:
+            custom = self.builder.ops.get(f"caffe::{layer.type}")
+            made = node.done(custom, node.inputs()) if custom else handlers()[layer.type](node)
+        except SkippedError:
+            pass
+        except (RefusedError, OpError) as error:
+            self.faults.append(f"{place}: {error}")
+        except MaceError as error:
+            self.faults.append(str(error))
+        except (ArithmeticError, LookupError, ValueError, TypeError) as error:  # the file decides what is computed here
+            self.faults.append(f"{place}: its parameters or weights make no sense ({error!r}); correct the .prototxt")
+        self.blobs.update(zip(layer.top, made, strict=False))
+
+
+def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+    """Read a network between the inputs and outputs that the deployment file names; blobs that nothing reads are its outputs.
+
+    MaceError with every fault: what is damaged, or each layer that the IR cannot represent.
+    """
+    source = read(files)
+    work = Translation(source, Builder(model.name, {**core_ops(), **ops}))
+    inputs = _inputs(source, model)
+    layers = [layer for layer in source.layers if layer.type != "Input"]
+    wanted = [p.name for p in model.outputs] or _unread(layers)
+    _known(source, wanted, [*inputs, *(t for layer in layers for t in layer.top)])
+    layers = _needed(layers, set(inputs), set(wanted))
+    _refuse_unknown(source, layers, work.builder.ops)
+    for name, shape in inputs.items():
+        work.blobs[name] = work.builder.input(name, DType.F32, shape)
+    for layer in layers:
+        work.layer(layer)
+    if work.faults:
+        raise MaceError.of(work.faults)
+    return work.builder.finish([work.blob(name) for name in wanted], wanted)
+
+
+def _inputs(source: Source, model: Model) -> dict[str, Shape]:
+    """The network's inputs, or what the deployment file names instead, with their shapes."""
+    net, declared = source.net, {}
+    dims = [tuple(s.dim) for s in net.input_shape] or [tuple(net.input_dim[i : i + 4]) for i in range(0, len(net.input_dim), 4)]
+    declared.update(zip(net.input, dims, strict=False))
+    for layer in source.layers:
+        if layer.type == "Input":
+            shapes = [tuple(s.dim) for s in layer.input_param.shape]
+            declared.update(zip(layer.top, shapes * len(layer.top) if len(shapes) == 1 else shapes, strict=False))
+    given = {p.name: p.shape for p in model.inputs}
+    tops = {t for layer in source.layers for t in layer.top}
+    _known(source, given, [*declared, *tops])
+    made = {name: given.get(name) or shape for name, shape in declared.items()}
+    made |= {name: shape for name, shape in given.items() if name not in made and shape}
+    for name in given:
+        if name not in made:
+            raise MaceError(source.file.name, f"input {name!r} has no shape", "state it under input_shapes")
+    if not made:
+        raise MaceError(source.file.name, "has no input", "give the .prototxt of the network as it is deployed, with an Input layer")
+    for name, shape in made.items():
+        if min(shape, default=1) < 1 or prod(shape) > MOST_ELEMENTS:
+            raise MaceError(source.file.name, f"input {name!r} has a shape of {list(shape)}", "state another under input_shapes")
+    return made
+
+
+def _unread(layers: Sequence[Any]) -> list[str]:
+    """Blobs that no layer reads after they are written last, in the order of the file."""
+    last: dict[str, bool] = {}
+    for layer in layers:
+        for name in layer.bottom:
+            last.pop(name, None)
+        last.update(dict.fromkeys(layer.top, True))
+    return list(last)
+
+
+def _needed(layers: Sequence[Any], inputs: set[str], outputs: set[str]) -> list[Any]:
+    """The layers that compute the outputs from the inputs."""
+    kept, wanted = [], set(outputs)
+    for layer in reversed(layers):
+        if wanted & set(layer.top) - inputs:
+            kept.append(layer)
+            wanted |= set(layer.bottom)
+    return kept[::-1]
+
+
+def _known(source: Source, names: Any, blobs: Sequence[str]) -> None:
+    faults = []
+    for name in names:
+        if name not in blobs:
+            close = get_close_matches(name, blobs, 1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"the network's blobs are {', '.join(blobs[:20])}"
+            faults.append(f"{source.file.name}: no blob {name!r}, which the deployment file names; {remedy}")
+    if faults:
+        raise MaceError.of(faults)
+
+
+def _refuse_unknown(source: Source, layers: Sequence[Any], ops: Mapping[str, Op]) -> None:
+    """Raise one MaceError for all layers that nothing here knows."""
+    unknown = [layer for layer in layers if layer.type not in handlers() and f"caffe::{layer.type}" not in ops]
+    remedy = "cut the graph before it with output_tensors, or add it by a plugin"
+    faults = [f"{source.file.name}: layer {layer.name!r}: type {layer.type!r} is not supported; {remedy}" for layer in unknown]
+    if faults:
+        raise MaceError.of(faults)

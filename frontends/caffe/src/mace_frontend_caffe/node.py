@@ -1,0 +1,111 @@
+"""One layer of a network as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.ir import Array, Shape
+from mace_core.ir import Node as IrNode
+from mace_core.ops.op import Op
+
+if TYPE_CHECKING:
+    from mace_frontend_caffe.load import Translation
+
+
+class RefusedError(ValueError):  # an answer, not a failure
+    """A layer cannot be represented; the text says why, and after a semicolon what to do."""
+
+
+class SkippedError(Exception):  # no error: what it reads has been reported already
+    """A layer reads what could not be computed."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A layer, its parameters and weights."""
+
+    layer: Any
+    work: Translation
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return str(self.layer.name)
+
+    @property
+    def build(self) -> Builder:
+        """The graph that is being made."""
+        return self.work.builder
+
+    @property
+    def origin(self) -> IrNode:
+        """What the nodes made for it are named after."""
+        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.name,))
+
+    def refuse_unless(self, condition: bool, text: str) -> None:
+        """RefusedError with the text unless the condition holds."""
+        if not condition:
+            raise RefusedError(text)
+
+    @property
+    def count(self) -> int:
+        """How many blobs it reads."""
+        return len(self.layer.bottom)
+
+    def input(self, index: int = 0) -> str:
+        """The tensor of bottom `index`; RefusedError if it has none such, or nothing before it makes it."""
+        self.refuse_unless(index < self.count, f"it has no bottom {index}; correct the .prototxt")
+        return self.work.blob(self.layer.bottom[index])
+
+    def inputs(self) -> list[str]:
+        """The tensors of all its bottoms."""
+        return [self.input(i) for i in range(self.count)]
+
+    def shape(self, index: int = 0) -> Shape:
+        """Shape of bottom `index`."""
+        return self.build.shape(self.input(index))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front; RefusedError if there is none such."""
+        self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a blob of rank {rank}")
+        return axis % rank
+
+    def blob(self, index: int, what: str) -> Array:
+        """The layer's own blob `index`; RefusedError if the weights do not hold it."""
+        blobs = self.work.source.blobs.get(self.name, ())
+        if index >= len(blobs):
+            raise RefusedError(f"its {what} is not among the weights; give the .caffemodel that belongs to this .prototxt")
+        return blobs[index]
+
+    @property
+    def blobs(self) -> int:
+        """How many blobs of its own it has."""
+        return len(self.work.source.blobs.get(self.name, ()))
+
+    def weight(self, array: Array | float, tag: str = "constant") -> str:
+        """Add a constant of this layer's own, of single precision."""
+        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, np.float32))
+
+    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
+        """Add an IR node whose one result stays inside."""
+        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(f"{self.name}/{tag or 'inner'}")], like=self.origin)[0]
+
+    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Add the IR node that computes this layer's tops; a blob that is written again gets a name of its own."""
+        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(t) for t in self.layer.top], like=self.origin)
+
+    def channels_last(self, tensor: str) -> str:
+        """A tensor [N, C, *spatial] as [N, *spatial, C]."""
+        rank = len(self.build.shape(tensor))
+        self.refuse_unless(rank >= 3, f"its bottom has rank {rank}; it needs a batch, channels and spatial axes")
+        return self.emit("Transpose", [tensor], {"perm": (0, *range(2, rank), 1)}, tag="channels-last")
+
+    def channels_first(self, tensor: str) -> tuple[str, ...]:
+        """The layer's top [N, C, *spatial] from [N, *spatial, C]."""
+        rank = len(self.build.shape(tensor))
+        return self.done("Transpose", [tensor], {"perm": (0, rank - 1, *range(1, rank - 1))})

@@ -1,0 +1,162 @@
+"""The messages of caffe.proto, as far as they are read, described to protobuf when they are first needed.
+
+No maintained package ships Caffe's own. The text form knows fields by name, so their numbers are free there; the binary form is read only for
+the layers' weights, whose numbers are those of caffe.proto. Blobs' packed floats are declared as bytes: their encoding is the same, and a
+numpy view of them costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+ENUMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Phase": ("TRAIN", "TEST"),
+        "Pool": ("MAX", "AVE", "STOCHASTIC"),
+        "Round": ("CEIL", "FLOOR"),
+        "Eltwise": ("PROD", "SUM", "MAX"),
+        "Region": ("ACROSS_CHANNELS", "WITHIN_CHANNEL"),
+        "Reduce": ("NONE", "SUM", "ASUM", "SUMSQ", "MEAN"),
+        "Code": ("NO_CODE", "CORNER", "CENTER_SIZE", "CORNER_SIZE"),
+    }
+)
+
+_AXIS = "axis:int32"
+TEXT: Mapping[str, str] = MappingProxyType(
+    {
+        "BlobShape": "dim:int64*",
+        "Rule": "phase:Phase",
+        "Legacy": "name:string",
+        "ArgMax": f"out_max_val:bool top_k:uint32=1 {_AXIS}",
+        "BatchNorm": "use_global_stats:bool eps:float=1e-5",
+        "Bias": f"{_AXIS}=1 num_axes:int32=1",
+        "Clip": "min:float max:float",
+        "Concat": f"{_AXIS}=1 concat_dim:uint32",
+        "Convolution": (
+            "num_output:uint32 bias_term:bool=true pad:uint32* kernel_size:uint32* stride:uint32* dilation:uint32* pad_h:uint32 pad_w:uint32 "
+            f"kernel_h:uint32 kernel_w:uint32 stride_h:uint32 stride_w:uint32 group:uint32=1 {_AXIS}=1"
+        ),
+        "Crop": f"{_AXIS}=2 offset:uint32*",
+        "EltwiseParam": "operation:Eltwise=SUM coeff:float*",
+        "Elu": "alpha:float=1",
+        "Embed": "num_output:uint32 input_dim:uint32 bias_term:bool=true",
+        "Exp": "base:float=-1 scale:float=1 shift:float",
+        "Flatten": f"{_AXIS}=1 end_axis:int32=-1",
+        "GroupNorm": "group_num:int32=1 eps:float=1e-5",
+        "InnerProduct": f"num_output:uint32 bias_term:bool=true {_AXIS}=1 transpose:bool",
+        "Input": "shape:BlobShape*",
+        "Interp": "height:int32 width:int32 zoom_factor:int32=1 shrink_factor:int32=1 pad_beg:int32 pad_end:int32",
+        "Lrn": "local_size:uint32=5 alpha:float=1 beta:float=0.75 norm_region:Region k:float=1",
+        "Mvn": "normalize_variance:bool=true across_channels:bool eps:float=1e-9",
+        "Norm": "across_spatial:bool=true channel_shared:bool=true eps:float=1e-10",
+        "Permute": "order:uint32*",
+        "Pooling": (
+            "pool:Pool pad:uint32 pad_h:uint32 pad_w:uint32 kernel_size:uint32 kernel_h:uint32 kernel_w:uint32 stride:uint32 "
+            "stride_h:uint32 stride_w:uint32 global_pooling:bool round_mode:Round ceil_mode:bool=true"
+        ),
+        "Power": "power:float=1 scale:float=1 shift:float",
+        "Prelu": "channel_shared:bool",
+        "PriorBox": (
+            "min_size:float* max_size:float* aspect_ratio:float* flip:bool=true clip:bool variance:float* img_size:uint32 img_h:uint32 "
+            "img_w:uint32 step:float step_h:float step_w:float offset:float=0.5"
+        ),
+        "Reduction": f"operation:Reduce=SUM {_AXIS} coeff:float=1",
+        "Relu": "negative_slope:float",
+        "Reorg": "stride:uint32=2 reverse:bool",
+        "Reshape": f"shape:BlobShape {_AXIS} num_axes:int32=-1",
+        "Scale": f"{_AXIS}=1 num_axes:int32=1 bias_term:bool",
+        "Shuffle": "group:uint32=1",
+        "Slice": f"{_AXIS}=1 slice_point:uint32* slice_dim:uint32",
+        "Softmax": f"{_AXIS}=1",
+        "Swish": "beta:float=1",
+        "Threshold": "threshold:float",
+        "Tile": f"{_AXIS}=1 tiles:int32=1",
+        "Upsample": "scale:int32=2 height:int32 width:int32",
+        "Layer": (
+            "name:string type:string bottom:string* top:string* phase:Phase include:Rule* exclude:Rule* argmax_param:ArgMax "
+            "batch_norm_param:BatchNorm bias_param:Bias clip_param:Clip concat_param:Concat convolution_param:Convolution "
+            "crop_param:Crop eltwise_param:EltwiseParam elu_param:Elu embed_param:Embed exp_param:Exp flatten_param:Flatten "
+            "group_norm_param:GroupNorm inner_product_param:InnerProduct input_param:Input interp_param:Interp log_param:Exp "
+            "lrn_param:Lrn mvn_param:Mvn norm_param:Norm permute_param:Permute pooling_param:Pooling power_param:Power "
+            "prelu_param:Prelu prior_box_param:PriorBox reduction_param:Reduction relu_param:Relu reorg_param:Reorg "
+            "reshape_param:Reshape scale_param:Scale shuffle_channel_param:Shuffle slice_param:Slice softmax_param:Softmax "
+            "swish_param:Swish threshold_param:Threshold tile_param:Tile upsample_param:Upsample"
+        ),
+        "Net": "name:string input:string* input_dim:int32* input_shape:BlobShape* layer:Layer* layers:Legacy*",
+    }
+)
+"""Messages of the text form: `field:type`, `*` for a repeated one, `=` before a default."""
+
+BINARY: Mapping[str, str] = MappingProxyType(
+    {
+        "Shape": "dim:int64*@1",
+        "Blob": "num:int32@1 channels:int32@2 height:int32@3 width:int32@4 data:bytes@5 shape:Shape@7 doubles:bytes@8",
+        "Weights": "name:string@1 type:string@2 blobs:Blob*@7",
+        "OldWeights": "name:string@4 blobs:Blob*@6",
+        "Model": "name:string@1 layers:OldWeights*@2 layer:Weights*@100",
+    }
+)
+"""Messages of the binary form, with the numbers of caffe.proto."""
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_SCALARS: Mapping[str, int] = MappingProxyType(
+    {
+        "string": _Field.TYPE_STRING,
+        "bytes": _Field.TYPE_BYTES,
+        "bool": _Field.TYPE_BOOL,
+        "float": _Field.TYPE_FLOAT,
+        "int32": _Field.TYPE_INT32,
+        "int64": _Field.TYPE_INT64,
+        "uint32": _Field.TYPE_UINT32,
+    }
+)
+
+
+def net() -> Any:
+    """Return an empty message for the text form."""
+    return _messages()["mace.caffe.text.Net"]()
+
+
+def model() -> Any:
+    """Return an empty message for the binary form."""
+    return _messages()["mace.caffe.binary.Model"]()
+
+
+@cache
+def _messages() -> Mapping[str, Any]:
+    pool = descriptor_pool.DescriptorPool()
+    for form, table in (("text", TEXT), ("binary", BINARY)):
+        file = descriptor_pb2.FileDescriptorProto(name=f"mace_caffe_{form}.proto", package=f"mace.caffe.{form}", syntax="proto2")
+        for enum, values in ENUMS.items() if form == "text" else ():
+            holder = file.message_type.add(name=f"{enum}Values")  # an enum's names are those of what it lies in
+            made = holder.enum_type.add(name=enum)
+            for number, value in enumerate(values):
+                made.value.add(name=value, number=number)
+        for name, fields in table.items():
+            message = file.message_type.add(name=name)
+            for number, text in enumerate(fields.split(), 1):
+                _describe(message.field.add(), text, number, file.package)
+        pool.AddSerializedFile(file.SerializeToString())
+    names = [f"mace.caffe.{form}.{name}" for form, table in (("text", TEXT), ("binary", BINARY)) for name in table]
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in names}
+
+
+def _describe(field: Any, text: str, number: int, package: str) -> None:
+    text, _, own = text.partition("@")
+    text, _, default = text.partition("=")
+    field.name, _, kind = text.partition(":")
+    field.number = int(own) if own else number
+    field.label = _Field.LABEL_REPEATED if kind.endswith("*") else _Field.LABEL_OPTIONAL
+    kind = kind.rstrip("*")
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type = _Field.TYPE_ENUM if kind in ENUMS else _Field.TYPE_MESSAGE
+        field.type_name = f".{package}.{kind}Values.{kind}" if kind in ENUMS else f".{package}.{kind}"
+    if default:
+        field.default_value = default

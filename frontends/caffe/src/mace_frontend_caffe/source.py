@@ -1,0 +1,111 @@
+"""A network's description and weights, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_frontend_caffe import schema
+
+DEEPEST = 32
+"""Braces within braces of a description; caffe.proto needs five."""
+
+LARGEST_TEXT = 1 << 24
+"""Bytes of a description; the largest networks take a few hundred thousand."""
+
+TRAINING = frozenset(
+    (
+        *("Accuracy", "SoftmaxWithLoss", "EuclideanLoss", "HingeLoss", "InfogainLoss", "MultinomialLogisticLoss", "ContrastiveLoss"),
+        *("SigmoidCrossEntropyLoss", "SmoothL1Loss", "MultiBoxLoss", "Silence", "HDF5Output", "DetectionEvaluate"),
+    )
+)
+"""Layers that only training and testing need."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network: its message, the layers that it runs when deployed, and every layer's blobs by its name."""
+
+    file: Path
+    net: Any
+    layers: Sequence[Any]
+    blobs: Mapping[str, Sequence[Array]]
+
+
+def read(files: Sequence[Path]) -> Source:
+    """Read a description and its weights; MaceError for anything that is none, with advice for files of the old form."""
+    described = [f for f in files if f.suffix.lower() != ".caffemodel"]
+    weights = [f for f in files if f.suffix.lower() == ".caffemodel"]
+    if len(described) != 1 or len(weights) > 1:
+        names = ", ".join(f.name for f in files)
+        raise MaceError(names, "a Caffe network is one .prototxt and one .caffemodel", "give model_file_path and weight_file_path")
+    file = described[0]
+    net = _text(file)
+    if len(net.layers):
+        remedy = "rewrite it with Caffe's upgrade_net_proto_text, and its weights with upgrade_net_proto_binary"
+        raise MaceError(file.name, "is of the old form: layers { type: CONVOLUTION }", remedy)
+    if not len(net.layer):
+        raise MaceError(file.name, "holds no layer", "give the .prototxt of the network as it is deployed")
+    blobs = _weights(weights[0]) if weights else {}
+    return Source(file, net, [layer for layer in net.layer if _deployed(layer)], blobs)
+
+
+def _text(file: Path) -> Any:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+    remedy = "give the .prototxt of the network as it is deployed"
+    depth = deepest = 0
+    for byte in data:
+        depth += (byte in b"{<") - (byte in b"}>")
+        deepest = max(deepest, depth)
+    if len(data) > LARGEST_TEXT or deepest > DEEPEST:
+        raise MaceError(file.name, f"is no network: {len(data)} bytes, {deepest} braces deep", remedy)
+    try:
+        return text_format.Parse(data.decode(), schema.net(), allow_unknown_field=True)
+    except (text_format.ParseError, UnicodeDecodeError, ValueError) as error:
+        raise MaceError(file.name, f"is no network, or a damaged one: {str(error).splitlines()[0]}", remedy) from error
+
+
+def _weights(file: Path) -> dict[str, list[Array]]:
+    model = schema.model()
+    try:
+        model.ParseFromString(file.read_bytes())
+        layers = [*model.layer, *model.layers]
+        found = {layer.name: [_array(blob) for blob in layer.blobs] for layer in layers if len(layer.blobs)}
+    except OSError as error:
+        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+    except (DecodeError, ValueError) as error:
+        raise MaceError(file.name, f"holds no weights, or is damaged: {error}", "download or train it again") from error
+    if not layers:
+        raise MaceError(file.name, "holds no layer", "give the network's .caffemodel as weight_file_path")
+    return found
+
+
+def _array(blob: Any) -> Array:
+    """The numbers of a blob; the old form of shape is num, channels, height, width."""
+    shape = tuple(blob.shape.dim) if blob.HasField("shape") else (blob.num, blob.channels, blob.height, blob.width)
+    data = np.frombuffer(blob.doubles, "<f8").astype(np.float32) if blob.doubles else np.frombuffer(blob.data, "<f4")
+    if any(d < 0 for d in shape) or prod(shape) != data.size:
+        raise ValueError(f"a blob of {data.size} numbers has a shape of {list(shape)}")
+    return data.reshape(shape)
+
+
+def _deployed(layer: Any) -> bool:
+    """Whether a layer runs when the network is deployed: in phase TEST, and for more than its training."""
+    test = schema.ENUMS["Phase"].index("TEST")
+    if layer.type in TRAINING or (layer.HasField("phase") and layer.phase != test):
+        return False
+    if any(not rule.HasField("phase") or rule.phase == test for rule in layer.exclude):
+        return False
+    return not len(layer.include) or any(not rule.HasField("phase") or rule.phase == test for rule in layer.include)
