@@ -61,6 +61,15 @@ def test_of_all_classes_together(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, inputs, tolerance=0)
 
 
+def test_decoded(tmp_path: Path) -> None:
+    arrays = [np.zeros((2, 70, 4), np.float32), np.zeros((70, 4), np.float32)]
+    attrs = {"variances": (0.1, 0.1, 0.2, 0.25)}
+    check_graphs(Cpu(), [case("d", "DecodeBoxes", arrays, attrs), case("e", "DecodeBoxes", arrays)], tmp_path)
+    prior, delta = np.array([[2, 4, 1, 2]], np.float32), np.array([[[5, 0, 0, np.log(2) * 5]]], np.float32)
+    found = execute(case("f", "DecodeBoxes", [delta, prior], {"variances": (0.1, 0.1, 0.2, 0.2)}), {"x0": delta, "x1": prior})
+    np.testing.assert_allclose(found["y0"], [[[2, 2, 3, 6]]], rtol=1e-6)
+
+
 def test_what_is_kept() -> None:
     three = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [2, 2, 3, 3]]], np.float32)
     weights = np.array([[[0.8, 0.9, 0.1], [0.2, 0.2, 0.7]]], np.float32)

@@ -1,4 +1,4 @@
-"""NonMaxSuppression and CombinedNonMaxSuppression: of boxes that overlap only the best.
+"""NonMaxSuppression and CombinedNonMaxSuppression: of boxes that overlap only the best. DecodeBoxes: what a network says of priors.
 
 The number of boxes found is known at run time only: outputs are as long as they can be, and `count` says how much of them counts.
 A box that is empty or has a NaN overlaps with none. Scores at or below the threshold, and NaN, are none.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array, Attrs, DType, Tensor
-from mace_core.ops.arguments import integer, real
+from mace_core.ops.arguments import floats, integer, real
 from mace_core.ops.op import REQUIRED, Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
@@ -43,6 +43,26 @@ def _infer_combined(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     need(integer(attrs, "candidates") >= 0, f"candidates is {attrs['candidates']}; it must not be negative")
     rows = (images, total)
     return [(DType.F32, (*rows, 4)), (DType.F32, rows), (DType.I64, rows), (DType.I64, rows), (DType.I64, (images,))]
+
+
+def _infer_decode(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    deltas, priors = present(inputs)
+    for t in (deltas, priors):
+        need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
+    need(len(deltas.shape) == 3 and deltas.shape[2] == 4, f"deltas have shape {list(deltas.shape)}; it must be [N, boxes, 4]")
+    need(priors.shape == deltas.shape[1:], f"priors have shape {list(priors.shape)}; it must be {list(deltas.shape[1:])}")
+    floats(attrs, "variances", 4)
+    return [(DType.F32, deltas.shape)]
+
+
+def _decode(deltas: Array, priors: Array, variances: tuple[float, ...]) -> Array:
+    """Low and high corners of boxes that are told as moves of priors' centers and logarithms of factors of their sizes.
+
+    priors: two coordinates of the center, then the sizes along them (W. Liu et al., "SSD: Single Shot MultiBox Detector", 2016).
+    """
+    wide, center, size = deltas.astype(np.float64) * variances, priors[:, :2].astype(np.float64), priors[:, 2:].astype(np.float64)
+    middle, half = center + wide[..., :2] * size, np.exp(wide[..., 2:]) * size / 2
+    return np.concatenate([middle - half, middle + half], -1).astype(np.float32)
 
 
 def _corners(boxes: Array, center: bool) -> Array:
@@ -105,6 +125,7 @@ def _combined(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, ...]:
 
 
 OPS = (
+    Op("DecodeBoxes", ("deltas", "priors"), ("boxes",), _infer_decode, _decode, {"variances": (1.0, 1.0, 1.0, 1.0)}),
     Op(
         "NonMaxSuppression",
         ("boxes", "scores"),

@@ -145,5 +145,5 @@ OPS = (
     Op("Im2Col", ("x",), ("y",), _infer_im2col, _im2col, ATTRS),
     Op("Col2Im", ("x",), ("y",), _infer_col2im, _col2im, {"size": REQUIRED, **ATTRS}),
     Op("DeformIm2Col", ("x", "offset", "mask?"), ("y",), _infer_deform, _deform_im2col, {**ATTRS, "groups": 1}),
-    Op("MaxPoolIndices", ("x",), ("y", "indices"), _infer_indices, _max_indices, POOL),
+    Op("MaxPoolIndices", ("x",), ("y", "indices"), _infer_indices, _max_indices, POOL, moves=True),
 )

@@ -12,6 +12,7 @@ from mace_core.build import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
+from mace_core.recipes import Steps, apply
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
 
 if TYPE_CHECKING:
@@ -163,6 +164,12 @@ class Node:
             names.append(self.build.stored(stem, self.storage(i) if known else None))
             self.build.reserved = self.build.reserved | {names[-1]}
         return self.build.add(op, inputs, attrs, outputs=names, like=self.origin)
+
+    def steps(self, steps: Steps) -> Sequence[str]:
+        """The node's output, made of its first input step by step."""
+        *first, (op, attrs) = steps
+        inner = apply(first, self.input(0), lambda op, inputs, attrs: self.emit(op, inputs, attrs))
+        return self.done(op, [inner], attrs)
 
     def activated(self, made: str, function: int) -> tuple[str, ...]:
         """The node's output: what was made for it, through its fused activation."""

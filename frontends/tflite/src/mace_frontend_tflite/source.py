@@ -1,17 +1,16 @@
 """A model file: its tables, read once and checked against its size, and the data of its tensors.
 
-A flatbuffer is a web of offsets that nothing guards: every count is held against the size of the file before it is believed, and what
-still leads outside ends in one error. The format is that of tensorflow/lite/schema/schema.fbs.
+A flatbuffer is a web of offsets that nothing guards: every count is held against the size of the file before it is believed, all of
+them together are no longer than the file, and what still leads outside ends in one error.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,43 +19,33 @@ import tflite
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Shape
 from mace_core.quantization import STORED
+from mace_frontend_tflite.schema import BUILTINS, DAMAGE, DTYPES, NO_OPTIONS, TYPE_NAMES
+from mace_frontend_tflite.sparse import dense
 
-DAMAGE = (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError, KeyError)
-"""What reading a damaged flatbuffer raises."""
-
-MOST_ELEMENTS = 1 << 40
-
-DTYPES: Mapping[int, DType] = MappingProxyType(
-    {
-        tflite.TensorType.FLOAT32: DType.F32,
-        tflite.TensorType.FLOAT16: DType.F16,
-        tflite.TensorType.FLOAT64: DType.F64,
-        tflite.TensorType.INT8: DType.I8,
-        tflite.TensorType.UINT8: DType.U8,
-        tflite.TensorType.INT16: DType.I16,
-        tflite.TensorType.UINT16: DType.U16,
-        tflite.TensorType.INT32: DType.I32,
-        tflite.TensorType.UINT32: DType.U32,
-        tflite.TensorType.INT64: DType.I64,
-        tflite.TensorType.UINT64: DType.U64,
-        tflite.TensorType.BOOL: DType.BOOL,
-    }
-)
-BUILTINS: Mapping[int, str] = MappingProxyType({v: k for k, v in vars(tflite.BuiltinOperator).items() if k.isupper()})
+MOST_AXES = 16
+MOST_ELEMENTS = 1 << 32
+"""Of one tensor; more is no model but damage."""
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor as the file describes it, with 1 for dimensions that it leaves open. dtype: None for one that the IR does not hold."""
+    """A tensor as the file describes it.
+
+    shape: with the file's number, mostly 1, for what `signature` leaves open as -1; the signature is () if nothing is.
+    dtype: None for one that the IR does not hold; `kind` is the format's name for it.
+    quant: how its integers stand for real numbers, those of 64 bits too, which the IR does not hold.
+    """
 
     index: int
     name: str
     shape: Shape
+    signature: Shape
     dtype: DType | None
+    kind: str
     buffer: int
     quant: Quant | None
     variable: bool
-    sparse: bool
+    sparsity: Any
 
 
 @dataclass(frozen=True)
@@ -71,23 +60,35 @@ class Operator:
     table: Any
 
     def options(self, kind: str) -> Any:
-        """Its options as the table of this kind; an empty one where the file has none or another."""
-        union, made = self.table.BuiltinOptions(), getattr(tflite, kind)()
-        if union is None:
-            return None
-        made.Init(union.Bytes, union.Pos)
+        """Its options as the table of this kind; one of defaults where the file has none or another."""
+        made, table = getattr(tflite, kind)(), self.table
+        if (number := getattr(tflite.BuiltinOptions, kind, None)) is not None:
+            union = table.BuiltinOptions() if table.BuiltinOptionsType() == number else None
+        else:
+            union = table.BuiltinOptions2() if table.BuiltinOptions2Type() == getattr(tflite.BuiltinOptions2, kind) else None
+        made.Init(*((union.Bytes, union.Pos) if union else NO_OPTIONS))
         return made
+
+    @property
+    def custom(self) -> bytes:
+        """The options of a custom operator as bytes."""
+        return bytes(self.table.CustomOptionsAsNumpy()) if self.table.CustomOptionsLength() else b""
 
 
 @dataclass(frozen=True)
 class Subgraph:
     """A graph of the file."""
 
-    name: str
+    index: int
     tensors: tuple[TensorInfo, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     operators: tuple[Operator, ...]
+
+    @cached_property
+    def makers(self) -> dict[int, Operator]:
+        """The operator that computes each tensor."""
+        return {o: operator for operator in self.operators for o in operator.outputs if o >= 0}
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,16 @@ class Source:
     def array(self, tensor: TensorInfo) -> Array | None:
         """A constant's elements; None if it is computed. ValueError if the file does not hold as many as it says."""
         raw = self.raw(tensor)
-        if raw is None:
-            return None
-        if tensor.dtype is None:
-            raise ValueError(f"constant {tensor.name!r} is of a type that is not supported")
-        if tensor.sparse:
-            raise ValueError(f"constant {tensor.name!r} is sparse, and read by an operator other than DENSIFY")
+        if raw is None or tensor.dtype is None:
+            return None if raw is None else _packed(raw, tensor)
+        elements = raw.view(tensor.dtype.numpy.newbyteorder("<")) if raw.nbytes % tensor.dtype.size == 0 else raw
+        if tensor.sparsity is not None:
+            return dense(elements, tensor.shape, tensor.sparsity)
         if raw.nbytes != prod(tensor.shape) * tensor.dtype.size:
             raise ValueError(f"constant {tensor.name!r} has {raw.nbytes} bytes for a shape of {list(tensor.shape)}")
-        return raw.view(tensor.dtype.numpy.newbyteorder("<")).reshape(tensor.shape)
+        if tensor.dtype is DType.BOOL:
+            return raw.astype(bool).reshape(tensor.shape)
+        return elements.reshape(tensor.shape)
 
 
 def read(file: Path) -> Source:
@@ -131,69 +133,124 @@ def read(file: Path) -> Source:
     try:
         if data[4:8] != b"TFL3":
             raise ValueError("it does not bear the mark TFL3")
-        model = tflite.Model.GetRootAsModel(data, 0)
-        codes = [_code(c) for c in _several(data, model.OperatorCodesLength(), model.OperatorCodes)]
-        graphs = tuple(_subgraph(data, g, codes) for g in _several(data, model.SubgraphsLength(), model.Subgraphs))
-        buffers = tuple(_several(data, model.BuffersLength(), model.Buffers))
-        if not graphs:
-            raise ValueError("it holds no graph")
+        graphs, buffers = _Reader(len(data)).model(tflite.Model.GetRootAsModel(data, 0))
     except DAMAGE as error:
         raise MaceError(file.name, f"is no TensorFlow Lite model, or a damaged one: {error}", "convert or download it again") from error
     return Source(file, data, graphs, buffers)
 
 
-def _several(data: bytes, count: int, get: Callable[[int], Any]) -> list[Any]:
-    if not 0 <= count <= len(data) // 4:
-        raise ValueError(f"a list of {count} tables in {len(data)} bytes")
-    return [get(i) for i in range(count)]
+@dataclass
+class _Reader:
+    """Reads tables as long as all that was read is no longer than the file. left: bytes."""
+
+    left: int
+
+    def take(self, count: int, size: int) -> None:
+        """ValueError if so many elements of this size cannot be in the rest of the file."""
+        if not 0 <= count <= self.left // size:
+            raise ValueError(f"a list of {count} elements where {self.left} bytes are left")
+        self.left -= count * size
+
+    def tables(self, count: int, get: Callable[[int], Any]) -> list[Any]:
+        """A vector of tables."""
+        self.take(count, 4)
+        return [get(i) for i in range(count)]
+
+    def numbers(self, table: Any, field: str, size: int = 4) -> tuple[int, ...]:
+        """A vector of whole numbers."""
+        self.take(getattr(table, f"{field}Length")(), size)
+        values = getattr(table, f"{field}AsNumpy")()
+        return () if isinstance(values, int) else tuple(values.tolist())
+
+    def text(self, value: bytes | None) -> str:
+        """A string."""
+        self.take(len(value or b""), 1)
+        return (value or b"").decode()
+
+    def model(self, model: Any) -> tuple[tuple[Subgraph, ...], tuple[Any, ...]]:
+        """The graphs and buffers of the file."""
+        codes = [self.code(c) for c in self.tables(model.OperatorCodesLength(), model.OperatorCodes)]
+        graphs = self.tables(model.SubgraphsLength(), model.Subgraphs)
+        if not graphs:
+            raise ValueError("it holds no graph")
+        made = tuple(self.subgraph(i, g, codes) for i, g in enumerate(graphs))
+        return made, tuple(self.tables(model.BuffersLength(), model.Buffers))
+
+    def code(self, code: Any) -> str:
+        """The name of an operator; "custom NAME" for none of the format's own."""
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        name = BUILTINS.get(builtin, f"builtin {builtin}")
+        return f"custom {self.text(code.CustomCode())}" if name == "CUSTOM" else name
+
+    def subgraph(self, index: int, graph: Any, codes: list[str]) -> Subgraph:
+        """A graph; every index in it is that of a tensor or -1."""
+        tensors = _distinct([self.tensor(i, t) for i, t in enumerate(self.tables(graph.TensorsLength(), graph.Tensors))])
+        operators = [self.operator(i, o, codes) for i, o in enumerate(self.tables(graph.OperatorsLength(), graph.Operators))]
+        inputs, outputs = (self.numbers(graph, field) for field in ("Inputs", "Outputs"))
+        made = Subgraph(index, tensors, inputs, outputs, tuple(operators))
+        for used in (*((i,) for i in (*inputs, *outputs)), *(i for o in operators for i in (o.inputs, o.outputs, o.intermediates))):
+            if any(not -1 <= i < len(tensors) for i in used):
+                raise ValueError(f"a node names tensor {max(used, key=abs)} of {len(tensors)}")
+        if any(i < 0 for i in (*inputs, *outputs)):
+            raise ValueError("an input or output of a graph is no tensor")
+        return made
+
+    def operator(self, index: int, table: Any, codes: list[str]) -> Operator:
+        """A node."""
+        inputs, outputs, inner = (self.numbers(table, field) for field in ("Inputs", "Outputs", "Intermediates"))
+        return Operator(index, codes[table.OpcodeIndex()], inputs, outputs, inner, table)
+
+    def tensor(self, index: int, tensor: Any) -> TensorInfo:
+        """A tensor's description."""
+        shape, signature = self.numbers(tensor, "Shape"), self.numbers(tensor, "ShapeSignature")
+        if len(shape) > MOST_AXES or min(shape, default=0) < 0 or prod(max(d, 1) for d in shape) > MOST_ELEMENTS:
+            raise ValueError(f"tensor {index} has a shape of {list(shape[: MOST_AXES + 1])}")
+        if len(signature) != len(shape) or -1 not in signature:
+            signature = ()
+        code = tensor.Type()
+        stored = DType.I8 if code == tflite.TensorType.INT4 else DTYPES.get(code)
+        quant = self.quant(tensor.Quantization(), shape, stored)
+        name = self.text(tensor.Name())
+        kind = TYPE_NAMES.get(code, f"type {code}")
+        buffer, variable, sparsity = tensor.Buffer(), bool(tensor.IsVariable()), tensor.Sparsity()
+        return TensorInfo(index, name, shape, signature, DTYPES.get(code), kind, buffer, quant, variable, sparsity)
+
+    def quant(self, table: Any, shape: Shape, dtype: DType | None) -> Quant | None:
+        """How integers stand for real numbers; None for those that do not."""
+        if table is None or not table.ScaleLength():
+            return None
+        self.take(table.ScaleLength(), 4)
+        scales = tuple(np.asarray(table.ScaleAsNumpy(), np.float64).tolist())
+        zeros = self.numbers(table, "ZeroPoint", 8) or (0,)
+        if dtype not in (*STORED, DType.I64) or not all(0 < s < inf for s in scales):
+            return None
+        count = max(len(scales), len(zeros))
+        axis = table.QuantizedDimension() if count > 1 else None
+        if axis is not None and not (0 <= axis < len(shape) and count == shape[axis]):
+            raise ValueError(f"{count} scales along axis {axis} of a shape of {list(shape)}")
+        if min(len(scales), len(zeros)) not in (1, count):
+            raise ValueError(f"{len(scales)} scales and {len(zeros)} zero points")
+        return Quant(scales * (count // len(scales)), zeros * (count // len(zeros)), axis)
 
 
-def _code(code: Any) -> str:
-    builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    name = BUILTINS.get(builtin, f"builtin {builtin}")
-    return f"custom {code.CustomCode().decode()}" if name == "CUSTOM" else name
+def _distinct(tensors: list[TensorInfo]) -> tuple[TensorInfo, ...]:
+    """The tensors, each with a name of its own: the format allows several of one name, and none."""
+    seen: set[str] = {t.name for t in tensors}
+    given: set[str] = set()
+    made = []
+    for tensor in tensors:
+        name = tensor.name or f"tensor_{tensor.index}"
+        while name in given or (name in seen and name != tensor.name):
+            name = f"{name}.{tensor.index}"
+        given.add(name)
+        made.append(replace(tensor, name=name))
+    return tuple(made)
 
 
-def _subgraph(data: bytes, graph: Any, codes: list[str]) -> Subgraph:
-    tensors = tuple(_tensor(i, t) for i, t in enumerate(_several(data, graph.TensorsLength(), graph.Tensors)))
-    operators = tuple(_operator(i, o, codes) for i, o in enumerate(_several(data, graph.OperatorsLength(), graph.Operators)))
-    made = Subgraph((graph.Name() or b"").decode(), tensors, _indices(graph.InputsAsNumpy()), _indices(graph.OutputsAsNumpy()), operators)
-    for used in (made.inputs, made.outputs, *(i for o in operators for i in (o.inputs, o.outputs, o.intermediates))):
-        if any(not -1 <= i < len(tensors) for i in used):
-            raise ValueError(f"a node names tensor {max(used)} of {len(tensors)}")
-    return made
-
-
-def _operator(index: int, table: Any, codes: list[str]) -> Operator:
-    lists = (table.InputsAsNumpy(), table.OutputsAsNumpy(), table.IntermediatesAsNumpy())
-    inputs, outputs, intermediates = (_indices(v) for v in lists)
-    return Operator(index, codes[table.OpcodeIndex()], inputs, outputs, intermediates, table)
-
-
-def _indices(values: Any) -> tuple[int, ...]:
-    return () if isinstance(values, int) else tuple(int(v) for v in values)
-
-
-def _tensor(index: int, tensor: Any) -> TensorInfo:
-    shape = _indices(tensor.ShapeAsNumpy())
-    if any(d < 0 for d in shape) or prod(max(d, 1) for d in shape) > MOST_ELEMENTS:
-        raise ValueError(f"tensor {index} has a shape of {list(shape)}")
-    name = (tensor.Name() or b"").decode() or f"tensor_{index}"
-    dtype = DTYPES.get(tensor.Type())
-    quant = _quant(tensor.Quantization(), shape, dtype)
-    return TensorInfo(index, name, shape, dtype, tensor.Buffer(), quant, bool(tensor.IsVariable()), tensor.Sparsity() is not None)
-
-
-def _quant(table: Any, shape: Shape, dtype: DType | None) -> Quant | None:
-    """How integers stand for real numbers; None for those that do not."""
-    if table is None or dtype not in STORED or not table.ScaleLength():
-        return None
-    scales = np.asarray(table.ScaleAsNumpy(), np.float64)
-    zeros = np.asarray(table.ZeroPointAsNumpy(), np.int64) if table.ZeroPointLength() else np.zeros(1, np.int64)
-    if not (scales > 0).all():
-        return None
-    axis = table.QuantizedDimension() if scales.size > 1 or (zeros.size > 1) else None
-    if axis is not None and not (0 <= axis < len(shape) and scales.size == shape[axis]):
-        raise ValueError(f"{scales.size} scales along axis {axis} of a shape of {list(shape)}")
-    points = np.broadcast_to(zeros, scales.shape)
-    return Quant(tuple(scales.tolist()), tuple(int(z) for z in points), axis)
+def _packed(raw: Array, tensor: TensorInfo) -> Array:
+    """Elements of four bits, two a byte, the lower half first; ValueError for other types that the IR does not hold."""
+    count = prod(tensor.shape)
+    if tensor.kind != "INT4" or raw.nbytes != (count + 1) // 2:
+        raise ValueError(f"constant {tensor.name!r} is of type {tensor.kind}, which is not supported")
+    halves = np.stack([raw << 4, raw & 0xF0], axis=-1).view(np.int8) >> 4
+    return halves.reshape(-1)[:count].reshape(tensor.shape)

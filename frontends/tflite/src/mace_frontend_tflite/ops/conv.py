@@ -10,6 +10,7 @@ from typing import Any
 import tflite
 
 from mace_core.ir import Shape
+from mace_core.recipes import same_paddings
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 from mace_frontend_tflite.ops.activation import limits
@@ -19,9 +20,8 @@ DHW = ("D", "H", "W")
 
 
 def paddings(size: Shape, reach: Shape, strides: Shape, same: bool) -> tuple[Shape, Shape]:
-    """Padding before and after each axis; SAME: as much as makes the output ceil(size / stride) long, the odd one at the end."""
-    total = [max((-(-n // s) - 1) * s + r - n, 0) if same else 0 for n, r, s in zip(size, reach, strides, strict=True)]
-    return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
+    """Padding before and after each axis."""
+    return same_paddings(size, reach, strides) if same else ((0,) * len(size), (0,) * len(size))
 
 
 def window(node: Node, options: Any, kernel: Shape, axes: Sequence[str] = HW) -> dict[str, Any]:

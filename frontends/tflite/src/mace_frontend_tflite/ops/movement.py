@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 
 import numpy as np
 import tflite
 
 from mace_core.ir import Shape
+from mace_core.recipes import StridedSlice, batch_to_space, space_to_batch
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 
@@ -71,29 +71,11 @@ def _slice(node: Node) -> Sequence[str]:
 
 
 def _strided_slice(node: Node) -> Sequence[str]:
-    """STRIDED_SLICE(x, begin, end, strides) with masks, a bit for each position (tf.strided_slice)."""
-    options, shape = node.options("StridedSliceOptions"), node.shape(0)
-    begin, end, step = (node.ints(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
-    ellipsis, new, shrink = options.EllipsisMask(), options.NewAxisMask(), options.ShrinkAxisMask()
-    node.refuse_unless(not ellipsis and not new, "an ellipsis or a new axis in a slice")
-    starts, sizes, steps, kept = [], [], [], []
-    for i, dim in enumerate(shape):
-        low, high, stride = (begin[i], end[i], step[i]) if i < len(begin) else (0, dim, 1)
-        node.refuse_unless(stride != 0, "a slice with a step of 0")
-        if i < len(begin) and shrink >> i & 1:
-            start = low + dim if low < 0 else low
-            node.refuse_unless(0 <= start < dim, f"index {low} of {dim}")
-            picked = range(start, start + 1)
-        else:
-            first = None if i >= len(begin) or options.BeginMask() >> i & 1 else low
-            last = None if i >= len(begin) or options.EndMask() >> i & 1 else high
-            picked = range(*slice(first, last, stride).indices(dim))
-            kept.append(len(picked))
-        starts.append(picked.start if picked else 0)
-        sizes.append(len(picked))
-        steps.append(picked.step)
-    part = node.emit("Slice", [node.input(0)], {"starts": starts, "sizes": sizes, "steps": steps}, tag="part")
-    return node.done("Reshape", [part], {"shape": tuple(kept)})
+    """STRIDED_SLICE(x, begin, end, strides)."""
+    p = node.options("StridedSliceOptions")
+    begin, end, strides = (node.ints(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
+    masks = (p.BeginMask(), p.EndMask(), p.EllipsisMask(), p.NewAxisMask(), p.ShrinkAxisMask())
+    return node.steps(StridedSlice(begin, end, strides, *masks).steps(node.shape(0)))
 
 
 def _pad(node: Node) -> Sequence[str]:
@@ -156,38 +138,18 @@ def _to_depth(node: Node) -> Sequence[str]:
     return node.done("SpaceToDepth", [node.input(0)], {"block": int(node.options("SpaceToDepthOptions").BlockSize())})
 
 
+def _pairs(node: Node, index: int, what: str) -> list[tuple[int, int]]:
+    return [(int(low), int(high)) for low, high in node.constant(index, what).reshape(-1, 2)]
+
+
 def _batch_to_space(node: Node) -> Sequence[str]:
-    """BATCH_TO_SPACE_ND(x, block, crops): blocks of the batch become neighbours (tf.batch_to_space)."""
-    shape, block, crops = node.shape(0), node.ints(1, "block"), node.constant(2, "crops").reshape(-1, 2)
-    rank = len(block)
-    node.refuse_unless(prod(block) > 0 and shape[0] % prod(block) == 0, f"a batch of {shape[0]} in blocks of {block}")
-    batch, spatial, rest = shape[0] // prod(block), shape[1 : rank + 1], shape[rank + 1 :]
-    split = node.emit("Reshape", [node.input(0)], {"shape": (*block, batch, *spatial, *rest)}, tag="split")
-    pairs = [axis for i in range(rank) for axis in (rank + 1 + i, i)]
-    perm = (rank, *pairs, *range(2 * rank + 1, 2 * rank + 1 + len(rest)))
-    turned = node.emit("Transpose", [split], {"perm": perm}, tag="turned")
-    whole = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
-    merged = node.emit("Reshape", [turned], {"shape": whole}, tag="merged")
-    starts = (0, *(int(c) for c in crops[:, 0]), *(0 for _ in rest))
-    sizes = (batch, *(w - int(a) - int(b) for w, (a, b) in zip(whole[1:], crops, strict=False)), *rest)
-    return node.done("Slice", [merged], {"starts": starts, "sizes": sizes, "steps": (1,) * len(whole)})
+    """BATCH_TO_SPACE_ND(x, block, crops)."""
+    return node.steps(batch_to_space(node.shape(0), node.ints(1, "block"), _pairs(node, 2, "crops")))
 
 
 def _space_to_batch(node: Node) -> Sequence[str]:
-    """SPACE_TO_BATCH_ND(x, block, pads), the inverse (tf.space_to_batch)."""
-    shape, block, pads = node.shape(0), node.ints(1, "block"), node.constant(2, "pads").reshape(-1, 2)
-    rank = len(block)
-    rest = shape[rank + 1 :]
-    before, after = ((0, *(int(p) for p in pads[:, i]), *(0 for _ in rest)) for i in range(2))
-    padded = node.emit("Pad", [node.input(0)], {"before": before, "after": after}, tag="padded")
-    spatial = [d + a + b for d, a, b in zip(shape[1:], before[1:], after[1:], strict=True)][:rank]
-    node.refuse_unless(min(block) > 0 and not any(s % b for s, b in zip(spatial, block, strict=True)), f"{spatial} in blocks of {block}")
-    pieces = [part for s, b in zip(spatial, block, strict=True) for part in (s // b, b)]
-    split = node.emit("Reshape", [padded], {"shape": (shape[0], *pieces, *rest)}, tag="split")
-    perm = (*range(2, 2 * rank + 1, 2), 0, *range(1, 2 * rank, 2), *range(2 * rank + 1, 2 * rank + 1 + len(rest)))
-    turned = node.emit("Transpose", [split], {"perm": perm}, tag="turned")
-    made = (shape[0] * prod(block), *(s // b for s, b in zip(spatial, block, strict=True)), *rest)
-    return node.done("Reshape", [turned], {"shape": made})
+    """SPACE_TO_BATCH_ND(x, block, pads)."""
+    return node.steps(space_to_batch(node.shape(0), node.ints(1, "block"), _pairs(node, 2, "pads")))
 
 
 def _resize(mode: str, kind: str) -> Handler:

@@ -1,4 +1,4 @@
-"""NonMaxSuppression and CombinedNonMaxSuppression: a heap of scores for every class, then what was kept put together."""
+"""NonMaxSuppression and its like: a heap of scores for every class, then what was kept put together; DecodeBoxes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
-from mace_core.ops.arguments import integer, real
+from mace_core.ops.arguments import floats, integer, real
 from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gather import ROWS
+from mace_target_cpu.lower.softmax import MATH
+from mace_target_cpu.lower.strided import MOVE, chunks
 
 STRIDES = ("box_image", "box_class", "box_step", "score_image", "score_class", "score_step")
 FIELDS = (
@@ -67,4 +70,13 @@ def combined(node: Node, to: Lowering) -> None:
     to.call(node, Call(kernel, args, [*node.inputs, kept.name], node.outputs, scratch=4 * classes))
 
 
-LOWERINGS: Mapping[str, Lower] = {"NonMaxSuppression": nms, "CombinedNonMaxSuppression": combined}
+def decode_boxes(node: Node, to: Lowering) -> None:
+    """Box by box."""
+    images, count, _ = to.shape(node.inputs[0])
+    args: dict[str, Arg] = {"count": count, "variance": floats(node.attrs, "variances", 4), **chunks(images * count, 64)}
+    kernel = Kernel("decode_boxes_f32", KERNELS / "decode_boxes.c.in", (("count", "i64"), ("variance", "f32[4]"), *ROWS), {}, (MOVE, MATH))
+    if images * count:
+        to.call(node, Call(kernel, args, node.inputs, node.outputs))
+
+
+LOWERINGS: Mapping[str, Lower] = {"DecodeBoxes": decode_boxes, "NonMaxSuppression": nms, "CombinedNonMaxSuppression": combined}

@@ -19,7 +19,14 @@ from mace_target_cpu.lower.strided import MOVE, chunks
 SAMPLE = KERNELS / "sample.h.in"
 TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
 GRID = (("in", "i64[3]"), ("pixels", "i64"), ("cell", "i64"), *((n, "i32") for n in ("axes", "padding", "align")), *ROWS)
-REGIONS = (("images", "i64"), ("in", "i64[2]"), ("out", "i64[2]"), ("channels", "i64"), ("scale", "f64"), *ROWS)
+REGIONS: tuple[tuple[str, str], ...] = (
+    ("images", "i64"),
+    ("in", "i64[2]"),
+    ("out", "i64[2]"),
+    ("channels", "i64"),
+    ("scale", "f64"),
+    *ROWS,
+)
 
 
 def need_f32(node: Node, x: Tensor) -> None:

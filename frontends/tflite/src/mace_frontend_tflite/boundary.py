@@ -1,0 +1,95 @@
+"""Which part of a model is wanted: its inputs with complete shapes, its outputs, and the operators between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from mace_core.deployment import Model, Port
+from mace_core.errors import MaceError
+from mace_core.ir import Shape
+from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
+
+EFFECTS = ("CALL_ONCE",)
+"""Operators that matter without a result."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The wanted part of a graph: its inputs with their shapes, outputs by index, operators in the order of the file."""
+
+    graph: Subgraph
+    inputs: tuple[tuple[TensorInfo, Shape], ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+
+def wanted(source: Source, model: Model) -> Part:
+    """The part between the inputs and outputs that the deployment file names, or the whole model.
+
+    A name may be that of any tensor: the graph is cut there. MaceError for names that no tensor has, and one for all
+    inputs whose shapes stay unknown or contradict the file.
+    """
+    graph = source.subgraphs[0]
+    stated = _named(source, model.inputs, graph.inputs, "input")
+    outputs = tuple(_named(source, model.outputs, graph.outputs, "output") or graph.outputs)
+    operators, read = between(graph, stated, outputs)
+    rest = [i for i in dict.fromkeys(graph.inputs) if i not in stated and (i in read or not stated)]
+    shapes = {p.name: p.shape for p in model.inputs if p.shape is not None}
+    inputs = [graph.tensors[i] for i in (*stated, *rest)]
+    faults = [f"{source.file.name}: {fault}" for info in inputs if (fault := _fault(info, shapes.get(info.name)))]
+    if faults:
+        raise MaceError.of(faults)
+    complete = tuple((info, shapes.get(info.name) or info.shape) for info in inputs)
+    return Part(graph, complete, outputs, tuple(operators))
+
+
+def between(graph: Subgraph, inputs: Collection[int], outputs: Sequence[int]) -> tuple[list[Operator], set[int]]:
+    """The operators that compute the outputs from the inputs, in the order of the file, and all tensors that are read."""
+    found = {o.index: o for o in graph.operators if o.code in EFFECTS}
+    open_ends, read = [*outputs], set[int]()
+    while open_ends:
+        index = open_ends.pop()
+        if index in read or index < 0:
+            continue
+        read.add(index)
+        maker = graph.makers.get(index)
+        if maker and index not in inputs and maker.index not in found:
+            found[maker.index] = maker
+            open_ends.extend(maker.inputs)
+    return [found[i] for i in sorted(found)], read
+
+
+def _named(source: Source, ports: Sequence[Port], declared: Sequence[int], what: str) -> list[int]:
+    """The tensors that the deployment file names."""
+    tensors = source.subgraphs[0].tensors
+    places = {t.name: t.index for t in tensors}
+    faults = []
+    for port in ports:
+        if port.name not in places:
+            close = get_close_matches(port.name, places, 1)
+            names = ", ".join(tensors[i].name for i in declared)
+            remedy = f"did you mean {close[0]!r}?" if close else f"the model's {what}s are {names}"
+            faults.append(f"{source.file.name}: no tensor {port.name!r} for the deployment file's {what}; {remedy}")
+    if faults:
+        raise MaceError.of(faults)
+    return [places[p.name] for p in ports]
+
+
+def _fault(info: TensorInfo, shape: Shape | None) -> str | None:
+    """What is wrong with an input, with the remedy; None if its type and shape are known and agree with the file."""
+    if info.dtype is None:
+        return f"input {info.name!r} is of type {info.kind}; cut the graph behind it: name inner tensors under input_tensors"
+    dims = info.signature or info.shape
+    if shape is None:
+        left = [i for i, (d, held) in enumerate(zip(dims, info.shape, strict=True)) if d < 0 and i > 0 and held <= 1]
+        line = ",".join(str(held) if i not in left else "?" for i, held in enumerate(info.shape))
+        remedy = f'write it in the deployment file, each ? replaced by a number: input_shapes: ["{line}"]'
+        return f"input {info.name!r} leaves dimension {', '.join(map(str, left))} open; {remedy}" if left else None
+    free = [i == 0 or d < 0 or not info.shape for i, d in enumerate(dims)]
+    if len(shape) == len(dims) and all(f or d == n for f, d, n in zip(free, dims, shape, strict=True)):
+        return None
+    known = ",".join("?" if d < 0 else str(d) for d in dims)
+    remedy = "state that shape, or the order of its axes: input_data_formats: NHWC, NCHW or NONE"
+    return f"input {info.name!r} has shape [{known}] in the model, {list(shape)} in the deployment file; {remedy}"
