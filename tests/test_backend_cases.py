@@ -25,13 +25,16 @@ from mace_target_cpu import Cpu
 BATCH = 250
 """Models of one library: few enough for one table of contents, many enough to compile the kernels seldom."""
 
-LEAST = 1450
+LEAST = 1530
 """Cases that pass in all types; a regression shows as fewer."""
 
 CORNERS = "the IR's Resize aligns the corners of the rounded size, as onnxruntime does; the case those of the unrounded one"
+NOISE = "its expected sums hold 1.9e-7 of float32 noise where they are 0, and its tolerance is 1e-7"
 EXCEPTIONS: Mapping[str, str] = {
     "test_resize_downsample_scales_linear_align_corners": CORNERS,
     "test_resize_downsample_scales_cubic_align_corners": CORNERS,
+    "test_dft_inverse": NOISE,
+    "test_dft_inverse_opset19": NOISE,
 }
 """Cases of float32 and mapped ops that do not pass -> why."""
 

@@ -13,7 +13,7 @@ from mace_core.run.reference import execute
 
 def run(steps: Steps, x: Array) -> Array:
     new = Builder("steps")
-    graph = new.finish([apply(steps, new.input("x", DType.of(x), x.shape), lambda op, ins, attrs: new.one(op, ins, attrs))])
+    graph = new.finish([apply(steps, new.input("x", DType.of(x), x.shape), new.one)])
     return execute(graph, {"x": x})[graph.outputs[0]]
 
 

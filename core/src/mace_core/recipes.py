@@ -18,14 +18,14 @@ Pairs = Sequence[tuple[int, int]]
 def same_paddings(size: Shape, reach: Shape, strides: Shape) -> tuple[Shape, Shape]:
     """Padding before and after each axis that makes the output ceil(size / stride) long, the odd one at the end.
 
-    reach: how far the dilated kernel extends (TensorFlow's "SAME", tf.nn).
+    reach: how far the dilated kernel extends.
     """
     total = [max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(size, reach, strides, strict=True)]
     return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
 
 
 def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
-    """Blocks of the batch become neighbours, then the edges are cut (tf.batch_to_space). ValueError if the batch does not divide."""
+    """Blocks of the batch become neighbours, then the edges are cut. ValueError if the batch does not divide."""
     rank, blocks = len(block), prod(block)
     if blocks < 1 or len(crops) != rank or rank >= len(shape) or shape[0] % blocks:
         raise ValueError(f"a batch of {shape[0]} in blocks of {list(block)}")
@@ -42,7 +42,7 @@ def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
 
 
 def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
-    """The inverse (tf.space_to_batch): padded, then neighbours become blocks of the batch. ValueError if the space does not divide."""
+    """The inverse: padded, then neighbours become blocks of the batch. ValueError if the space does not divide."""
     rank, rest = len(block), shape[len(block) + 1 :]
     if min(block, default=0) < 1 or len(pads) != rank or rank >= len(shape):
         raise ValueError(f"blocks of {list(block)} with {len(pads)} paddings")
@@ -62,7 +62,7 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
 
 @dataclass(frozen=True)
 class StridedSlice:
-    """What tf.strided_slice is given: a begin, end and stride for each position, and masks with a bit for each position."""
+    """What a strided slice is given: a begin, end and stride for each position, and masks with a bit for each position."""
 
     begin: Shape
     end: Shape

@@ -27,7 +27,7 @@ class _Cell:
 
     it = f(Xt Wi' + Ht-1 Ri' + Pi Ct-1 + bi), ft = f(Xt Wf' + Ht-1 Rf' + Pf Ct-1 + bf), or 1 - it where the two are coupled,
     Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht = ot h(Ct).
-    `clip` bounds what goes into f and g, as the runtimes read ONNX; `cell_clip` bounds Ct, 0 for none (as TensorFlow Lite has it).
+    `clip` bounds what goes into f and g, as the runtimes read ONNX; `cell_clip` bounds Ct, 0 for none.
     """
 
     def __init__(self, weights: Weights, functions: list[Activation], coupled: bool, cell_clip: float) -> None:

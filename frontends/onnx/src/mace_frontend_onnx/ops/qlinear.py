@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from mace_core.ir import Storage
 from mace_frontend_onnx.node import Held, Node, to_last
 from mace_frontend_onnx.ops import Handler
@@ -40,7 +38,7 @@ def _conv(node: Node) -> Sequence[Held]:
     x, w, y = how
     rank = len(node.shape(3))
     unit = [x.quant.scale[0] * s for s in w.quant.scale]
-    inputs = [node.channels_last(real(node, 0, x)), real(node, 3, w, to_last(rank)), *bias(node, 8, np.resize(unit, node.shape(3)[0]))]
+    inputs = [node.channels_last(real(node, 0, x)), real(node, 3, w, to_last(rank)), *bias(node, 8, unit)]
     attrs = convolution(node, tuple(node.attr("kernel_shape") or node.shape(3)[2:]))
     return node.channels_first(node.emit_stored("Conv", inputs, y, attrs))
 
