@@ -37,7 +37,10 @@ class Frontend(ABC):
         """
 
     def reference(self, files: Files, model: Model) -> Reference | None:
-        """The original framework, for validation; None if it is not installed."""
+        """The original framework, for validation; None if it is not installed.
+
+        It gives those of `model.outputs` that it knows, inner tensors among them if it can.
+        """
         return None
 
 

@@ -34,7 +34,7 @@ def reference(files: Files, model: Model) -> Reference | None:
     layers = read(files).layers
     makers = {top: layer.name for layer in layers for top in layer.top}  # OpenCV knows outputs by their layers
     read_by = {bottom for layer in layers for bottom in layer.bottom}
-    names = [p.name for p in model.outputs] or [top for layer in layers for top in layer.top if top not in read_by]
+    names = [p.name for p in model.outputs if p.name in makers] or [top for layer in layers for top in layer.top if top not in read_by]
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         for name, array in arrays.items():

@@ -14,7 +14,7 @@ from mace_core.ir import Array
 def reference(files: Files, model: Model) -> Reference | None:
     """Run the model, cut where the deployment file cuts it, on one CPU thread; None if ONNX Runtime is not installed.
 
-    The callable takes arrays by input name, in ONNX's order of axes, and gives arrays by output name.
+    The callable takes arrays by input name, in ONNX's order of axes, and gives arrays by output name, for those that the file describes.
     """
     if find_spec("onnxruntime") is None:
         return None
@@ -30,6 +30,8 @@ def reference(files: Files, model: Model) -> Reference | None:
         inputs, outputs = ([v.name for v in values] for values in (session.get_inputs(), session.get_outputs()))
         if not {*given} <= {*inputs} or not {*wanted} <= {*outputs}:
             whole = onnx.shape_inference.infer_shapes(onnx.load(str(files[0])))
+            known = {v.name for values in (whole.graph.value_info, whole.graph.output) for v in values}
+            wanted = [name for name in wanted if name in known]
             part = onnx.utils.Extractor(whole).extract_model(given or inputs, wanted or outputs)
             session = ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
