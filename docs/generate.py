@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from mace_core.deployment import schema_text
+from mace_core.ir import DType
 from mace_core.ops import core_ops
 from mace_core.ops.op import REQUIRED, Op
 from mace_core.ops.shapes import keep
+from mace_core.quantization import STORED
+from mace_core.registry import Registry
+from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu
 
 HERE = Path(__file__).parent
@@ -18,21 +23,43 @@ NOTICE = "<!-- Written by `uv run python docs/generate.py`. -->\n\n"
 
 
 def operators() -> str:
-    """The table of the core's operators."""
+    """The table of the core's operators: what reads them, and what computes them of which element types."""
+    registry = Registry.load()
+    frontends = {name: _source(type(frontend).__module__) for name, frontend in sorted(registry.frontends.items())}
     lines = [
         "# Operators\n\n",
         NOTICE,
         f"The core has {len(core_ops())} operators. `?` marks an optional tensor, `*` one that may repeat. Layout: ",
         "*any* for ops that take every order of axes, *moves* where the attributes follow a change of order, ",
         "*fixed* where the order is part of the op.\n\n",
-        "| op | inputs | outputs | attributes | layout | cpu |\n|---|---|---|---|---|---|\n",
+        "CPU: the element types for which the CPU and ARM targets have a kernel, asked of the target itself with an example of each op. ",
+        "Quantized: the storages that an integer kernel computes; every op that takes floats also takes quantized operands, as floats ",
+        "between Dequantize and Quantize.\n\n",
+        "| op | inputs | outputs | attributes | layout | read from | CPU | quantized |\n|---|---|---|---|---|---|---|---|\n",
     ]
-    kernels = Cpu().lowerings
     for op in sorted(core_ops().values(), key=lambda o: o.name):
         layout = "fixed" if op.move is None else "any" if op.move is keep else "moves"
-        cells = (op.name, ", ".join(op.inputs), ", ".join(op.outputs), _attributes(op), layout, "yes" if op.name in kernels else "no")
-        lines.append(f"| {' | '.join(cells)} |\n")
+        read = [name for name, text in frontends.items() if f'"{op.name}"' in text]
+        plain = [t.value for t in DType if _computes(op.name, t)]
+        stored = [t.value for t in STORED if _computes(op.name, t, quantized=True)]
+        names = (op.name, ", ".join(op.inputs), ", ".join(op.outputs), _attributes(op), layout)
+        lines.append(f"| {' | '.join((*names, ', '.join(read), ' '.join(plain), ' '.join(stored)))} |\n")
     return "".join(lines)
+
+
+def _source(module: str) -> str:
+    """All source of a package; a frontend names the ops that it makes as strings."""
+    root = Path(str(files(module.partition(".")[0])))
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py")))
+
+
+def _computes(op: str, dtype: DType, *, quantized: bool = False) -> bool:
+    """Whether the CPU target has a kernel for it, and an integer kernel if it is quantized."""
+    graph, target = sample(op, dtype, quantized=quantized), Cpu()
+    if graph is None or not graph.nodes or any(target.refuses(n, graph) for n in graph.nodes):
+        return False
+    kernels = {call.kernel.name.partition("_")[0] for call in target.lower(graph).calls}
+    return not quantized or op in ("Quantize", "Dequantize") or not kernels & {"quantize", "dequantize"}
 
 
 def _attributes(op: Op) -> str:
