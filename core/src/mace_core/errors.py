@@ -12,13 +12,18 @@ class MaceError(Exception):
     """
 
     def __init__(self, place: object, problem: str, remedy: str = "") -> None:
-        text = f"{place}: {problem}" if str(place) else problem
-        super().__init__(f"{text}; {remedy}" if remedy else text)
+        text = f"{problem}; {remedy}" if remedy else problem
+        super().__init__(f"{place}: {text}" if str(place) else text)
+        self._place, self._text = str(place), text
 
     @classmethod
     def of(cls, faults: Iterable[str]) -> MaceError:
         """Join faults that already have the shape `place: problem; remedy`, one a line."""
         return cls("", "\n".join(faults))
+
+    def at(self, place: object) -> str:
+        """The same told of a place that the user knows better; several faults, which have their places, stay as they are."""
+        return f"{place}: {self._text}" if self._place else str(self)
 
 
 class PluginError(MaceError):

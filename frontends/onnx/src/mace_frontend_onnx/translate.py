@@ -100,7 +100,7 @@ class Translation:
         except (RefusedError, OpError) as error:
             self.faults.append(f"{place}: {error}")
         except MaceError as error:
-            self.faults.append(str(error))
+            self.faults.append(error.at(place))
         except (ArithmeticError, LookupError, ValueError) as error:  # the file decides what is computed here
             self.faults.append(f"{place}: its inputs or attributes make no sense ({error!r}); export the model again")
         for name, result in zip(node.proto.output, results, strict=False):

@@ -15,13 +15,26 @@ EFFECTS = ("CALL_ONCE",)
 """Operators that matter without a result."""
 
 
+AFTER = ".next"
+"""Behind the name of a state, in `output_tensors`: its value after the run."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of the wanted part: a tensor, or what a state is after the run."""
+
+    name: str
+    index: int
+    after: bool = False
+
+
 @dataclass(frozen=True)
 class Part:
-    """The wanted part of a graph: its inputs with their shapes, outputs by index, operators in the order of the file."""
+    """The wanted part of a graph: its inputs with their shapes, outputs, operators in the order of the file."""
 
     graph: Subgraph
     inputs: tuple[tuple[TensorInfo, Shape], ...]
-    outputs: tuple[int, ...]
+    outputs: tuple[Output, ...]
     operators: tuple[Operator, ...]
 
 
@@ -32,9 +45,12 @@ def wanted(source: Source, model: Model) -> Part:
     inputs whose shapes stay unknown or contradict the file.
     """
     graph = source.subgraphs[0]
-    stated = _named(source, model.inputs, graph.inputs, "input")
-    outputs = tuple(_named(source, model.outputs, graph.outputs, "output") or graph.outputs)
-    operators, read = between(graph, stated, outputs)
+    stated = [o.index for o in _named(source, model.inputs, "input")]
+    own = [Output(graph.tensors[i].name, i) for i in graph.outputs]
+    outputs = _named(source, model.outputs, "output") or own
+    changed = {o.index for o in outputs if o.after}
+    changing = [i for o in graph.operators if changed.intersection(o.inputs) for i in o.outputs]
+    operators, read = between(graph, stated, [*(o.index for o in outputs if not o.after), *changing])
     rest = [i for i in dict.fromkeys(graph.inputs) if i not in stated and (i in read or not stated)]
     shapes = {p.name: p.shape for p in model.inputs if p.shape is not None}
     inputs = [graph.tensors[i] for i in (*stated, *rest)]
@@ -42,7 +58,7 @@ def wanted(source: Source, model: Model) -> Part:
     if faults:
         raise MaceError.of(faults)
     complete = tuple((info, shapes.get(info.name) or info.shape) for info in inputs)
-    return Part(graph, complete, outputs, tuple(operators))
+    return Part(graph, complete, tuple(outputs), tuple(operators))
 
 
 def between(graph: Subgraph, inputs: Collection[int], outputs: Sequence[int]) -> tuple[list[Operator], set[int]]:
@@ -61,15 +77,18 @@ def between(graph: Subgraph, inputs: Collection[int], outputs: Sequence[int]) ->
     return [found[i] for i in sorted(found)], read
 
 
-def _named(source: Source, ports: Sequence[Port], declared: Sequence[int], what: str) -> list[int]:
+def _named(source: Source, ports: Sequence[Port], what: str) -> list[Output]:
     """The tensors that the deployment file names."""
-    tensors = source.subgraphs[0].tensors
-    places = {t.name: t.index for t in tensors}
+    graph = source.subgraphs[0]
+    places = {t.name: Output(t.name, t.index) for t in graph.tensors}
+    if what == "output":
+        after = [Output(t.name + AFTER, t.index, after=True) for t in graph.tensors if t.variable]
+        places = {**{o.name: o for o in after}, **places}
     faults = []
     for port in ports:
         if port.name not in places:
             close = get_close_matches(port.name, places, 1)
-            names = ", ".join(tensors[i].name for i in declared)
+            names = ", ".join(graph.tensors[i].name for i in (graph.inputs if what == "input" else graph.outputs))
             remedy = f"did you mean {close[0]!r}?" if close else f"the model's {what}s are {names}"
             faults.append(f"{source.file.name}: no tensor {port.name!r} for the deployment file's {what}; {remedy}")
     if faults:
@@ -87,8 +106,8 @@ def _fault(info: TensorInfo, shape: Shape | None) -> str | None:
         line = ",".join(str(held) if i not in left else "?" for i, held in enumerate(info.shape))
         remedy = f'write it in the deployment file, each ? replaced by a number: input_shapes: ["{line}"]'
         return f"input {info.name!r} leaves dimension {', '.join(map(str, left))} open; {remedy}" if left else None
-    free = [i == 0 or d < 0 or not info.shape for i, d in enumerate(dims)]
-    if len(shape) == len(dims) and all(f or d == n for f, d, n in zip(free, dims, shape, strict=True)):
+    free = [i == 0 or d < 0 for i, d in enumerate(dims)]
+    if not dims or (len(shape) == len(dims) and all(f or d == n for f, d, n in zip(free, dims, shape, strict=True))):
         return None
     known = ",".join("?" if d < 0 else str(d) for d in dims)
     remedy = "state that shape, or the order of its axes: input_data_formats: NHWC, NCHW or NONE"

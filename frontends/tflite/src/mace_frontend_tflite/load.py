@@ -28,4 +28,4 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
     translation.refuse_unknown(part)
     made = translation.run(part)
-    return translation.builder.finish(made, [part.graph.tensors[i].name for i in part.outputs])
+    return translation.builder.finish(made, [output.name for output in part.outputs])

@@ -12,6 +12,7 @@ from mace_core.build import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
+from mace_core.quantization import STORED
 from mace_core.recipes import Steps, apply
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
 
@@ -45,19 +46,11 @@ class Node:
     def name(self) -> str:
         """What its errors and nodes are called by: its first output."""
         outputs = self.operator.outputs
-        return self.graph.tensors[outputs[0]].name if outputs else f"{self.operator.code}_{self.operator.index}"
-
-    @property
-    def origin(self) -> IrNode:
-        """What the nodes made for it are named after."""
-        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.name,))
+        return self.graph.tensors[outputs[0]].name if outputs and outputs[0] >= 0 else f"{self.operator.code}_{self.operator.index}"
 
     def options(self, kind: str) -> Any:
-        """Its options; RefusedError if the file has none."""
-        found = self.operator.options(kind)
-        if found is None:
-            raise RefusedError(f"it has no {kind}; convert the model again")
-        return found
+        """Its options; defaults if the file has none of this kind."""
+        return self.operator.options(kind)
 
     def refuse_unless(self, condition: bool, text: str) -> None:
         """RefusedError with the text unless the condition holds."""
@@ -80,22 +73,48 @@ class Node:
 
     def output(self, index: int = 0) -> TensorInfo:
         """The file's description of output `index`."""
+        self.refuse_unless(self.makes(index), f"it has no output {index}; convert the model again")
         return self.graph.tensors[self.operator.outputs[index]]
+
+    def makes(self, index: int) -> bool:
+        """Whether output `index` is there."""
+        return index < len(self.operator.outputs) and self.operator.outputs[index] >= 0
 
     def input(self, index: int) -> str:
         """The tensor at input `index`, "" if it is absent; stored weights of a node that computes floats as floats."""
         if not self.has(index):
             return ""
-        tensor = self.stored(index)
-        return self.emit("Dequantize", [tensor], tag="floats") if self._is_compressed(tensor) else tensor
+        return self._floats(self.stored(index))
 
     def stored(self, index: int) -> str:
         """The tensor at input `index` as it is stored."""
         return self.work.tensor(self.graph, self.held, self.info(index).index)
 
-    def _is_compressed(self, tensor: str) -> bool:
-        results = [self.graph.tensors[o] for o in self.operator.outputs]
-        return tensor in self.build.weights and self.tensor(tensor).quant is not None and any(r.dtype is DType.F32 for r in results)
+    def _floats(self, tensor: str) -> str:
+        """A tensor; a stored constant as floats if the node computes floats."""
+        results = [self.graph.tensors[o] for o in self.operator.outputs if o >= 0]
+        compressed = tensor in self.build.weights and self.tensor(tensor).quant and any(r.dtype is DType.F32 for r in results)
+        return self.emit("Dequantize", [tensor], tag="floats") if compressed else tensor
+
+    def plain(self, index: int) -> str:
+        """The tensor at input `index`, as the integers that it stores if it stores real numbers."""
+        tensor = self.stored(index)
+        held = self.tensor(tensor)
+        if held.quant is None:
+            return tensor
+        if tensor in self.build.weights:
+            return self.weight(self.build.weights[tensor], tag="integers")
+        self.refuse_unless(held.quant.axis is None, "the integers of a tensor with several scales")
+        scale, zero = (self.weight(np.float32(v[0]), tag="scale") for v in (held.quant.scale, held.quant.zero_point))
+        steps = self.emit("Div", [self.emit("Dequantize", [tensor], tag="real"), scale], tag="steps")
+        rounded = self.emit("Round", [self.emit("Add", [steps, zero], tag="shifted")], tag="rounded")
+        return self.emit("Cast", [rounded], {"to": held.dtype.value}, tag="integers")
+
+    def leave(self, index: int, tensor: str) -> None:
+        """State what the state at input `index` is after the node."""
+        shape = self.shape(index)
+        made = tensor if self.tensor(tensor).shape == shape else self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
+        self.work.states[self.graph.index, self.info(index).index] = made
 
     def inputs(self) -> list[str]:
         """All its tensors."""
@@ -129,64 +148,75 @@ class Node:
         self.refuse_unless(-rank <= axis < max(rank, 1), f"axis {axis} of a tensor of rank {rank}")
         return axis % max(rank, 1)
 
-    def weight(self, array: Array, quant: Quant | None = None, tag: str = "constant") -> str:
+    def weight(self, array: Array | np.generic, quant: Quant | None = None, tag: str = "constant") -> str:
         """Add a constant of this node's own."""
-        return self.build.weight(f"{self.name}/{tag}", np.asarray(array), quant)
+        return self.build.weight(self.work.stem(f"{self.name}/{tag}"), np.asarray(array), quant)
 
-    def permuted(self, index: int, perm: Sequence[int], shape: Shape | None = None) -> str:
-        """Input `index`, first seen in another shape, with its axes reordered."""
-        tensor = self.input(index)
-        if shape is not None and shape != self.tensor(tensor).shape:
-            tensor = self.emit("Reshape", [tensor], {"shape": shape}, tag="shaped")
-        return self.emit("Transpose", [tensor], {"perm": tuple(perm)}, tag="permuted")
+    def permuted(self, index: int, perm: Sequence[int]) -> str:
+        """Input `index` with its axes reordered: before it becomes floats, so that a constant is reordered at once."""
+        return self._floats(self.emit("Transpose", [self.stored(index)], {"perm": tuple(perm)}, tag="permuted"))
 
     def emit(
         self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "", storage: Storage | None = None
     ) -> str:
         """Add an IR node whose one result stays inside."""
-        name = self.build.stored(f"{self.name}/{tag or 'inner'}", storage)
-        return self.build.add(op, inputs, attrs, outputs=[name], like=self.origin)[0]
+        stem = self.work.stem(f"{self.name}/{tag or 'inner'}")
+        name = self.build.stored(stem, storage)
+        return self.build.add(op, inputs, attrs, outputs=[name], like=self._like(stem))[0]
+
+    def emit_all(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], tags: Sequence[str]) -> tuple[str, ...]:
+        """Add an IR node whose results, one for each tag, stay inside."""
+        names = [self.build.fresh(self.work.stem(f"{self.name}/{tag}")) for tag in tags]
+        return self.build.add(op, inputs, attrs, outputs=names, like=self._like(self.work.stem(f"{self.name}/{op}")))
+
+    def _like(self, name: str) -> IrNode:
+        """What a node made for it is named after."""
+        return IrNode(name, self.build.ops["Identity"], (), (), sources=(self.name,))
 
     def storage(self, index: int = 0) -> Storage | None:
         """How output `index` stores real numbers; None for floats and plain integers."""
         info = self.output(index)
-        return Storage(info.dtype, info.quant) if info.quant and info.dtype else None
+        return Storage(info.dtype, info.quant) if info.quant and info.dtype in STORED else None
 
     def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
         """Add the IR node that computes this node's outputs, under their names and stored as the file says."""
         op = self.build.ops[op] if isinstance(op, str) else op
-        several = bool(op.outputs) and op.outputs[-1].endswith("*")
-        count = len(self.operator.outputs) if several else len(op.outputs)
-        names = []
-        for i in range(count):
-            known = i < len(self.operator.outputs)
-            stem = self.output(i).name if known else f"{self.name}/unused{i}"
+        listed, several = len(self.operator.outputs), bool(op.outputs) and op.outputs[-1].endswith("*")
+        reserved, names = self.build.reserved, []
+        for i in range(listed if several else len(op.outputs)):
+            known = self.makes(i)
+            stem = self.work.stem(self.output(i).name if known else f"{self.name}/unused")
             names.append(self.build.stored(stem, self.storage(i) if known else None))
-            self.build.reserved = self.build.reserved | {names[-1]}
-        return self.build.add(op, inputs, attrs, outputs=names, like=self.origin)
+            self.build.reserved |= {names[-1]}
+        self.build.reserved = reserved
+        return self.build.add(op, inputs, attrs, outputs=names, like=self._like(self.work.stem(self.name)))
 
     def steps(self, steps: Steps) -> Sequence[str]:
         """The node's output, made of its first input step by step."""
         *first, (op, attrs) = steps
-        inner = apply(first, self.input(0), lambda op, inputs, attrs: self.emit(op, inputs, attrs))
+        inner = apply(first, self.input(0), self.emit)
         return self.done(op, [inner], attrs)
 
-    def activated(self, made: str, function: int) -> tuple[str, ...]:
-        """The node's output: what was made for it, through its fused activation."""
+    def fused(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], function: int) -> tuple[str, ...]:
+        """Add the IR node that computes this node's output, and its fused activation."""
         from mace_frontend_tflite.ops.activation import FUSED, limits
 
-        bounds = limits(function)
-        if bounds is not None:
-            return (made,) if self.clamped(made, *bounds) else self.done("Clip", [made], {"min": bounds[0], "max": bounds[1]})
-        self.refuse_unless(function in FUSED, f"fused activation {function} is not supported")
-        return self.done(FUSED[function], [made])
+        bounds, how = limits(function), self.storage()
+        if bounds is None:
+            self.refuse_unless(function in FUSED, f"fused activation {function} is not supported")
+            return self.done(FUSED[function], [self.emit(op, inputs, attrs)])
+        if within(how, *bounds):
+            return self.done(op, inputs, attrs)
+        if "low" in self.build.ops[op].attrs:
+            return self.done(op, inputs, {**attrs, "low": bounds[0], "high": bounds[1]})
+        return self.done("Clip", [self.emit(op, inputs, attrs, storage=how)], {"min": bounds[0], "max": bounds[1]})
 
-    def clamped(self, made: str, low: float, high: float) -> bool:
-        """Whether what stores a tensor can hold nothing outside the limits."""
-        tensor = self.tensor(made)
-        if low == -np.inf and high == np.inf:
-            return True
-        if tensor.quant is None or tensor.quant.axis is not None:
-            return False
-        ends, (scale,), (zero,) = np.iinfo(tensor.dtype.numpy), tensor.quant.scale, tensor.quant.zero_point
-        return (ends.min - zero) * scale >= low - scale / 2 and (ends.max - zero) * scale <= high + scale / 2
+
+def within(storage: Storage | None, low: float, high: float) -> bool:
+    """Whether what is stored so can be nothing outside the limits."""
+    if low == -np.inf and high == np.inf:
+        return True
+    if storage is None or storage.quant.axis is not None:
+        return False
+    ends, (scale,), (zero,) = np.iinfo(storage.dtype.numpy), storage.quant.scale, storage.quant.zero_point
+    return bool((ends.min - zero) * scale >= low - scale / 2 and (ends.max - zero) * scale <= high + scale / 2)

@@ -3,101 +3,189 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 import numpy as np
 
 from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.ir import Array, DType, Quant
 from mace_core.ops.op import OpError
+from mace_frontend_tflite.boundary import Part
 from mace_frontend_tflite.node import Node, RefusedError, SkippedError
 from mace_frontend_tflite.ops import handlers
-from mace_frontend_tflite.source import DAMAGE, Operator, Source, Subgraph
+from mace_frontend_tflite.schema import DAMAGE
+from mace_frontend_tflite.source import MOST_ELEMENTS, Operator, Source, Subgraph, TensorInfo
 
 DEPTH = 32
 """Graphs that may call each other."""
 
+MOST_NODES = 1 << 14
+"""Nodes that loops and sequences may be written out to."""
+
+MOST_ZEROS = 1 << 26
+"""Elements of a state."""
+
+FAILED = ""
+"""Stands for a tensor whose node could not be represented."""
+
+Held = dict[int, str]
+"""The IR's tensors by the file's index."""
+
 
 class Translation:
-    """A model on its way into a Builder, every fault noted."""
+    """A model on its way into a Builder, every fault noted.
+
+    variables: by name, what initialisers give them.
+    states: by graph and tensor, what a state is after the run.
+    """
 
     def __init__(self, source: Source, builder: Builder) -> None:
         self.source = source
         self.builder = builder
         self.faults: list[str] = []
+        self.variables: dict[str, str] = {}
+        self.states: dict[tuple[int, int], str] = {}
+        self._constants: dict[object, str] = {}
+        self._stems: dict[str, int] = {}
         self._depth = 0
 
-    def refuse_unknown(self, operators: Iterable[Operator]) -> None:
+    def refuse_unknown(self, part: Part) -> None:
         """Raise one MaceError for all operators that nothing here knows."""
-        unknown = [o for o in operators if self._custom(o.code) not in self.builder.ops and o.code not in handlers()]
-        graph = self.source.subgraphs[0]
-        faults = []
-        for operator in unknown:
-            name = graph.tensors[operator.outputs[0]].name if operator.outputs else str(operator.index)
-            remedy = "cut the graph before it with output_tensors, or add it by a plugin"
-            faults.append(f"{self.source.file.name}: node {name!r}: operator {operator.code} is not supported; {remedy}")
+        unknown = [o for o in part.operators if self._custom(o.code) not in self.builder.ops and o.code not in handlers()]
+        remedy = "cut the graph before it with output_tensors, or add it by a plugin"
+        place = self.source.file.name
+        faults = [f"{place}: node {Node(o, part.graph, {}, self).name!r}: operator {o.code} is not supported; {remedy}" for o in unknown]
         if faults:
             raise MaceError.of(faults)
 
-    def run(self, graph: Subgraph, nodes: Sequence[Operator], held: dict[int, str], outputs: Sequence[int]) -> list[str]:
+    def run(self, part: Part) -> list[str]:
         """Translate the nodes; the tensors that hold the outputs. MaceError with every fault."""
-        for operator in nodes:
-            self._node(Node(operator, graph, held, self))
+        held: Held = {}
+        for info, shape in part.inputs:
+            assert info.dtype is not None
+            quant = info.quant if info.dtype is not DType.I64 else None
+            held[info.index] = self.builder.input(info.name, info.dtype, shape, quant)
+        self.builder.reserved = frozenset(output.name for output in part.outputs)
+        self._nodes(part.graph, part.operators, held)
+        outputs = self._outputs(part, held)
         if self.faults:
-            raise MaceError.of(self.faults)
-        try:
-            return [self.tensor(graph, held, i) for i in outputs]
-        except (SkippedError, *DAMAGE) as error:
-            problem = f"an output of the model is never computed ({error!r})"
-            raise MaceError(self.source.file.name, problem, "convert the model again, or name other output_tensors") from error
+            raise MaceError.of(dict.fromkeys(self.faults))
+        return outputs
+
+    def _outputs(self, part: Part, held: Held) -> list[str]:
+        found = []
+        for output in part.outputs:
+            try:
+                found.append(self._state(part, output.index) if output.after else self.tensor(part.graph, held, output.index))
+            except SkippedError:
+                pass
+            except (RefusedError, *DAMAGE) as error:
+                self.faults.append(f"{self.source.file.name}: output {output.name!r}: {error}")
+        return found
+
+    def _state(self, part: Part, index: int) -> str:
+        key = (part.graph.index, index)
+        if key not in self.states:
+            raise SkippedError if self.faults else RefusedError("no node that is read here changes it; name another tensor")
+        return self.states[key]
 
     def inline(self, node: Node, index: int, inputs: Sequence[str]) -> list[str]:
         """Translate another graph of the file in place of a node; the tensors that hold its outputs."""
-        node.refuse_unless(0 < index < len(self.source.subgraphs), f"it calls graph {index}, which the file does not hold")
-        graph = self.source.subgraphs[index]
+        graph = self.called(node, index)
         node.refuse_unless(len(inputs) == len(graph.inputs), f"it calls a graph of {len(graph.inputs)} inputs with {len(inputs)}")
+        held = dict(zip(graph.inputs, inputs, strict=True))
+        self.perform(node, graph, graph.operators, held)
+        return [self.tensor(graph, held, i) for i in graph.outputs]
+
+    def called(self, node: Node, index: int) -> Subgraph:
+        """The graph that a node calls."""
+        node.refuse_unless(0 < index < len(self.source.subgraphs), f"it calls graph {index}, which the file does not hold")
+        return self.source.subgraphs[index]
+
+    def perform(self, node: Node, graph: Subgraph, operators: Sequence[Operator], held: Held) -> None:
+        """Translate operators of a graph that a node calls; SkippedError if any of them fails."""
         node.refuse_unless(self._depth < DEPTH, f"graphs call each other more than {DEPTH} deep")
-        held, before = dict(zip(graph.inputs, inputs, strict=True)), len(self.faults)
+        before = len(self.faults)
         self._depth += 1
-        for operator in graph.operators:
-            self._node(Node(operator, graph, held, self))
+        self._nodes(graph, operators, held)
         self._depth -= 1
         if len(self.faults) > before:
             raise SkippedError
-        return [self.tensor(graph, held, i) for i in graph.outputs]
 
-    def tensor(self, graph: Subgraph, held: dict[int, str], index: int) -> str:
+    def tensor(self, graph: Subgraph, held: Held, index: int) -> str:
         """The IR's tensor for one of the file's; a constant enters the graph when it is first asked for."""
-        if index not in held:
-            info = graph.tensors[index]
-            array = self.source.array(info)
-            if array is None and info.variable and info.dtype:  # a state begins with zeros
-                zero = info.quant.zero_point[0] if info.quant else 0
-                array = np.full(info.shape, zero, info.dtype.numpy)
-            if array is None:
+        if index in held:
+            if held[index] == FAILED:
                 raise SkippedError
-            held[index] = self.builder.weight(info.name, array, info.quant)
-        return held[index]
+            return held[index]
+        info = graph.tensors[index]
+        if index in graph.makers or index in graph.inputs:
+            raise RefusedError(f"it reads {info.name!r}, which nothing before it computes; convert the model again")
+        key = (graph.index, index) if info.buffer == 0 else (info.buffer, info.shape, info.kind, info.quant)
+        if key not in self._constants:
+            array, quant = self._constant(info)
+            self._constants[key] = self.builder.weight(info.name, array, quant)
+        return self._constants[key]
 
-    def _node(self, node: Node) -> None:
+    def _constant(self, info: TensorInfo) -> tuple[Array, Quant | None]:
+        array = self.source.array(info)
+        quant = info.quant
+        if array is None and info.dtype and (info.variable or prod(info.shape) == 0):  # a state begins with zeros
+            if prod(info.shape) > MOST_ZEROS:
+                raise RefusedError(f"{info.name!r} has a shape of {list(info.shape)}")
+            array = np.full(info.shape, quant.zero_point[0] if quant else 0, info.dtype.numpy)
+        if array is None:
+            raise RefusedError(f"it reads {info.name!r}, which the file neither holds nor computes; convert the model again")
+        return (array, quant) if array.dtype != np.int64 or quant is None else (array, None)
+
+    def stem(self, name: str) -> str:
+        """The name, or with a number that makes it one that was not asked for before."""
+        number = self._stems.get(name, 0)
+        self._stems[name] = number + 1
+        return f"{name}.{number}" if number else name
+
+    def room_for(self, nodes: int) -> bool:
+        """Whether that many nodes more are not too many."""
+        return len(self.builder.nodes) + nodes <= MOST_NODES
+
+    def _nodes(self, graph: Subgraph, operators: Sequence[Operator], held: Held) -> None:
+        for operator in operators:
+            node = Node(operator, graph, held, self)
+            results = dict.fromkeys(operator.outputs, FAILED)
+            results.update(zip(operator.outputs, self._results(node), strict=False))
+            held.update((i, result) for i, result in results.items() if i not in held)  # what the graph is cut at stays
+            self._check_sizes(node, results.values())
+
+    def _results(self, node: Node) -> Sequence[str]:
+        """The tensors that hold a node's outputs; none if it failed."""
         place = f"{self.source.file.name}: node {node.name!r} ({node.operator.code})"
         try:
-            node.held.update(zip(node.operator.outputs, self._results(node), strict=False))
+            return self._handled(node)
         except SkippedError:
             pass
         except (RefusedError, OpError) as error:
             self.faults.append(f"{place}: {error}")
         except MaceError as error:
-            self.faults.append(str(error))
+            self.faults.append(error.at(place))
         except (*DAMAGE, ArithmeticError) as error:  # the file decides what is read and computed here
             self.faults.append(f"{place}: its inputs or options make no sense ({error!r}); convert the model again")
+        return ()
 
-    def _results(self, node: Node) -> Sequence[str]:
+    def _handled(self, node: Node) -> Sequence[str]:
         if custom := self.builder.ops.get(self._custom(node.operator.code)):
             return node.done(custom, node.inputs())
         if handler := handlers().get(node.operator.code):
             made = handler(node)
             return [made] if isinstance(made, str) else made
         raise RefusedError("this operator is not supported")
+
+    def _check_sizes(self, node: Node, results: Iterable[str]) -> None:
+        for name in filter(None, results):
+            tensor = self.builder.tensors[name]
+            if tensor.elements > MOST_ELEMENTS:
+                place = f"{self.source.file.name}: node {node.name!r} ({node.operator.code})"
+                raise MaceError(place, f"makes a tensor of shape {list(tensor.shape)}", "convert the model again")
 
     def _custom(self, code: str) -> str:
         return f"tflite::{code.removeprefix('custom ')}"

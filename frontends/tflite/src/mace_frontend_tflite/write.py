@@ -19,6 +19,9 @@ CODES: Mapping[str, int] = MappingProxyType({name: code for code, name in BUILTI
 EXTENDED = 127
 """From this code on, operators have their code in a field of its own, and this in the old one."""
 
+ALIGNMENT = 16
+"""Bytes; where constants begin."""
+
 TableFields = Mapping[str, Any]
 """Fields of a table by the schema's names in camel case: numbers, and vectors of them."""
 
@@ -71,6 +74,7 @@ class Step:
     options: tuple[str, TableFields] | None = None
     intermediates: Sequence[str] = ()
     custom: bytes = b""
+    version: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class _Writer:
 
     build: Any = field(default_factory=lambda: flatbuffers.Builder(1024))
     buffers: list[bytes] = field(default_factory=lambda: [b""])
-    codes: list[str] = field(default_factory=list)
+    codes: list[tuple[str, int]] = field(default_factory=list)
 
     def table(self, kind: str, fields: TableFields) -> int:
         """Write a table; what it refers to is there already or written before it."""
@@ -104,7 +108,10 @@ class _Writer:
         if isinstance(value, str):
             return self.build.CreateString(value)
         if isinstance(value, bytes):
-            return self.build.CreateByteVector(value)
+            self.build.StartVector(1, len(value), ALIGNMENT)
+            self.build.head -= len(value)
+            self.build.Bytes[self.build.head : self.build.head + len(value)] = value
+            return self.build.EndVector()
         return self.build.CreateNumpyVector(value) if isinstance(value, np.ndarray) else value
 
     def tables(self, offsets: Sequence[int]) -> int:
@@ -155,9 +162,10 @@ class _Writer:
 
     def step(self, step: Step, places: Mapping[str, int]) -> int:
         """Write an operator; places: tensors' indices by name."""
-        if step.code not in self.codes:
-            self.codes.append(step.code)
-        fields: dict[str, Any] = {"OpcodeIndex": self.codes.index(step.code)}
+        code = (step.code, step.version)
+        if code not in self.codes:
+            self.codes.append(code)
+        fields: dict[str, Any] = {"OpcodeIndex": self.codes.index(code)}
         for key, names in (("Inputs", step.inputs), ("Outputs", step.outputs), ("Intermediates", step.intermediates)):
             fields[key] = np.asarray([places[n] for n in names], np.int32)
         if step.options:
@@ -182,19 +190,19 @@ class _Writer:
         }
         return self.table("SubGraph", fields)
 
-    def code(self, code: str) -> int:
+    def code(self, code: str, version: int) -> int:
         """Write an operator's code."""
         number = CODES["CUSTOM" if code.startswith("custom ") else code]
         name = code.removeprefix("custom ") if code.startswith("custom ") else None
         old = min(number, EXTENDED)
-        return self.table("OperatorCode", {"DeprecatedBuiltinCode": old, "BuiltinCode": number, "Version": 1, "CustomCode": name})
+        return self.table("OperatorCode", {"DeprecatedBuiltinCode": old, "BuiltinCode": number, "Version": version, "CustomCode": name})
 
 
 def write(*graphs: Written) -> bytes:
     """The file of a model with these graphs, the first of which is run."""
     writer = _Writer()
     fields: dict[str, Any] = {"Version": 3, "Subgraphs": writer.tables([writer.graph(g) for g in graphs])}
-    fields["OperatorCodes"] = writer.tables([writer.code(c) for c in writer.codes])
+    fields["OperatorCodes"] = writer.tables([writer.code(*c) for c in writer.codes])
     fields["Buffers"] = writer.tables([writer.table("Buffer", {"Data": data or None}) for data in writer.buffers])
     model = writer.table("Model", fields)
     writer.build.Finish(model, b"TFL3")

@@ -7,13 +7,14 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import tflite
 
 from mace_core.ir import Shape
+from mace_core.quantization import dequantize
 from mace_core.recipes import same_paddings
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
-from mace_frontend_tflite.ops.activation import limits
 
 HW = ("H", "W")
 DHW = ("D", "H", "W")
@@ -35,16 +36,16 @@ def window(node: Node, options: Any, kernel: Shape, axes: Sequence[str] = HW) ->
     return {"strides": strides, "dilations": dilations, "pads_before": before, "pads_after": after}
 
 
-def product(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], function: int) -> Sequence[str]:
-    """A convolution or matrix product as the node's output, its activation fused."""
-    bounds = limits(function)
-    if bounds is not None:
-        return node.done(op, inputs, {**attrs, "low": bounds[0], "high": bounds[1]})
-    return node.activated(node.emit(op, inputs, attrs), function)
-
-
 def _bias(node: Node, index: int) -> list[str]:
-    return [node.input(index)] if node.has(index) else []
+    """The bias, if there is one. Those of 64 bits, of sixteen-bit activations, are stored in 32 if they fit, else become floats."""
+    if not node.has(index):
+        return []
+    info, array = node.info(index), node.array(index)
+    if info.quant is None or array is None or array.dtype != np.int64:
+        return [node.input(index)]
+    if np.abs(array).max(initial=0) < 1 << 31:
+        return [node.weight(array.astype(np.int32), info.quant, tag="bias")]
+    return [node.weight(dequantize(array, info.quant).astype(np.float32), tag="bias")]
 
 
 def _conv(node: Node) -> Sequence[str]:
@@ -54,14 +55,14 @@ def _conv(node: Node) -> Sequence[str]:
         len(filters) == 4 and filters[3] > 0 and channels % filters[3] == 0, f"filters of {list(filters)} on {channels} channels"
     )
     attrs = window(node, options, filters[1:3]) | {"group": channels // filters[3]}
-    return product(node, "Conv", [node.input(0), node.input(1), *_bias(node, 2)], attrs, options.FusedActivationFunction())
+    return node.fused("Conv", [node.input(0), node.input(1), *_bias(node, 2)], attrs, options.FusedActivationFunction())
 
 
 def _conv_3d(node: Node) -> Sequence[str]:
     options, filters = node.options("Conv3DOptions"), node.shape(1)  # [D, H, W, I, O]
     attrs = window(node, options, filters[:3], DHW)
     inputs = [node.input(0), node.permuted(1, (4, 0, 1, 2, 3)), *_bias(node, 2)]
-    return product(node, "Conv", inputs, attrs, options.FusedActivationFunction())
+    return node.fused("Conv", inputs, attrs, options.FusedActivationFunction())
 
 
 def _depthwise(node: Node) -> Sequence[str]:
@@ -70,29 +71,37 @@ def _depthwise(node: Node) -> Sequence[str]:
     node.refuse_unless(len(filters) == 4 and filters[0] == 1, f"depthwise filters of {list(filters)}")
     attrs = window(node, options, filters[1:3]) | {"group": channels}
     inputs = [node.input(0), node.permuted(1, (3, 1, 2, 0)), *_bias(node, 2)]
-    return product(node, "Conv", inputs, attrs, options.FusedActivationFunction())
+    return node.fused("Conv", inputs, attrs, options.FusedActivationFunction())
 
 
-def _transpose_conv(node: Node) -> Sequence[str]:
-    """TRANSPOSE_CONV(output shape, weights [O, H, W, I], x, bias)."""
-    options = node.options("TransposeConvOptions")
-    out, filters, x = node.ints(0, "output shape"), node.shape(1), node.shape(2)
-    node.refuse_unless(len(out) == len(filters) == len(x) == 4, "its operands are not of rank 4")
-    strides = (int(options.StrideH()), int(options.StrideW()))
-    node.refuse_unless(min(strides) > 0, f"strides {strides}")
-    same = options.Padding() == tflite.Padding.SAME
-    before, _ = paddings(out[1:3], filters[1:3], strides, same)
-    whole = [(n - 1) * s + k for n, s, k in zip(x[1:3], strides, filters[1:3], strict=True)]
-    rest = [w - b - o for w, b, o in zip(whole, before, out[1:3], strict=True)]
+def _transposed(node: Node, options: Any, filters: str, axes: Sequence[str]) -> Sequence[str]:
+    """A transposed convolution of (output shape, filters, x, bias). filters: [O, spatial axes, I]."""
+    out, x, kernel = node.ints(0, "output shape"), node.shape(2), node.tensor(filters).shape[1:-1]
+    node.refuse_unless(len(out) == len(x) == len(kernel) + 2, f"operands of ranks {len(out)}, {len(x)} and {len(kernel) + 2}")
+    strides = tuple(int(getattr(options, f"Stride{a}")()) for a in axes)
+    dilations = tuple(int(getattr(options, f"Dilation{a}Factor", lambda: 1)()) for a in axes)
+    node.refuse_unless(min(*strides, *dilations) > 0, f"strides {strides} and dilations {dilations}")
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    before, _ = paddings(out[1:-1], reach, strides, options.Padding() == tflite.Padding.SAME)
+    whole = [(n - 1) * s + r for n, s, r in zip(x[1:-1], strides, reach, strict=True)]
+    rest = [w - b - o for w, b, o in zip(whole, before, out[1:-1], strict=True)]
     attrs = {
         "strides": strides,
-        "dilations": (1, 1),
+        "dilations": dilations,
         "pads_before": before,
         "pads_after": tuple(max(r, 0) for r in rest),
         "output_padding": tuple(max(-r, 0) for r in rest),
     }
-    function = options.FusedActivationFunction() if hasattr(options, "FusedActivationFunction") else 0
-    return product(node, "ConvTranspose", [node.input(2), node.input(1), *_bias(node, 3)], attrs, function)
+    return node.fused("ConvTranspose", [node.input(2), filters, *_bias(node, 3)], attrs, options.FusedActivationFunction())
+
+
+def _transpose_conv(node: Node) -> Sequence[str]:
+    return _transposed(node, node.options("TransposeConvOptions"), node.input(1), HW)
+
+
+def _conv_3d_transpose(node: Node) -> Sequence[str]:
+    """Its filters are [D, H, W, O, I]."""
+    return _transposed(node, node.options("Conv3DOptions"), node.permuted(1, (3, 0, 1, 2, 4)), DHW)
 
 
 def _fully_connected(node: Node) -> Sequence[str]:
@@ -102,10 +111,10 @@ def _fully_connected(node: Node) -> Sequence[str]:
     shape = node.shape(0)
     node.refuse_unless(depth > 0 and prod(shape) % depth == 0, f"{list(shape)} times weights of {[rows, depth]}")
     x = node.input(0)
-    if not options.KeepNumDims() or shape[-1] != depth:
+    if (len(shape) != 2 and not options.KeepNumDims()) or shape[-1] != depth:
         x = node.emit("Reshape", [x], {"shape": (prod(shape) // depth, depth)}, tag="rows")
     inputs = [x, node.permuted(1, (1, 0)), *_bias(node, 2)]
-    return product(node, "MatMul", inputs, {}, options.FusedActivationFunction())
+    return node.fused("MatMul", inputs, {}, options.FusedActivationFunction())
 
 
 def _batch_matmul(node: Node) -> Sequence[str]:
@@ -124,15 +133,18 @@ def _pool(op: str) -> Handler:
         options = node.options("Pool2DOptions")
         kernel = (int(options.FilterHeight()), int(options.FilterWidth()))
         attrs = {"kernel": kernel, **window(node, options, kernel)}
-        return _then(node, op, attrs, options.FusedActivationFunction())
+        return node.fused(op, [node.input(0)], attrs, options.FusedActivationFunction())
 
     return handle
 
 
-def _then(node: Node, op: str, attrs: Mapping[str, Any], function: int) -> Sequence[str]:
-    if limits(function) == limits(0):
-        return node.done(op, [node.input(0)], attrs)
-    return node.activated(node.emit(op, [node.input(0)], attrs, storage=node.storage()), function)
+def _l2_pool(node: Node) -> Sequence[str]:
+    """The root of the mean of squares."""
+    options = node.options("Pool2DOptions")
+    kernel = (int(options.FilterHeight()), int(options.FilterWidth()))
+    squares = node.emit("Mul", [node.input(0), node.input(0)], tag="squares")
+    mean = node.emit("AveragePool", [squares], {"kernel": kernel, **window(node, options, kernel)}, tag="mean")
+    return node.fused("Sqrt", [mean], {}, options.FusedActivationFunction())
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
@@ -141,10 +153,11 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "CONV_3D": _conv_3d,
         "DEPTHWISE_CONV_2D": _depthwise,
         "TRANSPOSE_CONV": _transpose_conv,
+        "CONV_3D_TRANSPOSE": _conv_3d_transpose,
         "FULLY_CONNECTED": _fully_connected,
         "BATCH_MATMUL": _batch_matmul,
         "AVERAGE_POOL_2D": _pool("AveragePool"),
         "MAX_POOL_2D": _pool("MaxPool"),
-        "L2_POOL_2D": _pool("LpPool"),
+        "L2_POOL_2D": _l2_pool,
     }
 )

@@ -10,8 +10,6 @@ import numpy as np
 from mace_core.ir import DType
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
-from mace_frontend_tflite.ops.activation import limits
-from mace_frontend_tflite.source import DTYPES
 
 UNARY: Mapping[str, str] = MappingProxyType(
     {
@@ -53,18 +51,17 @@ def _binary(op: str) -> Handler:
 
 def _fused(op: str, kind: str) -> Handler:
     def handle(node: Node) -> Sequence[str]:
-        options = node.operator.options(kind)
-        function = options.FusedActivationFunction() if options else 0
-        inputs = [node.input(0), node.input(1)]
-        if limits(function) == limits(0):
-            return node.done(op, inputs)
-        return node.activated(node.emit(op, inputs, storage=node.storage()), function)
+        return node.fused(op, [node.input(0), node.input(1)], {}, node.options(kind).FusedActivationFunction())
 
     return handle
 
 
 def _not_equal(node: Node) -> Sequence[str]:
     return node.done("Not", [node.emit("Equal", [node.input(0), node.input(1)])])
+
+
+def _right_shift(node: Node) -> Sequence[str]:
+    return node.done("BitShift", [node.input(0), node.input(1)], {"left": False})
 
 
 def _square(node: Node) -> Sequence[str]:
@@ -96,13 +93,10 @@ def _floor_div(node: Node) -> Sequence[str]:
 
 def _cast(node: Node) -> Sequence[str]:
     """Stored integers are cast as the numbers that they are."""
-    options, made = node.operator.options("CastOptions"), node.output().dtype
-    target = made or (DTYPES.get(options.OutDataType()) if options else None)
-    if target is None:
-        node.refuse_unless(False, "its result is of a type that is not supported")
+    target = node.output().dtype
+    node.refuse_unless(target is not None, f"its result is of type {node.output().kind}, which is not supported")
     assert target is not None
-    node.refuse_unless(node.info(0).quant is None and node.output().quant is None, "a cast of quantized numbers")
-    return node.done("Cast", [node.input(0)], {"to": target.value})
+    return node.done("Cast", [node.plain(0)], {"to": target.value})
 
 
 def _select(node: Node) -> Sequence[str]:
@@ -146,6 +140,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **{name: _binary(op) for name, op in BINARY.items()},
         **{name: _fused(op, kind) for name, (op, kind) in FUSED.items()},
         "NOT_EQUAL": _not_equal,
+        "RIGHT_SHIFT": _right_shift,
         "SQUARE": _square,
         "SQUARED_DIFFERENCE": _squared_difference,
         "ADD_N": _add_n,

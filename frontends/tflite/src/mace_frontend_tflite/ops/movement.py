@@ -8,10 +8,13 @@ from types import MappingProxyType
 import numpy as np
 import tflite
 
-from mace_core.ir import Shape
+from mace_core.ir import DType, Shape
 from mace_core.recipes import StridedSlice, batch_to_space, space_to_batch
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
+
+MOST_PLACES = 1 << 24
+"""Elements of a constant made here."""
 
 
 def _transpose(node: Node) -> Sequence[str]:
@@ -22,9 +25,8 @@ def _transpose(node: Node) -> Sequence[str]:
 def _concatenation(node: Node) -> Sequence[str]:
     options = node.options("ConcatenationOptions")
     inputs = node.inputs()
-    made = node.done("Concat", inputs, {"axis": node.axis(int(options.Axis()), len(node.shape(0)))})
-    node.refuse_unless(options.FusedActivationFunction() == 0, "a fused activation")
-    return made
+    attrs = {"axis": node.axis(int(options.Axis()), len(node.shape(0)))}
+    return node.fused("Concat", inputs, attrs, options.FusedActivationFunction())
 
 
 def _pack(node: Node) -> Sequence[str]:
@@ -38,6 +40,7 @@ def _pack(node: Node) -> Sequence[str]:
 def _unpack(node: Node) -> Sequence[str]:
     shape = node.shape(0)
     axis = node.axis(int(node.options("UnpackOptions").Axis()), len(shape))
+    node.refuse_unless(shape[axis] == len(node.operator.outputs), f"{shape[axis]} parts for {len(node.operator.outputs)} results")
     one = tuple(1 if i == axis else d for i, d in enumerate(shape))
     made = []
     for i in range(shape[axis]):
@@ -51,7 +54,8 @@ def _split(node: Node) -> Sequence[str]:
     """SPLIT(axis, x) into equal parts."""
     shape, count = node.shape(1), int(node.options("SplitOptions").NumSplits())
     axis = node.axis(node.ints(0, "axis")[0], len(shape))
-    node.refuse_unless(count > 0 and shape[axis] % count == 0, f"{shape[axis]} elements in {count} parts")
+    fits = 0 < count == len(node.operator.outputs) and shape[axis] % count == 0
+    node.refuse_unless(fits, f"{shape[axis]} elements in {count} parts for {len(node.operator.outputs)} results")
     return node.done("Split", [node.input(1)], {"axis": axis, "sizes": (shape[axis] // count,) * count})
 
 
@@ -79,8 +83,8 @@ def _strided_slice(node: Node) -> Sequence[str]:
 
 
 def _pad(node: Node) -> Sequence[str]:
-    pads = node.constant(1, "pads").reshape(-1, 2)
-    attrs = {"before": tuple(pads[:, 0]), "after": tuple(pads[:, 1])}
+    pads = _pairs(node, 1, "pads")
+    attrs = {"before": tuple(low for low, _ in pads), "after": tuple(high for _, high in pads)}
     value = 0.0
     if node.has(2):
         value = float(node.constant(2, "value").reshape(()))
@@ -90,12 +94,13 @@ def _pad(node: Node) -> Sequence[str]:
 
 
 def _mirror_pad(node: Node) -> Sequence[str]:
-    pads = node.constant(1, "pads").reshape(-1, 2)
-    reflect = node.options("MirrorPadOptions").Mode() == tflite.MirrorPadMode.REFLECT
-    attrs = {"before": tuple(pads[:, 0]), "after": tuple(pads[:, 1])}
-    if reflect:
-        return node.done("Pad", [node.input(0)], {**attrs, "mode": "reflect"})
-    return _symmetric(node, attrs["before"], attrs["after"])
+    pads = _pairs(node, 1, "pads")
+    before, after = (tuple(pair[i] for pair in pads) for i in range(2))
+    if node.options("MirrorPadOptions").Mode() == tflite.MirrorPadMode.REFLECT:
+        return node.done("Pad", [node.input(0)], {"before": before, "after": after, "mode": "reflect"})
+    fits = len(pads) == len(node.shape(0)) and all(0 <= p <= d for pair, d in zip(pads, node.shape(0), strict=False) for p in pair)
+    node.refuse_unless(fits, f"paddings of {pads} around {list(node.shape(0))}")
+    return _symmetric(node, before, after)
 
 
 def _symmetric(node: Node, before: Shape, after: Shape) -> Sequence[str]:
@@ -110,24 +115,6 @@ def _symmetric(node: Node, before: Shape, after: Shape) -> Sequence[str]:
 
 def _tile(node: Node) -> Sequence[str]:
     return node.done("Tile", [node.input(0)], {"repeats": node.ints(1, "multiples")})
-
-
-def _gather(node: Node) -> Sequence[str]:
-    options = node.options("GatherOptions")
-    node.refuse_unless(options.BatchDims() == 0, "batch dimensions in a gather")
-    return node.done("Gather", [node.input(0), node.input(1)], {"axis": node.axis(int(options.Axis()), len(node.shape(0)))})
-
-
-def _embedding_lookup(node: Node) -> Sequence[str]:
-    """EMBEDDING_LOOKUP(ids, rows)."""
-    return node.done("Gather", [node.input(1), node.input(0)], {"axis": 0})
-
-
-def _scatter_nd(node: Node) -> Sequence[str]:
-    """SCATTER_ND(indices, updates, shape): what falls on one place adds up."""
-    updates = node.tensor(node.input(1)).real.dtype
-    zeros = node.weight(np.zeros(node.ints(2, "shape"), updates.numpy), tag="zeros")
-    return node.done("ScatterND", [zeros, node.input(0), node.input(1)], {"reduction": "add"})
 
 
 def _to_space(node: Node) -> Sequence[str]:
@@ -155,18 +142,29 @@ def _space_to_batch(node: Node) -> Sequence[str]:
 def _resize(mode: str, kind: str) -> Handler:
     def handle(node: Node) -> Sequence[str]:
         options, shape, wanted = node.options(kind), node.shape(0), node.ints(1, "size")
+        node.refuse_unless(len(shape) == 4 and len(wanted) == 2 and 0 not in shape, f"{list(shape)} to {list(wanted)}")
         sizes = (shape[0], *wanted, shape[3])
         corners, half = options.AlignCorners(), options.HalfPixelCenters()
         scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
-        coordinates = "align_corners" if corners else "half_pixel" if half else "asymmetric"
-        # with halves to the nearest, TensorFlow takes the later pixel; without, the one below
-        nearest = "round_prefer_ceil" if corners else "floor"
         if mode == "nearest" and half and not corners:
-            coordinates, nearest = "tf_half_pixel_for_nn", "floor"
+            return _nearest_centers(node, sizes)
+        coordinates = "align_corners" if corners else "half_pixel" if half else "asymmetric"
+        nearest = "round_prefer_ceil" if corners else "floor"
         attrs = {"sizes": sizes, "scales": scales, "mode": mode, "coordinates": coordinates, "nearest": nearest}
         return node.done("Resize", [node.input(0)], attrs)
 
     return handle
+
+
+def _nearest_centers(node: Node, sizes: Shape) -> Sequence[str]:
+    """The element in which floor((i + 0.5) * size / new size) lies: rows looked up axis by axis."""
+    x, shape = node.input(0), node.shape(0)
+    for axis in (1, 2):
+        node.refuse_unless(0 <= sizes[axis] <= MOST_PLACES, f"a size of {list(sizes)}")
+        centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * (np.float32(shape[axis]) / np.float32(max(sizes[axis], 1)))
+        places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
+        x = node.emit("Gather", [x, node.weight(places, tag="places")], {"axis": axis}, tag="resized")
+    return node.done("Identity", [x])
 
 
 def _reverse(node: Node) -> Sequence[str]:
@@ -187,13 +185,14 @@ def _one_hot(node: Node) -> Sequence[str]:
     depth = node.ints(1, "depth")[0]
     values = [node.emit("Reshape", [node.input(i)], {"shape": (1,)}, tag="value") for i in (3, 2)]
     pair = node.emit("Concat", values, {"axis": 0}, tag="values")
-    return node.done("OneHot", [node.input(0), pair], {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())})
+    return node.done("OneHot", [node.stored(0), pair], {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())})
 
 
 def _top_k(node: Node) -> Sequence[str]:
     k = node.ints(1, "k")[0]
-    values, places = node.build.add("TopK", [node.input(0)], {"k": k}, outputs=2, like=node.origin)
-    return [values, node.emit("Cast", [places], {"to": "i32"}, tag="places")]
+    values, places = node.done("TopK", [node.input(0)], {"k": k})
+    made = node.output(1).dtype or DType.I32
+    return [values, node.emit("Cast", [places], {"to": made.value}, tag="places")]
 
 
 def _identity(node: Node) -> Sequence[str]:
@@ -214,10 +213,6 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "PADV2": _pad,
         "MIRROR_PAD": _mirror_pad,
         "TILE": _tile,
-        "GATHER": _gather,
-        "GATHER_ND": lambda node: node.done("GatherND", [node.input(0), node.input(1)]),
-        "EMBEDDING_LOOKUP": _embedding_lookup,
-        "SCATTER_ND": _scatter_nd,
         "DEPTH_TO_SPACE": _to_space,
         "SPACE_TO_DEPTH": _to_depth,
         "BATCH_TO_SPACE_ND": _batch_to_space,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
-
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 
@@ -61,11 +59,18 @@ def _l2_norm(node: Node) -> Sequence[str]:
 
 
 def _local_response(node: Node) -> Sequence[str]:
-    """X / (bias + alpha * sum of squares over radius each side) ** beta; the IR's alpha is divided by the size."""
-    options = node.options("LocalResponseNormalizationOptions")
-    size = 2 * int(options.Radius()) + 1
-    attrs = {"size": size, "alpha": float(np.float32(options.Alpha())) * size, "beta": float(options.Beta()), "bias": float(options.Bias())}
-    return node.done("LRN", [node.input(0)], attrs)
+    """X * (bias + alpha * sum of squares) ** -beta over the channels from radius before to radius - 1 behind, as the kernel has it.
+
+    The IR's alpha is divided by the size, and its even windows reach further behind: so the channels are turned round.
+    """
+    options, shape = node.options("LocalResponseNormalizationOptions"), node.shape(0)
+    size = 2 * int(options.Radius())
+    node.refuse_unless(0 < size <= 2 * max(shape[-1], 1), f"a radius of {size // 2} over {shape[-1]} channels")
+    attrs = {"size": size, "alpha": float(options.Alpha()) * size, "beta": float(options.Beta()), "bias": float(options.Bias())}
+    rank = len(shape)
+    turn = {"starts": (0,) * (rank - 1) + (shape[-1] - 1,), "sizes": shape, "steps": (1,) * (rank - 1) + (-1,)}
+    turned = node.emit("Slice", [node.input(0)], turn, tag="turned")
+    return node.done("Slice", [node.emit("LRN", [turned], attrs, tag="normal")], turn)
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

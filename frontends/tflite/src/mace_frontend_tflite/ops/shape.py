@@ -12,6 +12,9 @@ from mace_core.ir import Array, DType, Shape
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 
+MOST_ELEMENTS = 1 << 24
+"""Of a constant made here."""
+
 
 def _shape_of(node: Node) -> str:
     dtype = node.output().dtype or DType.I32
@@ -43,8 +46,8 @@ def complete(node: Node, shape: Shape, elements: int) -> Shape:
 
 
 def _squeeze(node: Node) -> Sequence[str]:
-    shape, options = node.shape(0), node.operator.options("SqueezeOptions")
-    given = [int(v) for v in options.SqueezeDimsAsNumpy()] if options and options.SqueezeDimsLength() else []
+    shape, options = node.shape(0), node.options("SqueezeOptions")
+    given = [int(v) for v in options.SqueezeDimsAsNumpy()] if options.SqueezeDimsLength() else []
     axes = {node.axis(a, len(shape)) for a in given} or {i for i, d in enumerate(shape) if d == 1}
     return node.done("Reshape", [node.input(0)], {"shape": tuple(d for i, d in enumerate(shape) if i not in axes)})
 
@@ -56,9 +59,10 @@ def _expand_dims(node: Node) -> Sequence[str]:
 
 
 def _range(node: Node) -> str:
-    start, limit, delta = (node.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "step")))
-    node.refuse_unless(bool(delta != 0) and abs((limit - start) / delta) < 1 << 24, f"a range from {start} to {limit} by {delta}")
-    return node.weight(np.arange(start, limit, delta, dtype=start.dtype), tag="range")
+    dtype = node.constant(0, "start").dtype
+    start, limit, delta = (node.constant(i, what).reshape(()).item() for i, what in enumerate(("start", "limit", "step")))
+    node.refuse_unless(delta != 0 and abs((limit - start) / delta) < MOST_ELEMENTS, f"a range from {start} to {limit} by {delta}")
+    return node.weight(np.arange(start, limit, delta, dtype=dtype), tag="range")
 
 
 def _fill(node: Node) -> Sequence[str]:
@@ -66,15 +70,44 @@ def _fill(node: Node) -> Sequence[str]:
 
 
 def _like(value: int) -> Handler:
-    def handle(node: Node) -> str:
-        made: Array = np.full(node.shape(0), value, node.tensor(node.input(0)).real.dtype.numpy)
-        return node.weight(made, tag="like")
+    def handle(node: Node) -> Sequence[str]:
+        dtype, shape = node.tensor(node.input(0)).real.dtype, node.shape(0)
+        zero: Array = np.full((1,) * len(shape), value, dtype.numpy)
+        return node.done("Expand", [node.weight(zero, tag="like")], {"shape": shape})
 
     return handle
 
 
 def _broadcast_to(node: Node) -> Sequence[str]:
     return node.done("Expand", [node.input(0)], {"shape": node.ints(1, "shape")})
+
+
+def _broadcast_args(node: Node) -> str:
+    """The shape to which two shapes broadcast."""
+    shape = np.broadcast_shapes(node.ints(0, "shape"), node.ints(1, "shape"))
+    return node.weight(np.asarray(shape, node.tensor(node.stored(0)).dtype.numpy), tag="shape")
+
+
+def _where(node: Node) -> str:
+    """Places of what is true."""
+    return node.weight(np.argwhere(node.constant(0, "condition")).astype(np.int64), tag="places")
+
+
+def _unique(node: Node) -> Sequence[str]:
+    """What there is, in the order of the first time, and for each element which of it that is."""
+    values, first, inverse = np.unique(node.constant(0, "elements"), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    dtype = node.output(1).dtype or DType.I32
+    places = np.argsort(order)[inverse].astype(dtype.numpy)
+    return [node.weight(values[order], node.info(0).quant, tag="values"), node.weight(places.reshape(-1), tag="places")]
+
+
+def _bitcast(node: Node) -> str:
+    """The same bits as another type; of constants."""
+    dtype, array = node.output().dtype, node.constant(0, "bits")
+    node.refuse_unless(dtype is not None and dtype.size == array.itemsize, f"bits of {array.dtype} as {node.output().kind}")
+    assert dtype is not None
+    return node.weight(np.ascontiguousarray(array).view(dtype.numpy).reshape(array.shape), tag="bits")
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
@@ -88,5 +121,9 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "FILL": _fill,
         "ZEROS_LIKE": _like(0),
         "BROADCAST_TO": _broadcast_to,
+        "BROADCAST_ARGS": _broadcast_args,
+        "WHERE": _where,
+        "UNIQUE": _unique,
+        "BITCAST": _bitcast,
     }
 )

@@ -1,0 +1,148 @@
+"""Operators that call other graphs of the file: branches, loops, functions; and variables that initialisers fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from mace_core.ir import Array
+from mace_frontend_tflite.boundary import between
+from mace_frontend_tflite.node import Node, RefusedError
+from mace_frontend_tflite.ops import Handler
+from mace_frontend_tflite.source import Operator, Subgraph
+
+TURNS = 4096
+"""How often a loop may turn and still be written out."""
+
+
+def _if(node: Node) -> Sequence[str]:
+    """Of a known condition the one graph; else both, and one of their results: neither has an effect besides."""
+    options, condition = node.options("IfOptions"), node.array(0)
+    graphs = (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())
+    inputs = [node.stored(i) for i in range(1, node.count)]
+    if condition is not None:
+        return node.work.inline(node, graphs[0 if bool(condition.reshape(())) else 1], inputs)
+    sides = [node.work.inline(node, graph, inputs) for graph in graphs]
+    node.refuse_unless(len(sides[0]) == len(sides[1]), "its branches have different numbers of results")
+    return [_chosen(node, i, pair) for i, pair in enumerate(zip(*sides, strict=True))]
+
+
+def _chosen(node: Node, index: int, pair: Sequence[str]) -> str:
+    shapes = [node.tensor(name).shape for name in pair]
+    node.refuse_unless(shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same")
+    storage = node.storage(index) if node.makes(index) else None
+    return node.emit("Where", [node.stored(0), *pair], tag="chosen", storage=storage)
+
+
+def _while(node: Node) -> Sequence[str]:
+    """Write the body out once a turn; whether to go on must be known each time."""
+    options = node.options("WhileOptions")
+    carried = [node.stored(i) for i in range(node.count)]
+    for _ in range(TURNS):
+        (going,) = node.work.inline(node, options.CondSubgraphIndex(), carried)
+        held: Array | None = node.build.weights.get(going)
+        if held is None:
+            raise RefusedError("whether it goes on is computed at run time; convert the model with a fixed number of turns")
+        if not bool(held.reshape(())):
+            return carried
+        node.refuse_unless(node.work.room_for(1), "it turns too often to be written out")
+        carried = node.work.inline(node, options.BodySubgraphIndex(), carried)
+    raise RefusedError(f"it turns more than {TURNS} times, too often to be written out")
+
+
+def _call(node: Node) -> Sequence[str]:
+    return node.work.inline(node, node.options("CallOptions").Subgraph(), node.inputs())
+
+
+def _composite(node: Node) -> Sequence[str]:
+    """A function of the model, written out."""
+    index = node.options("StableHLOCompositeOptions").DecompositionSubgraphIndex()
+    return node.work.inline(node, index, [node.stored(i) for i in range(node.count)])
+
+
+def _call_once(node: Node) -> Sequence[str]:
+    """An initialiser: what it assigns to variables, and nothing else of it."""
+    graph = node.work.called(node, node.options("CallOnceOptions").InitSubgraphIndex())
+    assigned = [o for o in graph.operators if o.code == "ASSIGN_VARIABLE"]
+    makers, _ = between(graph, (), [i for o in assigned for i in o.inputs])
+    needed = {o.index: o for o in (*makers, *assigned)}
+    node.work.perform(node, graph, [needed[i] for i in sorted(needed)], {})
+    return ()
+
+
+def _variable(graph: Subgraph, index: int) -> str | None:
+    """The name of the variable that a tensor stands for."""
+    maker = graph.makers.get(index)
+    if maker is None or maker.code != "VAR_HANDLE":
+        return None
+    options = maker.options("VarHandleOptions")
+    return "/".join((part or b"").decode(errors="replace") for part in (options.Container(), options.SharedName()))
+
+
+def _assignments(node: Node) -> Iterator[tuple[Subgraph, Operator]]:
+    """What assigns to variables outside of initialisers."""
+    graphs = node.work.source.subgraphs
+    once = {o.options("CallOnceOptions").InitSubgraphIndex() for g in graphs for o in g.operators if o.code == "CALL_ONCE"}
+    for graph in graphs:
+        if graph.index not in once:
+            yield from ((graph, o) for o in graph.operators if o.code == "ASSIGN_VARIABLE")
+
+
+def _named(node: Node) -> str:
+    name = _variable(node.graph, node.info(0).index)
+    if name is None:
+        raise RefusedError("its variable is not known here; convert the model without variables")
+    return name
+
+
+def _read_variable(node: Node) -> str:
+    name = _named(node)
+    for graph, operator in _assignments(node):
+        if operator.inputs and _variable(graph, operator.inputs[0]) == name:
+            value = graph.tensors[operator.inputs[1]].name if len(operator.inputs) > 1 else ""
+            text = f"variable {name!r} keeps what one run leaves to the next; name {node.name!r} under input_tensors and {value!r} under"
+            raise RefusedError(f"{text} output_tensors, and let the application carry it over")
+    if name not in node.work.variables:
+        raise RefusedError(f"variable {name!r} is never given a value; convert the model again")
+    return node.work.variables[name]
+
+
+def _var_handle(node: Node) -> Sequence[str]:
+    """A variable's handle is no tensor: whoever reads it asks for the name."""
+    return ()
+
+
+def _assign_variable(node: Node) -> Sequence[str]:
+    node.work.variables[_named(node)] = node.stored(1)
+    return ()
+
+
+def _no_table(node: Node) -> Sequence[str]:
+    raise RefusedError("tables that are looked up at run time are not supported; cut the graph behind it with input_tensors")
+
+
+def _densify(node: Node) -> str:
+    """A sparse constant with all its elements: that is how it was read."""
+    node.constant(0, "elements")
+    return node.stored(0)
+
+
+def _no_random(node: Node) -> Sequence[str]:
+    raise RefusedError("random numbers are not supported; cut the graph behind it: name its result under input_tensors")
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "IF": _if,
+        "WHILE": _while,
+        "CALL": _call,
+        "STABLEHLO_COMPOSITE": _composite,
+        "CALL_ONCE": _call_once,
+        "VAR_HANDLE": _var_handle,
+        "READ_VARIABLE": _read_variable,
+        "ASSIGN_VARIABLE": _assign_variable,
+        "DENSIFY": _densify,
+        **{f"HASHTABLE{name}": _no_table for name in ("", "_FIND", "_IMPORT", "_LOOKUP", "_SIZE")},
+        **dict.fromkeys(("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL"), _no_random),
+    }
+)

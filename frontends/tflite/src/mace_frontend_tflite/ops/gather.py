@@ -1,0 +1,139 @@
+"""Operators that look elements up, or put them, by index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_core.ir import Array, DType
+from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.ops import Handler
+
+MOST_PLACES = 1 << 24
+"""Elements of a constant made here to say where something goes."""
+
+
+def _gather(node: Node) -> Sequence[str]:
+    options, shape, places = node.options("GatherOptions"), node.shape(0), node.shape(1)
+    axis, count = node.axis(int(options.Axis()), len(shape)), int(options.BatchDims())
+    if count < 0:
+        count += len(places)
+    if count == 0:
+        return node.done("Gather", [node.input(0), node.stored(1)], {"axis": axis})
+    node.refuse_unless(0 < count <= min(axis, len(places)), f"{count} batch dimensions before axis {axis}")
+    return _gather_in_batches(node, axis, count)
+
+
+def _gather_in_batches(node: Node, axis: int, batch: int) -> Sequence[str]:
+    """By pairs of a row of indices and a row of data: the axis is moved behind the batch and what lies between moved back."""
+    rank, places = len(node.shape(0)), node.shape(1)
+    between = range(batch, axis)
+    perm = (*range(batch), axis, *between, *range(axis + 1, rank))
+    data = node.emit("Transpose", [node.input(0)], {"perm": perm}, tag="axis-first")
+    indices = node.emit("Reshape", [node.stored(1)], {"shape": (*places, 1)}, tag="places")
+    inner = len(places) - batch
+    found = [data, indices], {"batch_dims": batch}
+    back = (
+        *range(batch),
+        *range(batch + inner, batch + inner + len(between)),
+        *range(batch, batch + inner),
+        *range(batch + inner + len(between), rank - 1 + inner),
+    )
+    if back == tuple(range(len(back))):
+        return node.done("GatherND", *found)
+    return node.done("Transpose", [node.emit("GatherND", *found, tag="found")], {"perm": back})
+
+
+def _gather_nd(node: Node) -> Sequence[str]:
+    return node.done("GatherND", [node.input(0), node.stored(1)])
+
+
+def _embedding_lookup(node: Node) -> Sequence[str]:
+    """EMBEDDING_LOOKUP(ids, rows)."""
+    return node.done("Gather", [node.input(1), node.stored(0)], {"axis": 0})
+
+
+def _scatter_nd(node: Node) -> Sequence[str]:
+    """SCATTER_ND(indices, updates, shape): what falls on one place adds up."""
+    data = _filled(node, node.ints(2, "shape"), 0, node.tensor(node.input(1)).real.dtype)
+    return node.done("ScatterND", [data, node.stored(0), node.input(1)], {"reduction": "add"})
+
+
+def _filled(node: Node, shape: Sequence[int], value: float, dtype: DType) -> str:
+    node.refuse_unless(min(shape, default=0) >= 0 and prod(shape) <= MOST_PLACES, f"a result of shape {list(shape)}")
+    return node.weight(np.full(tuple(shape), value, dtype.numpy), tag="filled")
+
+
+def _sparse_to_dense(node: Node) -> Sequence[str]:
+    """SPARSE_TO_DENSE(indices, shape, values, default): indices are a scalar, a list of them, or rows."""
+    shape, places = node.ints(1, "shape"), node.shape(0)
+    rows = (*places[:1], len(shape)) if places else (1, len(shape))
+    node.refuse_unless(prod(places) == prod(rows), f"indices of shape {list(places)} for a result of {list(shape)}")
+    indices = node.emit("Reshape", [node.stored(0)], {"shape": rows}, tag="rows")
+    values = node.emit("Expand", [node.input(2)], {"shape": (rows[0],)}, tag="values")
+    filled = node.emit("Expand", [node.input(3)], {"shape": shape}, tag="filled")
+    return node.done("ScatterND", [filled, indices, values])
+
+
+def _segments(reduction: str, count_input: int | None) -> Handler:
+    """Rows of one number reduced to one; those of a negative number are left out. count_input: says how many there are."""
+
+    def handle(node: Node) -> Sequence[str]:
+        shape, ids, dtype = node.shape(0), node.shape(1), node.tensor(node.input(0)).real.dtype
+        node.refuse_unless(shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}")
+        if count_input is None:
+            count = int(node.constant(1, "segments").max(initial=-1)) + 1
+        else:
+            count = node.ints(count_input, "number of segments")[0]
+        start = {"add": 0.0, "mul": 1.0}.get(reduction)
+        if start is None:
+            ends = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
+            start = ends.min if reduction == "max" else ends.max
+        data = _filled(node, (count + 1, *shape[len(ids) :]), start, dtype)
+        numbers = node.emit("Cast", [node.stored(1)], {"to": "i64"}, tag="numbers")
+        known = node.emit("Less", [numbers, node.weight(np.int64(0))], tag="left-out")
+        kept = node.emit("Where", [known, node.weight(np.int64(count)), numbers], tag="kept")
+        rows = node.emit("Reshape", [kept], {"shape": (*ids, 1)}, tag="rows")
+        whole = node.emit("ScatterND", [data, rows, node.input(0)], {"reduction": reduction}, tag="whole")
+        made = (count, *shape[len(ids) :])
+        return node.done("Slice", [whole], {"starts": (0,) * len(made), "sizes": made, "steps": (1,) * len(made)})
+
+    return handle
+
+
+def _update_slice(node: Node) -> Sequence[str]:
+    """DYNAMIC_UPDATE_SLICE(x, update, starts): the starts are moved so that the update lies inside."""
+    shape, part = node.shape(0), node.shape(1)
+    node.refuse_unless(len(shape) == len(part) and all(p <= d for p, d in zip(part, shape, strict=True)), f"{list(part)} in {list(shape)}")
+    depth = max((i + 1 for i, (p, d) in enumerate(zip(part, shape, strict=True)) if p != d), default=0)
+    node.refuse_unless(prod(part[:depth]) * max(depth, 1) <= MOST_PLACES, f"an update of shape {list(part)}")
+    if depth == 0:
+        return node.done("Identity", [node.input(1)])
+    grid: Array = np.stack(np.meshgrid(*map(np.arange, part[:depth]), indexing="ij"), axis=-1).astype(np.int32)
+    limits = np.subtract(shape[:depth], part[:depth]).astype(np.int32)
+    starts = node.emit("Cast", [node.stored(2)], {"to": "i32"}, tag="starts")
+    used = node.emit("Slice", [starts], {"starts": (0,), "sizes": (depth,), "steps": (1,)}, tag="starts")
+    above = node.emit("Maximum", [used, node.weight(np.zeros(depth, np.int32))], tag="above")
+    inside = node.emit("Minimum", [above, node.weight(limits)], tag="inside")
+    places = node.emit("Add", [node.weight(grid, tag="grid"), inside], tag="places")
+    return node.done("ScatterND", [node.input(0), places, node.input(1)])
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "GATHER": _gather,
+        "GATHER_ND": _gather_nd,
+        "EMBEDDING_LOOKUP": _embedding_lookup,
+        "SCATTER_ND": _scatter_nd,
+        "SPARSE_TO_DENSE": _sparse_to_dense,
+        "DYNAMIC_UPDATE_SLICE": _update_slice,
+        "SEGMENT_SUM": _segments("add", None),
+        "UNSORTED_SEGMENT_SUM": _segments("add", 2),
+        "UNSORTED_SEGMENT_PROD": _segments("mul", 2),
+        "UNSORTED_SEGMENT_MAX": _segments("max", 2),
+        "UNSORTED_SEGMENT_MIN": _segments("min", 2),
+    }
+)

@@ -1,0 +1,191 @@
+"""Recurrent layers, each by itself, against LiteRT's plain kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mace_core.deployment import Model, Port
+from mace_core.errors import MaceError
+from mace_core.ir import DType
+from mace_core.run.reference import execute
+from mace_frontend_tflite.cases import Case, Operand, bytes_of, check, expected, f32, floats, i8, load, state, stored
+from mace_frontend_tflite.write import Scales, TableFields, Value
+
+TIME, BATCH, WIDTH, UNITS = 4, 2, 3, 5
+GATES = range(4)
+NONE4: list[Operand] = [None] * 4
+NONE3: list[Operand] = [None] * 3
+X = f32(TIME, BATCH, WIDTH)
+H, C = state(BATCH, UNITS), state(BATCH, UNITS)
+LSTM = "UnidirectionalSequenceLSTMOptions"
+BOTH = "BidirectionalSequenceLSTMOptions"
+TANH: TableFields = {"FusedActivationFunction": 4, "TimeMajor": True}
+
+
+def weights(seed: int, columns: int = WIDTH) -> list[Operand]:
+    return [floats(UNITS, columns, seed=seed + g) for g in GATES]
+
+
+def gates(seed: int) -> list[Operand]:
+    return [floats(UNITS, seed=seed + g) for g in GATES]
+
+
+PEEPHOLES: list[Operand] = [floats(UNITS, seed=40 + i) for i in range(3)]
+PLAIN: list[Operand] = [X, *weights(1), *weights(9, UNITS), *NONE3, *gates(20), None, None, H, C]
+ONE = [floats(UNITS, WIDTH, seed=3), floats(UNITS, UNITS, seed=4), floats(UNITS, seed=5)]
+WAY = [floats(UNITS, WIDTH, seed=6), floats(UNITS, UNITS, seed=7), floats(UNITS, seed=8)]
+
+FLOAT = (
+    Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", PLAIN, (LSTM, TANH)),
+    Case(
+        "lstm by batch",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [f32(BATCH, TIME, WIDTH), *PLAIN[1:]],
+        (LSTM, {**TANH, "TimeMajor": False, "CellClip": 0.3}),
+    ),
+    Case(
+        "lstm with peepholes",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [*PLAIN[:9], *PEEPHOLES, *PLAIN[12:]],
+        (LSTM, TANH),
+    ),
+    Case(
+        "lstm with coupled gates",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [X, None, *weights(1)[1:], None, *weights(9, UNITS)[1:], None, *PEEPHOLES[1:], None, *gates(20)[1:], None, None, H, C],
+        (LSTM, TANH),
+    ),
+    Case(
+        "lstm with projection",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [X, *weights(1), *weights(9, 2), *NONE3, *gates(20), floats(2, UNITS, seed=30), floats(2, seed=31), state(BATCH, 2), C],
+        (LSTM, {**TANH, "ProjClip": 0.4}),
+    ),
+    Case(
+        "lstm with norms",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [*PLAIN, *gates(50)],
+        (LSTM, TANH),
+        tolerance=1e-5,
+    ),
+    Case(
+        "lstm both ways",
+        "BIDIRECTIONAL_SEQUENCE_LSTM",
+        [
+            *(X, *weights(1), *weights(9, UNITS), *NONE3, *gates(20), None, None),
+            *(*weights(61), *weights(69, UNITS), *NONE3, *gates(80), None, None),
+            *(H, C, state(BATCH, UNITS), state(BATCH, UNITS)),
+            *([None] * 9),
+        ],
+        (BOTH, {**TANH, "MergeOutputs": True}),
+    ),
+    Case(
+        "lstm both ways apart",
+        "BIDIRECTIONAL_SEQUENCE_LSTM",
+        [
+            *(f32(BATCH, TIME, WIDTH), *weights(1), *weights(9, UNITS), *NONE3, *gates(20), None, None),
+            *(*weights(61), *weights(69, UNITS), *NONE3, *gates(80), None, None),
+            *(H, C, state(BATCH, UNITS), state(BATCH, UNITS)),
+            *([None] * 9),
+        ],
+        (BOTH, {**TANH, "TimeMajor": False, "MergeOutputs": False}),
+        outputs=(Value(""), Value("")),
+    ),
+    *(
+        Case(
+            f"rnn {function}",
+            "UNIDIRECTIONAL_SEQUENCE_RNN",
+            [X, *ONE, state(BATCH, UNITS)],
+            ("SequenceRNNOptions", {"TimeMajor": True, "FusedActivationFunction": function}),
+        )
+        for function in (0, 1, 3, 4)
+    ),
+    Case("rnn step", "RNN", [f32(BATCH, WIDTH), *ONE, state(BATCH, UNITS)], ("RNNOptions", {"FusedActivationFunction": 4})),
+    Case(
+        "rnn both ways",
+        "BIDIRECTIONAL_SEQUENCE_RNN",
+        [X, *ONE, state(BATCH, UNITS), *WAY, state(BATCH, UNITS), None, None, None],
+        ("BidirectionalSequenceRNNOptions", {"TimeMajor": True, "FusedActivationFunction": 4, "MergeOutputs": True}),
+    ),
+    Case(
+        "svdf",
+        "SVDF",
+        [f32(BATCH, WIDTH), floats(6, WIDTH), floats(6, 4, seed=1), floats(3, seed=2), state(BATCH, 24)],
+        ("SVDFOptions", {"Rank": 2, "FusedActivationFunction": 1}),
+    ),
+    Case(
+        "svdf without bias",
+        "SVDF",
+        [f32(BATCH, WIDTH), floats(4, WIDTH), floats(4, 4, seed=1), None, state(BATCH, 16)],
+        ("SVDFOptions", {"Rank": 1, "FusedActivationFunction": 0}),
+    ),
+)
+
+STATE_SCALE = 2.0**-11
+X_SCALE, H_SCALE = 0.02, 1 / 128
+
+
+def whole(seed: int, columns: int) -> list[Operand]:
+    return [stored(bytes_of(UNITS, columns, seed=seed + g), 0.01) for g in GATES]
+
+
+INTEGER = (
+    Case(
+        "lstm i8",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        [
+            i8(TIME, BATCH, WIDTH, scale=X_SCALE, zero=5),
+            *(*whole(1, WIDTH), *whole(9, UNITS), *NONE3),
+            *(stored(bytes_of(UNITS, seed=20 + g, low=-3000, high=3000), 0.01 * X_SCALE, dtype="i4") for g in GATES),
+            *(None, None),
+            state(BATCH, UNITS, scales=Scales((H_SCALE,), (0,)), dtype=DType.I8),
+            state(BATCH, UNITS, scales=Scales((STATE_SCALE,), (0,)), dtype=DType.I16),
+        ],
+        (LSTM, TANH),
+        outputs=(i8(scale=H_SCALE, zero=0),),
+        intermediates=(*(Value("", DType.I16, (1,), scales=Scales((2.0**-12,), (0,))) for _ in GATES), i8(1, scale=H_SCALE, zero=0)),
+        version=2,
+        steps=1,
+    ),
+)
+CASES = (*FLOAT, *INTEGER)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_layer(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+def test_a_state_can_be_carried_from_run_to_run(tmp_path: Path) -> None:
+    """Cut at its states, the layer goes on where the run before has ended: two halves are the whole."""
+    case = Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", [f32(2 * TIME, BATCH, WIDTH), *PLAIN[1:]], (LSTM, TANH))
+    x = case.arrays()["in0"]
+    load(tmp_path, case.written())
+    (wanted,) = expected(tmp_path, {"in0": x}).values()
+    ports = tuple(Port(n) for n in ("in0", "in18", "in19"))
+    outputs = tuple(Port(n) for n in ("out0", "in18.next", "in19.next"))
+    half = Case("lstm", case.code, PLAIN, case.options).written()
+    graph = load(tmp_path, half, model=Model("half", (tmp_path / "case.tflite",), inputs=ports, outputs=outputs))
+    hidden = cell = np.zeros((BATCH, UNITS), np.float32)
+    made = []
+    for part in (x[:TIME], x[TIME:]):
+        y, hidden, cell = (execute(graph, {"in0": part, "in18": hidden, "in19": cell})[n] for n in graph.outputs)
+        made.append(y)
+    np.testing.assert_allclose(np.concatenate(made), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_one_step_in_its_basic_form(tmp_path: Path) -> None:
+    """Of floats, it is the other kernel's cell with zeros before it."""
+    values = [f32(BATCH, WIDTH), f32(BATCH, UNITS), floats(4 * UNITS, WIDTH + UNITS), floats(4 * UNITS, seed=1), f32(BATCH, UNITS)]
+    outputs = (Value(""), Value(""), Value(""), Value(""))
+    check(Case("basic", "LSTM", values, ("LSTMOptions", {"FusedActivationFunction": 4, "KernelType": 1}), outputs), tmp_path)
+
+
+def test_weights_of_a_gate_that_is_missing_are_told(tmp_path: Path) -> None:
+    operands = [X, *NONE4, *weights(9, UNITS), *NONE3, *gates(20), None, None, H, C]
+    written = Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", operands, (LSTM, TANH)).written()
+    with pytest.raises(MaceError, match=r"out0.*gates are missing"):
+        load(tmp_path, written)
