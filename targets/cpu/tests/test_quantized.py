@@ -96,6 +96,10 @@ def test_convolutions(tmp_path: Path) -> None:
         conv("relu", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I8), low=0.0, high=6.0),
         conv("floats", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, None)),
         conv("wide", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I16)),
+        conv("sixteen", (1, 9, 7, 5), (19, 3, 3, 5), (I16, DType.I8, I16), strides=(2, 1)),
+        conv("sixteen_pixel", (2, 5, 6, 12), (33, 1, 1, 12), (I16, DType.I8, I16), pads_before=(0, 0), pads_after=(0, 0), high=20.0),
+        conv("sixteen_groups", (1, 8, 8, 8), (12, 3, 3, 4), (I16, DType.I8, I8), group=2),
+        conv("sixteen_deep", (1, 8, 8, 21), (21, 3, 3, 1), (I16, DType.I8, I16), group=21),
     ]
     kernels = check(graphs, tmp_path)
     assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
@@ -112,11 +116,40 @@ def test_elementwise(tmp_path: Path) -> None:
         graph("tanh", "Tanh", [(I8, shapes[0])], {}, storage(DType.I8, 1 / 128)),
         graph("sigmoid", "Sigmoid", [(U8, shapes[0])], {}, storage(DType.U8, 1 / 256)),
         graph("leaky", "LeakyRelu", [(I8, shapes[0])], {"alpha": 0.1}, I8),
-        graph("wide_tanh", "Tanh", [(I16, shapes[0])], {}, storage(DType.I16, 1 / 32768)),
     ]
     kernels = check(graphs, tmp_path)
     assert kernels["tanh"] == "table_8"
-    assert kernels["wide_tanh"] == "dequantize_i16 tanh_f32 quantize_f32_i16"
+
+
+GATE = storage(DType.I16, 2.0**-12)
+UNIT = storage(DType.I16, 2.0**-15)
+
+
+def test_curves_of_sixteen_bits_are_less_than_a_step_off(tmp_path: Path) -> None:
+    """Of every value there is."""
+    every = np.arange(-(1 << 15), 1 << 15).astype(np.int16)
+    shape = every.shape
+    graphs = [
+        graph("tanh", "Tanh", [(GATE, shape)], {}, UNIT),
+        graph("sigmoid", "Sigmoid", [(GATE, shape)], {}, UNIT),
+        graph("narrow", "Sigmoid", [(GATE, shape)], {}, storage(DType.U8, 1 / 256)),
+        graph("elu", "Elu", [(I16, shape)], {}, I16),
+        graph("gelu", "Gelu", [(I16, shape)], {}, I16),
+        graph("sharp", "Sigmoid", [(storage(DType.I16, 1.0), shape)], {}, UNIT),
+        graph("root", "Sqrt", [(I16, shape)], {}, I16),
+    ]
+    models = compile_graphs(Cpu(), graphs, tmp_path)
+    for g in graphs:
+        calls = [c.kernel.name for c in Cpu().lower(g).calls]
+        assert (calls[0][:6] == "curve_") == (g.name not in ("sharp", "root")), calls
+        if g.name == "root":
+            continue  # none of negative numbers
+        exact = execute(replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}), {"x0": every})["y"]
+        made, found = g.tensors["y"].quant, models[g.name].run({"x0": every})["y"]
+        assert made is not None
+        limits = np.iinfo(found.dtype)
+        steps = np.clip(exact.astype(np.float64) / made.scale[0] + made.zero_point[0], limits.min, limits.max)
+        assert np.abs(found - steps).max() < 1.001, g.name  # float32 has no more of a step
 
 
 def test_conversions(tmp_path: Path) -> None:
@@ -143,6 +176,9 @@ def test_reductions_pools_and_softmax(tmp_path: Path) -> None:
         graph("max", "ReduceMax", [(I8, image)], {"axes": (1, 2)}, I8),
         graph("arg", "ArgMax", [(U8, image)], {"axis": 3}, None),
         graph("average", "AveragePool", [(I8, image)], POOL, I8),
+        graph("average_16", "AveragePool", [(I16, image)], POOL, I16),
+        graph("mean_16", "ReduceMean", [(I16, image)], {"axes": (1, 2)}, I16),
+        graph("softmax_16", "Softmax", [(I16, (5, 10))], {}, storage(DType.I16, 1 / 32768)),
         graph("average_all", "AveragePool", [(U8, image)], {**POOL, "count_pad": True}, storage(DType.I8, 0.05, 0)),
         graph("max_pool", "MaxPool", [(I8, image)], POOL, I8),
         graph("softmax", "Softmax", [(I8, (5, 10))], {}, storage(DType.I8, 1 / 256, -128)),

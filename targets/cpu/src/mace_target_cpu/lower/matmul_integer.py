@@ -60,7 +60,7 @@ def _packed(node: Node, to: Lowering, rows: int, size: tuple[int, int]) -> None:
     w = to.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
     sums = to.weight(f"{b.name}.start", start.shape, "int32", lambda: start)
     reads = [a.name, w, sums, optional(node, 2)]
-    to.call(node, Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, gathered=False)))
+    to.call(node, Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, 0)))
 
 
 def _plain(node: Node, to: Lowering, left: Shape, right: Shape) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Windows
 from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.quantized.conv import DEPTHWISE
-from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, INTEGER, REQUANTIZE, RESULT, Scale, need_stored, result
+from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, NARROW, REQUANTIZE, RESULT, Scale, need_room, need_stored, result
 
 FIELDS = (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32"), ("factor", "f32"), ("x_zero", "i32"), *RESULT)
 
 
 def average(node: Node, to: Lowering) -> None:
     """An exact sum of each window, rounded once."""
-    x, y = need_stored(to, node.inputs[0], EIGHT_BITS), need_stored(to, node.outputs[0], tuple(C_TYPES))
+    x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
     kernel, after = node.attrs["kernel"], node.attrs["pads_after"]
     assert isinstance(kernel, tuple)
     assert isinstance(after, tuple)
+    need_room(x, math.prod(kernel))
     args = {
         **geometry(x, y, Windows.of(kernel, node.attrs)),
         "after": spatial(after, 0),

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, DType, Node
+from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.program import Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
-from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, REQUANTIZE, Scale, need_stored, padded
+from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, NARROW, REQUANTIZE, Scale, need_stored, padded
 
 IGEMM = (GEMM, INTEGER, REQUANTIZE, KERNELS / "igemm.h.in")
 """Helpers of kernels that multiply matrices of integers."""
@@ -38,6 +38,19 @@ class Weights:
         shifted = (values.astype(np.int16) - shift).astype(np.int8)
         return cls(shifted, quant.zero_point[0] - shift, np.array(quant.scale, np.float64))
 
+    def reach(self, axes: tuple[int, ...]) -> Array:
+        """For every output channel the sum of its weights' absolute values, over the axes that are multiplied with."""
+        totals: Array = np.abs(self.values.astype(np.int64) - self.zero).sum(axes)
+        return totals.reshape(-1)
+
+
+def factor(node: Node, to: Lowering) -> Tensor:
+    """The left factor; Refused for one whose windows cannot be filled with zeros byte by byte."""
+    x = need_stored(to, node.inputs[0], NARROW)
+    if x.dtype is DType.I16 and Scale.of(x).zero:
+        raise Refused(f"{x.name} has sixteen bits and a zero point")
+    return x
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -47,13 +60,20 @@ class Columns:
     factor: Array
 
     @classmethod
-    def of(cls, node: Node, to: Lowering, scale: Array, count: int) -> Columns:
-        """From the node's third input and the scales of its factors and result; Refused where a sum cannot begin with it."""
+    def of(cls, node: Node, to: Lowering, weights: Weights, reach: Array) -> Columns:
+        """From the node's third input and the scales of its factors and result; Refused where sums can be too large for 32 bits.
+
+        reach: of the weights, for every output channel.
+        """
         x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
-        unit = np.broadcast_to(Scale.of(x).step * scale, (count,))
+        unit = np.broadcast_to(Scale.of(x).step * weights.scale, reach.shape)
         if y.dtype is DType.I32 and not np.allclose(unit, Scale.of(y).step, rtol=1e-6, atol=0):
             raise Refused(f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}")
-        return cls(_bias(optional(node, 2), to, unit), (unit / Scale.of(y).step).astype(np.float32))
+        bias, limits = _bias(optional(node, 2), to, unit), np.iinfo(x.dtype.numpy)
+        most = max(limits.max - Scale.of(x).zero, Scale.of(x).zero - limits.min)
+        if (reach * most + np.abs(bias.astype(np.int64))).max(initial=0) >= 1 << 31:
+            raise Refused(f"sums of {y.name} can be too large for 32 bits")
+        return cls(bias, (unit / Scale.of(y).step).astype(np.float32))
 
 
 def _bias(name: str, to: Lowering, unit: Array) -> Array:
@@ -91,9 +111,12 @@ def block_rows(rows: int, depth: int) -> int:
     return max(MOST_ROWS, min(rows, BLOCK // max(1, depth)))
 
 
-def block_bytes(rows: int, depth: int, *, gathered: bool) -> int:
-    """Return the bytes of scratch for so many rows: their sums, their elements in 16 bits, and in 8 if they are gathered."""
-    return rows * (4 + 2 * (depth + depth % 2) + (depth if gathered else 0))
+def block_bytes(rows: int, depth: int, gathered: int) -> int:
+    """Return the bytes of scratch for so many rows: their sums, their elements in 16 bits, and as they are gathered.
+
+    gathered: bytes of an element; 0 if none are.
+    """
+    return rows * (4 + 2 * (depth + depth % 2) + depth * gathered)
 
 
 def column_weights(to: Lowering, stem: str, columns: Columns, groups: int) -> tuple[str, str]:

@@ -7,22 +7,19 @@ from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import reduce as plain
-from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, Scale, need_stored, result
+from mace_target_cpu.quantized.storage import C_TYPES, NARROW, Scale, need_room, need_stored, result
 
 FIELDS = (("offset", "i32"), ("factor", "f32"), ("low", "f32"), ("high", "f32"), ("y_zero", "i32"))
 STORED = "(int32_t)rintf(fminf(fmaxf((float)(total - a->offset) * a->factor, a->low), a->high)) + a->y_zero"
-MOST = 1 << 23
-"""Elements of which a sum of eight bits surely fits 32."""
 
 
 def total(node: Node, to: Lowering) -> None:
     """ReduceSum and ReduceMean: an exact sum, rounded once."""
-    x, y = need_stored(to, node.inputs[0], EIGHT_BITS), need_stored(to, node.outputs[0], tuple(C_TYPES))
+    x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
     axes, source, made = node.attrs["axes"], Scale.of(x), Scale.of(y)
     assert isinstance(axes, tuple)
     count = x.elements // max(1, y.elements)
-    if count > MOST or not count:
-        raise Refused(f"a sum of {count} elements")
+    need_room(x, count)
     args = plain.nest(plain.runs(x.shape, [a % len(x.shape) for a in axes]), x, y)
     factor = source.step / made.step / (count if node.op.name == "ReduceMean" else 1)
     args |= {"offset": count * source.zero, "factor": factor, **result(y)}

@@ -10,7 +10,7 @@ from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, Scale, need_stored, result
+from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, NARROW, Scale, need_stored, result
 
 FIELDS = (("rows", "i64"), ("n", "i32"), ("inverse", "f32"), ("high", "f32"), ("y_zero", "i32"))
 ONE = 1 << 23
@@ -19,14 +19,16 @@ ONE = 1 << 23
 
 def softmax(node: Node, to: Lowering) -> None:
     """Along the last axis."""
-    x, y = need_stored(to, node.inputs[0], EIGHT_BITS), need_stored(to, node.outputs[0], tuple(C_TYPES))
+    x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
     if math.prod(x.shape[axis % len(x.shape) + 1 :]) != 1:
         raise Refused("Softmax along an inner axis")
-    table = np.rint(np.exp(-np.arange(256) * Scale.of(x).step) * ONE).astype(np.int32)
+    wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * Scale.of(x).step
+    parts = (low * 256, low) if wide else (low,)  # exp(-(256 i + j)) is exp(-256 i) * exp(-j)
+    table = np.rint(np.exp(-np.concatenate(parts)) * ONE).astype(np.int32)
     name = to.weight(f"{y.name}.table", table.shape, "int32", lambda: table)
-    types = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype]}
+    types = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "wide": wide}
     kernel = Kernel(f"softmax_{x.dtype.value}_{y.dtype.value}", KERNELS / "softmax_quantized.c.in", FIELDS, types)
     stored, n = result(y), x.shape[axis]
     args = {"rows": x.elements // max(1, n), "n": n, "inverse": 1 / Scale.of(y).step, "high": stored["high"], "y_zero": stored["y_zero"]}

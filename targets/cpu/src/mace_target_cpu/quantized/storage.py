@@ -16,6 +16,9 @@ INTEGER = KERNELS / "integer.h.in"
 REQUANTIZE = KERNELS / "requantize.h.in"
 
 EIGHT_BITS = (DType.I8, DType.U8)
+NARROW = (*EIGHT_BITS, DType.I16)
+"""Elements whose products are summed in 32 bits."""
+
 C_TYPES: Mapping[DType, str] = {DType.I8: "int8_t", DType.U8: "uint8_t", DType.I16: "int16_t"}
 CODES: Mapping[DType, int] = {DType.I8: 0, DType.U8: 1, DType.I16: 2, DType.I32: 3, DType.F32: 4}
 """The STORED_ constants of requantize.h.in."""
@@ -47,6 +50,12 @@ def need_stored(to: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
     if tensor.quant is None or tensor.dtype not in dtypes:
         raise Refused(f"{name} is {tensor.dtype.value}{', quantized' if tensor.quant else ''}; no integer kernel reads that")
     return tensor
+
+
+def need_room(tensor: Tensor, count: int) -> None:
+    """Refused unless sums of so many elements, less their zero point, surely fit 32 bits; or if there are none."""
+    if not 0 < count << (8 * tensor.dtype.size) <= 1 << 31:
+        raise Refused(f"a sum of {count} elements of {tensor.name}")
 
 
 def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[str, Arg]:
