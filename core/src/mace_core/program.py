@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 
-from mace_core.ir import Array, DType, Graph, Node, Shape, Tensor
+from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
 
 Arg = int | float | tuple[int, ...] | tuple[float, ...]
 
@@ -108,11 +108,11 @@ class Lowering:
         array = self.graph.weights.get(tensor)
         return self._folded.get(tensor) if array is None else array
 
-    def folded(self, name: str, array: Array) -> str:
+    def folded(self, name: str, array: Array, quant: Quant | None = None) -> str:
         """A constant that a lowering computed, for other lowerings to read. Returns its name."""
         name = self._fresh(name)
         self._folded[name] = array
-        self.tensors[name] = Tensor(name, DType.of(array), array.shape)
+        self.tensors[name] = Tensor(name, DType.of(array), array.shape, quant)
         self.weights[name] = Weight(array.shape, array.nbytes, lambda: array)
         return name
 

@@ -36,7 +36,8 @@ def graph(name: str, op: str, inputs: Operands, attrs: Mapping[str, object], out
 
 
 def conv(name: str, shape: tuple[int, ...], filters: tuple[int, ...], kinds: tuple[Storage, DType, Storage | None], **how: object) -> Graph:
-    """A convolution with random weights: i8 with a scale for each filter, u8 with one for all."""
+    """A convolution with random weights: i8 with a scale for each filter, u8 with one for all.  op: another than Conv."""
+    op = str(how.pop("op", "Conv"))
     x, kind, out = kinds
     rng = np.random.default_rng(len(name))
     new = Builder(name)
@@ -48,7 +49,7 @@ def conv(name: str, shape: tuple[int, ...], filters: tuple[int, ...], kinds: tup
         w = new.weight("w", rng.integers(0, 256, filters).astype(np.uint8), Quant.of(0.01, 131))
         bias_quant = Quant.of(0.01 * x.quant.scale[0])
     b = new.weight("b", rng.integers(-2000, 2000, filters[0]).astype(np.int32), bias_quant)
-    y = new.add("Conv", [new.input("x", x.dtype, shape, x.quant), w, b], {**WINDOW, **how}, outputs=[new.stored("y", out)])
+    y = new.add(op, [new.input("x", x.dtype, shape, x.quant), w, b], {**WINDOW, **how}, outputs=[new.stored("y", out)])
     return new.finish(y)
 
 
@@ -103,6 +104,48 @@ def test_convolutions(tmp_path: Path) -> None:
     ]
     kernels = check(graphs, tmp_path)
     assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
+
+
+def test_transposed_convolutions(tmp_path: Path) -> None:
+    how = {"op": "ConvTranspose", "strides": (2, 2), "output_padding": (0, 0)}
+    graphs = [
+        conv("twice", (1, 5, 6, 5), (9, 4, 4, 5), (I8, DType.I8, I8), **how),
+        conv("legacy", (2, 4, 5, 6), (7, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100)), **how, high=9.0),
+        conv("groups", (1, 4, 4, 6), (8, 3, 3, 3), (I8, DType.I8, U8), **how, group=2),
+        conv("sixteen", (1, 4, 4, 5), (6, 3, 3, 5), (I16, DType.I8, I16), **how),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert all(name.startswith("conv_") and "quantize_" not in name for name in kernels.values()), kernels
+
+
+def test_resizes(tmp_path: Path) -> None:
+    image = (2, 6, 7, 11)
+    twice = {"sizes": (2, 12, 13, 11), "scales": (1.0, 2.0, 13 / 7, 1.0)}
+    tall = {"sizes": (2, 9, 7, 11), "scales": (1.0, 1.5, 1.0, 1.0)}
+    wider = storage(DType.I8, 0.07, -9)
+    graphs = [
+        graph("nearest", "Resize", [(I8, image)], {**twice, "mode": "nearest"}, I8),
+        graph("linear", "Resize", [(I8, image)], {**twice, "mode": "linear"}, I8),
+        graph("linear_u8", "Resize", [(U8, (1, 5, 4, 1))], {"sizes": (1, 10, 8, 1), "scales": (1.0, 2.0, 2.0, 1.0), "mode": "linear"}, U8),
+        graph("cubic", "Resize", [(U8, image)], {**twice, "mode": "cubic"}, storage(DType.U8, 0.05, 100)),
+        graph("line", "Resize", [(I8, image)], {**tall, "mode": "linear", "coordinates": "align_corners"}, wider),
+        graph("sixteen", "Resize", [(I16, image)], {**twice, "mode": "linear"}, I16),
+        graph(
+            "cut",
+            "Resize",
+            [(I8, image)],
+            {
+                **twice,
+                "mode": "linear",
+                "coordinates": "tf_crop_and_resize",
+                "extrapolation": 1.0,
+                "roi": (0.0, -0.2, 0.1, 0.0, 1.0, 1.2, 0.9, 1.0),
+            },
+            I8,
+        ),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert all("quantize_" not in name for name in kernels.values()), kernels
 
 
 def test_elementwise(tmp_path: Path) -> None:

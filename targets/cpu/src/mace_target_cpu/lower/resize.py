@@ -12,7 +12,7 @@ from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import real
 from mace_core.ops.resize import Taps, axis_taps
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.lookup import Axis, lookup
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -51,19 +51,19 @@ def resize(node: Node, to: Lowering) -> None:
         return
     if x.dtype is not DType.F32:
         raise Refused(f"no kernel interpolates {x.dtype.value}")
-    passes = _passes(changed, x.shape, y.shape)
-    if len(passes) > 1 and not isfinite(real(node.attrs, "extrapolation")):
+    found = passes(changed, x.shape, y.shape)
+    if len(found) > 1 and not isfinite(real(node.attrs, "extrapolation")):
         raise Refused("an infinite extrapolation value where more than two axes are resized")
     current = x
-    for i, step in enumerate(passes):
+    for i, step in enumerate(found):
         shape = tuple(y.shape[a] if a in step.axes else n for a, n in enumerate(current.shape))
-        last = i == len(passes) - 1
+        last = i == len(found) - 1
         result = y if last else to.tensors[to.temporary(Tensor(f"{y.name}.pass", x.dtype, shape))]
         _blend(node, to, (current, result), [(a, taps[a]) for a in step.axes])
         current = result
 
 
-def _passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[Pass]:
+def passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[Pass]:
     """Neighbours in pairs from the last axis on; what shrinks the tensor most comes first."""
     left = list(changed)
     found = []
@@ -78,24 +78,29 @@ def _passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int])
 def _blend(node: Node, to: Lowering, through: tuple[Tensor, Tensor], axes: Sequence[tuple[int, Taps]]) -> None:
     x, y = through
     (down, lines), across = axes[0], axes[1:]
+    args = {**plane(x, y, down, bool(across)), "value": real(node.attrs, "extrapolation")}
+    found = [name for axis, taps in ((down, lines), *across) for name in tables(to, f"{y.name}.{axis}", taps)]
+    count = lines.indices.shape[1]
+    name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_f32"
+    kernel = Kernel(name, KERNELS / "resize.c.in", FIELDS, {"taps": count, "across": bool(across)}, (MOVE,))
+    scratch = 4 * prod(x.shape[down + 1 :]) if across else 0
+    to.call(node, Call(kernel, args, [x.name, *found], [y.name], scratch=scratch))
+
+
+def plane(x: Tensor, y: Tensor, down: int, across: bool) -> dict[str, Arg]:
+    """Return all arguments of FIELDS but the value: an axis, and the one behind it too if `across`."""
     width = prod(x.shape[down + 1 :])
-    args = {
+    return {
         "in_height": x.shape[down],
         "out_height": y.shape[down],
         "in_width": x.shape[down + 1] if across else width,
         "out_width": y.shape[down + 1] if across else width,
         "channels": prod(x.shape[down + 2 :]) if across else 1,
-        "value": real(node.attrs, "extrapolation"),
         **chunks(prod(y.shape[: down + 1]), 4 * prod(y.shape[down + 1 :])),
     }
-    tables = [name for axis, taps in ((down, lines), *across) for name in _tables(to, f"{y.name}.{axis}", taps)]
-    count = lines.indices.shape[1]
-    name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_f32"
-    kernel = Kernel(name, KERNELS / "resize.c.in", FIELDS, {"taps": count, "across": bool(across)}, (MOVE,))
-    to.call(node, Call(kernel, args, [x.name, *tables], [y.name], scratch=4 * width if across else 0))
 
 
-def _tables(to: Lowering, stem: str, taps: Taps) -> tuple[str, str]:
+def tables(to: Lowering, stem: str, taps: Taps) -> tuple[str, str]:
     """The positions and weights of one axis as constants."""
     positions = np.where(taps.outside[:, None], -1, taps.indices).astype(np.int32)
     weights = taps.weights.astype(np.float32)

@@ -1,0 +1,56 @@
+"""Resize over quantized tensors."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from mace_core.ir import Node
+from mace_core.kernel_target import Lower
+from mace_core.ops.arguments import real
+from mace_core.ops.resize import axis_taps
+from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower import resize as plain
+from mace_target_cpu.lower.strided import MOVE
+from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, REQUANTIZE, RESULT, Scale, need_stored, result
+
+FIELDS = (*(f for f in plain.FIELDS if f[0] != "value"), ("x_zero", "i32"), ("factor", "f32"), ("value", "i32"), *RESULT)
+
+
+def resize(node: Node, to: Lowering) -> None:
+    """To the nearest as it is stored; weighted sums along one axis or two neighbouring ones, rounded once."""
+    x, y = need_stored(to, node.inputs[0], tuple(C_TYPES)), need_stored(to, node.outputs[0], tuple(C_TYPES))
+    taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
+    changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
+    outside = any(t.outside.any() for t in taps)
+    if x.storage == y.storage and (node.attrs["mode"] == "nearest" or not changed) and not outside:
+        plain.resize(node, to)
+        return
+    found = plain.passes(changed, x.shape, y.shape)
+    if node.attrs["mode"] == "nearest" or len(found) != 1 or not y.elements:
+        raise Refused("an interpolation along more than two axes, or to another storage")
+    down, across = found[0].axes[0], len(found[0].axes) > 1
+    source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
+    value = real(node.attrs, "extrapolation") / made.step + made.zero
+    args = {
+        **plain.plane(x, y, down, across),
+        "x_zero": source.zero,
+        "factor": source.step / made.step,
+        "value": int(np.clip(np.rint(value), limits.min, limits.max)),
+        **result(y),
+    }
+    names = [name for axis in found[0].axes for name in plain.tables(to, f"{y.name}.{axis}", taps[axis])]
+    count = taps[down].indices.shape[1]
+    name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_{x.dtype.value}_{y.dtype.value}"
+    params = {"taps": count, "across": across, "xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype]}
+    kernel = Kernel(name, KERNELS / "resize_quantized.c.in", FIELDS, params, (MOVE, INTEGER, REQUANTIZE))
+    scratch = 4 * (prod(x.shape[down + 1 :]) + MOST_LANES) if across else 0
+    to.call(node, Call(kernel, args, [x.name, *names], [y.name], scratch=scratch))
+
+
+MOST_LANES = 16
+"""Floats behind a row that a vector may read of it."""
+
+LOWERINGS: dict[str, Lower] = {"Resize": resize}
