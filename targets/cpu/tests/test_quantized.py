@@ -58,7 +58,9 @@ def inputs_of(graph: Graph) -> dict[str, Array]:
     made = {}
     for name in graph.inputs:
         t = graph.tensors[name]
-        if t.dtype is DType.F32:
+        if t.dtype is DType.BOOL:
+            made[name] = rng.integers(0, 2, t.shape).astype(bool)
+        elif t.dtype is DType.F32:
             made[name] = rng.standard_normal(t.shape).astype(np.float32)
         else:
             limits = np.iinfo(t.dtype.numpy)
@@ -116,6 +118,31 @@ def test_transposed_convolutions(tmp_path: Path) -> None:
     ]
     kernels = check(graphs, tmp_path)
     assert all(name.startswith("conv_") and "quantize_" not in name for name in kernels.values()), kernels
+
+
+def test_products_of_computed_factors(tmp_path: Path) -> None:
+    graphs = [
+        graph("heads", "MatMul", [(I8, (3, 37, 11)), (I8, (3, 11, 21))], {}, storage(DType.I8, 0.3, 2)),
+        graph("legacy", "MatMul", [(U8, (2, 5, 8)), (U8, (2, 8, 33))], {"low": 0.0}, storage(DType.U8, 0.25, 128)),
+        graph("mixed", "MatMul", [(I8, (2, 5, 9)), (U8, (9, 16))], {}, storage(DType.I8, 0.4)),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert set(kernels.values()) == {"matmul_quantized"}
+
+
+def test_numbers_that_are_stored_alike_stay_as_they_are(tmp_path: Path) -> None:
+    shape = (3, 7)
+    pair = [(I8, shape), (I8, (7,))]
+    graphs = [
+        *(graph(op.lower(), op, pair, {}, None) for op in ("Equal", "Less", "LessEqual", "Greater", "GreaterEqual")),
+        graph("apart", "Less", [(I8, shape), (U8, shape)], {}, None),
+        graph("max_pool_16", "MaxPool", [(I16, (1, 6, 7, 5))], POOL, I16),
+    ]
+    new = Builder("where")
+    names = [new.input("c", DType.BOOL, shape), *(new.input(f"x{i}", DType.I8, shape, I8.quant) for i in range(2))]
+    graphs.append(new.finish(new.add("Where", names, outputs=[new.stored("y", I8)])))
+    kernels = check(graphs, tmp_path)
+    assert {n for n, k in kernels.items() if "quantize" in k} == {"apart"}
 
 
 def test_resizes(tmp_path: Path) -> None:

@@ -106,5 +106,6 @@ def _operand(new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, s
     kind = DType.I64 if i in INDICES.get(op, ()) else DType.BOOL if place == ("Where", 0) else dtype
     quant = storage.quant if storage and kind is dtype else None
     if i in CONSTANT.get(op, ()):
-        return new.weight(f"w{i}", np.ones(shape, kind.numpy), quant)
+        held = DType.I8 if quant and dtype is DType.I16 else kind  # beside sixteen-bit activations weights have eight
+        return new.weight(f"w{i}", np.ones(shape, held.numpy), quant)
     return new.input(f"x{i}", kind, shape, quant)

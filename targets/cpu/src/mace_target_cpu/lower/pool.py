@@ -22,6 +22,7 @@ LEAST: Mapping[DType, tuple[str, str]] = {
     DType.F64: ("double", "-INFINITY"),
     DType.I8: ("int8_t", "-128"),
     DType.U8: ("uint8_t", "0"),
+    DType.I16: ("int16_t", "INT16_MIN"),
     DType.I32: ("int32_t", "INT32_MIN"),
     DType.I64: ("int64_t", "INT64_MIN"),
 }

@@ -1,21 +1,36 @@
-"""MatMul of a quantized factor and quantized constant weights: a convolution of one pixel."""
+"""MatMul over quantized tensors: with constant weights a convolution of one pixel, with a computed factor a kernel of its own."""
 
 from __future__ import annotations
 
 import math
 
-from mace_core.ir import Node
+import numpy as np
+
+from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.quantized.conv import CONV
-from mace_target_cpu.quantized.products import Columns, Weights, block_bytes, block_rows, column_weights, factor, pack_once
-from mace_target_cpu.quantized.storage import CODES, Scale, clamp, result
+from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, factor, pack_once
+from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
 
 ONES = (1, 1, 1)
+FIELDS = (
+    *((name, "i64") for name in ("batches", "rows", "depth", "columns", "step_a", "step_b", "block")),
+    *((name, "i32") for name in ("panel", "a_zero", "b_zero", "a_type", "b_signed")),
+)
+COMPUTED = Kernel("matmul_quantized", KERNELS / "matmul_quantized.c.in", (*FIELDS, *RESULT), helpers=IGEMM)
 
 
 def matmul(node: Node, to: Lowering) -> None:
-    """A product with one matrix of constant weights."""
+    """A product of eight or sixteen bits with a constant matrix, or of eight bits with a computed one for every batch or for all."""
+    if to.constant(node.inputs[1]) is None:
+        _computed(node, to)
+    else:
+        _constant(node, to)
+
+
+def _constant(node: Node, to: Lowering) -> None:
     x, y = factor(node, to), to.tensors[node.outputs[0]]
     shape, weights = to.shape(node.inputs[1]), Weights.of(node.inputs[1], to)
     if len(shape) < 2 or math.prod(shape[:-2]) != 1 or len(x.shape) < 2:
@@ -45,6 +60,38 @@ def matmul(node: Node, to: Lowering) -> None:
     }
     reads = [x.name, w, *column_weights(to, y.name, columns, 1)]
     to.call(node, Call(CONV, args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
+
+
+def _computed(node: Node, to: Lowering) -> None:
+    a, b, y = (need_stored(to, name, EIGHT_BITS) for name in (*node.inputs[:2], *node.outputs))
+    if min(len(a.shape), len(b.shape)) < 2 or (math.prod(b.shape[:-2]) != 1 and a.shape[:-2] != b.shape[:-2]):
+        raise Refused(f"batches of {list(a.shape)} and {list(b.shape)}")
+    depth, columns = b.shape[-2:]
+    if depth << 16 > 1 << 31 or not y.elements:
+        raise Refused(f"sums of {depth} products")
+    single, shift = math.prod(b.shape[:-2]) == 1, 128 if b.dtype is DType.U8 else 0
+    rows = math.prod(a.shape[:-1]) if single else a.shape[-2]
+    weights = Weights(np.zeros((depth, columns), np.int8), Scale.of(b).zero - shift, np.array([Scale.of(b).step]))
+    sums = Columns.of(node, to, weights, np.zeros(columns, np.int64))
+    block, padded_columns = block_rows(rows, depth), -(-columns // to.panel) * to.panel
+    args = {
+        "batches": 1 if single else math.prod(a.shape[:-2]),
+        "rows": rows,
+        "depth": depth,
+        "columns": columns,
+        "step_a": rows * depth,
+        "step_b": depth * columns,
+        "block": block,
+        "panel": to.panel,
+        "a_zero": Scale.of(a).zero,
+        "b_zero": weights.zero,
+        "a_type": CODES[a.dtype],
+        "b_signed": b.dtype is DType.I8,
+        **result(y, *clamp(node)),
+    }
+    reads = [a.name, b.name, *column_weights(to, y.name, sums, 1)]
+    scratch = block_bytes(block, depth, 0) + (depth + depth % 2) * padded_columns
+    to.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
 
 
 LOWERINGS: dict[str, Lower] = {"MatMul": matmul}

@@ -1,7 +1,8 @@
-"""Ops that move elements, where the storages of their operands differ or padding must stand for a real number."""
+"""Ops that move or compare elements, where the storages of their operands may differ or padding must stand for a real number."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,9 @@ from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower, conversion
 from mace_core.program import Lowering, Refused
 from mace_target_cpu.lower import concat as plain
+from mace_target_cpu.lower.binary import LOWERINGS as BINARY
 from mace_target_cpu.lower.lookup import pad as plain_pad
+from mace_target_cpu.lower.scatter import LOWERINGS as SCATTER
 from mace_target_cpu.quantized.quantize import quantize
 from mace_target_cpu.quantized.storage import Scale
 
@@ -45,4 +48,19 @@ def _as(y: Tensor, name: str, node: Node, to: Lowering) -> str:
     return made
 
 
-LOWERINGS: dict[str, Lower] = {"Pad": pad, "Concat": concat}
+def as_stored(node: Node, to: Lowering) -> None:
+    """What is stored stands for its numbers, where all are stored alike."""
+    storages = {to.tensors[name].storage for name in (*node.inputs, *node.outputs) if name and to.tensors[name].quant}
+    data = [to.tensors[name] for name in (*node.inputs, *node.outputs) if name and _holds_numbers(to.tensors[name])]
+    if len(storages) != 1 or any(t.quant is None for t in data) or node.attrs.get("reduction", "none") != "none":
+        raise Refused("operands of several storages")
+    PLAIN[node.op.name](node, to)
+
+
+def _holds_numbers(tensor: Tensor) -> bool:
+    """Whether it is no condition and holds no places."""
+    return tensor.quant is not None or tensor.dtype.is_float
+
+
+PLAIN: Mapping[str, Lower] = {"Where": BINARY["Where"], **{n: SCATTER[n] for n in ("ScatterElements", "ScatterND")}}
+LOWERINGS: dict[str, Lower] = {"Pad": pad, "Concat": concat, **dict.fromkeys(PLAIN, as_stored)}

@@ -11,6 +11,7 @@ from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_core.quantization import compute
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower import binary as plain
 from mace_target_cpu.lower.binary import OPS as BINARY
 from mace_target_cpu.lower.unary import OPS as UNARY
 from mace_target_cpu.quantized.binary import binary
@@ -101,11 +102,16 @@ def _input(name: str, to: Lowering, x: Tensor, every: Array) -> tuple[Tensor, Ar
 
 
 def either(node: Node, to: Lowering) -> None:
-    """A table where one operand is computed, else the kernel of two."""
+    """A table where one operand is computed, else the kernel of two; the order of numbers stored alike is that of their integers."""
     try:
         table(node, to)
     except Refused:
-        binary(node, to)
+        x, y = (to.tensors[name] for name in node.inputs)
+        if node.op.name in ORDERS and x.quant and x.storage == y.storage:
+            plain.binary(node, to)
+        else:
+            binary(node, to)
 
 
+ORDERS = ("Equal", "Less", "LessEqual", "Greater", "GreaterEqual")
 LOWERINGS: dict[str, Lower] = {**dict.fromkeys(sorted(UNARY), table), **dict.fromkeys(sorted(BINARY), either)}
