@@ -162,6 +162,53 @@ def test_arenas_are_as_small_as_can_be(folder: Path) -> None:
     assert max(ratios.values()) <= 1.05, ratios
 
 
+DIGITS = ("model_onnx", "trained_lstm_fp32_tflite", "trained_lstm_int8_tflite")
+CLASSIFIERS = (
+    *(
+        *DIGITS,
+        "ic_fp32_tflite",
+        "ic_int8_tflite",
+        "ic_frozen_pb",
+        "kws_fp32_tflite",
+        "kws_int8_tflite",
+        "ds_cnn_s_core_pb",
+        "dnn_s_core_pb",
+    ),
+    *("mobilenet_v2_1_0_224_quant_tflite", "movie_review_tflite", "ch_ppocr_mobile_v2_0_cls_infer_onnx"),
+)
+
+
+def test_tasks_are_done_as_by_the_framework(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same class for every sample; of digits, which the manifest has one of each, the right one."""
+    built, told = build(folder, "host"), {}
+    for name in CLASSIFIERS:
+        inputs, expected = samples(built, ENTRIES[name])
+        (found,), (wanted,) = built.run(name, inputs).values(), expected.values()
+        classes, theirs = (a.reshape(len(a), -1).argmax(axis=1) for a in (found, wanted))
+        told[name] = f"{(classes == theirs).sum()} of {len(classes)}"
+        assert classes.tolist() == theirs.tolist(), name
+        assert name not in DIGITS or classes.tolist() == list(range(10)), name
+    with capsys.disabled():
+        sys.stdout.write(f"\nthe framework's class: {told}\n")
+
+
+TRANSPOSES: Mapping[str, int] = {
+    "ch_pp_ocrv4_rec_infer_onnx": 11,
+    "minilm_l6_int8_dynamic_onnx": 30,
+    "shufflenet_v2_12_int8_onnx": 17,
+}
+"""Models with attention, whose blocks reorder axes by their own meaning -> how many times; in all others only an input may be."""
+
+
+def test_convolutions_see_one_order_of_axes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = build(folder, "host").report["models"]
+    assert isinstance(models, dict)
+    found = {name: figures["transposes"] for name, figures in models.items()}
+    with capsys.disabled():
+        sys.stdout.write(f"\ntransposes: {found}\n")
+    assert {n: c for n, c in found.items() if c > TRANSPOSES.get(n, 1)} == {}
+
+
 def test_threads_change_no_bit(folder: Path) -> None:
     built = build(folder, "host")
     for name, entry in ENTRIES.items():

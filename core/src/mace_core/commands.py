@@ -14,7 +14,7 @@ import numpy as np
 from mace_core.deployment import Deployment, Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.pipeline import Job, load, lower, normalise
+from mace_core.pipeline import Job, load, lower, normalise, transposes
 from mace_core.pipeline import build as build_sources
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
@@ -125,6 +125,7 @@ def explain_deployment(deployment: Path, target: str) -> list[dict[str, Any]]:
                 "regions": [{"target": r.target.name, "nodes": [n.name for n in r.graph.nodes]} for r in parts.regions],
                 "calls": [{"node": c.node, "kernel": c.kernel.name, "sources": list(c.sources)} for c in program.calls],
                 "refusals": [{"node": n, "target": t, "reason": why} for (n, t), why in parts.refusals.items()],
+                "transposes": transposes(graph),
                 "arena_bytes": plan.bytes,
                 "arena_lower_bound": plan.bound,
                 "weight_bytes": sum(w.bytes for w in program.weights.values()),
@@ -140,7 +141,7 @@ def show_explanation(found: list[dict[str, Any]]) -> str:
         text += table((model["model"], "kernel", "computes"), [(c["node"], c["kernel"], ", ".join(c["sources"])) for c in model["calls"]])
         text += "".join(f"  {r['node']}: not on {r['target']}: {r['reason']}\n" for r in model["refusals"])
         text += f"  arena {model['arena_bytes']} bytes (largest live set {model['arena_lower_bound']}), "
-        text += f"weights {model['weight_bytes']} bytes\n"
+        text += f"weights {model['weight_bytes']} bytes, {model['transposes']} transposes\n"
     return text
 
 

@@ -258,7 +258,7 @@ def _generate(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     models = sources.report["models"]
     assert isinstance(models, dict)
     for name, figures in models.items():
-        _say(f"{name}: {arena_line(figures)}, weights {figures['weight_bytes']} bytes")
+        _say(f"{name}: {arena_line(figures)}, weights {figures['weight_bytes']} bytes, {figures['transposes']} transposes")
     for note in job.deployment.notes:
         _say(f"note: {note}")
     return 0

@@ -3,6 +3,8 @@
 from mace_core.testing.plugin import PluginContract
 from mace_core.testing.transform import TransformContract
 from mace_transform_layout.layout import layout, views
+from mace_transform_layout.merge import merge
+from mace_transform_layout.weights import weights
 
 
 class TestPlugin(PluginContract):
@@ -13,6 +15,16 @@ class TestPlugin(PluginContract):
 class TestLayout(TransformContract):
     name = "layout"
     apply = staticmethod(layout)
+
+
+class TestMergeTransposes(TransformContract):
+    name = "merge-transposes"
+    apply = staticmethod(merge)
+
+
+class TestTransposesToWeights(TransformContract):
+    name = "transposes-to-weights"
+    apply = staticmethod(weights)
 
 
 class TestTransposesToViews(TransformContract):

@@ -108,6 +108,15 @@ def test_convolutions(tmp_path: Path) -> None:
     assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
 
 
+def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats(tmp_path: Path) -> None:
+    new = Builder("dead")
+    w = new.weight("w", np.full((2, 1, 1, 4), 127, np.int8), Quant((0.01, 1e-15), (0, 0), 0))
+    b = new.weight("b", np.array([50, -(2**31)], np.int32), Quant((0.0005, 5e-17), (0, 0), 0))
+    how = {**WINDOW, "pads_before": (0, 0), "pads_after": (0, 0)}
+    x = new.input("x", DType.I8, (1, 3, 3, 4), I8.quant)
+    assert check([new.finish(new.add("Conv", [x, w, b], how, outputs=[new.stored("y", I8)]))], tmp_path) == {"dead": "conv_quantized"}
+
+
 def test_transposed_convolutions(tmp_path: Path) -> None:
     how = {"op": "ConvTranspose", "strides": (2, 2), "output_padding": (0, 0)}
     graphs = [

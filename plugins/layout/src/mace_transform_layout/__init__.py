@@ -1,4 +1,4 @@
-"""The layout transform: one order of axes through the whole model."""
+"""Transforms of the order of axes: one through the whole model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from collections.abc import Iterable
 from mace_core.api import Transform
 from mace_core.hookspecs import hookimpl
 from mace_transform_layout.layout import layout, views
+from mace_transform_layout.merge import merge
+from mace_transform_layout.weights import weights
 
 
 @hookimpl
 def mace_transforms() -> Iterable[Transform]:
-    """Offer it by name."""
-    return (Transform("layout", layout), Transform("transposes-to-views", views))
+    """Offer them by name."""
+    return (
+        Transform("layout", layout),
+        Transform("merge-transposes", merge),
+        Transform("transposes-to-weights", weights),
+        Transform("transposes-to-views", views),
+    )

@@ -12,6 +12,9 @@ from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
 from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, NARROW, REQUANTIZE, Scale, need_stored, padded
 
+TRIFLE = 2.0**-10
+"""Of a step of the result: what a bias may lose to leave room for the sum."""
+
 IGEMM = (GEMM, INTEGER, REQUANTIZE, KERNELS / "igemm.h.in")
 """Helpers of kernels that multiply matrices of integers."""
 
@@ -69,17 +72,18 @@ class Columns:
         unit = np.broadcast_to(Scale.of(x).step * weights.scale, reach.shape)
         if y.dtype is DType.I32 and not np.allclose(unit, Scale.of(y).step, rtol=1e-6, atol=0):
             raise Refused(f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}")
-        bias, limits = _bias(optional(node, 2), to, unit), np.iinfo(x.dtype.numpy)
-        most = max(limits.max - Scale.of(x).zero, Scale.of(x).zero - limits.min)
-        if (reach * most + np.abs(bias.astype(np.int64))).max(initial=0) >= 1 << 31:
+        bias, limits, factor = _bias(optional(node, 2), to, unit), np.iinfo(x.dtype.numpy), unit / Scale.of(y).step
+        room = (1 << 31) - 1 - reach * max(limits.max - Scale.of(x).zero, Scale.of(x).zero - limits.min)
+        held = np.clip(bias, -np.maximum(room, 0), np.maximum(room, 0))  # of a channel whose scale is next to nothing
+        if (room < 0).any() or (np.abs(bias - held) * factor).max(initial=0) > TRIFLE:
             raise Refused(f"sums of {y.name} can be too large for 32 bits")
-        return cls(bias, (unit / Scale.of(y).step).astype(np.float32))
+        return cls(held.astype(np.int32), factor.astype(np.float32))
 
 
 def _bias(name: str, to: Lowering, unit: Array) -> Array:
-    """The bias in the units of the sums."""
+    """The bias in the units of the sums, as float64, which holds every integer of 32 bits."""
     if not name:
-        return np.zeros(unit.shape, np.int32)
+        return np.zeros(unit.shape)
     tensor, values = to.tensors[name], to.constant(name)
     if values is None:
         raise Refused(f"{name} is computed, not a constant")
@@ -87,7 +91,7 @@ def _bias(name: str, to: Lowering, unit: Array) -> Array:
         steps = values / unit
     else:
         steps = (values.astype(np.float64) - tensor.quant.zero_point[0]) * np.array(tensor.quant.scale) / unit
-    return np.clip(np.rint(steps), -(2**31), 2**31 - 1).astype(np.int32)
+    return np.rint(steps)
 
 
 def pack_pairs(matrices: Array, panel: int) -> Array:
