@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.api import Target
-from mace_core.ir import Graph, Node
+from mace_core.ir import Attrs, DType, Graph, Node, Tensor
 from mace_core.ops import core_ops
 from mace_core.program import Lowering, Program, Refused
 from mace_core.quantization import dequantize
@@ -77,20 +77,26 @@ class KernelTarget(Target):
 
     def _lower(self, node: Node, to: Lowering) -> None:
         tensors = [to.tensors[t] for t in (*node.inputs, *node.outputs) if t]
-        storages = {t.storage for t in tensors if t.quant}
-        if not storages:
+        if not any(_compressed(t) for t in tensors):
             self._plain(node, to)
-        elif node.op.name in self.quantized:
-            calls = len(to.calls)
-            try:
-                self.quantized[node.op.name](node, to)
-            except Refused:
-                assert len(to.calls) == calls, f"{node.op.name}: refused after it had begun"
-                self._through_floats(node, to)
-        elif node.op.moves and len(storages) == 1 and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1])):
+            return
+        calls = len(to.calls)
+        try:
+            self._as_stored(node, tensors, to)
+        except Refused:
+            assert len(to.calls) == calls, f"{node.op.name}: refused after it had begun"
+            self._through_floats(node, to)
+
+    def _as_stored(self, node: Node, tensors: Sequence[Tensor], to: Lowering) -> None:
+        """Compute a node on operands as they are stored; Refused where no kernel does."""
+        storages = {t.storage for t in tensors if t.quant}
+        moved = node.op.moves and len(storages) == 1 and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1]))
+        if node.op.name in self.quantized and storages:
+            self.quantized[node.op.name](node, to)
+        elif moved or not storages:
             self._plain(node, to)
         else:
-            self._through_floats(node, to)
+            raise Refused(f"{self.name} has no integer kernel for {node.op.name}")
 
     def _plain(self, node: Node, to: Lowering) -> None:
         lower = self.lowerings.get(node.op.name) or node.op.lower
@@ -99,30 +105,47 @@ class KernelTarget(Target):
         lower(node, to)
 
     def _through_floats(self, node: Node, to: Lowering) -> None:
-        """Compute a node of which no integer kernel is known with floats, between Dequantize and Quantize."""
-        now = {name: self._real(node, name, to) for name in dict.fromkeys(filter(None, node.inputs)) if to.tensors[name].quant}
-        made = {name: to.temporary(to.tensors[name].real) for name in node.outputs if to.tensors[name].quant}
+        """Compute a node whose operands no kernel takes as they are stored with floats, between two conversions."""
+        now = {name: self._real(node, name, to) for name in dict.fromkeys(filter(None, node.inputs)) if _compressed(to.tensors[name])}
+        made = {name: to.temporary(_floats(to.tensors[name])) for name in node.outputs if name and _compressed(to.tensors[name])}
+        if not now and not made:
+            raise Refused(f"{self.name} has no kernel for {node.op.name}")
         inputs, outputs = (tuple(by.get(t, t) for t in names) for by, names in ((now, node.inputs), (made, node.outputs)))
         self._plain(replace(node, inputs=inputs, outputs=outputs), to)
         for stored, real in made.items():
-            self._convert(conversion("Quantize", node, real, stored), to)
+            self._convert(node, (real, stored), to)
 
     def _real(self, node: Node, stored: str, to: Lowering) -> str:
         """A tensor of floats with the real numbers of a stored one."""
         tensor, array = to.tensors[stored], to.constant(stored)
         if array is not None:
-            assert tensor.quant is not None
-            return to.folded(f"{stored}.real", dequantize(array, tensor.quant).astype(np.float32))
-        real = to.temporary(tensor.real)
-        self._convert(conversion("Dequantize", node, stored, real), to)
+            real_array = dequantize(array, tensor.quant) if tensor.quant else array
+            return to.once((stored, "floats"), lambda: to.folded(f"{stored}.real", real_array.astype(np.float32)))
+        real = to.temporary(_floats(tensor))
+        self._convert(node, (stored, real), to)
         return real
 
-    def _convert(self, node: Node, to: Lowering) -> None:
-        if node.op.name not in self.quantized:
+    def _convert(self, node: Node, ends: tuple[str, str], to: Lowering) -> None:
+        x, y = (to.tensors[name] for name in ends)
+        if x.quant is None and y.quant is None:
+            self._plain(conversion("Cast", node, ends, {"to": y.dtype.value}), to)
+            return
+        op = "Quantize" if y.quant else "Dequantize"
+        if op not in self.quantized:
             raise Refused(f"{self.name} has no kernels for quantized tensors")
-        self.quantized[node.op.name](node, to)
+        self.quantized[op](conversion(op, node, ends), to)
 
 
-def conversion(op: str, node: Node, x: str, y: str) -> Node:
-    """Return a Quantize or Dequantize of x to y on behalf of a node."""
-    return replace(node, op=core_ops()[op], inputs=(x,), outputs=(y,), attrs={})
+def _compressed(tensor: Tensor) -> bool:
+    """Whether a tensor stores real numbers in fewer bits than kernels compute with."""
+    return tensor.quant is not None or tensor.dtype is DType.F16
+
+
+def _floats(tensor: Tensor) -> Tensor:
+    """The tensor as kernels compute it."""
+    return replace(tensor.real, dtype=DType.F32)
+
+
+def conversion(op: str, node: Node, ends: tuple[str, str], attrs: Attrs = MappingProxyType({})) -> Node:
+    """Return a node with one operand and one result, on behalf of another."""
+    return replace(node, op=core_ops()[op], inputs=ends[:1], outputs=ends[1:], attrs=attrs)

@@ -44,7 +44,7 @@ def _as(y: Tensor, name: str, node: Node, to: Lowering) -> str:
     if x.storage == y.storage or not x.elements:
         return name
     made = to.temporary(replace(x, name=name, dtype=y.dtype, quant=y.quant))
-    quantize(conversion("Quantize", node, name, made), to)
+    quantize(conversion("Quantize", node, (name, made)), to)
     return made
 
 
