@@ -21,6 +21,7 @@ from mace_core.verify import verify
 NORMAL = (
     "remove-identity",
     "flatten-atrous",
+    "fuse-group-norm",
     "layout",
     "remove-identity",
     "remove-neutral",
@@ -40,6 +41,7 @@ NORMAL = (
     "fuse-prelu",
     "fuse-pad",
     "fuse-crop",
+    "sink-reshapes",
     "fuse-hard",
     "fold-batch-norm",
     "fold-scale",
@@ -53,6 +55,8 @@ NORMAL = (
     "fuse-scale-shift",
     "fuse-quantize",
     "layout",
+    "merge-transposes",
+    "transposes-to-weights",
     "transposes-to-views",
     "remove-identity",
 )
@@ -72,7 +76,7 @@ class Job:
 def build(job: Job, registry: Registry, progress: Progress = lambda _: None) -> Sources:
     """Turn the models of a deployment into the sources of one library for one choice."""
     placed = []
-    refusals: dict[str, object] = {}
+    notes: dict[str, dict[str, object]] = {}
     for model in job.deployment.models:
         progress(f"{model.name}: reading")
         graph = normalise(load(model, registry), registry)
@@ -83,9 +87,16 @@ def build(job: Job, registry: Registry, progress: Progress = lambda _: None) -> 
         parts = split(graph, targets)
         program = lower(graph, parts, registry)
         placed.append(code.Placed(program, arena(program)))
-        refusals[model.name] = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}
+        refusals = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}
+        notes[model.name] = {"transposes": transposes(graph), "refusals": refusals}
     sources = code.library(job.deployment.library, placed, isas(job.choice, registry))
-    return replace(sources, report={"models": sources.report, "refusals": refusals, "notes": list(job.deployment.notes)})
+    models = {name: {**dict(figures), **notes[name]} for name, figures in sources.report.items()}  # type: ignore[call-overload]
+    return replace(sources, report={"models": models, "notes": list(job.deployment.notes)})
+
+
+def transposes(graph: Graph) -> int:
+    """How many nodes only reorder axes: what two orders of axes in one model cost."""
+    return sum(n.op.name == "Transpose" for n in graph.nodes)
 
 
 def load(model: Model, registry: Registry) -> Graph:

@@ -3,6 +3,8 @@
 from mace_core.testing.plugin import PluginContract
 from mace_core.testing.transform import TransformContract
 from mace_transform_fold.batch_norm import fold_batch_norm
+from mace_transform_fold.conv_conv import fold_conv_conv
+from mace_transform_fold.input import fold_input
 from mace_transform_fold.scale import fold_scale
 
 
@@ -14,6 +16,16 @@ class TestPlugin(PluginContract):
 class TestFoldBatchNorm(TransformContract):
     name = "fold-batch-norm"
     apply = staticmethod(fold_batch_norm)
+
+
+class TestFoldConvConv(TransformContract):
+    name = "fold-conv-conv"
+    apply = staticmethod(fold_conv_conv)
+
+
+class TestFoldInput(TransformContract):
+    name = "fold-input"
+    apply = staticmethod(fold_input)
 
 
 class TestFoldScale(TransformContract):

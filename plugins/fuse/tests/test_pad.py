@@ -33,3 +33,18 @@ def test_zeros_along_the_image_become_padding(graph: Graph, nodes: list[str]) ->
     inputs = random_inputs(graph)
     (output,) = graph.outputs
     np.testing.assert_allclose(execute(after, inputs)[output], execute(graph, inputs)[output], rtol=1e-5, atol=1e-5)
+
+
+def test_each_convolution_pads_for_itself() -> None:
+    new = Builder("shared")
+    x = new.input("x", DType.F32, (1, 5, 6, 2))
+    wide = new.one("Pad", [x], {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)})
+    attrs = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    weights = [new.weight("w", np.random.default_rng(i).standard_normal((3, 3, 3, 2)).astype(np.float32)) for i in range(2)]
+    graph = new.finish([new.one("Conv", [wide, w], attrs) for w in weights])
+    after = fuse_pad(graph)
+    assert [n.op.name for n in after.nodes] == ["Conv", "Conv"]
+    inputs = random_inputs(graph)
+    expected, found = execute(graph, inputs), execute(after, inputs)
+    for name in graph.outputs:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5)

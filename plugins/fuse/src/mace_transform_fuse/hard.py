@@ -4,59 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from mace_core.build import Match, rewrite
-from mace_core.ir import Graph, Node
+from mace_core.ir import Graph
+from mace_transform_fuse.patterns import Fused, Product, fuse, made_by, near, product, product_at, sum_with_number
+
+FILTERED = ("Conv", "ConvTranspose", "MatMul")
 
 
 def fuse_hard(graph: Graph) -> Graph:
-    """Clip(x + 3, 0, 6) / 6 becomes HardSigmoid, x times it HardSwish, in every order of the product and the division."""
+    """Fuse Clip(x + 3, 0, 6) / 6 to HardSigmoid and x times it to HardSwish, the factors in any order; Clip(a * x + b, 0, 1) too.
+
+    The last not where a Conv or MatMul makes x for nothing else: it takes in a, b and the limits at no cost.
+    """
     return rewrite(graph, _rule)
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    if match.node.op.name == "Div" and _is(match.constant(1), 6.0):
-        product = match.feeder(0, "Mul")
-        gated = _gated(match, product) if product else None
-        if product and gated:
-            return match.new.add("HardSwish", [gated], outputs=match.node.outputs, like=match.joined(product))
-        ramp = match.feeder(0, "Clip")
-        source = _ramped(match, ramp) if ramp else None
-        if ramp and source:
-            attrs = {"alpha": 1 / 6, "beta": 0.5}
-            return match.new.add("HardSigmoid", [source], attrs, outputs=match.node.outputs, like=match.joined(ramp))
-    if match.node.op.name == "Mul":
-        for at in (0, 1):
-            gate = match.feeder(at, "HardSigmoid")
-            if gate and gate.inputs[0] == match.node.inputs[1 - at] and _is_sixth(gate):
-                return match.new.add("HardSwish", gate.inputs, outputs=match.node.outputs, like=match.joined(gate))
-    return None
+    if match.node.op.name == "Clip":
+        return fuse(match, _clipped(match))
+    whole = product(match, match.node) if match.node.op.name in ("Mul", "Div") else None
+    return fuse(match, (_gated(match, whole) or _ramped(match, whole)) if whole else None)
 
 
-def _gated(match: Match, product: Node) -> str | None:
-    """X where the product is x * Clip(x + 3, 0, 6)."""
-    for at in (0, 1):
-        ramp = match.new.producer(product.inputs[at])
-        if ramp and ramp.op.name == "Clip" and _ramped(match, ramp) == product.inputs[1 - at]:
-            return product.inputs[1 - at]
-    return None
-
-
-def _ramped(match: Match, ramp: Node) -> str | None:
-    """X where the node is Clip(x + 3, 0, 6)."""
-    total = match.new.producer(ramp.inputs[0])
-    if (ramp.attrs["min"], ramp.attrs["max"]) != (0.0, 6.0) or not total or total.op.name != "Add":
+def _gated(match: Match, whole: Product) -> Fused | None:
+    """X times its gate."""
+    if len(whole.terms) != 2:
         return None
-    for at in (0, 1):
-        if _is(match.new.constant(total.inputs[at]), 3.0):
-            return total.inputs[1 - at]
+    for x, gate in (whole.terms, whole.terms[::-1]):
+        sigmoid = made_by(match.new, gate, "HardSigmoid")
+        if sigmoid and sigmoid.inputs[0] == x and near(_float(sigmoid.attrs["alpha"]), 1 / 6) and sigmoid.attrs["beta"] == 0.5:
+            return Fused("HardSwish", [x], {}) if near(whole.number, 1) else None
+        if _ramp(match, gate) == x:
+            return Fused("HardSwish", [x], {}) if near(whole.number, 1 / 6) else None
     return None
 
 
-def _is(array: object, value: float) -> bool:
-    return isinstance(array, np.ndarray) and array.size == 1 and float(array.reshape(-1)[0]) == value
+def _ramped(match: Match, whole: Product) -> Fused | None:
+    x = _ramp(match, whole.terms[0]) if len(whole.terms) == 1 and near(whole.number, 1 / 6) else None
+    return Fused("HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}) if x else None
 
 
-def _is_sixth(gate: Node) -> bool:
-    return bool(np.isclose(float(str(gate.attrs["alpha"])), 1 / 6, rtol=1e-6) and gate.attrs["beta"] == 0.5)
+def _ramp(match: Match, tensor: str) -> str | None:
+    """X where the tensor is Clip(x + 3, 0, 6)."""
+    ramp = made_by(match.new, tensor, "Clip")
+    if ramp is None or (ramp.attrs["min"], ramp.attrs["max"]) != (0.0, 6.0):
+        return None
+    x, three = sum_with_number(match.new, ramp.inputs[0]) or ("", 0.0)
+    return x if three == 3 else None
+
+
+def _clipped(match: Match) -> Fused | None:
+    """Clip(a * x + b, 0, 1)."""
+    if (match.node.attrs["min"], match.node.attrs["max"]) != (0.0, 1.0):
+        return None
+    term, beta = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
+    slope = product_at(match, term) if term else None
+    if slope is None or len(slope.terms) != 1 or slope.number is None:
+        return None
+    (x,) = slope.terms
+    if made_by(match.new, x, *FILTERED) and match.uses.get(x, 1) == 1:
+        return None
+    return Fused("HardSigmoid", [x], {"alpha": slope.number, "beta": beta})
+
+
+def _float(value: object) -> float:
+    return float(str(value))

@@ -9,13 +9,15 @@ from mace_core.ir import Graph
 
 
 def fuse_pad(graph: Graph) -> Graph:
-    """Take a constant Pad by zeros along the spatial axes into the Conv after it."""
+    """Take a constant Pad by zeros along the spatial axes into each Conv after it; those that read it need no copy of their own."""
     return rewrite(graph, _rule)
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    pad = match.feeder(0, "Pad") if match.node.op.name == "Conv" else None
-    if pad is None or (pad.attrs["mode"], pad.attrs["value"]) != ("constant", 0.0):
+    pad = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Conv" else None
+    if pad is None or pad.op.name != "Pad" or (pad.attrs["mode"], pad.attrs["value"]) != ("constant", 0.0):
+        return None
+    if match.new.tensors[pad.inputs[0]].storage != match.new.tensors[pad.outputs[0]].storage:
         return None
     before, after = pad.attrs["before"], pad.attrs["after"]
     assert isinstance(before, tuple)

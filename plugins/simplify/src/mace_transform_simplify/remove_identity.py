@@ -15,10 +15,15 @@ def remove_identity(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
-    if node.op.name == "Reshape" and (feeder := match.new.producer(node.inputs[0])) and feeder.op.name == "Reshape":
+    feeder = match.new.producer(node.inputs[0]) if node.op.name == "Reshape" else None
+    if feeder and feeder.op.name == "Reshape" and match.new.tensors[feeder.inputs[0]].storage == match.new.tensors[node.inputs[0]].storage:
         return match.emit("Reshape", feeder.inputs, node.attrs)
     same = SAME.get(node.op.name)
-    return [node.inputs[0]] if same and same(match) else None
+    return [node.inputs[0]] if same and _same_storage(match) and same(match) else None
+
+
+def _same_storage(match: Match) -> bool:
+    return match.new.tensors[match.node.inputs[0]].storage == match.new.storages.get(match.node.outputs[0])
 
 
 def _always(match: Match) -> bool:
@@ -26,7 +31,8 @@ def _always(match: Match) -> bool:
 
 
 def _same_type(match: Match) -> bool:
-    return match.new.tensors[match.node.inputs[0]].dtype.value == match.node.attrs["to"]
+    tensor = match.new.tensors[match.node.inputs[0]]
+    return tensor.quant is None and tensor.dtype.value == match.node.attrs["to"]
 
 
 def _same_shape(match: Match) -> bool:

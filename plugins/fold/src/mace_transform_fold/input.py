@@ -1,0 +1,96 @@
+"""fold-input: a factor and a summand for each channel become part of the filters and the bias after them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Array, Graph, Node
+from mace_core.ops.arguments import integer, integers
+
+READERS = ("Conv", "MatMul")
+CONSTANTS = ("Mul", "Div", "Add", "Sub")
+
+
+def fold_input(graph: Graph) -> Graph:
+    """Take Mul, Div, Add and Sub by constants along the channels into the Conv or MatMul that alone reads their result.
+
+    A summand only where the Conv is not padded: zeros around x + b are not b more than zeros around x. A Transpose between them,
+    as images with the channels first have, comes before all that is left.
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    if match.node.op.name not in READERS:
+        return None
+    node = match.node
+    while folded := _folded(Match(node, match.new, match.uses)):
+        node = folded
+    return match.new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node) if node is not match.node else None
+
+
+def _folded(match: Match) -> Node | None:
+    """The node as it reads what the op before it reads; None if it must stay."""
+    before, filters = match.feeder(0, *CONSTANTS, "Transpose"), match.constant(1)
+    perm: tuple[int, ...] | None = None
+    if before and before.op.name == "Transpose":
+        perm, before = integers(before.attrs, "perm"), Match(before, match.new, match.uses).feeder(0, *CONSTANTS)
+    if before is None or filters is None or filters.ndim < 2 or (match.node.op.name == "MatMul" and filters.ndim != 2):
+        return None
+    for at in (0, 1) if before.op.name in ("Mul", "Add") else (1,):
+        vector = _along_channels(match, before, at, perm)
+        if vector is None:
+            continue
+        inputs = _scaled(match, filters, vector, before) if before.op.name in ("Mul", "Div") else _shifted(match, filters, vector, before)
+        if inputs:
+            x = before.inputs[1 - at]
+            x = match.new.one("Transpose", [x], {"perm": perm}, like=match.node) if perm else x
+            return replace(match.joined(before), inputs=(x, *inputs))
+    return None
+
+
+def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] | None) -> Array | None:
+    """A constant operand as a vector of all channels; None if it lies otherwise or stretches the other operand."""
+    constant, shape = match.new.constant(before.inputs[at]), match.new.shape(before.inputs[1 - at])
+    if constant is None or shape != match.new.shape(before.outputs[0]) or len(shape) < 2:
+        return None
+    wide = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
+    moved = wide.transpose(perm) if perm else wide
+    channels = match.shape(0)[-1]
+    if moved.size != moved.shape[-1] or moved.size not in (1, channels):
+        return None
+    return np.broadcast_to(moved.reshape(-1), (channels,)).astype(np.float64)
+
+
+def _spread(match: Match, vector: Array, filters: Array) -> Array:
+    """A vector of the input's channels so that it multiplies filters: [O, 1, ..., I / group], or [K, 1] of a matrix."""
+    if match.node.op.name == "MatMul":
+        return vector[:, None]
+    group = integer(match.node.attrs, "group")
+    rows = np.repeat(vector.reshape(group, -1), filters.shape[0] // group, axis=0)
+    return rows.reshape(filters.shape[0], *(1,) * (filters.ndim - 2), -1)
+
+
+def _scaled(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
+    if before.op.name == "Div" and not np.all(vector):
+        return None
+    spread = _spread(match, 1 / vector if before.op.name == "Div" else vector, filters)
+    name = match.new.weight(f"{match.node.outputs[0]}.filters", (filters * spread).astype(filters.dtype))
+    return (name, *match.node.inputs[2:])
+
+
+def _shifted(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
+    attrs, inputs = match.node.attrs, match.node.inputs
+    if "pads_before" in attrs and any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))):
+        return None
+    old = match.constant(2) if len(inputs) > 2 and inputs[2] else np.zeros(())
+    if old is None:
+        return None
+    axes = (0,) if match.node.op.name == "MatMul" else tuple(range(1, filters.ndim))
+    more = (filters * _spread(match, vector, filters)).sum(axis=axes)
+    total = old + (more if before.op.name == "Add" else -more)
+    return (inputs[1], match.new.weight(f"{match.node.outputs[0]}.bias", total.astype(filters.dtype)))

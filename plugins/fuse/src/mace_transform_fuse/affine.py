@@ -1,0 +1,55 @@
+"""fuse-affine: a factor and a summand for each channel belong to the normalisation before them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Array, Graph, Node, Shape
+
+NORMS = ("LayerNorm", "RMSNorm", "InstanceNorm", "GroupNorm")
+
+
+def fuse_affine(graph: Graph) -> Graph:
+    """Take Mul, Div, Add and Sub of constants along the normalised axes into scale and bias of the norms; RMSNorm has no bias."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    op = match.node.op.name
+    if op not in ("Mul", "Div", "Add", "Sub"):
+        return None
+    for at in (0, 1) if op in ("Mul", "Add") else (1,):
+        norm, constant = match.feeder(1 - at, *NORMS), match.constant(at)
+        if norm is not None and constant is not None and not (norm.op.name == "RMSNorm" and op in ("Add", "Sub")):
+            return _joined(match, norm, constant)
+    return None
+
+
+def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
+    new, shape = match.new, match.new.shape(norm.inputs[0])
+    scale = new.constant(norm.inputs[1])
+    bias = new.constant(norm.inputs[2]) if len(norm.inputs) > 2 and norm.inputs[2] else np.zeros(())
+    along = shape[int(str(norm.attrs["axis"])) % len(shape) :] if "axis" in norm.attrs else shape[-1:]
+    vector = _along(constant, along, shape)
+    if scale is None or bias is None or vector is None:
+        return None
+    op = match.node.op.name
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = {"Mul": vector, "Div": 1 / vector}.get(op, np.ones(()))
+    summand = {"Add": vector, "Sub": -vector}.get(op, np.zeros(()))
+    vectors = [scale * factor, *([bias * factor + summand] if norm.op.name != "RMSNorm" else [])]
+    names = [new.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype)) for n, v in zip(("scale", "bias"), vectors, strict=False)]
+    if len(vectors) > 1 and len(norm.inputs) < 3 and not np.any(vectors[1]):
+        names.pop()
+    return new.add(norm.op, [norm.inputs[0], *names], norm.attrs, outputs=match.node.outputs, like=match.joined(norm))
+
+
+def _along(constant: Array, along: Shape, shape: Shape) -> Array | None:
+    """A constant in double precision without the leading axes that are not normalised; None if it differs along one."""
+    lead = max(constant.ndim - len(along), 0)
+    if np.broadcast_shapes(constant.shape, shape) != shape or any(d != 1 for d in constant.shape[:lead]):
+        return None
+    return constant.reshape(constant.shape[lead:]).astype(np.float64)

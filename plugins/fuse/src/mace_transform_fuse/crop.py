@@ -1,0 +1,45 @@
+"""fuse-crop: edges that are cut off a padded convolution are not computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node
+from mace_core.ops.arguments import integers
+
+
+def fuse_crop(graph: Graph) -> Graph:
+    """Take a Slice of the edges of a Conv's result into its padding, where that is at least as wide as what is cut."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    conv = match.feeder(0, "Conv") if match.node.op.name == "Slice" else None
+    conv = conv or _stored_conv(match)
+    if conv is None or any(step != 1 for step in integers(match.node.attrs, "steps")) or 0 in integers(match.node.attrs, "sizes"):
+        return None
+    shape = match.shape(0)
+    first, sizes = (integers(match.node.attrs, key) for key in ("starts", "sizes"))
+    last = tuple(n - f - s for n, f, s in zip(shape, first, sizes, strict=True))
+    if any((first[0], first[-1], last[0], last[-1])) or not any((*first, *last)):
+        return None
+    before, after = _less(conv, "pads_before", first), _less(conv, "pads_after", last)
+    if min((*before, *after)) < 0:
+        return None
+    attrs = {**conv.attrs, "pads_before": before, "pads_after": after}
+    return match.new.add("Conv", conv.inputs, attrs, outputs=match.node.outputs, like=match.joined(conv))
+
+
+def _stored_conv(match: Match) -> Node | None:
+    """A Conv whose result is stored as the Slice's is, so that cutting it rounds nothing more."""
+    name = match.node.inputs[0] if match.node.op.name == "Slice" else ""
+    conv = match.new.producer(name) if name and match.uses.get(name, 1) == 1 else None
+    same = conv and match.new.tensors[name].storage == match.new.storages.get(match.node.outputs[0])
+    return conv if conv and same and conv.op.name == "Conv" else None
+
+
+def _less(conv: Node, key: str, cut: tuple[int, ...]) -> tuple[int, ...]:
+    """The padding without what made so many results."""
+    pairs = zip(integers(conv.attrs, key), cut[1:-1], integers(conv.attrs, "strides"), strict=True)
+    return tuple(pad - n * stride for pad, n, stride in pairs)

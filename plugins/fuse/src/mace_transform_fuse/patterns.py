@@ -1,0 +1,161 @@
+"""What the rules that look for spelt-out functions share: constants, products, and the nodes that lie inside one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mace_core.build import Builder, Match
+from mace_core.ir import Array, Node, Shape
+
+CLOSE = 1e-5
+"""Constants are rounded where models are written: 0.7978846 is the square root of 2 / pi."""
+
+
+def near(found: float | None, wanted: float) -> bool:
+    """Whether a number is a constant as models write it."""
+    return found is not None and abs(found - wanted) <= CLOSE * abs(wanted)
+
+
+def number(new: Builder, tensor: str) -> float | None:
+    """The number that a constant of one element is; None for any other tensor."""
+    array = new.constant(tensor)
+    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def made_by(new: Builder, tensor: str, *ops: str) -> Node | None:
+    """The node that computes a tensor, if it is one of these ops, no matter who else reads it."""
+    node = new.producer(tensor)
+    return node if node and node.op.name in ops else None
+
+
+def orders(node: Node) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The two inputs of a commutative node in both orders."""
+    a, b = node.inputs
+    return (a, b), (b, a)
+
+
+def sum_with_number(new: Builder, tensor: str) -> tuple[str, float] | None:
+    """The term and the number where a tensor is term + number, in either order, or term - number."""
+    node = made_by(new, tensor, "Add", "Sub")
+    if node is None:
+        return None
+    for term, other in orders(node) if node.op.name == "Add" else (node.inputs,):
+        value = number(new, other)
+        if value is not None:
+            return term, value if node.op.name == "Add" else -value
+    return None
+
+
+def is_square(new: Builder, tensor: str) -> str | None:
+    """The x where a tensor is x * x."""
+    node = made_by(new, tensor, "Mul")
+    return node.inputs[0] if node and node.inputs[0] == node.inputs[1] else None
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of constants, as one array, and of tensors that are computed."""
+
+    factor: Array
+    terms: tuple[str, ...]
+
+    @property
+    def number(self) -> float | None:
+        """The constants' product if it is one number."""
+        return float(self.factor.reshape(-1)[0]) if self.factor.size == 1 else None
+
+    def without(self, *terms: str) -> tuple[str, ...] | None:
+        """The terms that are left when these are taken out, each as often as it stands there; None if one is missing."""
+        left = list(self.terms)
+        for term in terms:
+            if term not in left:
+                return None
+            left.remove(term)
+        return tuple(left)
+
+
+ONE = Product(np.ones(()), ())
+
+
+def product(match: Match, node: Node) -> Product | None:
+    """What a Mul, Neg or Div multiplies, through those before it that nothing else reads; None if it divides by what is computed."""
+    if node.op.name == "Neg":
+        inner = _factors(match, node.inputs[0])
+        return Product(-inner.factor, inner.terms)
+    first, second = (_factors(match, tensor) for tensor in node.inputs)
+    if node.op.name == "Mul":
+        return Product(first.factor * second.factor, (*first.terms, *second.terms))
+    return None if second.terms or not np.all(second.factor) else Product(first.factor / second.factor, first.terms)
+
+
+def _factors(match: Match, tensor: str) -> Product:
+    constant = match.new.constant(tensor)
+    if constant is not None and constant.dtype.kind == "f":
+        return Product(constant.astype(np.float64), ())
+    node = made_by(match.new, tensor, "Mul", "Div", "Neg")
+    alone = match.uses.get(tensor, 1) == 1 and not match.new.tensors[tensor].quant
+    inner = product(match, node) if node and alone else None
+    return inner or Product(ONE.factor, (tensor,))
+
+
+def product_at(match: Match, tensor: str) -> Product:
+    """What a tensor is the product of; itself, if of nothing else."""
+    return _factors(match, tensor)
+
+
+def enclosed(match: Match, *ends: str) -> list[Node] | None:
+    """The nodes between these tensors and the one matched; None if another node or a graph output reads a result of theirs.
+
+    Nor may a result be stored as integers: its rounding would be lost.
+    """
+    reads: dict[str, int] = {}
+    inside: dict[str, Node] = {}
+    stack = [match.node]
+    while stack:
+        for tensor in filter(None, stack.pop().inputs):
+            reads[tensor] = reads.get(tensor, 0) + 1
+            node = match.new.producer(tensor)
+            if tensor not in ends and node is not None and node.name not in inside:
+                inside[node.name] = node
+                stack.append(node)
+    results = [o for node in inside.values() for o in node.outputs]
+    closed = all(reads.get(o, 0) == match.uses.get(o, reads.get(o, 0)) and not match.new.tensors[o].quant for o in results)
+    return list(inside.values()) if closed else None
+
+
+@dataclass(frozen=True)
+class Fused:
+    """One op that computes what the nodes between its operand and the node matched do.
+
+    shape: what the operand must be reshaped to; the result is reshaped back.
+    """
+
+    op: str
+    inputs: Sequence[str]
+    attrs: Mapping[str, Any]
+    shape: Shape | None = None
+
+
+def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
+    """Put the op in the place of the nodes; None if something else reads what one of them makes, or the result has another shape.
+
+    The operand must be of floats.
+    """
+    if fused is None:
+        return None
+    x = match.new.tensors[fused.inputs[0]]
+    inside = enclosed(match, x.name)
+    result = match.node.op.infer([match.new.tensors[i].real for i in match.node.inputs], match.node.attrs)[0]
+    if inside is None or (x.real.dtype, x.shape) != result or not x.real.dtype.is_float:
+        return None
+    sources = dict.fromkeys(source for node in (*reversed(inside), match.node) for source in node.sources)
+    stands_for = replace(match.node, sources=tuple(sources))
+    if fused.shape is None:
+        return match.new.add(fused.op, fused.inputs, fused.attrs, outputs=match.node.outputs, like=stands_for)
+    wide = match.new.one("Reshape", [x.name], {"shape": fused.shape}, like=stands_for)
+    made = match.new.one(fused.op, [wide, *fused.inputs[1:]], fused.attrs, like=stands_for)
+    return match.emit("Reshape", [made], {"shape": x.shape})

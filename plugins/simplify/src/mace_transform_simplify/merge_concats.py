@@ -1,0 +1,36 @@
+"""merge-concats: tensors that are put together in steps are put together at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node
+from mace_core.ops.arguments import integer
+
+
+def merge_concats(graph: Graph) -> Graph:
+    """Take the parts of each Concat that only another Concat along the same axis reads into that one."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    node = match.node
+    if node.op.name != "Concat":
+        return None
+    inner = [_inner(match, i) for i in range(len(node.inputs))]
+    if not any(inner):
+        return None
+    parts = [part for name, found in zip(node.inputs, inner, strict=True) for part in (found.inputs if found else (name,))]
+    first = next(filter(None, inner))
+    return match.new.add("Concat", parts, node.attrs, outputs=node.outputs, like=match.joined(first))
+
+
+def _inner(match: Match, index: int) -> Node | None:
+    """The Concat that makes a part, if it only moves its own parts, along the same axis."""
+    found = match.feeder(index, "Concat")
+    if found is None:
+        return None
+    rank = len(match.shape(index))
+    storages = {match.new.tensors[t].storage for t in (*found.inputs, *found.outputs)}
+    return found if len(storages) == 1 and integer(found.attrs, "axis") % rank == integer(match.node.attrs, "axis") % rank else None

@@ -1,0 +1,30 @@
+"""merge-slices: a part of a part is one part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph
+from mace_core.ops.arguments import integers
+
+
+def merge_slices(graph: Graph) -> Graph:
+    """Let a Slice read what the Slice before it reads, even if that one stays for other readers: it moves no more."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    inner = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Slice" else None
+    if inner is None or inner.op.name != "Slice":
+        return None
+    if match.new.tensors[inner.inputs[0]].storage != match.new.tensors[inner.outputs[0]].storage:
+        return None
+    first, stride = integers(inner.attrs, "starts"), integers(inner.attrs, "steps")
+    starts, steps = integers(match.node.attrs, "starts"), integers(match.node.attrs, "steps")
+    attrs = {
+        "starts": tuple(f + s * by for f, s, by in zip(first, starts, stride, strict=True)),
+        "sizes": match.node.attrs["sizes"],
+        "steps": tuple(s * by for s, by in zip(steps, stride, strict=True)),
+    }
+    return match.new.add("Slice", inner.inputs, attrs, outputs=match.node.outputs, like=match.joined(inner))

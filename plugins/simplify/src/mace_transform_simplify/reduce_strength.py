@@ -1,0 +1,81 @@
+"""reduce-strength: powers, roots, limits and divisions by the op that costs least; what fuse-* looks for is written so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Array, Graph
+
+
+def reduce_strength(graph: Graph) -> Graph:
+    """Rewrite powers, roots, limits and divisions of floats by constants, where the shape stays.
+
+    Pow by 2 and 3 as products, by 0.5, -0.5 and -1 as Sqrt, Rsqrt and Reciprocal; 1 / x as Reciprocal, that of a Sqrt as Rsqrt;
+    Maximum and Minimum with a number as Clip; x / c as x * (1 / c) where each c is a power of two, so that both are exact. Other
+    quotients stay: their products would round otherwise, and division is as fast as memory. So do all of integers, which round.
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    reduce = RULES.get(match.node.op.name)
+    first = match.new.tensors[match.node.inputs[0]].real.dtype if reduce else None
+    return reduce(match) if reduce and first and first.is_float else None
+
+
+def _number(match: Match, index: int) -> float | None:
+    """The number that an operand is, if the other one has the shape of the result."""
+    constant = match.constant(index)
+    whole = np.broadcast_shapes(match.shape(0), match.shape(1)) == match.shape(1 - index)
+    return float(constant.reshape(-1)[0]) if constant is not None and constant.size == 1 and whole else None
+
+
+def _power(match: Match) -> Sequence[str] | None:
+    x, exponent = match.node.inputs[0], _number(match, 1)
+    if exponent == 3:
+        return match.emit("Mul", [match.new.one("Mul", [x, x], like=match.node), x])
+    roots = {2: "Mul", 0.5: "Sqrt", -0.5: "Rsqrt", -1: "Reciprocal"}
+    op = roots.get(exponent) if exponent is not None else None
+    return match.emit(op, [x, x] if op == "Mul" else [x]) if op else None
+
+
+def _quotient(match: Match) -> Sequence[str] | None:
+    if _number(match, 0) == 1:
+        return _reciprocal(match, 1) or match.emit("Reciprocal", match.node.inputs[1:])
+    divisor = match.constant(1)
+    if divisor is None or not _powers_of_two(divisor):
+        return None
+    factor = match.new.weight(f"{match.node.outputs[0]}.factor", (1 / divisor).astype(divisor.dtype))
+    return match.emit("Mul", [match.node.inputs[0], factor])
+
+
+def _powers_of_two(array: Array) -> bool:
+    """Whether each element is one whose inverse is a normal number as well."""
+    mantissa, exponent = np.frexp(array)
+    return array.size > 0 and bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 100))
+
+
+def _reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
+    root = match.feeder(index, "Sqrt")
+    return match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.joined(root)) if root else None
+
+
+def _limit(match: Match) -> Sequence[str] | None:
+    side = "min" if match.node.op.name == "Maximum" else "max"
+    for index in (0, 1):
+        bound = _number(match, index)
+        if bound is not None and not np.isnan(bound):
+            return match.emit("Clip", [match.node.inputs[1 - index]], {side: bound})
+    return None
+
+
+RULES: Mapping[str, Callable[[Match], Sequence[str] | None]] = {
+    "Pow": _power,
+    "Div": _quotient,
+    "Reciprocal": _reciprocal,
+    "Maximum": _limit,
+    "Minimum": _limit,
+}

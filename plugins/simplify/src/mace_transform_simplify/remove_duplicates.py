@@ -1,0 +1,50 @@
+"""remove-duplicates: what is computed twice from the same tensors is computed once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node
+
+COMMUTATIVE = ("Add", "Mul", "Minimum", "Maximum", "Equal", "And", "Or", "Xor")
+"""Ops whose two inputs may change places."""
+
+
+def remove_duplicates(graph: Graph) -> Graph:
+    """Let equal constants be one, then equal nodes: same op, inputs, attributes and storage of the results."""
+    same = _equal_constants(graph)
+    made: dict[Hashable, tuple[str, ...]] = {}
+
+    def rule(match: Match) -> Sequence[str] | None:
+        node = match.node
+        inputs = tuple(same.get(i, i) for i in node.inputs)
+        key = _key(match, inputs)
+        if key not in made:
+            made[key] = match.emit(node.op, inputs, node.attrs)
+        return made[key]
+
+    return rewrite(graph, rule)
+
+
+def _key(match: Match, inputs: tuple[str, ...]) -> Hashable:
+    node: Node = match.node
+    operands = tuple(sorted(inputs)) if node.op.name in COMMUTATIVE else inputs
+    storages = tuple(match.new.storages.get(o) for o in node.outputs)
+    return node.op.name, operands, tuple(sorted(node.attrs.items())), storages
+
+
+def _equal_constants(graph: Graph) -> dict[str, str]:
+    """For each constant that has an equal before it, that one; only constants of one form are compared at all."""
+    forms = {name: (t.dtype, t.shape, t.quant) for name in graph.weights for t in (graph.tensors[name],)}
+    count = Counter(forms.values())
+    first: dict[Hashable, str] = {}
+    same = {}
+    for name, form in forms.items():
+        if count[form] > 1:
+            content = hashlib.blake2b(graph.weights[name].tobytes()).digest()
+            if (found := first.setdefault((form, content), name)) != name:
+                same[name] = found
+    return same

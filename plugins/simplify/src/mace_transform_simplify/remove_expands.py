@@ -1,0 +1,53 @@
+"""remove-expands: element-wise ops stretch their operands themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph
+from mace_core.ops.arguments import integers
+from mace_core.ops.op import OpError
+from mace_core.ops.shapes import keep
+
+RANK = 6
+"""Axes up to which kernels can be trusted to broadcast."""
+
+
+def remove_expands(graph: Graph) -> Graph:
+    """Let element-wise ops read what an Expand reads, or a Tile of axes of length 1, where their results keep their shapes."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    node = match.node
+    if node.op.move is not keep or len(node.inputs) < 2 or not all(node.inputs):
+        return None
+    inputs = list(node.inputs)
+    for place, name in enumerate(node.inputs):
+        source = _source(match, name)
+        trial = [*inputs[:place], source or name, *inputs[place + 1 :]]
+        if source and _same_results(match, trial):
+            inputs = trial
+    return match.emit(node.op, inputs, node.attrs) if inputs != list(node.inputs) else None
+
+
+def _source(match: Match, name: str) -> str | None:
+    """What is stretched to make a tensor."""
+    node = match.new.producer(name)
+    if node is None or node.op.name not in ("Expand", "Tile"):
+        return None
+    if match.new.tensors[node.inputs[0]].storage != match.new.tensors[name].storage:
+        return None
+    shape = match.new.shape(node.inputs[0])
+    repeats = integers(node.attrs, "repeats") if node.op.name == "Tile" else ()
+    return node.inputs[0] if all(d == 1 or r == 1 for d, r in zip(shape, repeats, strict=False)) else None
+
+
+def _same_results(match: Match, inputs: Sequence[str]) -> bool:
+    old, new = ([match.new.tensors[i].real for i in names] for names in (match.node.inputs, inputs))
+    try:
+        results = match.node.op.infer(new, match.node.attrs)
+    except OpError:
+        return False
+    return results == match.node.op.infer(old, match.node.attrs) and len(results[0][1]) <= RANK

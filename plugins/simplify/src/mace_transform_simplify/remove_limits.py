@@ -1,0 +1,71 @@
+"""remove-limits: an activation that limits what lies within its limits already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node
+from mace_core.ops.arguments import integers
+
+Range = tuple[float, float]
+
+ANY: Range = (-math.inf, math.inf)
+POSITIVE: Range = (0.0, math.inf)
+RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(("Relu", "Abs", "Exp", "Sqrt", "Softplus", "ReduceL1", "ReduceL2", "ReduceSumSquare"), POSITIVE),
+    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax", "Hardmax"), (0.0, 1.0)),
+    **dict.fromkeys(("Tanh", "Erf", "Sin", "Cos", "Softsign"), (-1.0, 1.0)),
+}
+"""What an op's results lie within, whatever it reads."""
+
+BETWEEN = ("ReduceMean", "ReduceMax", "ReduceMin", "Minimum", "Maximum", "Where")
+"""Ops whose results lie within what all that they read do, as those do that only move it."""
+
+LIMITS: Mapping[str, tuple[str, str]] = {"Clip": ("min", "max"), **dict.fromkeys(("Conv", "ConvTranspose", "MatMul"), ("low", "high"))}
+
+
+def remove_limits(graph: Graph) -> Graph:
+    """Drop Relu, Clip and Abs after what they would not change: one after another, after Sigmoid, Softmax, a limited Conv ..."""
+    known: dict[str, Range] = {}
+
+    def rule(match: Match) -> Sequence[str] | None:
+        node = match.node
+        if node.op.name in ("Relu", "Abs", "Clip"):
+            low, high = _limits(node) if node.op.name == "Clip" else POSITIVE
+            given = known.get(node.inputs[0], ANY)
+            same = match.new.tensors[node.inputs[0]].storage == match.new.storages.get(node.outputs[0])
+            if same and low <= given[0] and given[1] <= high:
+                return [node.inputs[0]]
+        if all(o not in match.new.storages for o in node.outputs):  # rounding to stored integers may leave the range
+            known.update(dict.fromkeys(node.outputs, _range(node, known)))
+        return None
+
+    return rewrite(graph, rule)
+
+
+def _range(node: Node, known: Mapping[str, Range]) -> Range:
+    if node.op.name in LIMITS:
+        return _limits(node)
+    if node.op.name == "MaxPool" and (
+        node.attrs["ceil"] or any((*integers(node.attrs, "pads_before"), *integers(node.attrs, "pads_after")))
+    ):
+        return ANY  # a window may see nothing but padding
+    if node.op.name == "Mul" and node.inputs[0] == node.inputs[1]:
+        return POSITIVE
+    read = [known.get(i, ANY) for i in node.inputs[node.op.name == "Where" :]]
+    if node.op.name == "Add":
+        return read[0][0] + read[1][0], read[0][1] + read[1][1]
+    if node.op.name == "Pad" and node.attrs["mode"] == "constant":
+        value = float(str(node.attrs["value"]))
+        read.append((value, value))
+    if node.op.moves or node.op.name in BETWEEN:
+        used = read if node.op.inputs[0].endswith("*") or node.op.name in (*BETWEEN, "Pad") else read[:1]
+        return min(r[0] for r in used), max(r[1] for r in used)
+    return RANGES.get(node.op.name, ANY)
+
+
+def _limits(node: Node) -> Range:
+    low, high = LIMITS[node.op.name]
+    return float(str(node.attrs[low])), float(str(node.attrs[high]))

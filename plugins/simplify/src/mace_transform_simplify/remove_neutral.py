@@ -1,0 +1,36 @@
+"""remove-neutral: arithmetic with the constant that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph
+
+NEUTRAL: Mapping[str, tuple[float, tuple[int, ...]]] = {
+    "Add": (0, (0, 1)),
+    "Sub": (0, (1,)),
+    "Mul": (1, (0, 1)),
+    "Div": (1, (1,)),
+    "Pow": (1, (1,)),
+}
+"""Op -> the number, and the places where it is neutral."""
+
+
+def remove_neutral(graph: Graph) -> Graph:
+    """Drop x + 0, x - 0, x * 1, x / 1 and x ** 1 where the constant does not stretch x."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    number, places = NEUTRAL.get(match.node.op.name, (0, ()))
+    for place in places:
+        constant, x = match.constant(place), match.node.inputs[1 - place]
+        if constant is None or not np.all(constant == number):
+            continue
+        whole = np.broadcast_shapes(constant.shape, match.new.shape(x)) == match.new.shape(x)
+        if whole and match.new.tensors[x].storage == match.new.storages.get(match.node.outputs[0]):
+            return [x]
+    return None
