@@ -1,12 +1,15 @@
 """The grammar of target=, and the choice of toolchain."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from mace_core.api import Compiler, Target, Toolchain
+from mace_core.api import Compiler, Files, Frontend, Target, Toolchain
+from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
+from mace_core.ops.op import Op
 from mace_core.registry import Registry
 
 
@@ -97,3 +100,30 @@ def test_a_toolchain_that_is_insisted_on_must_know_the_abi_and_be_ready() -> Non
 
 def test_the_matrix_holds_what_is_ready() -> None:
     assert REGISTRY.matrix() == ["arm", "arm+npu", "host", "host+npu", "mcu", "mcu+dev"]
+
+
+class Format(Frontend):
+    def __init__(self, name: str, *suffixes: str) -> None:
+        self.name, self.suffixes = name, suffixes  # type: ignore[misc]
+
+    def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+        raise AssertionError
+
+
+FORMATS = Registry((), {f.name: f for f in (Format("one", ".a", ".b"), Format("two", ".b"))}, {}, {}, {}, {}, {})
+
+
+def test_a_file_goes_to_the_frontend_that_claims_it() -> None:
+    assert FORMATS.frontend(Model("m", (Path("x.A"),))).name == "one"
+    assert FORMATS.frontend(Model("m", (Path("x.b"),), platform="two")).name == "two"
+    for file, count in (("x.b", 2), ("x", 0)):
+        with pytest.raises(MaceError, match=f"model 'm': {count} frontends claim '{file}'; say `platform:` .one of one, two"):
+            FORMATS.frontend(Model("m", (Path(file),)))
+
+
+def test_all_files_in_a_folder_are_read(tmp_path: Path) -> None:
+    (tmp_path / "variables").mkdir()
+    files = [tmp_path / "saved_model.pb", tmp_path / "variables" / "data"]
+    for file in files:
+        file.write_bytes(b"")
+    assert Format("one").sources((tmp_path, tmp_path / "other")) == (*files, tmp_path / "other")

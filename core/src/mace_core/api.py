@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -35,6 +36,15 @@ class Frontend(ABC):
 
         Raises one MaceError that lists every op that it cannot map, with node names.
         """
+
+    def claims(self, file: Path) -> bool:
+        """Whether a model file, or a folder, is one of this framework's by its name; `platform:` overrules it."""
+        return file.suffix.lower() in self.suffixes
+
+    def sources(self, files: Files) -> Files:
+        """Every file that is read for a model: a change of one of them makes the library stale. Of a folder, all in it."""
+        inside = ((f,) if not f.is_dir() else sorted(p for p in f.rglob("*") if p.is_file()) for f in files)
+        return tuple(chain.from_iterable(inside))
 
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The original framework, for validation; None if it is not installed.

@@ -103,7 +103,7 @@ def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
     frontend = registry.frontend(model)
     for file in model.files:
-        if not file.is_file():
+        if not file.exists():
             raise MaceError(file, "no such file", f"correct the path of model {model.name!r} in the deployment file")
     graph = frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
     return verify(as_stated(graph.renamed(model.name), model, frontend.order))

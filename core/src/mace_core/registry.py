@@ -94,15 +94,15 @@ class Registry:
         )
 
     def frontend(self, model: Model) -> Frontend:
-        """The frontend that `platform:` names, or the only one for the file's suffix."""
+        """The frontend that `platform:` names, or the only one that claims the file."""
         place = f"model {model.name!r}"
         if model.platform:
             return _lookup(self.frontends, model.platform, "frontend", place)
-        suffix = model.files[0].suffix.lower()
-        fitting = [f for f in self.frontends.values() if suffix in f.suffixes]
+        file = model.files[0]
+        fitting = [f for f in self.frontends.values() if f.claims(file)]
         if len(fitting) != 1:
             names = ", ".join(sorted(self.frontends)) or "none is installed"
-            raise MaceError(place, f"{len(fitting)} frontends read {suffix or 'such'} files", f"say `platform:` (one of {names})")
+            raise MaceError(place, f"{len(fitting)} frontends claim {file.name!r}", f"say `platform:` (one of {names})")
         return fitting[0]
 
     def transform(self, name: str) -> Transform:

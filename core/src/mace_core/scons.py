@@ -190,7 +190,8 @@ class Build:
         models = job.deployment.models
         names = file_names(job.deployment.library, [m.name for m in models], levels)
         targets = [f"{folder}/gen/{job.choice.text}/{n}" for n in names] + [f"{folder}/model/{job.choice.text}.json"]
-        inputs = [file, *(str(f) for m in models for f in m.files), env.Value(fingerprint(job, self.registry))]
+        read = [str(f) for m in models for f in self.registry.frontend(m).sources(m.files)]
+        inputs = [file, *read, env.Value(fingerprint(job, self.registry))]
         made: list[Any] = env.Command(targets, inputs, SCons.Action.Action(_generate, _announce))
         env.Precious(made)
         return made

@@ -133,8 +133,10 @@ class _Reader:
         if is_url(str(found.value)):
             return self._downloaded(key, found, checksum)
         path = self.faults.path.parent / str(found.value)
-        if not path.is_file():
+        if not path.exists():
             self.faults.add(found.line, f"{key}: no such file: {path}", "correct the path; it starts at this file's folder")
+        elif checksum and path.is_dir():
+            self.faults.add(stated.line if stated else 1, f"{kind}_sha256_checksum: {path} is a folder", "leave the checksum out")
         elif checksum and (actual := sha256(path)) != checksum:
             self.faults.add(
                 stated.line if stated else 1, f"{key}: the file's SHA-256 is {actual}, expected {checksum}", "get the file again"

@@ -24,6 +24,12 @@ class Onnx(Frontend):
 
         return load(files, model, ops)
 
+    def sources(self, files: Files) -> Files:
+        """The model file, and those that hold its weights."""
+        from mace_frontend_onnx.outside import data_files
+
+        return (*files, *data_files(files[0]))
+
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The model in ONNX Runtime on one CPU thread; None if it is not installed."""
         from mace_frontend_onnx.reference import reference

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]  # protobuf ships no types
+from google.protobuf.message import DecodeError, Message
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, checker, external_data_helper, numpy_helper
 
 from mace_core.errors import MaceError
@@ -34,6 +34,14 @@ class Source:
         """Version of each operator set by domain; ONNX's own domain is ""."""
         return versions(self.model.opset_import)
 
+    @property
+    def locations(self) -> list[str]:
+        """The files that hold weights, by their names beside the model."""
+        found = (
+            e.value for t in _tensors(self.model.graph.initializer, self.model.graph.node) for e in t.external_data if e.key == "location"
+        )
+        return sorted({*found} - {""})
+
     def array(self, tensor: TensorProto) -> Array:
         """A tensor's elements, read from the file that holds them; MaceError if they cannot be."""
         try:
@@ -46,11 +54,13 @@ class Source:
             held.CopyFrom(tensor)
             external_data_helper.load_external_data_for_tensor(held, str(self.file.parent))
             return np.asarray(numpy_helper.to_array(held))
-        except (OSError, ValueError, TypeError, LookupError, checker.ValidationError) as error:
+        except (OSError, ValueError, TypeError, LookupError, RuntimeError, checker.ValidationError) as error:  # Runtime: of file systems
             problem = f"the data of tensor {tensor.name!r} cannot be read: {first_line(error)}"
             raise MaceError(self.file.name, problem, "export the model again, and keep its data file beside it") from error
 
     def _own(self, tensor: TensorProto, offset: int, length: int) -> Array:
+        if min(offset, length) < 0 or offset + length > self.file.stat().st_size:
+            raise ValueError(f"{length} bytes at {offset} lie beyond the file")
         dtype = element_type(tensor.data_type).numpy.newbyteorder("<")
         with self.file.open("rb") as stream:
             stream.seek(offset)
