@@ -53,6 +53,19 @@ def test_validate_compares_layer_by_layer(project: Path) -> None:
     assert "no layer is wrong" in mace(project, "validate", "digits.yml", "--layers")
 
 
+def test_validate_compares_the_layers_that_the_file_names(project: Path) -> None:
+    rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
+    tensor = rows[0]["tensor"]
+    for name, status in ((tensor, 0), ("elsewhere", 2)):
+        text = (project / "digits.yml").read_text().replace("subgraphs:\n      - ", f"subgraphs:\n      - check_tensors: {name}\n        ")
+        (project / "named.yml").write_text(text)
+        told = mace(project, "validate", "named.yml", "--layers", "--json", status=status)
+        if status == 0:
+            assert {row["tensor"] for row in json.loads(told)} == {tensor}
+        else:
+            assert "check_tensors: elsewhere: no tensor of the built model" in told
+
+
 def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--layers", "--rounds", "3"))
     assert len(row["ns"]) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -111,9 +111,23 @@ def layers(question: Question) -> list[Row]:
     sample = {n: a[:1].reshape(t.shape) for t in built.model(model.name)["inputs"] for n, a in samples.items() if n == t.name}
     graph = load(model, question.registry)
     normal = normalise(graph, question.registry)
-    rows = [*_as_read(question, graph, sample), *_as_computed(normal, sample, built.layers(model.name, sample))]
+    rows = _named(model, [*_as_read(question, graph, sample), *_as_computed(normal, sample, built.layers(model.name, sample))])
     least = _least(model, any(t.quant for t in normal.tensors.values()))
     return [{**row, "passed": row["cosine"] >= least} for row in rows]
+
+
+def _named(model: Model, rows: list[Row]) -> list[Row]:
+    """The rows of the tensors under `check_tensors`; all if it names none, MaceError for a name that no row has."""
+    names = model.keys.get("check_tensors")
+    if not isinstance(names, Sequence) or not names:
+        return rows
+    wanted = {str(name).removesuffix(":0") for name in names}
+    found = [row for row in rows if row["tensor"].removesuffix(":0") in wanted]
+    missing = wanted - {row["tensor"].removesuffix(":0") for row in found}
+    if missing:
+        problem = f"check_tensors: {', '.join(sorted(missing))}: no tensor of the built model or of its framework"
+        raise MaceError(f"model {model.name!r}", problem, "`mace validate --layers` without it lists those that can be compared")
+    return found
 
 
 def _as_read(question: Question, graph: Graph, sample: Mapping[str, Array]) -> Iterator[Row]:
