@@ -35,6 +35,8 @@ def operators() -> str:
         "CPU: the element types for which the CPU and ARM targets have a kernel, asked of the target itself with an example of each op. ",
         "Quantized: the storages that an integer kernel computes; every op that takes floats also takes quantized operands, as floats ",
         "between Dequantize and Quantize.\n\n",
+        "Operators of MACE and Bolt that have no op here under their own name: [how each is written, or why it is left out]",
+        "(operators-left-out.md).\n\n",
         "| op | inputs | outputs | attributes | layout | read from | CPU | quantized |\n|---|---|---|---|---|---|---|---|\n",
     ]
     for op in sorted(core_ops().values(), key=lambda o: o.name):
