@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from manifest import MODELS, entries
 
 from mace_core.api import Compiler
 from mace_core.deployment import load_deployment
+from mace_core.ir import Array, Tensor
 from mace_core.pipeline import Job, build
 from mace_core.registry import Registry
 from mace_core.run.built import Built
@@ -20,14 +21,6 @@ from mace_core.run.runners import Native
 from mace_core.testing.requirements import require
 
 ROOT = Path(__file__).parents[1]
-MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
-FILES = {
-    "mnist": ("onnx2c_mnist/model.onnx", ""),
-    "silero_vad": ("silero_vad/silero_vad_openvino_16k.onnx", ""),
-    "ocr_angle": ("rapidocr/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x: 1,3,48,192"),
-    "ocr_text": ("rapidocr/ch_PP-OCRv4_rec_infer.onnx", "x: 1,3,48,320"),
-    "ultraface": ("ultraface_rfb/version-RFB-320.onnx", ""),
-}
 FLAGS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -49,22 +42,28 @@ def clean(deployment: Path, folder: Path, library: str) -> None:
     models = sources.report["models"]
     assert isinstance(models, dict)
     for name in models:
-        inputs = {t.name: rng.uniform(-1, 1, (1, *t.shape)).astype(t.dtype.numpy) for t in built.model(name)["inputs"]}
+        inputs = {t.name: numbers(rng, t) for t in built.model(name)["inputs"]}
         for threads in (1, 3):
             found = built.run(name, inputs, threads)
             assert all(np.isfinite(a).all() for a in found.values()), name
+
+
+def numbers(rng: np.random.Generator, tensor: Tensor) -> Array:
+    """One sample: all that stored integers can be, small ones where they count or name something, else numbers from -1 to 1."""
+    shape = (1, *tensor.shape)
+    if tensor.quant:
+        ends = np.iinfo(tensor.dtype.numpy)
+        return rng.integers(ends.min, ends.max, shape, endpoint=True).astype(tensor.dtype.numpy)
+    if not tensor.dtype.is_float:
+        return rng.integers(0, 2, shape).astype(tensor.dtype.numpy)
+    return rng.uniform(-1, 1, shape).astype(tensor.dtype.numpy)
 
 
 def test_digits(tmp_path: Path) -> None:
     clean(ROOT / "models/digits/digits.yml", tmp_path, "digits")
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
+@pytest.mark.skipif(not any(entries()), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
 def test_real_models(tmp_path: Path) -> None:
-    text = "library_name: real\nmodels:\n"
-    for name, (file, port) in FILES.items():
-        tensor, _, shape = port.partition(": ")
-        ports = f"input_tensors: {tensor}\n        input_shapes: {shape}" if port else "{}"
-        text += f"  {name}:\n    model_file_path: {MODELS / file}\n    subgraphs:\n      - {ports}\n"
-    (tmp_path / "real.yml").write_text(text)
+    (tmp_path / "real.yml").write_text("library_name: real\nmodels:\n" + "".join(e.yaml() for e in entries()))
     clean(tmp_path / "real.yml", tmp_path, "real")
