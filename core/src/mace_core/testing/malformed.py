@@ -289,8 +289,9 @@ def _main(name: str, files: str, first: str) -> None:
         return verify(registry.frontends[name].load(paths, Model("damaged", paths), registry.ops))
 
     _tried(partial(load, models[0]))
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    if (status := Path("/proc/self/statm")).exists():  # elsewhere than on Linux memory is not watched
+        used = int(status.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     for paths in models[int(first) :]:
         sys.stdout.write(json.dumps(_tried(partial(load, paths))) + "\n")
         sys.stdout.flush()

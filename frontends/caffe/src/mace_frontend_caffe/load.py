@@ -14,11 +14,15 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError
-from mace_frontend_caffe.node import Node, RefusedError, SkippedError
+from mace_frontend_caffe.node import Node, RefusedError, SkippedError, UnweightedError
 from mace_frontend_caffe.ops import handlers
 from mace_frontend_caffe.source import Source, read
 
-MOST_ELEMENTS = 1 << 32
+MOST_ELEMENTS = 1 << 28
+"""Elements of an input: 1 GiB."""
+
+MOST_RESULTS = 1 << 32
+"""Elements of any other blob."""
 
 
 class Translation:
@@ -47,15 +51,23 @@ class Translation:
         try:
             custom = self.builder.ops.get(f"caffe::{layer.type}")
             made = node.done(custom, node.inputs()) if custom else handlers()[layer.type](node)
+            self._check_sizes(made)
         except SkippedError:
             pass
+        except UnweightedError:
+            self.faults.append(f"{self.source.file.name}: has layers with weights, but no .caffemodel is given; name it: weight_file_path")
         except (RefusedError, OpError) as error:
             self.faults.append(f"{place}: {error}")
         except MaceError as error:
-            self.faults.append(str(error))
+            self.faults.append(error.at(place))
         except (ArithmeticError, LookupError, ValueError, TypeError) as error:  # the file decides what is computed here
             self.faults.append(f"{place}: its parameters or weights make no sense ({error!r}); correct the .prototxt")
         self.blobs.update(zip(layer.top, made, strict=False))
+
+    def _check_sizes(self, made: Sequence[str | None]) -> None:
+        for name in filter(None, made):
+            if prod(self.builder.shape(name)) > MOST_RESULTS:
+                raise RefusedError(f"it makes a blob of {list(self.builder.shape(name))}; correct the .prototxt")
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -69,40 +81,53 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     layers = [layer for layer in source.layers if layer.type != "Input"]
     wanted = [p.name for p in model.outputs] or _unread(layers)
     _known(source, wanted, [*inputs, *(t for layer in layers for t in layer.top)])
-    layers = _needed(layers, set(inputs), set(wanted))
+    layers = _needed(layers, set(inputs) - _declared(source).keys(), set(wanted))
     _refuse_unknown(source, layers, work.builder.ops)
+    if model.inputs:  # a network that is cut needs no input before the cut
+        used = {p.name for p in model.inputs}.union(wanted, *(layer.bottom for layer in layers))
+        inputs = {name: shape for name, shape in inputs.items() if name in used}
+    _sized(source, inputs)
     for name, shape in inputs.items():
         work.blobs[name] = work.builder.input(name, DType.F32, shape)
     for layer in layers:
         work.layer(layer)
     if work.faults:
-        raise MaceError.of(work.faults)
+        raise MaceError.of(dict.fromkeys(work.faults))
     return work.builder.finish([work.blob(name) for name in wanted], wanted)
 
 
-def _inputs(source: Source, model: Model) -> dict[str, Shape]:
-    """The network's inputs, or what the deployment file names instead, with their shapes."""
-    net, declared = source.net, {}
+def _declared(source: Source) -> dict[str, Shape]:
+    """The network's inputs with the shapes that it gives them; () for none."""
+    net = source.net
     dims = [tuple(s.dim) for s in net.input_shape] or [tuple(net.input_dim[i : i + 4]) for i in range(0, len(net.input_dim), 4)]
-    declared.update(zip(net.input, dims, strict=False))
+    declared = {name: dims[i] if i < len(dims) else () for i, name in enumerate(net.input)}
     for layer in source.layers:
         if layer.type == "Input":
             shapes = [tuple(s.dim) for s in layer.input_param.shape]
-            declared.update(zip(layer.top, shapes * len(layer.top) if len(shapes) == 1 else shapes, strict=False))
-    given = {p.name: p.shape for p in model.inputs}
+            shapes = shapes * len(layer.top) if len(shapes) == 1 else shapes
+            declared |= {name: shapes[i] if i < len(shapes) else () for i, name in enumerate(layer.top)}
+    return declared
+
+
+def _inputs(source: Source, model: Model) -> dict[str, Shape]:
+    """The network's inputs, or what the deployment file names instead, with their shapes; () for none."""
+    declared = _declared(source)
+    given = {p.name: p.shape or () for p in model.inputs}
     tops = {t for layer in source.layers for t in layer.top}
     _known(source, given, [*declared, *tops])
-    made = {name: given.get(name) or shape for name, shape in declared.items()}
-    made |= {name: shape for name, shape in given.items() if name not in made and shape}
-    for name in given:
-        if name not in made:
-            raise MaceError(source.file.name, f"input {name!r} has no shape", "state it under input_shapes")
+    made = {name: given.get(name) or shape for name, shape in declared.items()} | {n: s for n, s in given.items() if n not in declared}
     if not made:
         raise MaceError(source.file.name, "has no input", "give the .prototxt of the network as it is deployed, with an Input layer")
-    for name, shape in made.items():
-        if min(shape, default=1) < 1 or prod(shape) > MOST_ELEMENTS:
-            raise MaceError(source.file.name, f"input {name!r} has a shape of {list(shape)}", "state another under input_shapes")
     return made
+
+
+def _sized(source: Source, inputs: Mapping[str, Shape]) -> None:
+    """MaceError unless each input has a shape that a network can work on."""
+    for name, shape in inputs.items():
+        if not shape:
+            raise MaceError(source.file.name, f"input {name!r} has no shape", "state it under input_shapes")
+        if min(shape) < 1 or prod(shape) > MOST_ELEMENTS:
+            raise MaceError(source.file.name, f"input {name!r} has a shape of {list(shape)}", "state another under input_shapes")
 
 
 def _unread(layers: Sequence[Any]) -> list[str]:
@@ -115,11 +140,11 @@ def _unread(layers: Sequence[Any]) -> list[str]:
     return list(last)
 
 
-def _needed(layers: Sequence[Any], inputs: set[str], outputs: set[str]) -> list[Any]:
-    """The layers that compute the outputs from the inputs."""
+def _needed(layers: Sequence[Any], cuts: set[str], outputs: set[str]) -> list[Any]:
+    """The layers that compute the outputs; blobs where the network is cut are given."""
     kept, wanted = [], set(outputs)
     for layer in reversed(layers):
-        if wanted & set(layer.top) - inputs:
+        if wanted & set(layer.top) - cuts:
             kept.append(layer)
             wanted |= set(layer.bottom)
     return kept[::-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 class RefusedError(ValueError):  # an answer, not a failure
     """A layer cannot be represented; the text says why, and after a semicolon what to do."""
+
+
+class UnweightedError(Exception):  # told once for all layers
+    """A layer has weights, and no file of them is given."""
 
 
 class SkippedError(Exception):  # no error: what it reads has been reported already
@@ -52,6 +57,11 @@ class Node:
         if not condition:
             raise RefusedError(text)
 
+    def choice(self, parameters: Any, field: str) -> str:
+        """The name of the value that a parameter has, of those that it may have."""
+        kind = parameters.DESCRIPTOR.fields_by_name[field].enum_type
+        return str(kind.values_by_number[getattr(parameters, field)].name)
+
     @property
     def count(self) -> int:
         """How many blobs it reads."""
@@ -76,11 +86,21 @@ class Node:
         return axis % rank
 
     def blob(self, index: int, what: str) -> Array:
-        """The layer's own blob `index`; RefusedError if the weights do not hold it."""
-        blobs = self.work.source.blobs.get(self.name, ())
+        """The layer's own blob `index`; RefusedError if the weights do not hold it, UnweightedError if there are none at all."""
+        source = self.work.source
+        blobs = source.blobs.get(self.name, ())
+        if not source.weighted:
+            raise UnweightedError
         if index >= len(blobs):
-            raise RefusedError(f"its {what} is not among the weights; give the .caffemodel that belongs to this .prototxt")
+            raise RefusedError(f"the weights hold no {what} of it; give the .caffemodel that belongs to this .prototxt")
         return blobs[index]
+
+    def fitted(self, index: int, what: str, shape: Shape) -> Array:
+        """The layer's own blob `index` in the shape that its parameters give; files of old write every shape with four axes."""
+        array = self.blob(index, what)
+        text = f"its {what}: {list(array.shape)} numbers, {list(shape)} by the .prototxt; give the .caffemodel that belongs to it"
+        self.refuse_unless(array.size == prod(shape), text)
+        return array.reshape(shape)
 
     @property
     def blobs(self) -> int:
@@ -91,13 +111,25 @@ class Node:
         """Add a constant of this layer's own, of single precision."""
         return self.build.weight(f"{self.name}/{tag}", np.asarray(array, np.float32))
 
+    def places(self, array: Array | int, tag: str = "places") -> str:
+        """Add a constant of this layer's own that holds places."""
+        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, np.int64))
+
+    def emit_all(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, count: int) -> tuple[str, ...]:
+        """Add an IR node whose results stay inside."""
+        names = [self.build.fresh(f"{self.name}/inner-{i}") for i in range(count)]
+        return self.build.add(op, inputs, attrs, outputs=names, like=self.origin)
+
     def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
         """Add an IR node whose one result stays inside."""
         return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(f"{self.name}/{tag or 'inner'}")], like=self.origin)[0]
 
-    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-        """Add the IR node that computes this layer's tops; a blob that is written again gets a name of its own."""
-        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(t) for t in self.layer.top], like=self.origin)
+    def done(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, top: int | None = None
+    ) -> tuple[str, ...]:
+        """Add the IR node that computes this layer's tops, or one of them; a blob that is written again gets a name of its own."""
+        tops = self.layer.top if top is None else [self.layer.top[top]]
+        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(t) for t in tops], like=self.origin)
 
     def channels_last(self, tensor: str) -> str:
         """A tensor [N, C, *spatial] as [N, *spatial, C]."""
@@ -105,7 +137,7 @@ class Node:
         self.refuse_unless(rank >= 3, f"its bottom has rank {rank}; it needs a batch, channels and spatial axes")
         return self.emit("Transpose", [tensor], {"perm": (0, *range(2, rank), 1)}, tag="channels-last")
 
-    def channels_first(self, tensor: str) -> tuple[str, ...]:
+    def channels_first(self, tensor: str, *, top: int | None = None) -> tuple[str, ...]:
         """The layer's top [N, C, *spatial] from [N, *spatial, C]."""
         rank = len(self.build.shape(tensor))
-        return self.done("Transpose", [tensor], {"perm": (0, rank - 1, *range(1, rank - 1))})
+        return self.done("Transpose", [tensor], {"perm": (0, rank - 1, *range(1, rank - 1))}, top=top)

@@ -25,20 +25,25 @@ def reference(files: Files, model: Model) -> Reference | None:
     import cv2
 
     cv2.setNumThreads(1)
-    described = str(next(f for f in files if f.suffix != ".caffemodel"))
-    weights = next((str(f) for f in files if f.suffix == ".caffemodel"), "")
+    described = str(next(f for f in files if f.suffix.lower() != ".caffemodel"))
+    weights = next((str(f) for f in files if f.suffix.lower() == ".caffemodel"), "")
     try:
         net = cv2.dnn.readNetFromCaffe(described, weights)
     except cv2.error as error:
         raise MaceError(files[0].name, f"OpenCV refuses it: {error}", "validate against stored data instead") from error
     layers = read(files).layers
-    makers = {top: layer.name for layer in layers for top in layer.top}  # OpenCV knows outputs by their layers
+    known = set(net.getLayerNames())  # OpenCV knows outputs by their layers, and some layers by their tops
+    makers = {top: (layer.name if layer.name in known else top, i) for layer in layers for i, top in enumerate(layer.top)}
     read_by = {bottom for layer in layers for bottom in layer.bottom}
     names = [p.name for p in model.outputs if p.name in makers] or [top for layer in layers for top in layer.top if top not in read_by]
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        for name, array in arrays.items():
-            net.setInput(np.ascontiguousarray(array, np.float32), name)
-        return {name: np.array(net.forward(makers[name])) for name in names}
+        try:
+            for name, array in arrays.items():
+                net.setInput(np.ascontiguousarray(array, np.float32), name)
+            made = net.forwardAndRetrieve([makers[name][0] for name in names])
+        except cv2.error as error:  # it knows no inputs but the network's own, and less layers
+            raise MaceError(files[0].name, f"OpenCV does not run it: {error.err}", "validate against stored data instead") from error
+        return {name: np.array(tops[makers[name][1]]) for name, tops in zip(names, made, strict=True)}
 
     return run

@@ -1,8 +1,8 @@
 """The messages of caffe.proto, as far as they are read, described to protobuf when they are first needed.
 
-No maintained package ships Caffe's own. The text form knows fields by name, so their numbers are free there; the binary form is read only for
-the layers' weights, whose numbers are those of caffe.proto. Blobs' packed floats are declared as bytes: their encoding is the same, and a
-numpy view of them costs nothing.
+No maintained package ships Caffe's own. The text form knows fields by name, so their numbers are free there; the binary form is read only
+for the layers' weights, whose numbers are those of caffe.proto. Blobs' packed floats are declared as bytes: their encoding is the same,
+and a numpy view of them costs nothing.
 """
 
 from __future__ import annotations
@@ -23,25 +23,59 @@ ENUMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Region": ("ACROSS_CHANNELS", "WITHIN_CHANNEL"),
         "Reduce": ("NONE", "SUM", "ASUM", "SUMSQ", "MEAN"),
         "Code": ("NO_CODE", "CORNER", "CENTER_SIZE", "CORNER_SIZE"),
+        "OldType": (
+            *("NONE", "ACCURACY", "BNLL", "CONCAT", "CONVOLUTION", "DATA", "DROPOUT", "EUCLIDEAN_LOSS", "FLATTEN", "HDF5_DATA"),
+            *("HDF5_OUTPUT", "IM2COL", "IMAGE_DATA", "INFOGAIN_LOSS", "INNER_PRODUCT", "LRN", "MULTINOMIAL_LOGISTIC_LOSS", "POOLING"),
+            *("RELU", "SIGMOID", "SOFTMAX", "SOFTMAX_LOSS", "SPLIT", "TANH", "WINDOW_DATA", "ELTWISE", "POWER"),
+            *("SIGMOID_CROSS_ENTROPY_LOSS", "HINGE_LOSS", "MEMORY_DATA", "ARGMAX", "THRESHOLD", "DUMMY_DATA", "SLICE", "MVN", "ABSVAL"),
+            *("SILENCE", "CONTRASTIVE_LOSS", "EXP", "DECONVOLUTION"),
+        ),
     }
 )
 
+SPELLED: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("BNLL", "LRN", "MVN")},
+        **{name.upper(): name for name in ("AbsVal", "ArgMax", "ReLU", "TanH")},
+        "HDF5_DATA": "HDF5Data",
+        "HDF5_OUTPUT": "HDF5Output",
+        "SOFTMAX_LOSS": "SoftmaxWithLoss",
+    }
+)
+"""Layer types of 2014 whose names of today are not the same words."""
+
 _AXIS = "axis:int32"
+_LAYER = (
+    "bottom:string* top:string* phase:Phase include:Rule* exclude:Rule* argmax_param:ArgMax "
+    "batch_norm_param:BatchNorm bias_param:Bias clip_param:Clip concat_param:Concat convolution_param:Convolution "
+    "crop_param:Crop detection_output_param:Detection eltwise_param:EltwiseParam elu_param:Elu embed_param:Embed exp_param:Exp "
+    "flatten_param:Flatten group_norm_param:GroupNorm inner_product_param:InnerProduct input_param:Input interp_param:Interp "
+    "l2normalization_param:LpNorm log_param:Exp lrn_param:Lrn mvn_param:Mvn norm_param:Norm parameter_param:Parameter "
+    "permute_param:Permute pooling_param:Pooling power_param:Power prelu_param:Prelu prior_box_param:PriorBox "
+    "recurrent_param:Recurrent reduction_param:Reduction relu_param:Relu reorg_param:Reorg reshape_param:Reshape "
+    "resize_nearest_param:ResizeNearest roi_pooling_param:RoiPooling scale_param:Scale shuffle_channel_param:Shuffle "
+    "slice_param:Slice softmax_param:Softmax spp_param:Spp swish_param:Swish threshold_param:Threshold tile_param:Tile "
+    "upsample_param:Upsample"
+)
 TEXT: Mapping[str, str] = MappingProxyType(
     {
         "BlobShape": "dim:int64*",
-        "Rule": "phase:Phase",
-        "Legacy": "name:string",
+        "Rule": "phase:Phase min_level:int32 max_level:int32 stage:string*",
         "ArgMax": f"out_max_val:bool top_k:uint32=1 {_AXIS}",
-        "BatchNorm": "use_global_stats:bool eps:float=1e-5",
+        "BatchNorm": "use_global_stats:bool=true eps:float=1e-5",
         "Bias": f"{_AXIS}=1 num_axes:int32=1",
         "Clip": "min:float max:float",
         "Concat": f"{_AXIS}=1 concat_dim:uint32",
         "Convolution": (
-            "num_output:uint32 bias_term:bool=true pad:uint32* kernel_size:uint32* stride:uint32* dilation:uint32* pad_h:uint32 pad_w:uint32 "
-            f"kernel_h:uint32 kernel_w:uint32 stride_h:uint32 stride_w:uint32 group:uint32=1 {_AXIS}=1"
+            "num_output:uint32 bias_term:bool=true pad:uint32* kernel_size:uint32* stride:uint32* dilation:uint32* pad_h:uint32 "
+            f"pad_w:uint32 kernel_h:uint32 kernel_w:uint32 stride_h:uint32 stride_w:uint32 group:uint32=1 {_AXIS}=1"
         ),
         "Crop": f"{_AXIS}=2 offset:uint32*",
+        "Detection": (
+            "num_classes:uint32 share_location:bool=true background_label_id:int32 nms_param:Nms code_type:Code=CORNER "
+            "variance_encoded_in_target:bool keep_top_k:int32=-1 confidence_threshold:float"
+        ),
+        "Nms": "nms_threshold:float=0.3 top_k:int32 eta:float=1",
         "EltwiseParam": "operation:Eltwise=SUM coeff:float*",
         "Elu": "alpha:float=1",
         "Embed": "num_output:uint32 input_dim:uint32 bias_term:bool=true",
@@ -51,9 +85,11 @@ TEXT: Mapping[str, str] = MappingProxyType(
         "InnerProduct": f"num_output:uint32 bias_term:bool=true {_AXIS}=1 transpose:bool",
         "Input": "shape:BlobShape*",
         "Interp": "height:int32 width:int32 zoom_factor:int32=1 shrink_factor:int32=1 pad_beg:int32 pad_end:int32",
+        "LpNorm": f"{_AXIS}=-1",
         "Lrn": "local_size:uint32=5 alpha:float=1 beta:float=0.75 norm_region:Region k:float=1",
         "Mvn": "normalize_variance:bool=true across_channels:bool eps:float=1e-9",
         "Norm": "across_spatial:bool=true channel_shared:bool=true eps:float=1e-10",
+        "Parameter": "shape:BlobShape",
         "Permute": "order:uint32*",
         "Pooling": (
             "pool:Pool pad:uint32 pad_h:uint32 pad_w:uint32 kernel_size:uint32 kernel_h:uint32 kernel_w:uint32 stride:uint32 "
@@ -65,32 +101,32 @@ TEXT: Mapping[str, str] = MappingProxyType(
             "min_size:float* max_size:float* aspect_ratio:float* flip:bool=true clip:bool variance:float* img_size:uint32 img_h:uint32 "
             "img_w:uint32 step:float step_h:float step_w:float offset:float=0.5"
         ),
+        "Recurrent": "num_output:uint32 expose_hidden:bool",
         "Reduction": f"operation:Reduce=SUM {_AXIS} coeff:float=1",
         "Relu": "negative_slope:float",
         "Reorg": "stride:uint32=2 reverse:bool",
         "Reshape": f"shape:BlobShape {_AXIS} num_axes:int32=-1",
+        "ResizeNearest": "height_scale:float=2 width_scale:float=2",
+        "RoiPooling": "pooled_h:uint32 pooled_w:uint32 spatial_scale:float=1",
         "Scale": f"{_AXIS}=1 num_axes:int32=1 bias_term:bool",
         "Shuffle": "group:uint32=1",
         "Slice": f"{_AXIS}=1 slice_point:uint32* slice_dim:uint32",
         "Softmax": f"{_AXIS}=1",
+        "Spp": "pyramid_height:uint32 pool:Pool",
         "Swish": "beta:float=1",
         "Threshold": "threshold:float",
         "Tile": f"{_AXIS}=1 tiles:int32=1",
-        "Upsample": "scale:int32=2 height:int32 width:int32",
-        "Layer": (
-            "name:string type:string bottom:string* top:string* phase:Phase include:Rule* exclude:Rule* argmax_param:ArgMax "
-            "batch_norm_param:BatchNorm bias_param:Bias clip_param:Clip concat_param:Concat convolution_param:Convolution "
-            "crop_param:Crop eltwise_param:EltwiseParam elu_param:Elu embed_param:Embed exp_param:Exp flatten_param:Flatten "
-            "group_norm_param:GroupNorm inner_product_param:InnerProduct input_param:Input interp_param:Interp log_param:Exp "
-            "lrn_param:Lrn mvn_param:Mvn norm_param:Norm permute_param:Permute pooling_param:Pooling power_param:Power "
-            "prelu_param:Prelu prior_box_param:PriorBox reduction_param:Reduction relu_param:Relu reorg_param:Reorg "
-            "reshape_param:Reshape scale_param:Scale shuffle_channel_param:Shuffle slice_param:Slice softmax_param:Softmax "
-            "swish_param:Swish threshold_param:Threshold tile_param:Tile upsample_param:Upsample"
-        ),
-        "Net": "name:string input:string* input_dim:int32* input_shape:BlobShape* layer:Layer* layers:Legacy*",
+        "Upsample": "scale:int32=2 height:int32 width:int32 upsample_h:int32 upsample_w:int32",
+        "Layer": f"name:string type:string {_LAYER}",
+        "OldLayer": f"name:string type:OldType@1000 {_LAYER} layer:Older@1001",
+        "Older": "name:string",
+        "Net": "name:string input:string* input_dim:int32* input_shape:BlobShape* layer:Layer* layers:OldLayer*",
     }
 )
-"""Messages of the text form: `field:type`, `*` for a repeated one, `=` before a default."""
+"""Messages of the text form: `field:type`, `*` for a repeated one, `=` before a default, `@` before a number that is not its place.
+
+A layer and one of the form of 2014 (`OldLayer`) have the same numbers for all but their types.
+"""
 
 BINARY: Mapping[str, str] = MappingProxyType(
     {
@@ -120,6 +156,16 @@ _SCALARS: Mapping[str, int] = MappingProxyType(
 def net() -> Any:
     """Return an empty message for the text form."""
     return _messages()["mace.caffe.text.Net"]()
+
+
+def renewed(old: Any) -> Any:
+    """Return a layer of the form of 2014 as one of today's."""
+    made = _messages()["mace.caffe.text.Layer"]()
+    made.ParseFromString(old.SerializeToString())
+    made.DiscardUnknownFields()
+    name = ENUMS["OldType"][old.type]
+    made.type = SPELLED.get(name) or "".join(word.capitalize() for word in name.split("_"))
+    return made
 
 
 def model() -> Any:

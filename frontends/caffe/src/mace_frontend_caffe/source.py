@@ -19,8 +19,11 @@ from mace_frontend_caffe import schema
 DEEPEST = 32
 """Braces within braces of a description; caffe.proto needs five."""
 
-LARGEST_TEXT = 1 << 24
+LARGEST_TEXT = 1 << 22
 """Bytes of a description; the largest networks take a few hundred thousand."""
+
+MOST_LAYERS = 4096
+"""Layers of a description; the deepest networks have some 3000."""
 
 TRAINING = frozenset(
     (
@@ -31,14 +34,18 @@ TRAINING = frozenset(
 """Layers that only training and testing need."""
 
 
+TEST = schema.ENUMS["Phase"].index("TEST")
+
+
 @dataclass(frozen=True)
 class Source:
-    """A network: its message, the layers that it runs when deployed, and every layer's blobs by its name."""
+    """A network: its message, the layers that it runs when deployed, every layer's blobs by its name, whether a file of them is given."""
 
     file: Path
     net: Any
     layers: Sequence[Any]
     blobs: Mapping[str, Sequence[Array]]
+    weighted: bool
 
 
 def read(files: Sequence[Path]) -> Source:
@@ -50,13 +57,26 @@ def read(files: Sequence[Path]) -> Source:
         raise MaceError(names, "a Caffe network is one .prototxt and one .caffemodel", "give model_file_path and weight_file_path")
     file = described[0]
     net = _text(file)
-    if len(net.layers):
-        remedy = "rewrite it with Caffe's upgrade_net_proto_text, and its weights with upgrade_net_proto_binary"
-        raise MaceError(file.name, "is of the old form: layers { type: CONVOLUTION }", remedy)
-    if not len(net.layer):
-        raise MaceError(file.name, "holds no layer", "give the .prototxt of the network as it is deployed")
+    layers = _layers(file, net)
     blobs = _weights(weights[0]) if weights else {}
-    return Source(file, net, [layer for layer in net.layer if _deployed(layer)], blobs)
+    return Source(file, net, [layer for layer in layers if _deployed(layer)], blobs, bool(weights))
+
+
+def _layers(file: Path, net: Any) -> Sequence[Any]:
+    """The layers, those of the form of 2014 as of today; MaceError for a network without any, or of the form before."""
+    if any(layer.HasField("layer") for layer in net.layers):
+        remedy = "rewrite it with Caffe's upgrade_net_proto_text, and its weights with upgrade_net_proto_binary"
+        raise MaceError(file.name, 'is of the form of 2013: layers { layer { type: "conv" } }', remedy)
+    layers = [*net.layer, *map(schema.renewed, net.layers)]
+    if not layers or (len(net.layer) and len(net.layers)):
+        problem = "mixes the old `layers` with `layer`" if layers else "holds no layer"
+        raise MaceError(file.name, problem, "give the .prototxt of the network as it is deployed")
+    if len(layers) > MOST_LAYERS:
+        raise MaceError(file.name, f"holds {len(layers)} layers; {MOST_LAYERS} are the most", "divide the network")
+    twice = [layer for layer in layers if len(set(layer.top)) < len(layer.top)]
+    if twice:
+        raise MaceError(file.name, f"layer {twice[0].name!r} has two tops of one name", "correct the .prototxt")
+    return layers
 
 
 def _text(file: Path) -> Any:
@@ -73,8 +93,18 @@ def _text(file: Path) -> Any:
         raise MaceError(file.name, f"is no network: {len(data)} bytes, {deepest} braces deep", remedy)
     try:
         return text_format.Parse(data.decode(), schema.net(), allow_unknown_field=True)
-    except (text_format.ParseError, UnicodeDecodeError, ValueError) as error:
-        raise MaceError(file.name, f"is no network, or a damaged one: {str(error).splitlines()[0]}", remedy) from error
+    except text_format.ParseError as error:
+        line = error.GetLine()
+        raise MaceError(
+            f"{file.name}, line {line}" if line else file.name, f"is no network, or a damaged one: {_said(error)}", remedy
+        ) from error
+    except ValueError as error:  # bytes that are no text
+        raise MaceError(file.name, f"is no network, or a damaged one: {_said(error)}", remedy) from error
+
+
+def _said(error: Exception) -> str:
+    """What an exception says, in one short line, without the place and the text in front."""
+    return str(error).partition("\n")[0].rpartition(" : ")[2].rpartition("': ")[2][:200]
 
 
 def _weights(file: Path) -> dict[str, list[Array]]:
@@ -102,10 +132,15 @@ def _array(blob: Any) -> Array:
 
 
 def _deployed(layer: Any) -> bool:
-    """Whether a layer runs when the network is deployed: in phase TEST, and for more than its training."""
-    test = schema.ENUMS["Phase"].index("TEST")
-    if layer.type in TRAINING or (layer.HasField("phase") and layer.phase != test):
+    """Whether a layer runs when the network is deployed: in phase TEST, level 0, no stage, and for more than its training."""
+    if layer.type in TRAINING or (layer.HasField("phase") and layer.phase != TEST):
         return False
-    if any(not rule.HasField("phase") or rule.phase == test for rule in layer.exclude):
+    if any(map(_met, layer.exclude)):
         return False
-    return not len(layer.include) or any(not rule.HasField("phase") or rule.phase == test for rule in layer.include)
+    return not len(layer.include) or any(map(_met, layer.include))
+
+
+def _met(rule: Any) -> bool:
+    if len(rule.stage) or (rule.HasField("phase") and rule.phase != TEST):
+        return False
+    return bool(rule.min_level <= 0 <= (rule.max_level if rule.HasField("max_level") else 0))

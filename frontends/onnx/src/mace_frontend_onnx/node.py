@@ -253,7 +253,11 @@ class Node:
         like = self.origin
         if tag:
             like = IrNode(f"{self.name}/{tag}", like.op, (), (), sources=like.sources)
-        return self.build.add(op, inputs, attrs, outputs=outputs, like=like)
+        return self.build.add(op, inputs, attrs, outputs=[self.free(like.name)] if outputs == 1 else outputs, like=like)
+
+    def free(self, name: str) -> str:
+        """A tensor name that is not taken; long loops make many, and most are free."""
+        return self.build.fresh(name) if name in self.build.tensors else name
 
     def emit_stored(self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None, tag: str = "") -> str:
         """Add an IR node whose result stays inside and is stored so."""
@@ -272,7 +276,7 @@ class Node:
         count = len(listed) if op.outputs and op.outputs[-1].endswith("*") else len(op.outputs)
         listed += [""] * (count - len(listed))
         names = [self.work.outside(self.scope, name) if name else f"{self.name}/unused{i}" for i, name in enumerate(listed[:count])]
-        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(n) for n in names], like=self.origin)
+        return self.build.add(op, inputs, attrs, outputs=[self.free(n) for n in names], like=self.origin)
 
     def channels_last(self, tensor: str) -> str:
         """A tensor [N, C, *spatial] as [N, *spatial, C]."""

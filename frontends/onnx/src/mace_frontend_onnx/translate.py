@@ -20,6 +20,12 @@ from mace_frontend_onnx.source import Source, element_type, plain_domain, versio
 DEPTH = 64
 """How deep functions may call functions."""
 
+MOST_ELEMENTS = 1 << 32
+"""Of one tensor; more is no model but damage."""
+
+MOST_INNER = 10_000
+"""Nodes that the bodies of functions, branches and loops may have when they are written out, together."""
+
 
 class Translation:
     """One model's way into the IR; `faults` collects what is wrong with single nodes."""
@@ -31,6 +37,7 @@ class Translation:
         self._functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
         self._derived: dict[Hashable, tuple[Held, str]] = {}  # with what it is made from, whose id must stay taken
         self._depth = 0
+        self._written = 0
 
     def run(self, part: Part) -> list[str]:
         """Translate the part; the tensors that hold its outputs. MaceError with every fault."""
@@ -95,6 +102,7 @@ class Translation:
         place = f"{self.source.file.name}: node {node.name!r} ({node.op})"
         try:
             results = self._results(node)
+            self._check_sizes(results)
         except SkippedError:
             pass
         except (RefusedError, OpError) as error:
@@ -106,6 +114,12 @@ class Translation:
         for name, result in zip(node.proto.output, results, strict=False):
             if name:
                 node.scope.held[name] = result
+
+    def _check_sizes(self, results: Sequence[Held]) -> None:
+        for name in results:
+            tensor = self.builder.tensors.get(name) if isinstance(name, str) else None
+            if tensor and tensor.elements > MOST_ELEMENTS:
+                raise RefusedError(f"it makes a tensor of shape {list(tensor.shape)}; export the model again")
 
     def _results(self, node: Node) -> Sequence[Held]:
         domain = plain_domain(node.proto.domain)
@@ -184,6 +198,7 @@ class Translation:
             names = zip(outputs, node.proto.output, strict=False)
             scope.public = {inner: self.outside(node.scope, outer) for inner, outer in names if outer}
         scope.read = frozenset({*outputs, *(name for inner in nodes for name in reads(inner))})
+        self._count(len(nodes))
         self._depth += 1
         before = len(self.faults)
         for index, proto in enumerate(nodes):
@@ -193,6 +208,15 @@ class Translation:
             raise SkippedError
         listed = [*node.proto.output] if not tag else outputs
         return [scope.find(inner) if outer else "" for inner, outer in zip(outputs, listed, strict=False)]
+
+    def _count(self, nodes: int) -> None:
+        """RefusedError as soon as more is written out than a library should hold, SkippedError from then on."""
+        if self._written > MOST_INNER:
+            raise SkippedError
+        self._written += nodes
+        if self._written > MOST_INNER:
+            text = f"functions, branches and loops that are written out come to more than {MOST_INNER} nodes"
+            raise RefusedError(f"{text}; export the model with fewer turns, or cut it with output_tensors")
 
     def _constants(self, graph: GraphProto) -> dict[str, Held]:
         held: dict[str, Held] = {t.name: t for t in graph.initializer}

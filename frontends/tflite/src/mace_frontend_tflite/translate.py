@@ -79,7 +79,8 @@ class Translation:
             try:
                 found.append(self._state(part, output.index) if output.after else self.tensor(part.graph, held, output.index))
             except SkippedError:
-                pass
+                if not self.faults:  # its node has fewer results than the file says
+                    self.faults.append(f"{self.source.file.name}: output {output.name!r}: no node computes it; convert the model again")
             except (RefusedError, *DAMAGE) as error:
                 self.faults.append(f"{self.source.file.name}: output {output.name!r}: {error}")
         return found

@@ -7,6 +7,8 @@ from itertools import pairwise
 from math import prod
 from types import MappingProxyType
 
+import numpy as np
+
 from mace_frontend_caffe.node import Node
 from mace_frontend_caffe.ops import Handler
 
@@ -22,6 +24,7 @@ def _slice(node: Node) -> Sequence[str]:
     axis = node.axis(p.slice_dim if p.HasField("slice_dim") else p.axis, len(shape))
     points = list(p.slice_point) or [shape[axis] // count * i for i in range(1, count)]
     node.refuse_unless(len(points) == count - 1, f"{len(points)} slice points for {count} tops")
+    node.refuse_unless(bool(p.slice_point) or shape[axis] % count == 0, f"{shape[axis]} along axis {axis} in {count} equal parts")
     sizes = tuple(b - a for a, b in pairwise([0, *points, shape[axis]]))
     return node.done("Split", [node.input()], {"axis": axis, "sizes": sizes})
 
@@ -33,6 +36,7 @@ def _split(node: Node) -> Sequence[str]:
 def _flatten(node: Node) -> Sequence[str]:
     p, shape = node.layer.flatten_param, node.shape()
     first, last = node.axis(p.axis, len(shape)), node.axis(p.end_axis, len(shape))
+    node.refuse_unless(first <= last, f"axes {p.axis} to {p.end_axis}")
     merged = (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
     return node.done("Reshape", [node.input()], {"shape": merged})
 
@@ -42,6 +46,9 @@ def _reshape(node: Node) -> Sequence[str]:
     p, shape = node.layer.reshape_param, node.shape()
     first = node.axis(p.axis, len(shape) + 1)
     last = len(shape) if p.num_axes == -1 else first + p.num_axes
+    node.refuse_unless(first <= last <= len(shape), f"{p.num_axes} axes from axis {p.axis} on, of a blob of rank {len(shape)}")
+    copied = [i for i, d in enumerate(p.shape.dim) if d == 0]
+    node.refuse_unless(first + max(copied, default=-1) < len(shape), f"dimension 0 copies one that a blob of rank {len(shape)} has not")
     wanted = [shape[first + i] if d == 0 else int(d) for i, d in enumerate(p.shape.dim)]
     node.refuse_unless(wanted.count(-1) <= 1 and min(wanted, default=1) >= -1, f"a new shape of {wanted}")
     middle = prod(shape[first:last])
@@ -60,8 +67,10 @@ def _crop(node: Node) -> Sequence[str]:
     """The first bottom cut to the size of the second, from `axis` on."""
     p, shape, wanted = node.layer.crop_param, node.shape(0), node.shape(1)
     first = node.axis(p.axis, len(shape))
-    offsets = list(p.offset)
-    starts = [0] * first + (offsets if len(offsets) == len(shape) - first else [offsets[0] if offsets else 0] * (len(shape) - first))
+    offsets = [int(o) for o in p.offset]
+    cut = len(shape) - first
+    node.refuse_unless(len(offsets) in (0, 1, cut) and len(wanted) == len(shape), f"{len(offsets)} offsets for {cut} axes")
+    starts = [0] * first + (offsets if len(offsets) == cut else [offsets[0] if offsets else 0] * cut)
     sizes = (*shape[:first], *wanted[first:])
     return node.done("Slice", [node.input(0)], {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)})
 
@@ -82,38 +91,73 @@ def _shuffle(node: Node) -> Sequence[str]:
 
 
 def _reorg(node: Node) -> Sequence[str]:
-    p = node.layer.reorg_param
-    op, attrs = ("DepthToSpace", {"mode": "DCR"}) if p.reverse else ("SpaceToDepth", {})
-    made = node.emit(op, [node.channels_last(node.input())], {"block": int(p.stride), **attrs})
-    return node.channels_first(made)
+    """Darknet's: its blocks are those of the same numbers read as an image of fewer, larger channels."""
+    p, shape = node.layer.reorg_param, node.shape()
+    block = int(p.stride)
+    node.refuse_unless(not p.reverse, "the reverse direction")
+    fits = len(shape) == 4 and block > 0 and shape[1] % block**2 == 0 and shape[2] % block == 0 and shape[3] % block == 0
+    node.refuse_unless(fits, f"a blob of {list(shape)} in blocks of {block}")
+    n, channels, height, width = shape
+    read = node.emit("Reshape", [node.input()], {"shape": (n, channels // block**2, height * block, width * block)}, tag="read")
+    made = node.emit("SpaceToDepth", [node.channels_last(read)], {"block": block})
+    first = node.emit("Transpose", [made], {"perm": (0, 3, 1, 2)})
+    return node.done("Reshape", [first], {"shape": (n, channels * block**2, height // block, width // block)})
 
 
-def _resized(node: Node, size: tuple[int, int], mode: str, coordinates: str) -> Sequence[str]:
-    shape = node.shape()
+def _resized(node: Node, x: str, size: tuple[int, int], how: tuple[str, str]) -> Sequence[str]:
+    """Another size of x; how: mode and coordinates."""
+    shape = node.build.shape(x)
     node.refuse_unless(len(shape) == 4 and min(size) > 0, f"{list(shape)} resized to {list(size)}")
     sizes = (*shape[:2], *size)
     scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
-    attrs = {"sizes": sizes, "scales": scales, "mode": mode, "coordinates": coordinates, "nearest": "floor"}
-    return node.done("Resize", [node.input()], attrs)
+    attrs = {"sizes": sizes, "scales": scales, "mode": how[0], "coordinates": how[1], "nearest": "floor"}
+    return node.done("Resize", [x], attrs)
 
 
 def _interp(node: Node) -> Sequence[str]:
-    """Bilinear, corners on corners; a padding that is negative crops."""
-    p, shape = node.layer.interp_param, node.shape()
-    node.refuse_unless(p.pad_beg == 0 and p.pad_end == 0, "padding of an interpolation")
-    if p.height and p.width:
-        size = (int(p.height), int(p.width))
-    else:
-        shrunk = [(d - 1) // p.shrink_factor + 1 for d in shape[2:]]
-        height, width = (d + (d - 1) * (p.zoom_factor - 1) for d in shrunk)
-        size = (height, width)
-    return _resized(node, size, "linear", "align_corners")
+    """Bilinear, corners on corners, of what a negative padding leaves (DeepLab's)."""
+    p, shape, x = node.layer.interp_param, node.shape(), node.input()
+    node.refuse_unless(len(shape) == 4, f"its bottom has rank {len(shape)}; it needs 4")
+    left = tuple(d + p.pad_beg + p.pad_end for d in shape[2:])
+    fits = p.pad_beg <= 0 and p.pad_end <= 0 and min(left) > 0 and p.shrink_factor > 0 and p.zoom_factor > 0
+    node.refuse_unless(fits, f"{list(shape[2:])} padded by {p.pad_beg} and {p.pad_end}, shrunk {p.shrink_factor}, zoomed {p.zoom_factor}")
+    if p.pad_beg or p.pad_end:
+        starts = (0, 0, -p.pad_beg, -p.pad_beg)
+        x = node.emit("Slice", [x], {"starts": starts, "sizes": (*shape[:2], *left), "steps": (1,) * 4}, tag="cropped")
+    shrunk = [(d - 1) // p.shrink_factor + 1 for d in left]
+    height, width = (d + (d - 1) * (p.zoom_factor - 1) for d in shrunk)
+    size = (int(p.height), int(p.width)) if p.height and p.width else (height, width)
+    return _resized(node, x, size, ("linear", "align_corners"))
 
 
 def _upsample(node: Node) -> Sequence[str]:
     p, shape = node.layer.upsample_param, node.shape()
-    size = (int(p.height), int(p.width)) if p.height and p.width else (shape[2] * p.scale, shape[3] * p.scale)
-    return _resized(node, size, "nearest", "asymmetric")
+    node.refuse_unless(len(shape) == 4, f"its bottom has rank {len(shape)}; it needs 4")
+    size = (p.height or p.upsample_h or shape[2] * p.scale, p.width or p.upsample_w or shape[3] * p.scale)
+    return _unpooled(node, size) if node.count > 1 else _resized(node, node.input(), size, ("nearest", "asymmetric"))
+
+
+def _unpooled(node: Node, size: tuple[int, int]) -> Sequence[str]:
+    """Each number where MAX pooling found it, zeros around (V. Badrinarayanan et al., "SegNet", 2015)."""
+    shape = node.shape()
+    node.refuse_unless(node.shape(1) == shape and min(size) > 0, f"places of shape {list(node.shape(1))} for {list(shape)}")
+    flat = (*shape[:2], prod(shape[2:]))
+    places = node.emit("Cast", [node.emit("Reshape", [node.input(1)], {"shape": flat})], {"to": "i64"}, tag="places")
+    values = node.emit("Reshape", [node.input()], {"shape": flat})
+    zeros = node.emit("Expand", [node.weight(np.zeros((1, 1, 1)), "zero")], {"shape": (*shape[:2], prod(size))})
+    made = node.emit("ScatterElements", [zeros, places, values], {"axis": 2})
+    return node.done("Reshape", [made], {"shape": (*shape[:2], *size)})
+
+
+def _resize_nearest(node: Node) -> Sequence[str]:
+    p, shape = node.layer.resize_nearest_param, node.shape()
+    node.refuse_unless(len(shape) == 4, f"its bottom has rank {len(shape)}; it needs 4")
+    return _resized(node, node.input(), (int(shape[2] * p.height_scale), int(shape[3] * p.width_scale)), ("nearest", "asymmetric"))
+
+
+def _batch_reindex(node: Node) -> Sequence[str]:
+    places = node.emit("Cast", [node.input(1)], {"to": "i64"}, tag="places")
+    return node.done("Gather", [node.input(0), places], {"axis": 0})
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
@@ -130,6 +174,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Reorg": _reorg,
         "Interp": _interp,
         "Upsample": _upsample,
-        "ResizeNearest": _upsample,
+        "ResizeNearest": _resize_nearest,
+        "BatchReindex": _batch_reindex,
     }
 )

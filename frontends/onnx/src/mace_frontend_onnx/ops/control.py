@@ -61,12 +61,13 @@ def _loop(node: Node) -> Sequence[Held]:
     body = node.attr("body")
     carried: list[Held] = [node.scope.find(name) for name in node.proto.input[2:]]
     names = [i.name for i in body.input]
+    going_on = node.weight(np.asarray(True), tag="going")
     scans: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
     for turn in range(turns):
         if not going:
             break
         tag = f"/{turn}"
-        given = [node.weight(np.asarray(turn, np.int64), tag="turn"), node.weight(np.asarray(True), tag="going"), *carried]
+        given = [node.weight(np.asarray(turn, np.int64), tag=f"turn{tag}"), going_on, *carried]
         made = node.work.inline(node, body, dict(zip(names, given, strict=True)), tag)
         going = _goes_on(node, _entered(node, made[0], tag))
         carried = list(made[1 : 1 + len(carried)])
@@ -85,10 +86,10 @@ def _goes_on(node: Node, condition: str) -> bool:
 def _stacked(node: Node, parts: Sequence[str], axis: int) -> str:
     node.refuse_unless(len(parts) > 0, "it does not turn once, so that the shape of its results is unknown")
     rows = []
-    for part in parts:
+    for number, part in enumerate(parts):
         shape = list(node.build.shape(part))
         shape.insert(axis, 1)
-        rows.append(node.emit("Reshape", [part], {"shape": tuple(shape)}, tag="row"))
+        rows.append(node.emit("Reshape", [part], {"shape": tuple(shape)}, tag=f"row/{number}"))
     return node.emit("Concat", rows, {"axis": axis}, tag="rows") if len(rows) > 1 else rows[0]
 
 
@@ -130,8 +131,9 @@ def _row(node: Node, index: int, axis: int, place: int) -> str:
     shape = node.shape(index)
     starts = tuple(place if i == axis else 0 for i in range(len(shape)))
     sizes = tuple(1 if i == axis else n for i, n in enumerate(shape))
-    cut = node.emit("Slice", [node.input(index)], {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)}, tag="cut")
-    return node.emit("Reshape", [cut], {"shape": shape[:axis] + shape[axis + 1 :]}, tag="row")
+    tag = f"{index}/{place}"
+    cut = node.emit("Slice", [node.input(index)], {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)}, tag=f"cut/{tag}")
+    return node.emit("Reshape", [cut], {"shape": shape[:axis] + shape[axis + 1 :]}, tag=f"row/{tag}")
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType({"Dropout": _dropout, "Identity": _identity, "If": _if, "Loop": _loop, "Scan": _scan})

@@ -1,0 +1,77 @@
+"""Every layer through transforms and generated C on this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mace_core.emit import code
+from mace_core.ir import Array, Graph
+from mace_core.memory import arena
+from mace_core.pipeline import normalise
+from mace_core.registry import Registry
+from mace_core.run import native
+from mace_core.run.compile import shared_library
+from mace_core.testing.compiled import host
+from mace_frontend_caffe.cases import expected, files_of, load, wanted, written
+
+MODULES = ("test_elementwise", "test_window", "test_movement", "test_norm", "test_recurrent", "test_detection")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A network, its inputs and what it must compute."""
+
+    name: str
+    graph: Graph
+    arrays: Mapping[str, Array]
+    right: Mapping[str, Array]
+
+
+def module(name: str) -> Any:
+    """A file of tests beside this one."""
+    spec = spec_from_file_location(f"caffe_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    made = module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+def trials(folder: Path) -> Iterator[Trial]:
+    """Every layer of the tests beside this one, and detectors as they tell them."""
+    for name in MODULES:
+        for case in module(name).CASES:
+            files = files_of(case, folder)
+            yield Trial(case.name, load(files), case.given(), wanted(case, files))
+    detection = module("test_detection")
+    for parameters, classes, kinds, images in detection.DETECTIONS:
+        files = written(folder, detection.network(parameters, classes, kinds, images))
+        arrays = detection.arrays(classes, kinds, images)
+        yield Trial(parameters, load(files), arrays, expected(files, arrays))
+
+
+@pytest.mark.timeout(300)
+def test_layers_through_generated_c(tmp_path: Path) -> None:
+    registry, target = Registry.load(), pytest.importorskip("mace_target_cpu").Cpu()
+    tested, placed = list(trials(tmp_path)), []
+    for number, trial in enumerate(tested):
+        graph = normalise(trial.graph, registry).renamed(f"case{number}")
+        assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
+        program = target.lower(graph)
+        placed.append(code.Placed(program, arena(program)))
+    sources = code.library("cases", placed, target.isas("host")[:1])
+    models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")
+    for number, trial in enumerate(tested):
+        found = models[f"case{number}"].run(trial.arrays)
+        for name, right in trial.right.items():
+            assert found[name].shape == right.shape, trial.name
+            np.testing.assert_allclose(found[name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name)

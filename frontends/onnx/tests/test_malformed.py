@@ -1,0 +1,412 @@
+"""Damaged models: each ends in one error or in a valid graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
+
+from mace_core.ir import Array
+from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
+INTS, FLOATS = "int64", "float"
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def made(text: str, **constants: Array | list[int]) -> onnx.ModelProto:
+    """A model of a text and constants; lists are whole numbers of 64 bits."""
+    model = onnx.parser.parse_model(HEAD + text)
+    for name, value in constants.items():
+        array = np.asarray(value, np.int64) if isinstance(value, list) else value
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+CONVOLUTION = made(
+    """(float[1,3,8,8] x) => (float[1,5] y) {
+    [conv] a = Conv<pads=[1,1,1,1], strides=[2,2]>(x, w, b)
+    [bn] n = BatchNormalization<epsilon=0.001>(a, s, s, s, v)
+    [clip] c = Clip(n, low, high)
+    [pool] p = AveragePool<kernel_shape=[2,2], ceil_mode=1, auto_pad="SAME_UPPER">(c)
+    [up] u = ConvTranspose<group=2, strides=[2,2]>(p, t)
+    [sum] r = ReduceMean<axes=[2,3], keepdims=0>(u)
+    [fc] y = Gemm<transB=1, alpha=0.5>(r, f, g) }""",
+    w=numbers(6, 3, 3, 3),
+    b=numbers(6),
+    s=numbers(6, seed=1),
+    v=np.abs(numbers(6)) + 0.1,
+    low=np.float32(0).reshape(()),
+    high=np.float32(6).reshape(()),
+    t=numbers(6, 2, 2, 2),
+    f=numbers(5, 4),
+    g=numbers(5),
+)
+MOVEMENT = made(
+    """(float[2,3,4,5] x, int64[2] i) => (float[k,l,m,n] y, float[q,r] z, int64[u,v] p) {
+    [shape] a = Shape(x) [cut] b = Slice(a, one, four) [join] c = Concat<axis=0>(b, minus)
+    [reshape] d = Reshape(x, c)
+    [turn] e = Transpose<perm=[1,0,2]>(d)
+    [pick] f = Gather<axis=1>(e, i)
+    [split] h, j = Split<axis=1>(e, parts)
+    [pad] k = Pad<mode="reflect">(x, pads)
+    [resize] y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(k, , , sizes)
+    [tile] l = Tile(h, repeats) [flat] z = Flatten<axis=2>(l)
+    [top] m, n = TopK<axis=-1>(z, one) [wide] o = Expand(n, sizes2) [cumulated] p = CumSum(o, zero)
+    [one] q = OneHot(n, depth, pair) [sum] r = Einsum<equation="abc,abd->cd">(d, d) }""",
+    one=[1],
+    four=[4],
+    minus=[-1],
+    parts=[1, 2],
+    pads=[0, 0, 1, 2, 0, 0, 1, 1],
+    sizes=[2, 3, 9, 7],
+    repeats=[1, 2, 1],
+    sizes2=[1, 4],
+    zero=np.array(0, np.int64),
+    depth=[7],
+    pair=np.float32([0, 1]),
+)
+RECURRENT = made(
+    """(float[4,2,3] x, float[1,2,5] h0) => (float[a,b,c,d] y, float[e,f,g] z) {
+    [lstm] y, h, c = LSTM<hidden_size=5, direction="forward">(x, w, r, b, , h0, h0)
+    [gru] g, z = GRU<hidden_size=5, linear_before_reset=1>(x, w3, r3)
+    [rnn] n = RNN<hidden_size=5, activations=["Relu"]>(x, w1, r1, , lengths) }""",
+    w=numbers(1, 20, 3),
+    r=numbers(1, 20, 5),
+    b=numbers(1, 40),
+    w3=numbers(1, 15, 3),
+    r3=numbers(1, 15, 5),
+    w1=numbers(1, 5, 3),
+    r1=numbers(1, 5, 5),
+    lengths=np.array([4, 2], np.int32),
+)
+CONTROL = made(
+    """(float[2,3] x, float[3,2,3] s, bool c) => (float[2,3] y, float[a,b,d] z, float[2,3] w, float[2,3] l) {
+    [if] y = If(c)<then_branch = t () => (float[2,3] o) { o = Add(x, x) }, else_branch = e () => (float[2,3] o) { o = Relu(x) }>
+    [loop] l, z = Loop(three, yes, x)<body = b (int64 i, bool go, float[2,3] v) => (bool on, float[2,3] u, float[2,3] t)
+        { on = Identity(go) f = Cast<to=1>(i) u = Add(v, f) t = Mul(u, x) }>
+    [scan] w, k = Scan<num_scan_inputs=1, body = n (float[2,3] p, float[2,3] r) => (float[2,3] q, float[2,3] m)
+        { q = Add(p, r) m = Neg(q) }>(x, s) }""",
+    three=np.array(3, np.int64),
+    yes=np.array(True),
+)
+QUANTIZED = made(
+    """(float[1,3,6,6] x) => (float[1,4,6,6] y, float[1,4] z) {
+    [q] a = QuantizeLinear(x, s, p) [d] b = DequantizeLinear(a, s, p)
+    [dw] c = DequantizeLinear<axis=0>(w, ws, wp) [db] e = DequantizeLinear(bias, bs, bp)
+    [conv] f = Conv<pads=[1,1,1,1]>(b, c, e)
+    [q2] g = QuantizeLinear(f, s, p) [d2] y = DequantizeLinear(g, s, p)
+    [pool] h = GlobalAveragePool(y) [flat] i = Flatten(h)
+    [dyn] j, js, jp = DynamicQuantizeLinear(i) [mm] k = MatMulInteger(j, m, jp)
+    [cast] l = Cast<to=1>(k) [scale] z = Mul(l, js) }""",
+    s=np.float32(0.05).reshape(()),
+    p=np.array(3, np.int8),
+    w=np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3),
+    ws=np.float32([0.01, 0.02, 0.03, 0.04]),
+    wp=np.zeros(4, np.int8),
+    bias=np.arange(4, dtype=np.int32),
+    bs=np.float32(0.0005).reshape(()),
+    bp=np.array(0, np.int32),
+    m=np.arange(16, dtype=np.int8).reshape(4, 4),
+)
+FUNCTIONS = onnx.parser.parse_model(
+    """<ir_version: 8, opset_import: ["" : 17, "local" : 1]> g (float[2,3] x) => (float[2,3] y)
+    { [f] a = local.twice<slope=0.5>(x) y = local.twice(a) }
+    <domain: "local", opset_import: ["" : 17, "local" : 1]> twice <slope: float = 0.25> (v) => (w)
+    { a = local.once<alpha: float = @slope>(v) w = Add(a, v) }
+    <domain: "local", opset_import: ["" : 17]> once <alpha> (v) => (w) { w = LeakyRelu<alpha: float = @alpha>(v) }"""
+)
+DETECTION = made(
+    """(float[1,3,9,9] x, float[4,4] r, float[1,6,4] b, float[1,2,6] s) =>
+    (float[4,3,2,2] y, int64[n,3] z, float[a,c,d,e] g, float[f,h] t) {
+    [roi] y = RoiAlign<output_height=2, output_width=2, sampling_ratio=2>(x, r, at)
+    [nms] z = NonMaxSuppression(b, s, most, iou)
+    [grid] g = GridSample(x, grid)
+    [put] p = ScatterND(b, where, new)
+    [m] q = MatMul(s, b) [norm] u = LayerNormalization<axis=-1>(q, one) [soft] v = Softmax<axis=1>(u) [row] t = Flatten<axis=1>(v) }""",
+    at=[0, 0, 0, 0],
+    most=[3],
+    iou=np.float32([0.5]),
+    grid=numbers(1, 4, 4, 2),
+    where=np.array([[0, 1]], np.int64),
+    new=numbers(1, 4),
+    one=numbers(4),
+)
+RUNTIME = onnx.parser.parse_model(
+    """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> g
+    (float[1,3,4] x) => (float[1,3,8] y, float[1,3,4] z, float[1,2,4] o) {
+    [gelu] a = com.microsoft.BiasGelu(x, b) [skip] c = com.microsoft.SkipLayerNormalization<epsilon=0.001>(a, x, b, b)
+    [conv] o = com.microsoft.FusedConv<activation="LeakyRelu", activation_params=[0.2], pads=[1,1]>(c, w)
+    [attention] y0 = com.microsoft.Attention<num_heads=2, unidirectional=1>(c, v, h) [join] y = Concat<axis=-1>(y0, c)
+    [quantize] q = QuantizeLinear(c, s, p) [add] r = com.microsoft.QLinearAdd(q, s, p, q, s, p, s, p)
+    [softmax] t = com.microsoft.QLinearSoftmax<axis=-1, opset=13>(r, s, p, s, p) [real] z0 = DequantizeLinear(t, s, p)
+    [product] z = com.microsoft.FusedMatMul<transB=1, alpha=0.5>(z0, k) }"""
+)
+RUNTIME.graph.initializer.extend(
+    numpy_helper.from_array(array, name)
+    for name, array in {
+        "b": numbers(4),
+        "w": numbers(2, 3, 3),
+        "v": numbers(4, 12),
+        "h": numbers(12),
+        "s": np.float32(0.05).reshape(()),
+        "p": np.array(9, np.uint8),
+        "k": numbers(4, 4),
+    }.items()
+)
+MODELS = (CONVOLUTION, MOVEMENT, RECURRENT, CONTROL, QUANTIZED, FUNCTIONS, DETECTION, RUNTIME)
+
+
+def one(what: str, model: onnx.ModelProto | bytes | None, **beside: bytes) -> Damaged:
+    data = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
+    return Damaged(what, {"m.onnx": data, **{name.replace("_", "."): b for name, b in beside.items()}}, ("m.onnx",))
+
+
+def random_damage() -> Iterator[Damaged]:
+    for i, model in enumerate(MODELS):
+        yield from (one(f"bytes {i}", data) for data in mutations(model.SerializeToString(), i, 30))
+        yield from (one(f"fields {i}", m) for m in message_mutations(model, i, 50))
+
+
+def changed(text: str, **constants: Array | list[int]) -> onnx.ModelProto:
+    return made("(float[2,3] x) => (float[k,l] y) { " + text + " }", **constants)
+
+
+HUGE = 2**62
+MODELS_BY_FAULT = {
+    "a cycle": changed("a = Add(x, b) b = Relu(a) y = Relu(b)"),
+    "a node that reads itself": changed("y = Add(x, y)"),
+    "a huge reshape": changed("y = Reshape(x, s)", s=[HUGE, HUGE]),
+    "a huge expansion": changed("y = Expand(x, s)", s=[HUGE, 2, 3]),
+    "a constant of a huge shape": changed("a = ConstantOfShape(s) y = Add(x, a)", s=[1 << 40, 1 << 10]),
+    "a constant of 8 GiB": changed("a = ConstantOfShape(s) b = Exp(a) y = ReduceMax(b)", s=[1 << 31]),
+    "constants of 2 GiB": changed("a = Expand(x, s) b = ConstantOfShape(t) c = Exp(b) y = Add(a, c)", s=[1 << 28, 2, 3], t=[1 << 29, 1, 1]),
+    "a constant of a shape below 0": changed("a = ConstantOfShape(s) y = Add(x, a)", s=[-1, -3]),
+    "a huge tile": changed("y = Tile(x, s)", s=[HUGE, HUGE]),
+    "a tile of a constant": changed("a = Tile(w, s) y = Add(x, a)", w=numbers(2, 3), s=[1 << 20, 1 << 20]),
+    "a huge pad": changed("y = Pad(x, s)", s=[HUGE, 0, 0, HUGE]),
+    "a pad below all": changed("y = Pad(x, s)", s=[-9, -9, 0, 0]),
+    "a huge range": changed("a = Range(o, n, i) b = Cast<to=1>(a) y = Add(x, b)", o=np.array(0), n=np.array(HUGE), i=np.array(1)),
+    "a range of steps of 0": changed("a = Range(o, n, i) b = Cast<to=1>(a) y = Add(x, b)", o=np.array(0), n=np.array(9), i=np.array(0)),
+    "a huge one-hot": changed("a = Cast<to=7>(x) y = OneHot(a, n, v)", n=[HUGE], v=np.float32([0, 1])),
+    "a huge eye": changed("a = EyeLike(x) b = Tile(a, s) y = Relu(b)", s=[HUGE, 1]),
+    "a huge resize": changed("y = Resize(x, , s)", s=np.float32([1e30, 1e30])),
+    "a resize by nan": changed("y = Resize(x, , s)", s=np.float32([np.nan, 1])),
+    "a window of a huge size": changed("a = HannWindow(n) y = Mul(x, a)", n=np.array(HUGE)),
+    "a loop of many turns": changed(
+        "y = Loop(n, , x)<body = b (int64 i, bool go, float[2,3] v) => (bool on, float[2,3] u) { on = Identity(go) u = Sin(v) }>",
+        n=np.array(HUGE),
+    ),
+    "a loop of as many turns as are written out": changed(
+        "y = Loop(n, , x)<body = b (int64 i, bool go, float[2,3] v) => (bool on, float[2,3] u) { on = Identity(go) u = Sin(v) }>",
+        n=np.array(4096),
+    ),
+    "a scan of many rows": changed(
+        "a = Reshape(r, s) w, y = Scan<num_scan_inputs=1, body = n (float[1] p, float[1] q) => (float[1] t, float[1] m) "
+        "{ t = Add(p, q) m = Neg(t) }>(o, a)",
+        r=np.zeros((1, 4096), np.float32),
+        s=[4096, 1],
+        o=np.zeros(1, np.float32),
+    ),
+    "loops in loops": changed(
+        "y = Loop(n, , x)<body = b (int64 i, bool go, float[2,3] v) => (bool on, float[2,3] u) { on = Identity(go) u = Loop(n, , v)"
+        "<body = c (int64 j, bool ho, float[2,3] w) => (bool pn, float[2,3] q) { pn = Identity(ho) q = Loop(n, , w)"
+        "<body = d (int64 k, bool io, float[2,3] e) => (bool qn, float[2,3] f) { qn = Identity(io) f = Sin(e) }> }> }>",
+        n=np.array(1000),
+    ),
+    "a huge top": changed("y, i = TopK(x, n)", n=[HUGE]),
+    "a huge split": changed("y, b = Split(x, n)", n=[HUGE, -HUGE]),
+    "a slice beyond": changed("y = Slice(x, s, e, a, t)", s=[HUGE], e=[-HUGE], a=[-9], t=[0]),
+    "a permutation of more": changed("y = Transpose<perm=[0,1,2,3,4,5]>(x)"),
+    "an equation of nothing": changed('y = Einsum<equation="->->,,...">(x)'),
+    "a long equation": changed(f'y = Einsum<equation="{"a" * 100000}->a">(x)'),
+    "a cast to nothing": changed("y = Cast<to=99>(x)"),
+    "a cast to text": changed("y = Cast<to=8>(x)"),
+    "axes without end": changed("y = Unsqueeze(x, s)", s=[0] * 3000),
+    "a gather beyond": changed("y = Gather(x, i)", i=[HUGE, -HUGE]),
+    "a huge count of mean": changed("a = RandomNormal<shape=[1000000, 1000000]>() y = Add(x, a)"),
+    "an operator of no inputs": changed("y = Relu()"),
+    "a divided by 0": changed("a = Div(n, z) b = Cast<to=1>(a) y = Add(x, b)", n=[1], z=[0]),
+    "a modulo by 0": changed("a = Mod(n, z) b = Cast<to=1>(a) y = Add(x, b)", n=[1], z=[0]),
+    "a shift by much": changed('a = BitShift<direction="LEFT">(n, z) b = Cast<to=1>(a) y = Add(x, b)', n=np.uint8([1]), z=np.uint8([200])),
+    "a huge power": changed("a = Pow(n, z) b = Cast<to=1>(a) y = Add(x, b)", n=[9], z=[-3]),
+}
+
+
+def function(name: str, *bodies: NodeProto) -> onnx.FunctionProto:
+    return helper.make_function("local", name, ["v"], ["w"], bodies, [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+
+
+def with_functions(*functions: onnx.FunctionProto) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(HEAD.replace('"" : 17', '"" : 17, "local" : 1') + "(float[2] x) => (float[2] y) { y = local.f0(x) }")
+    model.functions.extend(functions)
+    return model
+
+
+def calls() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Functions that call themselves, each other, or twice the next one."""
+
+    def call(name: str, x: str = "v", y: str = "w") -> NodeProto:
+        return helper.make_node(name, [x], [y], domain="local")
+
+    yield "a function that calls itself", with_functions(function("f0", call("f0")))
+    yield "functions that call each other", with_functions(function("f0", call("f1")), function("f1", call("f0")))
+    doubling = [function(f"f{i}", call(f"f{i + 1}", "v", "a"), call(f"f{i + 1}", "a", "w")) for i in range(40)]
+    yield "functions that double", with_functions(*doubling, function("f40", helper.make_node("Relu", ["v"], ["w"])))
+    row = [function(f"f{i}", call(f"f{i + 1}")) for i in range(500)]
+    yield "functions in a row", with_functions(*row, function("f500", helper.make_node("Relu", ["v"], ["w"])))
+
+
+def branches_within(depth: int, *, both: bool) -> onnx.ModelProto:
+    """Ifs whose branches hold Ifs; both: in either branch, so that there are 2 ** depth."""
+    outputs = [helper.make_tensor_value_info("o", 1, [2, 3])]
+    least = graph = helper.make_graph([helper.make_node("Relu", ["x"], ["o"])], "g", [], outputs)
+    for _ in range(depth):
+        node = helper.make_node("If", ["c"], ["o"], then_branch=graph, else_branch=graph if both else least)
+        graph = helper.make_graph([node], "g", [], outputs)
+    inputs = [helper.make_tensor_value_info("x", 1, [2, 3]), helper.make_tensor_value_info("c", 9, [])]
+    whole = helper.make_graph(list(graph.node), "g", inputs, outputs)
+    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def outside(**places: str | int) -> onnx.ModelProto:
+    """A model whose weights lie in another file."""
+    model = changed("y = Add(x, w)")
+    tensor = model.graph.initializer.add(name="w", data_type=1, dims=[2, 3], data_location=TensorProto.EXTERNAL)
+    for key, value in places.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return model
+
+
+def elsewhere() -> Iterator[Damaged]:
+    for location in ("../0/m.onnx", "/etc/passwd", "/dev/zero", "/proc/self/mem", "none.bin", "", ".", "..", "w.bin/x", "\x00", "w" * 5000):
+        yield one(f"weights in {location[:20]!r}", outside(location=location, offset=0, length=24), w_bin=bytes(24))
+    for offset, length in ((HUGE, 24), (0, HUGE), (-8, 24), (0, -1), (12, 24), ("nan", 24), (0, "0x18"), (0, 23), ("9" * 400, 24)):
+        places = {"offset": offset, "length": length}
+        yield one(f"weights at {str(offset)[:9]} of {length}", outside(location="w.bin", **places), w_bin=bytes(24))
+        yield one(f"own weights at {str(offset)[:9]} of {length}", outside(location="", **places), w_bin=bytes(24))
+    yield one("weights without a place", outside())
+    for dims in ([1 << 40], [-4], [1 << 20, 1 << 20], [2, 3]):
+        sparse = changed("y = Add(x, w)")
+        made_of = sparse.graph.sparse_initializer.add(dims=dims)
+        made_of.values.CopyFrom(numpy_helper.from_array(np.float32([1, 2]), "w"))
+        made_of.indices.CopyFrom(numpy_helper.from_array(np.array([1, 1 << 50]), "i"))
+        yield one(f"a sparse constant of {dims}", sparse)
+    link = outside(location="w.bin", offset=0, length=24)
+    link.graph.initializer[0].dims[:] = [1 << 40, 1 << 40]
+    yield one("weights of a huge shape", link, w_bin=bytes(24))
+
+
+def tensors() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Weights whose shape, type or elements lie."""
+    for dims, kind in (
+        ([HUGE, 4], 1),
+        ([-2, -3], 1),
+        ([2, 3], 99),
+        ([2, 3], 0),
+        ([2, 3], 8),
+        ([2, 3], 16),
+        ([0, HUGE], 1),
+        ([1 << 33], 22),
+    ):
+        model = changed("y = Add(x, w)")
+        model.graph.initializer.add(name="w", data_type=kind, dims=dims, raw_data=bytes(24))
+        yield f"weights {dims} of type {kind}", model
+    model = changed("y = Add(x, w)")
+    model.graph.initializer.add(name="w", data_type=1, dims=[2, 3], raw_data=bytes(24), float_data=[1.0] * 6)
+    yield "weights told twice", model
+    model = changed("y = Add(x, w)")
+    model.graph.initializer.add(name="w", data_type=1, dims=[2, 3], int64_data=[1] * 6)
+    yield "weights in the wrong field", model
+    for dim in (-1, 0, HUGE):
+        model = changed("y = Relu(x)")
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = dim
+        yield f"an input of {dim}", model
+
+
+def attributes() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Attributes of other types than their operators have."""
+    kinds = (
+        AttributeProto.INT,
+        AttributeProto.FLOAT,
+        AttributeProto.STRING,
+        AttributeProto.INTS,
+        AttributeProto.GRAPH,
+        AttributeProto.TENSOR,
+    )
+    places = (
+        *((CONVOLUTION, "conv", "pads"), (MOVEMENT, "turn", "perm"), (CONTROL, "if", "then_branch"), (QUANTIZED, "dw", "axis")),
+        *(
+            (RUNTIME, "skip", "epsilon"),
+            (RUNTIME, "conv", "activation_params"),
+            (RUNTIME, "attention", "num_heads"),
+            (RUNTIME, "softmax", "axis"),
+        ),
+    )
+    for model, name, attribute in places:
+        for kind in kinds:
+            other = onnx.ModelProto()
+            other.CopyFrom(model)
+            node = next(n for n in other.graph.node if n.name == name)
+            found = next(a for a in node.attribute if a.name == attribute)
+            found.type = kind
+            yield f"{attribute} as {AttributeProto.AttributeType.Name(kind)}", other
+    for text in ("", "abc", "Relu", "num_heads"):
+        other = onnx.ModelProto()
+        other.CopyFrom(RUNTIME)
+        for node in other.graph.node:
+            for i, given in enumerate(node.attribute):
+                if node.domain == "com.microsoft":
+                    node.attribute[i].CopyFrom(helper.make_attribute(given.name, text))
+        yield f"texts {text!r} for all", other
+    twice = changed("y = Relu(x)")
+    twice.graph.node[0].attribute.extend([helper.make_attribute("alpha", 1.0)] * 2)
+    yield "an attribute twice that it has not", twice
+
+
+def nested_messages(depth: int) -> bytes:
+    data = b""
+    for _ in range(depth):
+        for number in (6, 5, 1):  # attribute.g, node.attribute, graph.node
+            data = bytes([number << 3 | 2]) + length(data) + data
+    return b"\x08\x08" + b"\x3a" + length(data) + data + b"B\x04\n\x00\x10\x11"
+
+
+def length(data: bytes) -> bytes:
+    size, made_of = len(data), bytearray()
+    while size > 0x7F:
+        made_of.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*made_of, size))
+
+
+def known_damage() -> Iterator[Damaged]:
+    yield from (one(what, model) for what, model in (*MODELS_BY_FAULT.items(), *calls(), *tensors(), *attributes()))
+    yield from elsewhere()
+    yield from (one(f"branches {depth} deep", branches_within(depth, both=depth < 20)) for depth in (3, 12, 30))
+    yield from (one(f"messages {3 * depth} deep", nested_messages(depth)) for depth in (30, 3000))
+    yield one("nothing", b"")
+    yield one("a folder", None)
+    yield one("a graph alone", CONVOLUTION.graph.SerializeToString())
+    yield one("names that are no text", CONVOLUTION.SerializeToString().replace(b"conv", b"\xff\xfe\xfdv"))
+    many = changed("y = Relu(x)")
+    many.graph.node[0].output[0] = "n0"
+    many.graph.node.extend(helper.make_node("Relu", [f"n{i}"], [f"n{i + 1}"]) for i in range(3000))
+    many.graph.node.append(helper.make_node("Relu", ["n3000"], ["y"]))
+    yield one("many nodes", many)
+
+
+@pytest.mark.timeout(300)
+def test_damaged_models(tmp_path: Path) -> None:
+    damaged = [*(one("sound", model) for model in MODELS), *random_damage(), *known_damage()]
+    assert len(damaged) >= 500
+    found = holds("onnx", damaged, tmp_path)
+    assert found["graph"] >= len(MODELS)
+    assert found["error"] > 200
