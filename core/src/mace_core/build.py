@@ -30,6 +30,8 @@ class Builder:
         self.storages: dict[str, Storage] = {}
         self.reserved: frozenset[str] = frozenset()
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._node_numbers: dict[str, int] = {}
         self._producers: dict[str, Node] = {}
 
     def input(self, name: str, dtype: DType, shape: Shape, quant: Quant | None = None) -> str:
@@ -107,7 +109,7 @@ class Builder:
 
     def fresh(self, stem: str) -> str:
         """A tensor name that is not taken: the stem, or the stem with a number."""
-        return _free(stem, {*self.tensors, *self.reserved})
+        return _free(stem, lambda name: name in self.tensors or name in self.reserved, self._numbers)
 
     def finish(self, outputs: Sequence[str], names: Sequence[str] | None = None) -> Graph:
         """The graph that computes these tensors, without what nothing reads; `names` are their public names if others."""
@@ -147,15 +149,13 @@ class Builder:
         return name
 
     def _invent(self, stem: str, count: int) -> tuple[str, ...]:
-        taken = {*self.tensors, *self.reserved}
-        names = []
+        names: list[str] = []
         for _ in range(count):
-            names.append(_free(stem, taken))
-            taken.add(names[-1])
+            names.append(_free(stem, lambda name: name in self.tensors or name in self.reserved or name in names, self._numbers))
         return tuple(names)
 
     def _node_name(self, stem: str) -> str:
-        name = _free(stem, self._names)
+        name = _free(stem, self._names.__contains__, self._node_numbers)
         self._names.add(name)
         return name
 
@@ -259,10 +259,12 @@ def _with_names(node: Node, now: Mapping[str, str], outputs: bool = True) -> Nod
     return replace(node, inputs=ins, outputs=tuple(now.get(o, o) for o in node.outputs) if outputs else node.outputs)
 
 
-def _free(stem: str, taken: set[str]) -> str:
-    if stem not in taken:
+def _free(stem: str, taken: Callable[[str], bool], numbers: dict[str, int]) -> str:
+    """The stem if it is free, else with the next number; numbers: where to go on, so that thousands of one stem cost no search."""
+    if not taken(stem):
         return stem
-    number = 1
-    while f"{stem}.{number}" in taken:
+    number = numbers.get(stem, 1)
+    while taken(f"{stem}.{number}"):
         number += 1
+    numbers[stem] = number
     return f"{stem}.{number}"

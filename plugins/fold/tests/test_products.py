@@ -166,6 +166,7 @@ def test_but_not_through_what_others_read_or_what_limits(expressions: Any, ops_a
         lambda: e.graph(e("Mul", e("MatMul", e.input(2, 3), y), 0.3)),
         lambda: e.graph(e("Mul", e("MatMul", e.input(2, 4, 5), e.constant(5)), 0.3)),
         lambda: e.graph(e("Div", 0.3, turned)),
+        lambda: e.graph(e("Div", turned, 0.0)),
         lambda: e.graph(e("Mul", turned, e.constant(1, 1, 1))),
     )()
     assert ops_after([fold_scale], graph) == [n.op.name for n in graph.nodes]

@@ -126,6 +126,20 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_moments_that_lose_their_axis_lie_along_another(expressions: Any, ops_after: Any, seed: int) -> None:
+    e = expressions(seed)
+    x = e.input(4, 4)
+    keep = [bool(e.rng.integers(2)) for _ in range(3)]
+    keep[int(e.rng.integers(3))] = False
+    mean, again = (e("ReduceMean", x, axes=(1,), keepdims=k) for k in keep[:2])
+    apart = e("ReduceMean", square(e, e("Sub", x, mean)), axes=(1,), keepdims=keep[2])
+    by_squares = e("Sub", e("ReduceMean", square(e, x), axes=(1,), keepdims=keep[2]), square(e, again))
+    variance = e("Add", e.pick(apart, by_squares) if not (keep[0] and keep[2]) else by_squares, 2.0)
+    found = ops_after(PASSES, e.graph(divided(e, e("Sub", x, mean), variance)), 2e-5)
+    assert not {"LayerNorm", "RMSNorm"} & set(found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_variance_that_something_else_reads_stays(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     x = e.input(2, 3, 4)
@@ -168,6 +182,15 @@ def test_constants_along_the_channels_belong_to_the_norm(expressions: Any, ops_a
     assert ops_after([fuse_affine], e.graph(y)) == ["Sin", name]
 
 
+def test_a_factor_gives_a_norm_no_bias(expressions: Any) -> None:
+    e = expressions(0)
+    x = e.input(2, 3, 4)
+    (norm,) = fuse_affine(e.graph(e("Mul", e("LayerNorm", x, e.constant(4)), 2.0))).nodes
+    assert len(norm.inputs) == 2
+    (norm,) = fuse_affine(e.graph(e("Mul", e("LayerNorm", x, e.constant(4), e.constant(4)), 2.0))).nodes
+    assert len(norm.inputs) == 3
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_operands_do_not(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
@@ -179,6 +202,7 @@ def test_other_operands_do_not(expressions: Any, ops_after: Any, seed: int) -> N
         lambda: e("Mul", y, e.constant(1, 1, 1, 1, 4)),  # to another rank
         lambda: e("Mul", y, e.input(4)),  # not constant
         lambda: e("Div", e.constant(4), y),
+        lambda: e("Div", y, e.array([1, 0, 2, 3])),
         lambda: e("Sub", e.constant(4), y),
         lambda: e("Add", root_mean_square, e.constant(4)),
     )

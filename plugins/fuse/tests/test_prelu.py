@@ -64,6 +64,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
         lambda: e("Add", e("Relu", x), e("Mul", e("Clip", x, max=0.5), 0.3)),
         lambda: e("Add", e("Relu", x), e("Mul", e("Clip", x, min=-math.inf, max=0.0), y)),
         lambda: e("Add", e("Relu", x), e("Relu", e("Mul", x, -2.0))),
+        lambda: e("Add", e("Relu", x), e("Mul", e("Sub", x, e("Abs", y)), 0.3)),
+        lambda: e("Add", e("Relu", x), e("Mul", e("Sub", x, e("Exp", x)), 0.3)),
         lambda: e("Sub", lower(e, x, 0.3), e("Relu", x)),
         lambda: e("Maximum", x, e("Mul", y, 0.3)),
     )

@@ -53,7 +53,11 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
     e = expressions(seed)
     x, y = e.input(3, 4, 5), e.input(3, 4, 5)
     powers = e("Exp", x)
+    flat = e.input(4, 4)
+    flat_powers = e("Exp", flat)
     near = e.pick(
+        lambda: e("Div", flat_powers, e("ReduceSum", flat_powers, axes=(1,), keepdims=False)),
+        lambda: e("Div", flat, e("ReduceL2", flat, axes=(1,), keepdims=False)),
         lambda: e("Div", e("Exp", y), e("ReduceSum", powers, axes=(1,))),
         lambda: e("Div", powers, e("ReduceSum", powers, axes=(1, 2))),
         lambda: e("Div", powers, e("ReduceMean", powers, axes=(1,))),

@@ -76,9 +76,11 @@ def _spread(match: Match, vector: Array, filters: Array) -> Array:
 
 
 def _scaled(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
-    if before.op.name == "Div" and not np.all(vector):
+    with np.errstate(divide="ignore"):
+        factor = 1 / vector if before.op.name == "Div" else vector
+    if not np.all(np.isfinite(factor)):
         return None
-    spread = _spread(match, 1 / vector if before.op.name == "Div" else vector, filters)
+    spread = _spread(match, factor, filters)
     name = match.new.weight(f"{match.node.outputs[0]}.filters", (filters * spread).astype(filters.dtype))
     return (name, *match.node.inputs[2:])
 

@@ -31,8 +31,10 @@ def _rule(match: Match) -> Sequence[str] | None:
         factor, path = match.constant(at), _path(match, 1 - at)
         if factor is None or path is None or (len(path) > 1 and factor.size != 1) or not _foldable(match, path, factor):
             continue
-        wide = factor.astype(np.float64)
-        return _scaled(match, path, 1 / wide if match.node.op.name == "Div" else wide)
+        with np.errstate(divide="ignore"):
+            wide = 1 / factor.astype(np.float64) if match.node.op.name == "Div" else factor.astype(np.float64)
+        if np.all(np.isfinite(wide)):
+            return _scaled(match, path, wide)
     return None
 
 

@@ -37,8 +37,10 @@ def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
     if scale is None or bias is None or vector is None:
         return None
     op = match.node.op.name
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore"):
         factor = {"Mul": vector, "Div": 1 / vector}.get(op, np.ones(()))
+    if not np.all(np.isfinite(factor)):
+        return None
     summand = {"Add": vector, "Sub": -vector}.get(op, np.zeros(()))
     vectors = [scale * factor, *([bias * factor + summand] if norm.op.name != "RMSNorm" else [])]
     names = [new.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype)) for n, v in zip(("scale", "bias"), vectors, strict=False)]

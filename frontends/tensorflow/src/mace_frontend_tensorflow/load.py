@@ -1,0 +1,27 @@
+"""A TensorFlow model as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mace_core.api import Files
+from mace_core.deployment import Model
+from mace_core.ir import Graph
+from mace_core.ops import core_ops
+from mace_core.ops.op import Op
+from mace_frontend_tensorflow.boundary import wanted
+from mace_frontend_tensorflow.naming import ManyNodes
+from mace_frontend_tensorflow.source import read
+from mace_frontend_tensorflow.translate import Translation
+
+
+def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+    """Read a model between the inputs and outputs that the deployment file names.
+
+    MaceError with every fault of the file: what it lacks, what is damaged, or each node that the IR cannot represent.
+    """
+    source = read(files)
+    part = wanted(source, model)
+    translation = Translation(source, ManyNodes(model.name, {**core_ops(), **ops}))
+    outputs = translation.run(part)
+    return translation.builder.finish(outputs, [name for name, _ in part.outputs])

@@ -1,0 +1,343 @@
+"""One operation of a TensorFlow graph as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.ir import Array, DType, Quant, Shape, Storage
+from mace_core.ir import Node as IrNode
+from mace_core.ops.op import Op
+from mace_core.recipes import Steps
+from mace_frontend_tensorflow.flat import Flat, Operation, Ref
+from mace_frontend_tensorflow.messages import AttrValue
+from mace_frontend_tensorflow.tensors import element_type
+
+if TYPE_CHECKING:
+    from mace_frontend_tensorflow.translate import Translation
+
+T = TypeVar("T", bool, int, float, str, "tuple[int, ...]", "tuple[float, ...]")
+
+
+MOST_PLACES = 1 << 24
+"""Elements of a constant that is made to say where something goes."""
+
+
+class RefusedError(ValueError):  # an answer, not a failure
+    """A node cannot be represented; the text says why, and after a semicolon what to do."""
+
+
+class SkippedError(Exception):  # no error: what it reads has been reported already
+    """A node reads what could not be computed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant that the graph does not hold yet; a variable is one, for it keeps its trained value.
+
+    fill: the one element that all have, if the file tells it so.  stored: integers that stand for its real numbers, if it is stored so.
+    """
+
+    name: str
+    dtype: DType
+    shape: Shape
+    read: Callable[[], Array]
+    fill: Array | None = None
+    stored: tuple[Array, Quant] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all elements."""
+        return prod(self.shape) * self.dtype.size
+
+
+@dataclass(frozen=True)
+class TensorList:
+    """A list of tensors, each known by its place; one that nothing was put in is None.
+
+    whole: the tensor whose parts they are, if there is one.
+    """
+
+    items: tuple[str | None, ...]
+    shape: Shape | None
+    dtype: DType
+    whole: str | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers, uniform between two ends."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Truth values of which this share is true, at random."""
+
+    keep: float
+
+
+class Dead:
+    """What the side of a branch gives that is not taken."""
+
+
+DEAD = Dead()
+
+Held: TypeAlias = "Constant | TensorList | Noise | Mask | Dead | str | None"
+"""What an output stands for: a constant, a list, random numbers, nothing (of a branch not taken), a tensor of the graph ("": none),
+or None because its node failed."""
+
+
+@dataclass
+class Scope:
+    """A graph, or the body of a loop or branch. prefix: put before the names of everything made inside."""
+
+    flat: Flat
+    prefix: str = ""
+    held: dict[Ref, Held] = field(default_factory=dict)
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation in its scope."""
+
+    operation: Operation
+    scope: Scope
+    work: Translation
+
+    @property
+    def op(self) -> str:
+        """Its operator."""
+        return self.operation.op
+
+    @property
+    def name(self) -> str:
+        """Its name, with that of what it is inside of."""
+        return self.scope.prefix + self.operation.name
+
+    @property
+    def build(self) -> Builder:
+        """The graph that is being made."""
+        return self.work.builder
+
+    @property
+    def origin(self) -> IrNode:
+        """What the nodes made for it are named after."""
+        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.scope.source or self.name,))
+
+    def has_attr(self, name: str) -> bool:
+        """Whether it states an attribute."""
+        return name in self.operation.attrs
+
+    def attr(self, name: str, default: T) -> T:
+        """An attribute's value, else the default, of which it must have the type; RefusedError if it has another."""
+        if name not in self.operation.attrs:
+            return default
+        value: T = plain(self.operation.attrs[name])
+        if type(value) is not type(default):
+            raise RefusedError(f"attribute {name!r} is {value!r}; export the model again")
+        return value
+
+    def kind(self, name: str, default: DType | None = None) -> DType:
+        """An attribute that is an element type; RefusedError if it is none that the IR holds."""
+        if name not in self.operation.attrs and default:
+            return default
+        value = self.operation.attrs.get(name)
+        try:
+            return element_type(value.type if value is not None else 0)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+
+    def refuse_unless(self, condition: bool, text: str) -> None:
+        """RefusedError with the text unless the condition holds."""
+        if not condition:
+            raise RefusedError(text)
+
+    @property
+    def count(self) -> int:
+        """How many operands it has."""
+        return len(self.operation.inputs)
+
+    def held(self, index: int) -> Constant | TensorList | Noise | Mask | str:
+        """What operand `index` stands for; RefusedError if it is missing."""
+        self.refuse_unless(index < self.count, f"it lacks input {index}; export the model again")
+        found = self.work.find(self.scope, self.operation.inputs[index])
+        if found is None or isinstance(found, Dead):
+            raise SkippedError
+        return found
+
+    def input(self, index: int) -> str:
+        """The tensor at operand `index`."""
+        return self.work.tensor(self.held(index))
+
+    def inputs(self) -> list[str]:
+        """All its tensors."""
+        return [self.input(i) for i in range(self.count)]
+
+    def array(self, index: int) -> Array | None:
+        """The data of operand `index` if it is a constant."""
+        return self.work.array(self.held(index))
+
+    def constant(self, index: int, what: str) -> Array:
+        """The data of operand `index`; RefusedError if it is not constant."""
+        array = self.array(index)
+        if array is None:
+            raise RefusedError(f"its {what} (input {index}) is computed at run time; freeze the model with a constant")
+        return array
+
+    def ints(self, index: int, what: str) -> tuple[int, ...]:
+        """Operand `index` as numbers; RefusedError if it is not constant."""
+        return tuple(int(v) for v in self.constant(index, what).reshape(-1))
+
+    def integer(self, index: int, what: str) -> int:
+        """Operand `index` as one number; RefusedError if it is not constant."""
+        values = self.ints(index, what)
+        self.refuse_unless(len(values) == 1, f"its {what} has {len(values)} elements, expected one")
+        return values[0]
+
+    def array_is_constant(self, index: int) -> bool:
+        """Whether operand `index` is a constant, without reading it."""
+        held = self.held(index)
+        return isinstance(held, Constant) or (isinstance(held, str) and self.build.constant(held) is not None)
+
+    def shape(self, index: int) -> Shape:
+        """Shape of operand `index`."""
+        held = self.held(index)
+        return held.shape if isinstance(held, Constant) else self.build.shape(self.input(index))
+
+    def rank(self, index: int) -> int:
+        """How many axes operand `index` has."""
+        return len(self.shape(index))
+
+    def dtype(self, index: int) -> DType:
+        """Element type of operand `index`."""
+        held = self.held(index)
+        return held.dtype if isinstance(held, Constant) else self.build.tensors[self.input(index)].dtype
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front; RefusedError if there is none such."""
+        self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
+        return axis % rank
+
+    def axes(self, index: int, rank: int) -> tuple[int, ...]:
+        """Operand `index` as axes counted from the front."""
+        return tuple(sorted({self.axis(a, rank) for a in self.ints(index, "axes")}))
+
+    def inner(self, flat: Flat, tag: str) -> Scope:
+        """A scope inside of it, for a body that is written out."""
+        return Scope(flat, f"{self.name}/{tag}/", source=self.scope.source or self.name)
+
+    def output_name(self, index: int = 0) -> str:
+        """What the IR calls output `index`."""
+        return f"{self.name}:{index}" if index else self.name
+
+    def weight(self, array: Array | Sequence[Any] | float, dtype: DType | None = None, tag: str = "constant") -> str:
+        """Add a constant of this node's own."""
+        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, dtype.numpy if dtype else None))
+
+    def result(self, array: Array, index: int = 0) -> str:
+        """Add the constant that output `index` is."""
+        return self.build.weight(self.output_name(index), array)
+
+    def derived(self, index: int, key: object, make: Callable[[Array], Array]) -> str:
+        """A constant made from constant operand `index` by moving its elements; made once for every key."""
+        return self.work.derived(self.held(index), key, make)
+
+    def counted(self, count: int) -> Array:
+        """The numbers from 0 to `count`; RefusedError for too many."""
+        self.refuse_unless(0 <= count <= MOST_PLACES, f"{count} places are too many to be listed")
+        return np.arange(count, dtype=np.int64)
+
+    def steps(self, index: int, steps: Steps) -> Sequence[Held]:
+        """The node's output: operand `index` after these steps, those left out that do nothing."""
+        shape, found = self.shape(index), []
+        for op, attrs in steps:
+            new, idle = _after(op, attrs, shape)
+            if not idle:
+                found.append((op, attrs))
+            shape = new
+        if not found:
+            return [self.held(index)]
+        tensor = self.input(index)
+        for op, attrs in found[:-1]:
+            tensor = self.emit(op, [tensor], attrs, tag="step")
+        return self.done(found[-1][0], [tensor], found[-1][1])
+
+    def permuted(self, index: int, perm: Sequence[int]) -> str:
+        """Operand `index` with its axes reordered: at once if it is constant."""
+        if isinstance(self.held(index), Constant):
+            return self.derived(index, tuple(perm), lambda a: np.transpose(a, perm))
+        return self.emit("Transpose", [self.input(index)], {"perm": tuple(perm)}, tag="permute")
+
+    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
+        """Add an IR node whose result stays inside; `tag` tells it from the node that bears the name."""
+        return self.emit_all(op, inputs, attrs, tag=tag)[0]
+
+    def emit_all(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "", outputs: int = 1
+    ) -> tuple[str, ...]:
+        """Add an IR node with several results that stay inside."""
+        like = self._like(tag or "inner")
+        stems = [like.name] if outputs == 1 else [f"{like.name}:{i}" for i in range(outputs)]
+        return self.work.add(op, inputs, attrs, outputs=[self.build.fresh(stem) for stem in stems], like=like)
+
+    def _like(self, tag: str) -> IrNode:
+        origin = self.origin
+        return IrNode(f"{self.name}/{tag}", origin.op, (), (), sources=origin.sources)
+
+    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, outputs: int = 1) -> tuple[str, ...]:
+        """Add the IR node that computes this node's outputs, under their names."""
+        names = [self.output_name(i) for i in range(outputs)]
+        return self.work.add(op, inputs, attrs, outputs=[self.build.fresh(n) for n in names], like=self.origin)
+
+    def stored(self, op: str, inputs: Sequence[str], storage: Storage, tag: str) -> str:
+        """Add an IR node whose result stays inside and is stored so."""
+        name = self.build.stored(f"{self.name}/{tag}", storage)
+        return self.build.add(op, inputs, None, outputs=[name], like=self.origin)[0]
+
+    def cast(self, tensor: str, dtype: DType, *, last: bool = False) -> str:
+        """A tensor in another element type. last: whether it is the node's output."""
+        if self.build.tensors[tensor].dtype is dtype:
+            return tensor
+        attrs = {"to": dtype.value}
+        return self.done("Cast", [tensor], attrs)[0] if last else self.emit("Cast", [tensor], attrs, tag="cast")
+
+    def reshaped(self, tensor: str, shape: Sequence[int], tag: str = "shaped") -> str:
+        """A tensor in another shape."""
+        return tensor if self.build.shape(tensor) == tuple(shape) else self.emit("Reshape", [tensor], {"shape": tuple(shape)}, tag=tag)
+
+
+def _after(op: str, attrs: Mapping[str, Any], shape: Shape) -> tuple[Shape, bool]:
+    """The shape that a step of a recipe makes, and whether it leaves everything as it was."""
+    if op == "Pad":
+        ends = zip(shape, attrs["before"], attrs["after"], strict=True)
+        return tuple(n + before + after for n, before, after in ends), not any((*attrs["before"], *attrs["after"]))
+    if op == "Slice":
+        return attrs["sizes"], attrs["sizes"] == shape and all(step == 1 for step in attrs["steps"])
+    if op == "Reshape":
+        return attrs["shape"], attrs["shape"] == shape
+    perm = attrs["perm"]
+    return tuple(shape[i] for i in perm), perm == tuple(range(len(perm)))
+
+
+def plain(value: AttrValue) -> Any:
+    """An attribute's value as Python has it: bytes as text, lists as tuples; None for what has no such form."""
+    which = value.WhichOneof("value")
+    if which == "s":
+        return value.s.decode(errors="replace")
+    if which in ("i", "f", "b", "type"):
+        return getattr(value, which)
+    if which != "list":
+        return None
+    for name in ("i", "f", "b", "type"):
+        if items := getattr(value.list, name):
+            return tuple(items)
+    return tuple(s.decode(errors="replace") for s in value.list.s)

@@ -1,0 +1,30 @@
+"""The contract that every frontend keeps."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.ir import Array
+from mace_core.testing.frontend import FrontendContract
+from mace_frontend_tensorflow import TensorFlow
+
+
+class TestTensorFlow(FrontendContract):
+    frontend = TensorFlow()
+
+    def sample(self, folder: Path) -> tuple[Path, ...]:
+        from mace_frontend_tensorflow.messages import GraphDef
+
+        graph = GraphDef()
+        x = graph.node.add(name="x", op="Placeholder")
+        x.attr["dtype"].type = 1
+        for size in (2, 3):
+            x.attr["shape"].shape.dim.add(size=size)
+        graph.node.add(name="y", op="Relu", input=["x"]).attr["T"].type = 1
+        file = folder / "sample.pb"
+        file.write_bytes(graph.SerializeToString())
+        return (file,)
+
+    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        return {"y": np.maximum(inputs["x"], 0)}
