@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -11,10 +12,14 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Storage, Tensor, frozen
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError, Spec
+from mace_core.ops.shapes import need
 from mace_core.quantization import compute, fault, kept
 
 FOLD_LIMIT = 1 << 20
 """Bytes up to which a node of constants is computed at once; above it, only if that makes the model no larger."""
+
+MOST_ELEMENTS = 1 << 32
+"""Of a tensor: more is damage, or a mistake in a shape."""
 
 
 class Builder:
@@ -78,6 +83,7 @@ class Builder:
             op.check_arity(len(inputs), len(names))
             tensors = [self.tensors[i] if i else None for i in inputs]
             specs = op.infer([t and t.real for t in tensors], complete)
+            need(all(prod(map(int, shape)) <= MOST_ELEMENTS for _, shape in specs), f"makes a tensor of more than {MOST_ELEMENTS} elements")
         except OpError as error:
             raise MaceError(f"{self.name}: node {stem!r} ({op.name})", str(error)) from None
         default = kept(op, tensors, complete)

@@ -13,16 +13,16 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
-from mace_core.ops.op import Op, OpError
-from mace_frontend_caffe.node import Node, RefusedError, SkippedError, UnweightedError
+from mace_core.ops.op import Op
+from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
+from mace_frontend_caffe.node import Node
 from mace_frontend_caffe.ops import handlers
 from mace_frontend_caffe.source import Source, read
 
 MOST_ELEMENTS = 1 << 28
 """Elements of an input: 1 GiB."""
 
-MOST_RESULTS = 1 << 32
-"""Elements of any other blob."""
+SENSELESS = Senseless("its parameters or weights", "correct the .prototxt")
 
 
 class Translation:
@@ -46,28 +46,12 @@ class Translation:
     def layer(self, layer: Any) -> None:
         """Translate one layer; a fault is noted, and what reads its tops is passed over."""
         place = f"{self.source.file.name}: layer {layer.name!r} ({layer.type})"
-        made: Sequence[str | None] = [None] * len(layer.top)
-        node = Node(layer, self)
-        try:
-            custom = self.builder.ops.get(f"caffe::{layer.type}")
-            made = node.done(custom, node.inputs()) if custom else handlers()[layer.type](node)
-            self._check_sizes(made)
-        except SkippedError:
-            pass
-        except UnweightedError:
-            self.faults.append(f"{self.source.file.name}: has layers with weights, but no .caffemodel is given; name it: weight_file_path")
-        except (RefusedError, OpError) as error:
-            self.faults.append(f"{place}: {error}")
-        except MaceError as error:
-            self.faults.append(error.at(place))
-        except (ArithmeticError, LookupError, ValueError, TypeError) as error:  # the file decides what is computed here
-            self.faults.append(f"{place}: its parameters or weights make no sense ({error!r}); correct the .prototxt")
+        made = attempt(self.faults, place, lambda: self._made(layer), SENSELESS) or [None] * len(layer.top)
         self.blobs.update(zip(layer.top, made, strict=False))
 
-    def _check_sizes(self, made: Sequence[str | None]) -> None:
-        for name in filter(None, made):
-            if prod(self.builder.shape(name)) > MOST_RESULTS:
-                raise RefusedError(f"it makes a blob of {list(self.builder.shape(name))}; correct the .prototxt")
+    def _made(self, layer: Any) -> Sequence[str | None]:
+        node, custom = Node(layer, self), self.builder.ops.get(f"caffe::{layer.type}")
+        return node.done(custom, node.inputs()) if custom else handlers()[layer.type](node)
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:

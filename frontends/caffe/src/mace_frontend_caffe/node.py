@@ -10,28 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mace_core.build import Builder
+from mace_core.errors import MaceError
 from mace_core.ir import Array, Shape
-from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
+from mace_core.translation import FileNode, RefusedError
 
 if TYPE_CHECKING:
     from mace_frontend_caffe.load import Translation
 
 
-class RefusedError(ValueError):  # an answer, not a failure
-    """A layer cannot be represented; the text says why, and after a semicolon what to do."""
-
-
-class UnweightedError(Exception):  # told once for all layers
-    """A layer has weights, and no file of them is given."""
-
-
-class SkippedError(Exception):  # no error: what it reads has been reported already
-    """A layer reads what could not be computed."""
-
-
 @dataclass(frozen=True)
-class Node:
+class Node(FileNode):
     """A layer, its parameters and weights."""
 
     layer: Any
@@ -46,16 +35,6 @@ class Node:
     def build(self) -> Builder:
         """The graph that is being made."""
         return self.work.builder
-
-    @property
-    def origin(self) -> IrNode:
-        """What the nodes made for it are named after."""
-        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.name,))
-
-    def refuse_unless(self, condition: bool, text: str) -> None:
-        """RefusedError with the text unless the condition holds."""
-        if not condition:
-            raise RefusedError(text)
 
     def choice(self, parameters: Any, field: str) -> str:
         """The name of the value that a parameter has, of those that it may have."""
@@ -80,17 +59,13 @@ class Node:
         """Shape of bottom `index`."""
         return self.build.shape(self.input(index))
 
-    def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; RefusedError if there is none such."""
-        self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a blob of rank {rank}")
-        return axis % rank
-
     def blob(self, index: int, what: str) -> Array:
-        """The layer's own blob `index`; RefusedError if the weights do not hold it, UnweightedError if there are none at all."""
+        """The layer's own blob `index`; RefusedError if the weights do not hold it, MaceError if there are none at all."""
         source = self.work.source
         blobs = source.blobs.get(self.name, ())
         if not source.weighted:
-            raise UnweightedError
+            name = source.file.name  # told once for all layers
+            raise MaceError.of([f"{name}: has layers with weights, but no .caffemodel is given; name it: weight_file_path"])
         if index >= len(blobs):
             raise RefusedError(f"the weights hold no {what} of it; give the .caffemodel that belongs to this .prototxt")
         return blobs[index]

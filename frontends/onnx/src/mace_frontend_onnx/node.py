@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,20 +12,12 @@ from onnx import AttributeProto, NodeProto, TensorProto
 
 from mace_core.build import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage
-from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
+from mace_core.translation import FileNode, RefusedError, SkippedError
 from mace_frontend_onnx.source import element_type
 
 if TYPE_CHECKING:
     from mace_frontend_onnx.translate import Translation
-
-
-class RefusedError(ValueError):  # an answer, not a failure
-    """A node cannot be represented; the text says why, and after a semicolon what to do."""
-
-
-class SkippedError(Exception):  # no error: what it reads has been reported already
-    """A node reads what could not be computed."""
 
 
 Held: TypeAlias = TensorProto | str | None
@@ -85,13 +77,18 @@ class Derivation:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node, its inputs and attributes; `name` is its own, or its op and place."""
+class Node(FileNode):
+    """A node, its inputs and attributes; `label` is its own name, or its op and place."""
 
     proto: NodeProto
-    name: str
+    label: str
     scope: Scope
     work: Translation
+
+    @property
+    def name(self) -> str:
+        """What the user finds it by in the file."""
+        return self.label
 
     @property
     def op(self) -> str:
@@ -109,9 +106,9 @@ class Node:
         return self.work.builder
 
     @property
-    def origin(self) -> IrNode:
-        """What the nodes made for it are named after."""
-        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.scope.source or self.name,))
+    def source(self) -> str:
+        """The node of the main graph that it is, or is inside of."""
+        return self.scope.source or self.name
 
     def attr(self, name: str) -> Any:
         """An attribute's value, else its default in this version, else None; texts as str."""
@@ -121,11 +118,6 @@ class Node:
         schema = self.work.schema(self)
         default = schema.attributes.get(name) if schema else None
         return plain(default.default_value) if default and default.default_value.type else None
-
-    def refuse_unless(self, condition: bool, text: str) -> None:
-        """RefusedError with the text unless the condition holds."""
-        if not condition:
-            raise RefusedError(text)
 
     @property
     def count(self) -> int:
@@ -211,11 +203,6 @@ class Node:
         held = self._held(index)
         return self.build.tensors[held].dtype if isinstance(held, str) else element_type(held.data_type)
 
-    def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; RefusedError if there is none such."""
-        self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
-        return axis % rank
-
     def wants(self, index: int) -> bool:
         """Whether anything reads output `index`."""
         return index < len(self.proto.output) and self.proto.output[index] in self.scope.read
@@ -252,7 +239,7 @@ class Node:
         """Add an IR node with several results that stay inside."""
         like = self.origin
         if tag:
-            like = IrNode(f"{self.name}/{tag}", like.op, (), (), sources=like.sources)
+            like = replace(like, name=f"{self.name}/{tag}")
         return self.build.add(op, inputs, attrs, outputs=[self.free(like.name)] if outputs == 1 else outputs, like=like)
 
     def free(self, name: str) -> str:
@@ -288,7 +275,7 @@ class Node:
         """The node's output [N, C, *spatial] from [N, *spatial, C]."""
         perm = to_first(len(self.build.shape(tensor)))
         names = [self.build.fresh(self.work.outside(self.scope, self.proto.output[0]))]
-        like = IrNode(f"{self.name}/channels-first", self.origin.op, (), (), sources=self.origin.sources)
+        like = replace(self.origin, name=f"{self.name}/channels-first")
         return self.build.add("Transpose", [tensor], {"perm": perm}, outputs=names, like=like)
 
 

@@ -11,18 +11,17 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 from mace_core.build import Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.ops.op import Op, OpError
+from mace_core.ops.op import Op
+from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_onnx.boundary import Part, reads
-from mace_frontend_onnx.node import Derivation, Held, Node, RefusedError, Scope, SkippedError, plain
+from mace_frontend_onnx.node import Derivation, Held, Node, Scope, plain
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.source import Source, element_type, plain_domain, versions
 
 DEPTH = 64
 """How deep functions may call functions."""
 
-MOST_ELEMENTS = 1 << 32
-"""Of one tensor; more is no model but damage."""
-
+SENSELESS = Senseless("its inputs or attributes", "export the model again")
 MOST_INNER = 10_000
 """Nodes that the bodies of functions, branches and loops may have when they are written out, together."""
 
@@ -98,28 +97,12 @@ class Translation:
 
     def node(self, node: Node) -> None:
         """Translate one node; a fault is noted, and what reads the node's outputs is passed over."""
-        results: Sequence[Held] = [None] * len(node.proto.output)
         place = f"{self.source.file.name}: node {node.name!r} ({node.op})"
-        try:
-            results = self._results(node)
-            self._check_sizes(results)
-        except SkippedError:
-            pass
-        except (RefusedError, OpError) as error:
-            self.faults.append(f"{place}: {error}")
-        except MaceError as error:
-            self.faults.append(error.at(place))
-        except (ArithmeticError, LookupError, ValueError) as error:  # the file decides what is computed here
-            self.faults.append(f"{place}: its inputs or attributes make no sense ({error!r}); export the model again")
-        for name, result in zip(node.proto.output, results, strict=False):
+        results = attempt(self.faults, place, lambda: self._results(node), SENSELESS)
+        failed = [None] * len(node.proto.output)
+        for name, result in zip(node.proto.output, failed if results is None else results, strict=False):
             if name:
                 node.scope.held[name] = result
-
-    def _check_sizes(self, results: Sequence[Held]) -> None:
-        for name in results:
-            tensor = self.builder.tensors.get(name) if isinstance(name, str) else None
-            if tensor and tensor.elements > MOST_ELEMENTS:
-                raise RefusedError(f"it makes a tensor of shape {list(tensor.shape)}; export the model again")
 
     def _results(self, node: Node) -> Sequence[Held]:
         domain = plain_domain(node.proto.domain)

@@ -14,22 +14,15 @@ from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.quantization import STORED
 from mace_core.recipes import Steps, apply
+from mace_core.translation import FileNode, RefusedError
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
 
 if TYPE_CHECKING:
     from mace_frontend_tflite.translate import Translation
 
 
-class RefusedError(ValueError):  # an answer, not a failure
-    """A node cannot be represented; the text says why, and after a semicolon what to do."""
-
-
-class SkippedError(Exception):  # no error: what it reads has been reported already
-    """A node reads what could not be computed."""
-
-
 @dataclass(frozen=True)
-class Node:
+class Node(FileNode):
     """An operator with its place in a graph. held: the IR's tensors by the file's index."""
 
     operator: Operator
@@ -51,11 +44,6 @@ class Node:
     def options(self, kind: str) -> Any:
         """Its options; defaults if the file has none of this kind."""
         return self.operator.options(kind)
-
-    def refuse_unless(self, condition: bool, text: str) -> None:
-        """RefusedError with the text unless the condition holds."""
-        if not condition:
-            raise RefusedError(text)
 
     @property
     def count(self) -> int:
@@ -145,8 +133,7 @@ class Node:
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front; RefusedError if there is none such."""
-        self.refuse_unless(-rank <= axis < max(rank, 1), f"axis {axis} of a tensor of rank {rank}")
-        return axis % max(rank, 1)
+        return super().axis(axis, max(rank, 1))  # a single number counts as one of one axis
 
     def weight(self, array: Array | np.generic, quant: Quant | None = None, tag: str = "constant") -> str:
         """Add a constant of this node's own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -10,12 +10,14 @@ import numpy as np
 from mace_core.build import Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant
-from mace_core.ops.op import OpError
+from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tflite.boundary import Part
-from mace_frontend_tflite.node import Node, RefusedError, SkippedError
+from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import handlers
 from mace_frontend_tflite.schema import DAMAGE
-from mace_frontend_tflite.source import MOST_ELEMENTS, Operator, Source, Subgraph, TensorInfo
+from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
+
+SENSELESS = Senseless("its inputs or options", "convert the model again", (*DAMAGE, ArithmeticError))
 
 DEPTH = 32
 """Graphs that may call each other."""
@@ -156,22 +158,11 @@ class Translation:
             results = dict.fromkeys(operator.outputs, FAILED)
             results.update(zip(operator.outputs, self._results(node), strict=False))
             held.update((i, result) for i, result in results.items() if i not in held)  # what the graph is cut at stays
-            self._check_sizes(node, results.values())
 
     def _results(self, node: Node) -> Sequence[str]:
         """The tensors that hold a node's outputs; none if it failed."""
         place = f"{self.source.file.name}: node {node.name!r} ({node.operator.code})"
-        try:
-            return self._handled(node)
-        except SkippedError:
-            pass
-        except (RefusedError, OpError) as error:
-            self.faults.append(f"{place}: {error}")
-        except MaceError as error:
-            self.faults.append(error.at(place))
-        except (*DAMAGE, ArithmeticError) as error:  # the file decides what is read and computed here
-            self.faults.append(f"{place}: its inputs or options make no sense ({error!r}); convert the model again")
-        return ()
+        return attempt(self.faults, place, lambda: self._handled(node), SENSELESS) or ()
 
     def _handled(self, node: Node) -> Sequence[str]:
         if custom := self.builder.ops.get(self._custom(node.operator.code)):
@@ -180,13 +171,6 @@ class Translation:
             made = handler(node)
             return [made] if isinstance(made, str) else made
         raise RefusedError("this operator is not supported")
-
-    def _check_sizes(self, node: Node, results: Iterable[str]) -> None:
-        for name in filter(None, results):
-            tensor = self.builder.tensors[name]
-            if tensor.elements > MOST_ELEMENTS:
-                place = f"{self.source.file.name}: node {node.name!r} ({node.operator.code})"
-                raise MaceError(place, f"makes a tensor of shape {list(tensor.shape)}", "convert the model again")
 
     def _custom(self, code: str) -> str:
         return f"tflite::{code.removeprefix('custom ')}"

@@ -8,8 +8,8 @@ from typing import ClassVar
 from mace_core.api import Target
 from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import Isa, KernelTarget, Lower
+from mace_core.tables import rows
 from mace_target_cpu.isa import GENERIC, X86
-from mace_target_cpu.lower import lowerings
 
 
 class Cpu(KernelTarget):
@@ -22,12 +22,12 @@ class Cpu(KernelTarget):
     @property
     def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
         """Every op's lowering."""
-        return lowerings("mace_target_cpu.lower")
+        return rows("mace_target_cpu.lower", "LOWERINGS")
 
     @property
     def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]
         """The lowerings of ops over quantized tensors that have integer kernels."""
-        return lowerings("mace_target_cpu.quantized")
+        return rows("mace_target_cpu.quantized", "LOWERINGS")
 
     def isas(self, abi: str) -> tuple[Isa, ...]:
         """AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""

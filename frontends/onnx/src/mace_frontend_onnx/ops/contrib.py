@@ -11,7 +11,8 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from mace_core.ir import Array
-from mace_frontend_onnx.node import Held, Node, RefusedError
+from mace_core.translation import RefusedError
+from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
 FUNCTIONS_SINCE = 23

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_onnx.node import Held, Node, RefusedError, SkippedError
+from mace_core.translation import RefusedError, SkippedError
+from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
 TURNS = 4096

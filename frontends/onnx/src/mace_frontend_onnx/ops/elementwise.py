@@ -8,7 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import DType
-from mace_frontend_onnx.node import Held, Node, RefusedError
+from mace_core.translation import RefusedError
+from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.ir import Array
+from mace_core.translation import RefusedError
 from mace_frontend_tflite.boundary import between
-from mace_frontend_tflite.node import Node, RefusedError
+from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 from mace_frontend_tflite.source import Operator, Subgraph
 

@@ -1,0 +1,21 @@
+"""Tables whose rows lie in the modules of a package, each module offering its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Any
+
+
+@cache
+def rows(package: str, name: str) -> Mapping[str, Any]:
+    """All entries of the mappings called `name` in a package's modules; two modules that offer one key are a bug."""
+    table: dict[str, Any] = {}
+    for module in sorted(m.name for m in iter_modules(import_module(package).__path__)):
+        found: Mapping[str, Any] = getattr(import_module(f"{package}.{module}"), name, {})
+        assert not table.keys() & found.keys(), f"{package}.{module} offers {sorted(table.keys() & found.keys())} a second time"
+        table.update(found)
+    return MappingProxyType(table)
