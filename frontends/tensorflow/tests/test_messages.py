@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -157,3 +159,17 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
             TensorFlow().load((tmp_path / "model.pb",), Model("m", (tmp_path / "model.pb",)), core_ops())
     with pytest.raises(MaceError, match="cannot be read: No such file"):
         TensorFlow().load((tmp_path / "none.pb",), Model("m", (tmp_path / "none.pb",)), core_ops())
+
+
+def test_tensorflow_itself_is_not_loaded(tmp_path: Path) -> None:
+    load(chain(), tmp_path, inputs=(Port("image", (2, 4)),))
+    script = (
+        "import sys; from pathlib import Path; from mace_core.deployment import Model, Port; from mace_core.ops import core_ops\n"
+        "from mace_frontend_tensorflow import TensorFlow\n"
+        "file = Path(sys.argv[1]); TensorFlow().load((file,), Model('m', (file,), inputs=(Port('image', (2, 4)),)), core_ops())\n"
+        "sys.exit(' '.join(m for m in sys.modules if m.partition('.')[0] in ('tensorflow', 'keras')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, str(tmp_path / "model.pb")], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip() == ""

@@ -143,6 +143,17 @@ def test_a_loop_that_leaves_a_part_of_the_sequence_is_written_out(tmp_path: Path
     assert Counter(n.op.name for n in graph.nodes)["Tanh"] == 2 * (TIME - 2)
 
 
+def test_a_state_that_is_broadcast_is_written_out(tmp_path: Path, tf: Any) -> None:
+    def make(tf: Any, x: Any) -> Any:
+        given = tf.TensorArray(tf.float32, TIME).unstack(x)
+        body = lambda i, *now: (i + 1, *basic_lstm(tf, given.read(i), i, now[0] + tf.zeros((BATCH, 1)), now[1]))  # noqa: E731
+        begin = [tf.constant(0), tf.ones((1, HIDDEN)), tf.ones((1, HIDDEN))]
+        shapes = [tf.TensorShape(()), tf.TensorShape((None, HIDDEN)), tf.TensorShape((None, HIDDEN))]
+        return list(tf.while_loop(lambda i, *_: i < TIME, body, begin, shape_invariants=shapes)[1:])
+
+    check(Case("broadcast", make, [f32(TIME, BATCH, WIDTH)], 4e-6), tmp_path, tf)
+
+
 def test_long_sequences_make_small_graphs(tmp_path: Path, tf: Any) -> None:
     def make(tf: Any, x: Any) -> Any:
         given = tf.TensorArray(tf.float32, 2000).unstack(x)

@@ -119,6 +119,18 @@ def test_a_folder_is_claimed_and_its_files_are_sources(saved: Any, tf: Any, tmp_
         assert inside <= {f.name for f in frontend.sources((named,))}
 
 
+def test_a_public_name_is_the_outputs_whatever_nodes_are_called(saved: Any, tf: Any) -> None:
+    made = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([3], tf.float32, "x")])
+    def serve(x: Any) -> Any:
+        one = tf.nn.relu(x, name="second")
+        return {"first": one, "second": tf.exp(one, name="first"), "StatefulPartitionedCall": x * 2.0}
+
+    graph = agree(saved(made, signatures=serve))
+    assert set(graph.outputs) == {"first", "second", "StatefulPartitionedCall"}
+
+
 def test_missing_variables_are_named(saved: Any, tf: Any) -> None:
     made, signatures = module(tf)
     folder = saved(made, signatures=signatures)

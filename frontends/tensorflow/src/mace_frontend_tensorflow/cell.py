@@ -13,7 +13,7 @@ from itertools import chain, permutations
 import numpy as np
 
 from mace_core.build import Builder
-from mace_core.ir import Array, Node
+from mace_core.ir import Array, DType, Node
 
 ANALYTIC = ("Add", "Concat", "Identity", "MatMul", "Mul", "Neg", "Reshape", "Sigmoid", "Slice", "Split", "Sub", "Tanh")
 SCALES = (1.0, 0.3, 0.05)
@@ -95,8 +95,9 @@ def cell_of(turn: Turn) -> Cell | None:
     """The cell that a turn is; None if it is none that is known."""
     if len(turn.states) not in (1, 2) or any(node.op.name not in ANALYTIC for node in turn.nodes):
         return None
-    shapes = {turn.build.shape(name) for name in turn.states}
-    if len(shapes) != 1 or len(turn.build.shape(turn.x)) != 2 or len(next(iter(shapes))) != 2:
+    x, *states = (turn.build.tensors[name] for name in (turn.x, *turn.states))
+    alike = all(s.shape == states[0].shape and s.dtype is DType.F32 and not s.quant for s in states)
+    if not alike or x.dtype is not DType.F32 or x.quant or len(x.shape) != 2 or x.shape[:1] != states[0].shape[:-1]:
         return None
     for hidden in range(len(turn.states)):
         weights = _weights(turn, turn.states[hidden])
@@ -155,23 +156,29 @@ def _added(found: _Weights, turn: Turn, node: Node, drives: dict[str, str]) -> N
         drives[node.outputs[0]] = source
 
 
-def _side_by_side(parts: Sequence[Array], gates: int, size: int) -> Array | None:
-    """Matrices or biases joined to those of all gates, [gates, size, ...]; None if they are not as many."""
-    if not parts or any(p.shape[:-1] != parts[0].shape[:-1] for p in parts):
+def _side_by_side(parts: Sequence[Array], gates: int, size: int, rows: tuple[int, ...]) -> Array | None:
+    """Matrices of so many rows, or biases, joined to those of all gates, [gates, size, *rows]; None if they are not as many."""
+    if not parts or any(p.shape[:-1] != rows for p in parts):
         return None
     joined = np.concatenate(parts, axis=-1)
-    return joined.T.reshape(gates, size, *joined.shape[:-1]) if joined.shape[-1] == gates * size else None
+    return joined.T.reshape(gates, size, *rows) if joined.shape[-1] == gates * size else None
+
+
+def _matrices(turn: Turn, parts: tuple[Sequence[Array], Sequence[Array]], gates: int) -> tuple[Array, Array] | None:
+    """What the input and the hidden state are multiplied with; None if that is not what a cell of so many gates has."""
+    size, width = turn.build.shape(turn.states[0])[-1], turn.build.shape(turn.x)[-1]
+    w, r = _side_by_side(parts[0], gates, size, (width,)), _side_by_side(parts[1], gates, size, (size,))
+    return None if w is None or r is None else (w, r)
 
 
 def _lstms(turn: Turn, weights: _Weights, hidden: int) -> Iterator[Cell]:
     """Cells with these weights: the gates in any order, with or without a number that is added to the forget gate."""
     size = turn.build.shape(turn.states[0])[-1]
-    w, r = (_side_by_side(parts, 4, size) for parts in (weights.x, weights.hidden))
-    if w is None or r is None or weights.other:
-        return
+    matrices = _matrices(turn, (weights.x, weights.hidden), 4)
     biases = [*weights.added_x, *weights.added_hidden]
-    if any(b.size != 4 * size for b in biases):
+    if matrices is None or weights.other or any(b.size != 4 * size for b in biases):
         return
+    w, r = matrices
     b = sum(biases, np.zeros(4 * size)).reshape(4, size)
     for number in (0.0, *weights.numbers[:1]):
         for order in permutations(range(4)):  # where input, output and forget gate and the candidate lie
@@ -182,20 +189,21 @@ def _lstms(turn: Turn, weights: _Weights, hidden: int) -> Iterator[Cell]:
 def _plain(turn: Turn, weights: _Weights) -> Iterator[Cell]:
     """The cell without gates."""
     size = turn.build.shape(turn.states[0])[-1]
-    w, r = (_side_by_side(parts, 1, size) for parts in (weights.x, weights.hidden))
+    matrices = _matrices(turn, (weights.x, weights.hidden), 1)
     biases = [*weights.added_x, *weights.added_hidden]
-    if w is not None and r is not None and not weights.other and all(b.size == size for b in biases):
+    if matrices is not None and not weights.other and all(b.size == size for b in biases):
         b = sum(biases, np.zeros(size))
-        yield _cell("RNN", (w, r), (b, np.zeros_like(b)))
+        yield _cell("RNN", matrices, (b, np.zeros_like(b)))
 
 
 def _grus(turn: Turn, weights: _Weights) -> Iterator[Cell]:
     """Cells with these weights: update and reset gate in either order, the reset before or after the product."""
     size = turn.build.shape(turn.states[0])[-1]
-    w, r = (_side_by_side(parts, 3, size) for parts in (weights.x, [*weights.hidden, *weights.other]))
-    biases = [_side_by_side(p, 3, size) if p else np.zeros((3, size)) for p in (weights.added_x, weights.added_hidden)]
-    if w is None or r is None or biases[0] is None or biases[1] is None:
+    matrices = _matrices(turn, (weights.x, [*weights.hidden, *weights.other]), 3)
+    biases = [_side_by_side(p, 3, size, ()) if p else np.zeros((3, size)) for p in (weights.added_x, weights.added_hidden)]
+    if matrices is None or biases[0] is None or biases[1] is None:
         return
+    w, r = matrices
     for order in ([0, 1, 2], [1, 0, 2]):
         yield _cell("GRU", (w[order], r[order]), (biases[0][order], biases[1][order]), linear=not weights.other)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mace_core.api import Files
+from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_tensorflow.boundary import wanted
-from mace_frontend_tensorflow.naming import ManyNodes
 from mace_frontend_tensorflow.source import read
 from mace_frontend_tensorflow.translate import Translation
 
@@ -22,6 +22,8 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """
     source = read(files)
     part = wanted(source, model)
-    translation = Translation(source, ManyNodes(model.name, {**core_ops(), **ops}))
+    builder = Builder(model.name, {**core_ops(), **ops})
+    builder.reserved = frozenset(name for name, _ in part.outputs)  # a public name is that of the output, whatever a node is called
+    translation = Translation(source, builder)
     outputs = translation.run(part)
     return translation.builder.finish(outputs, [name for name, _ in part.outputs])

@@ -14,6 +14,7 @@ from mace_core.ir import Array, DType, Quant, Shape, Storage
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.recipes import Steps
+from mace_core.translation import FileNode, RefusedError, SkippedError
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.messages import AttrValue
 from mace_frontend_tensorflow.tensors import element_type
@@ -21,19 +22,11 @@ from mace_frontend_tensorflow.tensors import element_type
 if TYPE_CHECKING:
     from mace_frontend_tensorflow.translate import Translation
 
-T = TypeVar("T", bool, int, float, str, "tuple[int, ...]", "tuple[float, ...]")
+T = TypeVar("T", bool, int, float, str, "tuple[int, ...]", "tuple[float, ...]", "tuple[str, ...]")
 
 
 MOST_PLACES = 1 << 24
 """Elements of a constant that is made to say where something goes."""
-
-
-class RefusedError(ValueError):  # an answer, not a failure
-    """A node cannot be represented; the text says why, and after a semicolon what to do."""
-
-
-class SkippedError(Exception):  # no error: what it reads has been reported already
-    """A node reads what could not be computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +99,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(FileNode):
     """An operation in its scope."""
 
     operation: Operation
@@ -129,9 +122,9 @@ class Node:
         return self.work.builder
 
     @property
-    def origin(self) -> IrNode:
-        """What the nodes made for it are named after."""
-        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.scope.source or self.name,))
+    def source(self) -> str:
+        """The node of the main graph that it is, or is inside of."""
+        return self.scope.source or self.name
 
     def has_attr(self, name: str) -> bool:
         """Whether it states an attribute."""
@@ -155,11 +148,6 @@ class Node:
             return element_type(value.type if value is not None else 0)
         except ValueError as error:
             raise RefusedError(str(error)) from None
-
-    def refuse_unless(self, condition: bool, text: str) -> None:
-        """RefusedError with the text unless the condition holds."""
-        if not condition:
-            raise RefusedError(text)
 
     @property
     def count(self) -> int:
@@ -221,11 +209,6 @@ class Node:
         """Element type of operand `index`."""
         held = self.held(index)
         return held.dtype if isinstance(held, Constant) else self.build.tensors[self.input(index)].dtype
-
-    def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; RefusedError if there is none such."""
-        self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
-        return axis % rank
 
     def axes(self, index: int, rank: int) -> tuple[int, ...]:
         """Operand `index` as axes counted from the front."""

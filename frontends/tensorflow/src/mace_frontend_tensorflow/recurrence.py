@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from mace_core.ir import Node as IrNode
+from mace_core.translation import RefusedError
 from mace_frontend_tensorflow.cell import Cell, Turn, cell_of
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
-from mace_frontend_tensorflow.node import Held, Node, RefusedError, TensorList
+from mace_frontend_tensorflow.node import Held, Node, TensorList
 from mace_frontend_tensorflow.ops.movement import stacked, unstacked
 
 TURNS = 4096
@@ -142,12 +143,13 @@ class _Parts:
     def computed(self, loop: Loop, cell: Cell, turns: int) -> Sequence[Held] | None:
         """The variables at the end; None if a list is written otherwise than by every turn, or by the last."""
         plans = {place: self._writes(loop, place, cell, turns) for place in self.written}
-        if None in plans.values():
-            return None
         node = loop.node
+        begin = [node.work.tensor(loop.values[0][place]) for place in self.states]
+        if None in plans.values() or any(node.build.shape(b) != node.build.shape(s) for b, s in zip(begin, self.turn.states, strict=True)):
+            return None
         sequence = self.read.whole or node.work.tensor(stacked(node, [node.work.tensor(i) for i in self.read.items], 0)[0])
         order = (cell.hidden, *(i for i in range(len(self.states)) if i != cell.hidden))
-        first = [node.work.tensor(loop.values[0][self.states[i]]) for i in order]
+        first = [begin[i] for i in order]
         batch, width = node.build.shape(first[0])
         weights = [node.weight(a[None], tag=tag) for tag, a in (("weights", cell.w), ("recurrent", cell.r), ("bias", cell.b))]
         states = [node.reshaped(s, (1, batch, width), "state") for s in first]

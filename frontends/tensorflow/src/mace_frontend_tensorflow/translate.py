@@ -12,15 +12,18 @@ from mace_core.build import FOLD_LIMIT, Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Shape
 from mace_core.ir import Node as IrNode
-from mace_core.ops.op import Op, OpError
+from mace_core.ops.op import Op
+from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tensorflow.boundary import Part
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.frames import LOOP
 from mace_frontend_tensorflow.messages import AttrValue
-from mace_frontend_tensorflow.node import DEAD, Constant, Dead, Held, Mask, Node, Noise, RefusedError, Scope, SkippedError, TensorList
+from mace_frontend_tensorflow.node import DEAD, Constant, Dead, Held, Mask, Node, Noise, Scope, TensorList
 from mace_frontend_tensorflow.ops import handlers
 from mace_frontend_tensorflow.ops.random import REFUSAL, through
 from mace_frontend_tensorflow.source import Source
+
+SENSELESS = Senseless("its inputs or attributes", "export the model again")
 
 DEPTH = 16
 """How deep branches and loops may be nested."""
@@ -196,19 +199,9 @@ class Translation:
 
     def _node(self, node: Node) -> None:
         """Translate one node; a fault is noted, and what reads the node's outputs is passed over."""
-        results: Sequence[Held] = [None]
         place = f"{self.source.name}: node {node.name!r} ({node.op})"
-        try:
-            results = self._results(node)
-        except SkippedError:
-            pass
-        except (RefusedError, OpError) as error:
-            self.faults.append(f"{place}: {error}")
-        except MaceError as error:
-            self.faults.append(error.at(place))
-        except (ArithmeticError, LookupError, ValueError, TypeError) as error:  # the file decides what is computed here
-            self.faults.append(f"{place}: its inputs or attributes make no sense ({error!r}); export the model again")
-        if results[:1] == [None]:  # all outputs of a node that failed, as far as anything can ask for them
+        results = attempt(self.faults, place, lambda: self._results(node), SENSELESS)
+        if results is None or results[:1] == [None]:  # all outputs of a node that failed, as far as anything can ask for them
             results = [None] * OUTPUTS
         for index, result in enumerate(results):
             node.scope.held.setdefault((node.operation.name, index), result)

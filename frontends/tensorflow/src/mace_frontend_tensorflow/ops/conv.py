@@ -14,7 +14,8 @@ from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import Layout, channels_last, finished, layout, paddings, per_axis, reach
 
 
-def _conv(node: Node) -> Sequence[Held]:
+def convolution(node: Node) -> Sequence[Held]:
+    """Operands are the input and filters; there are as many groups as filters are short of channels."""
     how = layout(node)
     _filters(node, how)
     weights = node.permuted(1, (how.rank - 1, *range(how.rank - 1)))
@@ -24,7 +25,7 @@ def _conv(node: Node) -> Sequence[Held]:
     return finished(node, "Conv", [channels_last(node, node.input(0), how), weights], attrs, how)
 
 
-def _depthwise(node: Node) -> Sequence[Held]:
+def depthwise(node: Node) -> Sequence[Held]:
     """Filters [*kernel, I, multiplier]: every channel has as many of its own."""
     how = layout(node)
     _filters(node, how)
@@ -101,11 +102,11 @@ def _backwards(node: Node, how: Layout) -> dict[str, Any]:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        "Conv2D": _conv,
+        "Conv2D": convolution,
         "Conv2DBackpropInput": _transposed,
-        "Conv3D": _conv,
+        "Conv3D": convolution,
         "Conv3DBackpropInputV2": _transposed,
-        "DepthwiseConv2dNative": _depthwise,
+        "DepthwiseConv2dNative": depthwise,
         "DepthwiseConv2dNativeBackpropInput": _transposed_depthwise,
     }
 )

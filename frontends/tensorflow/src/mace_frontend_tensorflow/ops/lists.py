@@ -12,7 +12,8 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import DType, Shape
-from mace_frontend_tensorflow.node import Held, Node, RefusedError, TensorList
+from mace_core.translation import RefusedError
+from mace_frontend_tensorflow.node import Held, Node, TensorList
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.constant import filled
 from mace_frontend_tensorflow.ops.movement import stacked, unstacked

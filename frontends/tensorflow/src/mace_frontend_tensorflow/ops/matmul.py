@@ -9,7 +9,7 @@ from mace_frontend_tensorflow.node import Held, Node
 from mace_frontend_tensorflow.ops import Handler
 
 
-def _product(first: str, second: str) -> Handler:
+def product(first: str, second: str) -> Handler:
     """A product of matrices, of which the attributes of these names turn one each."""
 
     def handle(node: Node) -> Sequence[Held]:
@@ -25,8 +25,8 @@ def _product(first: str, second: str) -> Handler:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _product("adj_x", "adj_y")),
-        "MatMul": _product("transpose_a", "transpose_b"),
-        "SparseMatMul": _product("transpose_a", "transpose_b"),
+        **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), product("adj_x", "adj_y")),
+        "MatMul": product("transpose_a", "transpose_b"),
+        "SparseMatMul": product("transpose_a", "transpose_b"),
     }
 )

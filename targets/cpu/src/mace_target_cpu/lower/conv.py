@@ -104,7 +104,8 @@ def _packed(node: Node, to: Lowering, filters: Filters) -> str:
     if constant is None:
         return pack_at_run_time(node, to, w, filters.size, transposed=True)
     matrices = constant.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
-    return to.weight(f"{w}_packed", packed_size(*filters.size, panel), "float32", lambda: pack(matrices, panel))
+    shape = packed_size(*filters.size, panel)
+    return to.once((w, "filters", shape), lambda: to.weight(f"{w}_packed", shape, "float32", lambda: pack(matrices, panel)))
 
 
 def _depthwise(node: Node, to: Lowering, args: dict[str, Arg], windows: Windows) -> None:

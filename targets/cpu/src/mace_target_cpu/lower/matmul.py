@@ -75,7 +75,8 @@ def _packed(node: Node, to: Lowering, size: tuple[int, int, int]) -> str:
     if constant is None:
         return pack_at_run_time(node, to, b, size, transposed=False)
     panel = to.panel
-    return to.weight(f"{b}_packed", packed_size(*size, panel), "float32", lambda: pack(constant.reshape(size), panel))
+    shape = packed_size(*size, panel)
+    return to.once((b, "rows", shape), lambda: to.weight(f"{b}_packed", shape, "float32", lambda: pack(constant.reshape(size), panel)))
 
 
 LOWERINGS: dict[str, Lower] = {"MatMul": matmul}

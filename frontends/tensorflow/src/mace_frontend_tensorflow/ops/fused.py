@@ -1,0 +1,70 @@
+"""Products with what follows them in one operator, as TensorFlow's own optimizer (grappler's remapper) leaves them.
+
+Operands behind the first two belong to the steps in their order (tensorflow/core/kernels/fused_eigen_output_kernels.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from mace_core.translation import RefusedError
+from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.ops import Handler
+from mace_frontend_tensorflow.ops.conv import convolution, depthwise
+from mace_frontend_tensorflow.ops.matmul import product
+
+ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "Elu": ("Elu", {}),
+        "GeluApproximate": ("Gelu", {"approximate": "tanh"}),
+        "GeluExact": ("Gelu", {}),
+        "Relu": ("Relu", {}),
+        "Relu6": ("Clip", {"min": 0.0, "max": 6.0}),
+        "Sigmoid": ("Sigmoid", {}),
+        "Tanh": ("Tanh", {}),
+    }
+)
+
+
+def _with_steps(base: Handler) -> Handler:
+    def handle(node: Node) -> Sequence[Held]:
+        node.refuse_unless(node.attr("data_format", "NHWC").endswith("C"), "channels first in an operator of TensorFlow's optimizer")
+        scope = replace(node.scope, source=node.scope.source or node.name)
+        (made,) = base(replace(node, operation=replace(node.operation, name=f"{node.operation.name}/product"), scope=scope))
+        tensor, operands = node.work.tensor(made), iter(range(2, node.count))
+        steps: tuple[str, ...] = node.attr("fused_ops", ())
+        for step in steps:
+            tensor = _step(node, step, tensor, operands)
+        return [tensor]
+
+    return handle
+
+
+def _step(node: Node, step: str, tensor: str, operands: Iterator[int]) -> str:
+    """What a step makes of a tensor."""
+    try:
+        if step in ("BiasAdd", "Add"):
+            return node.emit("Add", [tensor, node.input(next(operands))], tag="sum")
+        if step == "FusedBatchNorm":
+            statistics = [node.input(next(operands)) for _ in range(4)]
+            return node.emit("BatchNorm", [tensor, *statistics], {"epsilon": node.attr("epsilon", 1e-4)}, tag="norm")
+    except StopIteration:
+        raise RefusedError(f"it has no operand for its step {step!r}") from None
+    if step == "LeakyRelu":
+        return node.emit("LeakyRelu", [tensor], {"alpha": node.attr("leakyrelu_alpha", 0.2)}, tag="activated")
+    if step not in ACTIVATIONS:
+        raise RefusedError(f"step {step!r} of an operator of TensorFlow's optimizer; freeze the model without optimizing it")
+    op, attrs = ACTIVATIONS[step]
+    return node.emit(op, [tensor], attrs, tag="activated")
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "_FusedConv2D": _with_steps(convolution),
+        "_FusedDepthwiseConv2dNative": _with_steps(depthwise),
+        "_FusedMatMul": _with_steps(product("transpose_a", "transpose_b")),
+    }
+)
