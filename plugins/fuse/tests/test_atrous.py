@@ -66,6 +66,19 @@ def test_a_sequence_has_one_too_through_an_image_of_one_row(expressions: Any, op
     assert [op for op in found if op != "Reshape"] in (["Sin", "Conv", "Neg"], ["Sin", "Conv", "Slice", "Neg"])
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_sequence_as_an_image_of_more_rows_stays(expressions: Any, ops_after: Any, rows: int) -> None:
+    e = expressions(0)
+    x, filters = e.input(1, 24, 3), e.constant(4, 1, 1, 3)
+
+    def conv(y: str) -> str:
+        wide = e("Conv", e("Reshape", y, shape=(2, rows, 12 // rows, 3)), filters, **PLAIN)
+        return str(e("Reshape", wide, shape=(2, 12, 4)))
+
+    graph = remove_identity(e.graph(around(e, x, (2,), conv, (1,))))
+    assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
+
+
 def test_stored_integers_stay_stored(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     x = e.input(1, 8, 8, 2, storage=STORED)

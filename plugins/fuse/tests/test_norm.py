@@ -126,6 +126,27 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_parts_that_do_not_fit_stay(expressions: Any, ops_after: Any, seed: int) -> None:
+    e = expressions(seed)
+    x, y, scale, bias = e.input(2, 3, 4), e.input(2, 3, 4), e.constant(4), e.constant(4)
+    mean = e("ReduceMean", x, axes=(2,))
+    r = e("Mul", inverse(e, variance_of(e, x, mean, (2,))), scale)
+    shift = e("Mul", mean, r)
+    form = e.pick(
+        lambda: e("Add", e("Mul", x, r), shift),
+        lambda: e("Add", e("Mul", x, r), e("Add", shift, bias)),
+        lambda: e("Sub", e("Mul", x, r), e("Sub", bias, shift)),
+        lambda: e("Sub", e("Mul", x, r), e("Mul", shift, 2.0)),
+        lambda: e("Sub", shift, e("Mul", x, r)),
+        lambda: e("Sub", e("Mul", y, r), shift),
+        lambda: e("Sub", e("Mul", x, r), e("Mul", e("ReduceMean", y, axes=(2,)), r)),
+        lambda: e("Sub", e("Mul", x, e.constant(4)), shift),
+        lambda: e("Sub", e("Mul", x, r), y),
+    )
+    assert "LayerNorm" not in ops_after(PASSES, e.graph(form()), 2e-5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_moments_that_lose_their_axis_lie_along_another(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     x = e.input(4, 4)

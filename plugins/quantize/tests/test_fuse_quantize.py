@@ -58,3 +58,44 @@ def test_constants_that_nothing_reads_as_integers_become_floats() -> None:
     assert [n.op.name for n in after.nodes] == ["Add"]
     given = {"x": np.zeros((3, 4), np.float32)}
     np.testing.assert_array_equal(execute(after, given)[after.outputs[0]], execute(before, given)[before.outputs[0]])
+
+
+def moved(*, other: bool = False, padded: bool = False) -> Graph:
+    """Stored numbers dequantized, moved twice, and convolved with dequantized weights; or stored again."""
+    new = Builder("moved")
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.stored("q", X)])[0]
+    y = new.one("MaxPool", [new.one("Dequantize", [x])], {**WINDOW, "kernel": (3, 3)})
+    if padded:
+        y = new.one("Pad", [y], {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)})
+    both = new.one("Concat", [y, y], {"axis": 3})
+    if other:
+        return new.finish(new.add("Quantize", [both], outputs=[new.stored("r", Y)]))
+    w = new.weight("w", np.arange(-54, 54).astype(np.int8).reshape(2, 3, 3, 6), Quant.of(0.01))
+    return new.finish([new.one("Conv", [both, new.one("Dequantize", [w])], WINDOW)])
+
+
+def test_what_is_only_moved_stays_stored() -> None:
+    after = fuse_quantize(moved())
+    assert [n.op.name for n in after.nodes] == ["Quantize", "MaxPool", "Concat", "Conv"]
+    assert all(t.quant for t in after.inputs_of(after.nodes[-1]) if t)
+    same_numbers(moved(), after)
+
+
+def test_what_puts_other_numbers_beside_them_reads_floats() -> None:
+    after = fuse_quantize(moved(padded=True))
+    assert [n.op.name for n in after.nodes][:4] == ["Quantize", "MaxPool", "Dequantize", "Pad"]
+    same_numbers(moved(padded=True), after)
+
+
+def test_what_is_stored_again_is_rounded_once_from_integers() -> None:
+    after = fuse_quantize(moved(other=True))
+    assert [n.op.name for n in after.nodes] == ["Quantize", "MaxPool", "Concat", "Quantize"]
+    same_numbers(moved(other=True), after)
+
+
+def test_storing_as_before_is_nothing() -> None:
+    new = Builder("again")
+    x = new.add("Quantize", [new.input("x", DType.F32, (4, 3))], outputs=[new.stored("q", X)])[0]
+    turned = new.one("Transpose", [new.one("Dequantize", [x])], {"perm": (1, 0)})
+    before = new.finish(new.add("Quantize", [turned], outputs=[new.stored("r", X)]))
+    assert [n.op.name for n in fuse_quantize(before).nodes] == ["Quantize", "Transpose"]

@@ -116,33 +116,13 @@ class Translation:
     def add(
         self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None, *, outputs: Sequence[str], like: IrNode
     ) -> tuple[str, ...]:
-        """Add an IR node.
-
-        What it makes of constants is made once for all turns of a loop; stored integers that it only moves stay stored.
-        """
-        stored = self._stored(op, inputs)
-        if stored:
-            inner = [self.builder.fresh(f"{name}/stored") for name in outputs]
-            moved = self.builder.add(op, stored, attrs, outputs=inner, like=like)
-            return tuple(self.builder.one("Dequantize", [m], outputs=[name], like=like) for m, name in zip(moved, outputs, strict=True))
+        """Add an IR node; what it makes of constants is made once for all turns of a loop."""
         if not inputs or not all(name in self.builder.weights for name in inputs):
             return self.builder.add(op, inputs, attrs, outputs=outputs, like=like)
         mark = (op if isinstance(op, str) else op.name, tuple(inputs), repr(sorted((attrs or {}).items())), len(outputs))
         if mark not in self._folded:
             self._folded[mark] = self.builder.add(op, inputs, attrs, outputs=outputs, like=like)
         return self._folded[mark]
-
-    def _stored(self, op: str | Op, inputs: Sequence[str]) -> list[str]:
-        """The operands of an op that only moves elements, as they are stored; none unless all numbers are stored alike."""
-        known = self.builder.ops[op] if isinstance(op, str) else op
-        if not known.moves or known.name in ("Identity", "MaxPoolIndices", "Pad"):
-            return []
-        makers = [self.builder.producer(name) for name in inputs]
-        found = [m.inputs[0] if m and m.op.name == "Dequantize" else name for m, name in zip(makers, inputs, strict=True)]
-        tensors = [self.builder.tensors[name] for name in found]
-        storages = {t.storage for t in tensors if t.quant or t.dtype.is_float}
-        alike = len(storages) == 1 and all(s is not None and s.quant.axis is None for s in storages)
-        return found if alike and tensors[0].quant else []
 
     def derived(self, held: Held, key: Hashable, make: Callable[[Array], Array]) -> str:
         """A constant made from another by moving its elements; that itself does not enter the graph for it."""

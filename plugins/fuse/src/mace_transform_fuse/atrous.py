@@ -113,13 +113,12 @@ def _pads(first: Node, rank: int) -> list[tuple[int, int]] | None:
 
 
 def _places(shape: Shape, wide: Shape) -> Shape | None:
-    """For each axis of a shape the axis of another that has more of length 1 between; None if they differ otherwise."""
+    """For each axis of a shape the axis of another, of as many elements, that has more of length 1; None if they differ otherwise."""
     spare = len(wide) - len(shape)
     if spare == 0:
         return tuple(range(len(shape))) if shape == wide else None
-    for first in range(1, len(wide) - spare):
-        rest = (*wide[:first], *wide[first + spare :])
-        if spare > 0 and rest == shape and all(d == 1 for d in wide[first : first + spare]):
+    for first in range(1, len(wide) - spare) if spare > 0 else ():
+        if (*wide[:first], *wide[first + spare :]) == shape:
             return (*range(first), *range(first + spare, len(wide)))
     return None
 

@@ -10,6 +10,9 @@ from mace_core.build import Builder, Match, rewrite
 from mace_core.ir import Graph, Node
 from mace_core.quantization import dequantize
 
+STAYING = ("Identity", "Pad", "MaxPoolIndices")
+"""Ops that move elements, but not those alone."""
+
 PRODUCTS = ("Conv", "MatMul")
 """Ops that are worth computing from integers even where their result stays in floats."""
 
@@ -19,7 +22,23 @@ def fuse_quantize(graph: Graph) -> Graph:
 
     The numbers stay those of the model: exact real numbers from the stored ones, one rounding where Quantize stood.
     """
-    return rewrite(rewrite(graph, _fuse), _fold)
+    return rewrite(rewrite(rewrite(graph, _sink), _fuse), _fold)
+
+
+def _sink(match: Match) -> Sequence[str] | None:
+    """Move stored integers, and let the Dequantize before it come after it: a product behind it then reads integers."""
+    node, new = match.node, match.new
+    if not node.op.moves or node.op.name in STAYING or any(o in new.storages for o in node.outputs):
+        return None
+    inputs = [_stored(new, i) or i for i in node.inputs]
+    tensors = [new.tensors[i] for i in inputs if i]
+    storages = {t.storage for t in tensors if t.quant or t.dtype.is_float}
+    storage = tensors[0].storage
+    if len(storages) != 1 or storage is None or storage.quant.axis is not None or inputs == list(node.inputs):
+        return None
+    names = [new.stored(f"{o}.stored", storage) for o in node.outputs]
+    moved = new.add(node.op, inputs, node.attrs, outputs=names, like=node)
+    return [new.one("Dequantize", [m], outputs=[o], like=node) for m, o in zip(moved, node.outputs, strict=True)]
 
 
 def _fuse(match: Match) -> Sequence[str] | None:
@@ -32,13 +51,17 @@ def _fuse(match: Match) -> Sequence[str] | None:
 
 
 def _store(match: Match) -> Sequence[str] | None:
-    """Round where the numbers are made, and move them as integers."""
+    """Round where the numbers are made, and move them as integers; what is stored already is at most rounded to another storage."""
+    source, storage = _stored(match.new, match.node.inputs[0]), match.new.storages[match.node.outputs[0]]
+    if source and match.new.tensors[source].storage == storage:
+        return [source]
+    if source:
+        return match.emit("Quantize", [source])
     moves = _moves(match)
     tensor = moves[-1].inputs[0] if moves else match.node.inputs[0]
     maker = _maker(match, tensor)
     if not moves and maker is None:
         return None
-    storage = match.new.storages[match.node.outputs[0]]
     names = [*(match.new.stored(move.name, storage) for move in moves), match.node.outputs[0]]
     if maker:
         inputs = [_stored(match.new, i) or i for i in maker.inputs]
