@@ -92,10 +92,17 @@ class Builder:
         node = Node(self._node_name(stem), op, tuple(inputs), names, complete, sources)
         if self._folds(node, made):
             return self._fold(node, made)
-        self.tensors.update((t.name, t) for t in made)
+        return self._append(node, made)
+
+    def keep(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:
+        """Append a node of another graph, whose inputs are here what they are there, with the outputs that it has there."""
+        return self._append(replace(node, name=self._node_name(node.name)), outputs)
+
+    def _append(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:
+        self.tensors.update((t.name, t) for t in outputs)
         self.nodes.append(node)
-        self._producers.update(dict.fromkeys(names, node))
-        return names
+        self._producers.update(dict.fromkeys(node.outputs, node))
+        return node.outputs
 
     def one(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, **how: Any) -> str:
         """Append a node and return the name of its first output."""
@@ -251,13 +258,20 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     for node in graph.nodes:
         node = _with_names(node, now, outputs=False)
         result = rule(Match(node, new, uses))
-        if result is None:
+        if result is None and _unchanged(node, new, graph):
+            result = new.keep(node, [graph.tensors[o] for o in node.outputs])
+        elif result is None:
             result = new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
         now.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
         for old, by in zip(node.outputs, result, strict=False):
             if old != by:  # readers of the old tensor now read this one; if it existed, this node no longer does
                 uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
     return new.finish([now.get(o, o) for o in graph.outputs], graph.outputs)
+
+
+def _unchanged(node: Node, new: Builder, graph: Graph) -> bool:
+    """Whether a node reads in the new graph what it reads in the old one."""
+    return all(new.tensors[i] == graph.tensors.get(i) and (i in new.weights) == (i in graph.weights) for i in node.inputs if i)
 
 
 def _with_names(node: Node, now: Mapping[str, str], outputs: bool = True) -> Node:

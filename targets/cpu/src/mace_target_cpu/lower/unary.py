@@ -25,7 +25,7 @@ VECTOR: Mapping[str, str] = {
     "Erf": "vf_erf(x)",
     "Relu": "vf_select(x < 0.0f, vf_set(0.0f), x)",
     "HardSwish": "x * vf_min(vf_set(1.0f), vf_max(vf_set(0.0f), x * (1.0f / 6.0f) + 0.5f))",
-    "Mish": "x * vf_tanh(vf_softplus(x))",
+    "Mish": "vf_mish(x)",
     "Softsign": "x / (1.0f + vf_abs(x))",
     "Softplus": "vf_softplus(x)",
     "LeakyRelu": "vf_select(x < 0.0f, x * alpha, x)",
