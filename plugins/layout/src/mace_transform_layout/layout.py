@@ -38,10 +38,11 @@ def _view(match: Match) -> Sequence[str] | None:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    if match.node.op.name == "Transpose":
-        return _merge(match)
-    if match.node.op.name == "Reshape":
-        return _sink_reshape(match)
+    if match.node.op.name in ("Transpose", "Reshape"):
+        stored = match.new.tensors[match.node.inputs[0]].storage
+        if stored != match.new.storages.get(match.node.outputs[0], stored):
+            return None  # it rounds as well
+        return _merge(match) if match.node.op.name == "Transpose" else _sink_reshape(match)
     return _sink(match) if match.node.op.move else None
 
 
@@ -129,8 +130,11 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
 
 
 def _transpose(match: Match, name: str) -> Node | None:
+    """The Transpose that makes a tensor, if it does no more: one to another storage rounds."""
     node = match.new.producer(name) if name else None
-    return node if node and node.op.name == "Transpose" else None
+    if node is None or node.op.name != "Transpose":
+        return None
+    return node if match.new.tensors[node.inputs[0]].storage == match.new.tensors[name].storage else None
 
 
 def _perm(node: Node) -> Perm:
