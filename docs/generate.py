@@ -19,13 +19,17 @@ from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu
 
 HERE = Path(__file__).parent
+THROUGH = {"pytorch": "onnx"}
+"""Frontends that read their models by way of another one."""
+
 NOTICE = "<!-- Written by `uv run python docs/generate.py`. -->\n\n"
 
 
 def operators() -> str:
     """The table of the core's operators: what reads them, and what computes them of which element types."""
     registry = Registry.load()
-    frontends = {name: _source(type(frontend).__module__) for name, frontend in sorted(registry.frontends.items())}
+    modules = {name: type(frontend).__module__ for name, frontend in sorted(registry.frontends.items())}
+    frontends = {name: _source(modules[THROUGH.get(name, name)]) for name in modules}
     lines = [
         "# Operators\n\n",
         NOTICE,

@@ -87,8 +87,9 @@ def test_a_missing_tensor_comes_with_the_nearest_name(tmp_path: Path) -> None:
 
 
 def test_open_shapes_are_asked_for(tmp_path: Path) -> None:
-    assert "input 'image' leaves dimension 0 open; write it in the deployment file" in refusal(chain(), tmp_path)
     graph = chain()
+    graph.node[0].attr["shape"].shape.dim[1].size = -1
+    assert "input 'image' leaves dimension 1 open; write it in the deployment file" in refusal(graph, tmp_path)
     graph.node[0].attr["shape"].shape.unknown_rank = True
     assert "input 'image' has an unknown rank; write its shape in the deployment file: input_shapes: [\"1,...\"]" in refusal(
         graph, tmp_path

@@ -239,12 +239,18 @@ def test_embedded_words(saved: Any, tf: Any) -> None:
     agree(folder, inputs=given(folder, (2, 7)))
 
 
-def test_an_open_batch_is_asked_for(saved: Any, tf: Any) -> None:
+def test_an_open_batch_is_one(saved: Any, tf: Any) -> None:
     model = tf.keras.Sequential([tf.keras.Input((4,), name="given"), tf.keras.layers.Dense(3)])
     folder = saved(model)
-    with pytest.raises(MaceError, match=r"leaves dimension 0 open; write it in the deployment file.*input_shapes: \[\"dim0,4\"\]"):
-        load(folder)
+    graph = load(folder)
+    assert graph.tensors[graph.inputs[0]].shape == (1, 4)
     agree(folder, inputs=given(folder, (2, 4)))
+
+
+def test_an_open_axis_of_a_sequence_is_asked_for(saved: Any, tf: Any) -> None:
+    model = tf.keras.Sequential([tf.keras.Input((None, 4), name="given"), tf.keras.layers.Dense(3)])
+    with pytest.raises(MaceError, match=r"leaves dimension 1 open; write it in the deployment file.*input_shapes: \[\"1,\?,4\"\]"):
+        load(saved(model))
 
 
 def test_tensors_inside_of_functions_can_be_cut_at(saved: Any, tf: Any) -> None:

@@ -20,7 +20,7 @@ SAMPLES: Mapping[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
     "AveragePool": ((IMAGE,), POOL),
     "BatchNorm": ((IMAGE, (4,), (4,), (4,), (4,)), {}),
     "Col2Im": (((1, 5, 5, 16),), {**POOL, "size": (6, 6)}),
-    "CombinedNonMaxSuppression": (((1, 8, 4), (1, 8, 3)), {"per_class": 2, "total": 4}),
+    "CombinedNonMaxSuppression": (((1, 8, 1, 4), (1, 8, 3)), {"per_class": 2, "total": 4}),
     "DFT": (((1, 8, 2),), {"length": 8}),
     "DecodeBoxes": (((1, 8, 4), (8, 4)), {}),
     "DeformIm2Col": ((IMAGE, (1, 5, 5, 8)), POOL),

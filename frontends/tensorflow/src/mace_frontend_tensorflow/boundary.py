@@ -198,10 +198,16 @@ def _inputs(source: Source, model: Model, given: Mapping[str, Ref], own: Mapping
         if fault := _fault(name, known, shape):
             faults.append(f"{source.name}: {fault}")
         else:
-            made.append(Input(name, ref, dtype, shape if shape is not None else tuple(d for d in known or () if d is not None)))
+            complete = shape if shape is not None else tuple(d for d in _one_of_a_batch(known or ()) if d is not None)
+            made.append(Input(name, ref, dtype, complete))
     if faults:
         raise MaceError.of(faults)
     return tuple(made)
+
+
+def _one_of_a_batch(known: Dims) -> Dims:
+    """A shape whose first axis of several is left open, as Keras leaves the batch, with 1 there."""
+    return (1, *known[1:]) if len(known) > 1 and known[0] is None else known
 
 
 def _dims(source: Source, operation: Operation | None, index: int) -> Dims | None:
@@ -228,9 +234,9 @@ def _fault(name: str, known: Dims | None, shape: Shape | None) -> str | None:
         return f'input {name!r} has an unknown rank; write its shape in the deployment file: input_shapes: ["1,..."]'
     if shape is None:
         assert known is not None
-        unknown = [str(i) for i, d in enumerate(known) if d is None]
-        line = ",".join(f"dim{i}" if d is None else str(d) for i, d in enumerate(known))
-        remedy = f'write it in the deployment file, each name replaced by a number: input_shapes: ["{line}"]'
+        unknown = [str(i) for i, d in enumerate(_one_of_a_batch(known)) if d is None]
+        line = ",".join("?" if d is None else str(d) for d in _one_of_a_batch(known))
+        remedy = f'write it in the deployment file, each ? replaced by a number: input_shapes: ["{line}"]'
         return f"input {name!r} leaves dimension {', '.join(unknown)} open; {remedy}" if unknown else None
     if known is None or _agrees(known, shape):
         return None

@@ -13,10 +13,18 @@ from mace_frontend_tflite.ops import Handler
 
 UNARY: Mapping[str, str] = MappingProxyType(
     {
-        **{
-            name: name.capitalize()
-            for name in ("ABS", "NEG", "CEIL", "FLOOR", "ROUND", "SQRT", "RSQRT", "EXP", "LOG", "SIN", "COS", "SIGN")
-        },
+        "ABS": "Abs",
+        "NEG": "Neg",
+        "CEIL": "Ceil",
+        "FLOOR": "Floor",
+        "ROUND": "Round",
+        "SQRT": "Sqrt",
+        "RSQRT": "Rsqrt",
+        "EXP": "Exp",
+        "LOG": "Log",
+        "SIN": "Sin",
+        "COS": "Cos",
+        "SIGN": "Sign",
         "LOGICAL_NOT": "Not",
     }
 )
