@@ -1,0 +1,37 @@
+"""The Keras frontend: reads `.keras` archives and `.h5` files of whole models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mace_core.api import Files, Frontend, Reference
+from mace_core.deployment import Model
+from mace_core.hookspecs import hookimpl
+from mace_core.ir import Graph
+from mace_core.ops.op import Op
+
+
+class Keras(Frontend):
+    """Keras models."""
+
+    name = "keras"
+    suffixes = (".h5", ".keras", ".hdf5")
+    order = "NHWC"
+
+    def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+        """Read the model; `model.inputs` may give its inputs other shapes."""
+        from mace_frontend_keras.load import load
+
+        return load(files, model, ops)
+
+    def reference(self, files: Files, model: Model) -> Reference | None:
+        """The model in Keras itself; None if it is not installed."""
+        from mace_frontend_keras.reference import reference
+
+        return reference(files, model)
+
+
+@hookimpl
+def mace_frontends() -> Iterable[Frontend]:
+    """Offer Keras."""
+    return (Keras(),)

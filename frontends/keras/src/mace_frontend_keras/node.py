@@ -1,0 +1,219 @@
+"""One call of a layer as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.ir import Array, DType, Shape
+from mace_core.ir import Node as IrNode
+from mace_core.ops.op import Op
+from mace_frontend_keras.layer import Layer
+from mace_frontend_keras.network import Call, Ref, refs
+
+if TYPE_CHECKING:
+    from mace_frontend_keras.translate import Translation
+
+
+class RefusedError(ValueError):  # an answer, not a failure
+    """A layer cannot be represented; the text says why, and after a semicolon what to do."""
+
+
+class SkippedError(Exception):  # no error: what it reads has been reported already
+    """A layer reads what could not be computed."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A layer that is called, its settings, and what it is given."""
+
+    call: Call
+    work: Translation
+
+    @property
+    def name(self) -> str:
+        """The call's name."""
+        return self.call.name
+
+    @property
+    def layer(self) -> Layer:
+        """The layer that is called."""
+        return self.call.layer
+
+    @property
+    def build(self) -> Builder:
+        """The graph that is being made."""
+        return self.work.builder
+
+    @property
+    def origin(self) -> IrNode:
+        """What the nodes made for it are named after."""
+        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.name,))
+
+    def refuse_unless(self, condition: bool, text: str) -> None:
+        """RefusedError with the text unless the condition holds."""
+        if not condition:
+            raise RefusedError(text)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A setting of the layer; the default if it is absent or null."""
+        value = self.layer.config.get(key)
+        return default if value is None else value
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        """A setting that is one whole number."""
+        value = self.get(key, default)
+        self.refuse_unless(type(value) is int, f"{key} is {value!r}, a whole number was expected")
+        return int(value)
+
+    def real(self, key: str, default: float) -> float:
+        """A setting that is one number; Keras writes those that it holds as arrays in a dictionary."""
+        value = self.get(key, default)
+        if isinstance(value, dict):
+            held = value.get("config")
+            value = value.get("value", held.get("value") if isinstance(held, dict) else None)
+        self.refuse_unless(isinstance(value, int | float), f"{key} is {value!r}, a number was expected")
+        return float(value)
+
+    def wholes(self, key: str, count: int, default: int | None = None) -> Shape:
+        """A setting that is a whole number for each of `count` axes, or one for all."""
+        value = self.get(key, default)
+        values = tuple(value) if isinstance(value, list) else (value,) * count
+        self.refuse_unless(len(values) == count and all(type(v) is int for v in values), f"{key} is {value!r}, for {count} axes")
+        return values
+
+    def argument(self, position: int, *keys: str, default: Any = None) -> Any:
+        """What an operation is given: as an argument, by one of these names, or by its settings."""
+        if position < len(self.call.args):
+            return self.call.args[position]
+        for key in keys:
+            if key in self.call.kwargs:
+                return self.call.kwargs[key]
+        return next((self.get(key) for key in keys if self.get(key) is not None), default)
+
+    def setting(self, *keys: str, default: Any = None) -> Any:
+        """What an operation is given by one of these names, or by its settings, never as an argument."""
+        return self.argument(len(self.call.args), *keys, default=default)
+
+    def flag(self, key: str) -> bool:
+        """Whether the call is given a keyword argument that is true."""
+        return bool(self.call.kwargs.get(key))
+
+    def inputs(self) -> list[str]:
+        """The tensors of its first argument."""
+        given = self.call.args[0] if self.call.args else next(iter(self.call.kwargs.values()), ())
+        return [self.work.tensor(ref) for ref in refs(given)]
+
+    def input(self) -> str:
+        """Its one input tensor."""
+        found = self.inputs()
+        self.refuse_unless(len(found) == 1, f"it is given {len(found)} tensors, one was expected")
+        return found[0]
+
+    def number(self) -> str:
+        """Its one input tensor as floats."""
+        return self.floats(self.input())
+
+    def numbers(self) -> list[str]:
+        """The tensors of its first argument, as floats if one of them is."""
+        found = self.inputs()
+        kinds = [self.build.tensors[t].dtype for t in found]
+        return [self.floats(t) for t in found] if any(k.is_float for k in kinds) else found
+
+    def floats(self, tensor: str) -> str:
+        """A tensor as floats."""
+        return tensor if self.build.tensors[tensor].dtype.is_float else self.emit("Cast", [tensor], {"to": "f32"}, tag="floats")
+
+    def operand(self, value: Any, like: DType = DType.F32) -> str:
+        """The tensor that an argument means; numbers become constants of the type `like`."""
+        if isinstance(value, Ref):
+            return self.work.tensor(value)
+        array = np.asarray(value)
+        self.refuse_unless(array.dtype.kind in "fiub", f"it is given {value!r}")
+        if array.dtype.kind == "f" and not like.is_float:
+            like = DType.F32
+        return self.build.weight(f"{self.name}/constant", array.astype(like.numpy))
+
+    def shape(self, tensor: str) -> Shape:
+        """A tensor's shape."""
+        return self.build.shape(tensor)
+
+    def axis(self, axis: Any, rank: int) -> int:
+        """An axis counted from the front; RefusedError if there is none such."""
+        if isinstance(axis, list) and len(axis) == 1:
+            axis = axis[0]
+        self.refuse_unless(type(axis) is int and -rank <= axis < rank, f"axis {axis!r} of a tensor of rank {rank}")
+        return int(axis) % rank
+
+    def axes(self, axes: Any, rank: int) -> Shape:
+        """Axes counted from the front, in order; None means all."""
+        if axes is None:
+            return tuple(range(rank))
+        listed = axes if isinstance(axes, list | tuple) else [axes]
+        return tuple(sorted({self.axis(a, rank) for a in listed}))
+
+    def array(self, name: str) -> Array:
+        """A weight of the layer; RefusedError if the file does not hold it."""
+        array = self.work.weights.array(self.layer, name)
+        if array is None:
+            raise RefusedError(f"its {name} is not among the weights; save the whole model again with model.save()")
+        self.refuse_unless(array.dtype.kind == "f", f"its {name} is of type {array.dtype}; save the model before it is quantized")
+        return array
+
+    def has(self, name: str) -> bool:
+        """Whether the layer has such a weight."""
+        return name in self.layer.variables
+
+    def constant(self, array: Array | float, tag: str = "constant") -> str:
+        """Add a constant of this layer's own, of single precision."""
+        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, np.float32))
+
+    def weight(self, name: str) -> str:
+        """Add a weight of the layer as it is, once for all its calls."""
+        return self.work.shared((self.layer.name, name), lambda: self.array(name))
+
+    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
+        """Add an IR node whose one result stays inside."""
+        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(f"{self.name}/{tag or 'inner'}")], like=self.origin)[0]
+
+    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, count: int = 1) -> tuple[str, ...]:
+        """Add the IR node that computes this call's results, under their names."""
+        names = [self.build.fresh(Ref(self.name, i).name) for i in range(count)]
+        return self.build.add(op, inputs, attrs, outputs=names, like=self.origin)
+
+    def named(self, tensors: Sequence[str]) -> tuple[str, ...]:
+        """The call's results where several nodes compute them."""
+        names = [self.build.fresh(Ref(self.name, i).name) for i in range(len(tensors))]
+        return tuple(self.build.add("Identity", [t], outputs=[n], like=self.origin)[0] for t, n in zip(tensors, names, strict=True))
+
+    def inner(self, key: str, tensors: Sequence[str], layer: Layer | None = None) -> list[str]:
+        """What a layer that this one is made of computes of these tensors, under its own name behind this one's."""
+        child = layer or self.layer.children[key]
+        return self.work.apply(f"{self.name}/{key}", child, tensors)
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether the layer's images have their channels before their spatial axes."""
+        return bool(self.get("data_format", "channels_last") == "channels_first")
+
+    def to_last(self, tensor: str) -> str:
+        """A tensor of the layer's order of axes as [N, *spatial, C]."""
+        rank = len(self.shape(tensor))
+        self.refuse_unless(rank >= 3, f"it is given a tensor of rank {rank}; it needs a batch, channels and spatial axes")
+        return self.emit("Transpose", [tensor], {"perm": (0, *range(2, rank), 1)}, tag="channels-last") if self.channels_first else tensor
+
+    def from_last(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> tuple[str, ...]:
+        """The call's result by an op that works channels-last, in the layer's order of axes."""
+        if not self.channels_first:
+            return self.done(op, inputs, attrs)
+        made = self.emit(op, inputs, attrs)
+        rank = len(self.shape(made))
+        return self.done("Transpose", [made], {"perm": (0, rank - 1, *range(1, rank - 1))})
+
+    def called(self, name: str) -> Node:
+        """The same call under another name."""
+        return replace(self, call=replace(self.call, name=name))

@@ -1,0 +1,358 @@
+"""Operations of keras.ops that compute: elements, reductions, products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, log
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import DType
+from mace_frontend_keras.network import Ref, refs
+from mace_frontend_keras.node import Node
+from mace_frontend_keras.ops import Handler
+from mace_frontend_keras.ops.activation import COMPOSITE, SIMPLE, glu, softmax, squareplus
+from mace_frontend_keras.ops.dense import einsum
+from mace_frontend_keras.ops.norm import unit
+
+TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("float32", "float16", "bfloat16", "float64", "half"), "f32"),
+        "int32": "i32",
+        "int64": "i64",
+        "bool": "bool",
+        "uint8": "u8",
+        "int8": "i8",
+        "int16": "i16",
+        "uint16": "u16",
+        "uint32": "u32",
+    }
+)
+
+UNARY: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            name: name
+            for name in ("Ceil", "Floor", "Round", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Log", "Sin", "Cos", "Tan", "Sinh", "Cosh")
+        },
+        **{name: name for name in ("Tanh", "Erf", "Sigmoid", "Relu", "Softplus", "Softsign")},
+        **{f"Arc{name}": f"A{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    }
+)
+"""Operations that are one op of floats."""
+SIGNED: Mapping[str, str] = MappingProxyType(
+    {"Absolute": "Abs", "Abs": "Abs", "Negative": "Neg", "Sign": "Sign", "LogicalNot": "Not", "BitwiseNot": "BitwiseNot"}
+)
+"""Operations that are one op of whatever they are given."""
+FUNCTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "Relu6": "relu6",
+        "Silu": "silu",
+        "Selu": "selu",
+        "HardSigmoid": "hard_sigmoid",
+        "HardSilu": "hard_silu",
+        "Mish": "mish",
+        "HardTanh": "hard_tanh",
+        "LogSigmoid": "log_sigmoid",
+        "TanhShrink": "tanh_shrink",
+        "SparsePlus": "sparse_plus",
+        "SparseSigmoid": "sparse_sigmoid",
+    }
+)
+"""Operations that are activation functions without settings."""
+BINARY: Mapping[str, str] = MappingProxyType(
+    {
+        "Add": "Add",
+        "Subtract": "Sub",
+        "Multiply": "Mul",
+        "Maximum": "Maximum",
+        "Minimum": "Minimum",
+        "Power": "Pow",
+        "Mod": "Mod",
+        **{name: name for name in ("Equal", "Less", "LessEqual", "Greater", "GreaterEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor")},
+        **{f"Logical{name}": name for name in ("And", "Or", "Xor")},
+    }
+)
+REDUCTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "Sum": "ReduceSum",
+        "Mean": "ReduceMean",
+        "Max": "ReduceMax",
+        "Min": "ReduceMin",
+        "Prod": "ReduceProd",
+        "Amax": "ReduceMax",
+        "Amin": "ReduceMin",
+        "Logsumexp": "ReduceLogSumExp",
+    }
+)
+
+
+def first(node: Node) -> str:
+    """The tensor that an operation of one is given."""
+    given = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), None)
+    return node.operand(given)
+
+
+def _unary(op: str) -> Handler:
+    return lambda node: node.done(op, [node.floats(first(node))])
+
+
+def _signed(op: str) -> Handler:
+    return lambda node: node.done(op, [first(node)])
+
+
+def _function(name: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        x = node.floats(first(node))
+        return node.done(SIMPLE[name][0], [x], SIMPLE[name][1]) if name in SIMPLE else COMPOSITE[name](node, x)
+
+    return handle
+
+
+def pair(node: Node) -> list[str]:
+    """Both operands as tensors of one type."""
+    a, b = node.argument(0, "x1", "x", "a"), node.argument(1, "x2", "y", "b")
+    return unified(node, [a, b])
+
+
+def unified(node: Node, values: Sequence[Any]) -> list[str]:
+    """Operands as tensors of one type: floats if one of them is, else that of the first tensor."""
+    tensors = [node.work.tensor(v) if isinstance(v, Ref) else None for v in values]
+    known = [node.build.tensors[t].dtype for t in tensors if t]
+    common = next((k for k in known if k.is_float), known[0] if known else DType.F32)
+    if any(not isinstance(v, Ref) and np.asarray(v).dtype.kind == "f" for v in values):
+        common = DType.F32
+    made = [t or node.operand(v, common) for t, v in zip(tensors, values, strict=True)]
+    return [t if node.build.tensors[t].dtype is common else node.emit("Cast", [t], {"to": common.value}, tag="same-type") for t in made]
+
+
+def _binary(op: str) -> Handler:
+    return lambda node: node.done(op, pair(node))
+
+
+def _divide(node: Node) -> Sequence[str]:
+    return node.done("Div", [node.floats(t) for t in pair(node)])
+
+
+def _floor_divide(node: Node) -> Sequence[str]:
+    operands = pair(node)
+    kind = node.build.tensors[operands[0]].dtype
+    down = node.emit("Div", [node.floats(t) for t in operands])
+    if kind.is_float:
+        return node.done("Floor", [down])
+    return node.done("Cast", [node.emit("Floor", [down])], {"to": kind.value})
+
+
+def _not_equal(node: Node) -> Sequence[str]:
+    return node.done("Not", [node.emit("Equal", pair(node))])
+
+
+def _squared_difference(node: Node) -> Sequence[str]:
+    apart = node.emit("Sub", pair(node))
+    return node.done("Mul", [apart, apart])
+
+
+def _square(node: Node) -> Sequence[str]:
+    x = first(node)
+    return node.done("Mul", [x, x])
+
+
+def _scaled_log(base: float) -> Handler:
+    return lambda node: node.done("Mul", [node.emit("Log", [node.floats(first(node))]), node.constant(1 / log(base))])
+
+
+def _expm1(node: Node) -> Sequence[str]:
+    return node.done("Sub", [node.emit("Exp", [node.floats(first(node))]), node.constant(1.0)])
+
+
+def _log1p(node: Node) -> Sequence[str]:
+    return node.done("Log", [node.emit("Add", [node.floats(first(node)), node.constant(1.0)])])
+
+
+def _with(op: str, *keys: tuple[str, str, float]) -> Handler:
+    """An op of floats whose attributes are settings: (attribute, setting, default)."""
+
+    def handle(node: Node) -> Sequence[str]:
+        attrs = {attr: float(node.setting(key, default=default)) for attr, key, default in keys}
+        return node.done(op, [node.floats(first(node))], attrs)
+
+    return handle
+
+
+def _gelu(node: Node) -> Sequence[str]:
+    approximate = "tanh" if node.setting("approximate", default=True) else "none"
+    return node.done("Gelu", [node.floats(first(node))], {"approximate": approximate})
+
+
+def _threshold(node: Node) -> Sequence[str]:
+    x = node.floats(first(node))
+    above = node.emit("Greater", [x, node.constant(float(node.setting("threshold", default=0.0)))])
+    return node.done("Where", [above, x, node.constant(float(node.setting("default_value", "value", default=0.0)))])
+
+
+def _clip(node: Node) -> Sequence[str]:
+    x = first(node)
+    low, high = (node.argument(i, *keys) for i, keys in ((1, ("x_min", "clip_value_min")), (2, ("x_max", "clip_value_max"))))
+    numbers = all(v is None or isinstance(v, int | float) for v in (low, high))
+    if numbers and node.build.tensors[x].dtype.is_float:
+        return node.done("Clip", [x], {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)})
+    kind = node.build.tensors[x].dtype
+    return node.done("Minimum", [node.emit("Maximum", [x, node.operand(low, kind)]), node.operand(high, kind)])
+
+
+def _softmax(node: Node) -> Sequence[str]:
+    return softmax(node, node.floats(first(node)), node.setting("axis", default=-1))
+
+
+def _log_softmax(node: Node) -> Sequence[str]:
+    x = node.floats(first(node))
+    return node.done("LogSoftmax", [x], {"axis": node.axis(node.setting("axis", default=-1), len(node.shape(x)))})
+
+
+def axes_of(node: Node, x: str) -> dict[str, Any]:
+    """Axes of a reduction, and whether they stay."""
+    axes = node.axes(node.setting("axis"), len(node.shape(x)))
+    return {"axes": axes, "keepdims": bool(node.setting("keepdims", default=False))}
+
+
+def _reduction(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        x = first(node)
+        if op not in ("ReduceMax", "ReduceMin") or node.build.tensors[x].dtype is DType.BOOL:
+            x = node.floats(x)
+        how = axes_of(node, x)
+        return node.done(op, [x], how) if how["axes"] else node.done("Identity", [x])
+
+    return handle
+
+
+def _variance(node: Node) -> Sequence[str]:
+    root = node.layer.kind.endswith("Std") or node.layer.kind.endswith("reduce_std")
+    x = node.floats(first(node))
+    how = axes_of(node, x)
+    centred = node.emit("Sub", [x, node.emit("ReduceMean", [x], {"axes": how["axes"], "keepdims": True})])
+    squares = node.emit("Mul", [centred, centred])
+    return node.done("Sqrt", [node.emit("ReduceMean", [squares], how)]) if root else node.done("ReduceMean", [squares], how)
+
+
+def _extreme(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        x, axis = first(node), node.setting("axis")
+        if axis is None:
+            x = _flat(node, x)
+        axis = node.axis(0 if axis is None else axis, len(node.shape(x)))
+        place = node.emit(op, [x], {"axis": axis, "keepdims": bool(node.setting("keepdims", default=False))})
+        return node.done("Cast", [place], {"to": "i32"})
+
+    return handle
+
+
+def _flat(node: Node, x: str) -> str:
+    return node.emit("Reshape", [x], {"shape": (int(np.prod(node.shape(x), dtype=np.int64)),)}, tag="flat")
+
+
+def _running(op: str) -> Handler:
+    def handle(node: Node) -> Sequence[str]:
+        x, axis = first(node), node.setting("axis")
+        x = _flat(node, x) if axis is None else x
+        return node.done(op, [x], {"axis": node.axis(0 if axis is None else axis, len(node.shape(x)))})
+
+    return handle
+
+
+def _matmul(node: Node) -> Sequence[str]:
+    a, b = (node.floats(t) for t in pair(node))
+    for key, side in (("transpose_a", 0), ("transpose_b", 1)):
+        if node.flag(key):
+            turned = (a, b)[side]
+            rank = len(node.shape(turned))
+            turned = node.emit("Transpose", [turned], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, tag="turned")
+            a, b = (turned, b) if side == 0 else (a, turned)
+    return node.done("MatMul", [a, b])
+
+
+def _dot(node: Node) -> Sequence[str]:
+    a, b = (node.floats(t) for t in pair(node))
+    node.refuse_unless(len(node.shape(b)) <= 2, "a dot product of tensors of higher rank; use matmul")
+    return node.done("MatMul", [a, b])
+
+
+def _einsum(node: Node) -> Sequence[str]:
+    operands = [node.floats(node.operand(v)) for v in node.call.args if not isinstance(v, str)]
+    written = next((v for v in node.call.args if isinstance(v, str)), node.setting("subscripts", "equation", default=""))
+    node.refuse_unless(len(operands) == 2, f"einsum of {len(operands)} tensors; write it with matmul and transpose")
+    return node.named([einsum(node, str(written), *operands)])
+
+
+def _normalize(node: Node) -> Sequence[str]:
+    x = node.floats(first(node))
+    node.refuse_unless(node.setting("order", default=2) == 2, "a norm of another order than 2")
+    return unit(node, x, node.axes(node.setting("axis", default=-1), len(node.shape(x))), float(node.setting("epsilon", default=1e-12)))
+
+
+def _where(node: Node) -> Sequence[str]:
+    condition = first(node)
+    if node.build.tensors[condition].dtype is not DType.BOOL:
+        condition = node.emit("Cast", [condition], {"to": "bool"})
+    return node.done("Where", [condition, *unified(node, [node.argument(1, "x1", "x"), node.argument(2, "x2", "y")])])
+
+
+def _cast(node: Node) -> Sequence[str]:
+    wanted = str(node.argument(1, "dtype"))
+    node.refuse_unless(wanted in TYPES, f"a cast to {wanted}")
+    return node.done("Cast", [first(node)], {"to": TYPES[wanted]})
+
+
+def _add_all(node: Node) -> Sequence[str]:
+    tensors = [node.work.tensor(ref) for ref in refs(list(node.call.args))]
+    total = tensors[0]
+    for tensor in tensors[1:-1]:
+        total = node.emit("Add", [total, tensor])
+    return node.done("Add", [total, tensors[-1]]) if len(tensors) > 1 else node.done("Identity", [total])
+
+
+OPERATIONS: Mapping[str, Handler] = MappingProxyType(
+    {
+        **{name: _unary(op) for name, op in UNARY.items()},
+        **{name: _signed(op) for name, op in SIGNED.items()},
+        **{name: _function(function) for name, function in FUNCTIONS.items()},
+        **{name: _binary(op) for name, op in BINARY.items()},
+        **{name: _reduction(op) for name, op in REDUCTIONS.items()},
+        **dict.fromkeys(("Divide", "TrueDivide"), _divide),
+        "FloorDivide": _floor_divide,
+        "NotEqual": _not_equal,
+        "SquaredDifference": _squared_difference,
+        "Square": _square,
+        "Log2": _scaled_log(2),
+        "Log10": _scaled_log(10),
+        "Expm1": _expm1,
+        "Log1p": _log1p,
+        "LeakyRelu": _with("LeakyRelu", ("alpha", "negative_slope", 0.2)),
+        "Elu": _with("Elu", ("alpha", "alpha", 1.0)),
+        "Celu": _with("Celu", ("alpha", "alpha", 1.0)),
+        "SoftShrink": _with("Shrink", ("bias", "threshold", 0.5), ("lambd", "threshold", 0.5)),
+        "HardShrink": _with("Shrink", ("lambd", "threshold", 0.5)),
+        "Threshold": _threshold,
+        "Squareplus": lambda node: squareplus(node, node.floats(first(node)), float(node.setting("b", default=4))),
+        "Glu": lambda node: glu(node, node.floats(first(node)), node.setting("axis", default=-1)),
+        "Gelu": _gelu,
+        "Clip": _clip,
+        "Softmax": _softmax,
+        "LogSoftmax": _log_softmax,
+        **dict.fromkeys(("Var", "Std"), _variance),
+        "Argmax": _extreme("ArgMax"),
+        "Argmin": _extreme("ArgMin"),
+        "Cumsum": _running("CumSum"),
+        "Cumprod": _running("CumProd"),
+        "Matmul": _matmul,
+        "Dot": _dot,
+        "Einsum": _einsum,
+        "Normalize": _normalize,
+        "Where": _where,
+        "Cast": _cast,
+        "AddN": _add_all,
+    }
+)
+HANDLERS: Mapping[str, Handler] = MappingProxyType({f"ops.{name}": handler for name, handler in OPERATIONS.items()})

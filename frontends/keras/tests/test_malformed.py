@@ -1,0 +1,367 @@
+"""Files that nobody vouches for: each ends in one MaceError or a valid graph, soon, and within its memory."""
+
+import copy
+import io
+import json
+import random
+import resource
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ops import core_ops
+from mace_core.verify import verify
+from mace_frontend_keras import Keras
+
+SECONDS, BYTES = 10, 1 << 30
+Json = dict[str, Any]
+
+
+def ref(name: str, call: int = 0, index: int = 0) -> Json:
+    return {
+        "class_name": "__keras_tensor__",
+        "config": {"shape": [None, 8, 8, 3], "dtype": "float32", "keras_history": [name, call, index]},
+    }
+
+
+def described(kind: str, name: str, *given: Any, **config: Any) -> Json:
+    nodes = [{"args": list(given), "kwargs": {}}] if given else []
+    made = {"module": "keras.layers", "class_name": kind, "config": {"name": name, "trainable": True, "dtype": "float32", **config}}
+    return {**made, "registered_name": None, "name": name, "inbound_nodes": nodes}
+
+
+def functional(name: str, layers: list[Json], first: list[Any], last: list[Any]) -> Json:
+    config = {"name": name, "trainable": True, "layers": layers, "input_layers": first, "output_layers": last}
+    return {"module": "keras.src.models.functional", "class_name": "Functional", "config": config, "registered_name": "Functional"}
+
+
+def network() -> Json:
+    """A model with an image, a nested model that is called twice, an operation, and a sequence."""
+    inner = functional(
+        "inner",
+        [
+            described("InputLayer", "i", batch_shape=[None, 4]),
+            described("Dense", "d", ref("i"), units=4, activation="relu"),
+            described("BatchNormalization", "bn", ref("d"), axis=-1, epsilon=0.001),
+        ],
+        ["i", 0, 0],
+        ["bn", 0, 0],
+    )
+    nodes = [{"args": [ref("pool")], "kwargs": {}}, {"args": [ref("inner")], "kwargs": {}}]
+    layers = [
+        described("InputLayer", "x", batch_shape=[None, 8, 8, 3]),
+        described("Conv2D", "c", ref("x"), filters=4, kernel_size=[3, 3], strides=[2, 2], padding="same", activation="relu"),
+        described("GlobalAveragePooling2D", "pool", ref("c"), data_format="channels_last", keepdims=False),
+        {**inner, "name": "inner", "inbound_nodes": nodes},
+        {**described("Add", "add", ref("inner", 1), 2.0), "module": "keras.src.ops.numpy", "config": {"name": "add"}},
+        described("Reshape", "steps", ref("add"), target_shape=[2, 2]),
+        described("LSTM", "lstm", ref("steps"), units=3, activation="tanh", recurrent_activation="sigmoid", return_sequences=True),
+        described("Bidirectional", "bi", ref("lstm"), merge_mode="concat", layer=described("GRU", "gru", units=2, reset_after=True)),
+    ]
+    return functional("net", layers, [["x", 0, 0]], [["bi", 0, 0], ["inner", 2, 0]])
+
+
+def array(*shape: int) -> np.ndarray:
+    return np.linspace(0.1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+WEIGHTS = {
+    "c": {"layers/conv2d": [(3, 3, 3, 4), (4,)]},
+    "inner": {"layers/functional/layers/dense": [(4, 4), (4,)], "layers/functional/layers/batch_normalization": [(4,)] * 4},
+    "lstm": {"layers/lstm/cell": [(2, 12), (3, 12), (12,)]},
+    "bi": {f"layers/bidirectional/{way}_layer/cell": [(3, 6), (2, 6), (2, 6)] for way in ("forward", "backward")},
+}
+
+
+def stored() -> bytes:
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as made:
+        for places in WEIGHTS.values():
+            for place, shapes in places.items():
+                for i, shape in enumerate(shapes):
+                    made[f"{place}/vars/{i}"] = array(*shape)
+    return buffer.getvalue()
+
+
+def archive(config: bytes, weights: bytes, names: tuple[str, str] = ("config.json", "model.weights.h5")) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("metadata.json", json.dumps({"keras_version": "3.9.0"}))
+        made.writestr(names[0], config)
+        made.writestr(names[1], weights)
+    return buffer.getvalue()
+
+
+def old(config: Any, change: Callable[[h5py.File], None] = lambda _: None) -> bytes:
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as made:
+        made.attrs["model_config"] = config if isinstance(config, bytes) else json.dumps(config)
+        made.attrs["keras_version"] = "3.9.0"
+        group = made.create_group("model_weights")
+        group.attrs["layer_names"] = [*map(str.encode, WEIGHTS)]
+        for layer, places in WEIGHTS.items():
+            shapes = [shape for listed in places.values() for shape in listed]
+            names = [f"{layer}/w{i}" for i in range(len(shapes))]
+            held = group.create_group(layer)
+            held.attrs["weight_names"] = [*map(str.encode, names)]
+            for name, shape in zip(names, shapes, strict=True):
+                held[name] = array(*shape)
+        change(made)
+    return buffer.getvalue()
+
+
+VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**9,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "../x",
+    [],
+    [[]],
+    [0, 0, 0],
+    ["x", 0, 0],
+    {},
+    {"class_name": "Dense"},
+)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a structure: the holder and the key."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+def flipped(rng: random.Random, data: bytes) -> bytes:
+    made = bytearray(data)
+    for _ in range(rng.choice((1, 1, 4, 30))):
+        made[rng.randrange(len(made))] ^= 1 << rng.randrange(8)
+    return bytes(made)
+
+
+def changed(rng: random.Random) -> Json:
+    made = copy.deepcopy(network())
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        holder, key = rng.choice(list(places(made)))
+        if rng.random() < 0.2 and isinstance(holder, dict):
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(rng.choice(VALUES))
+    return made
+
+
+def nested(depth: int, kind: str) -> Json:
+    """Models in models, or wrappers in wrappers."""
+    made = functional("net", [described("InputLayer", "i", batch_shape=[1, 4]), described("ReLU", "r", ref("i"))], ["i", 0, 0], ["r", 0, 0])
+    for level in range(depth):
+        if kind == "wrapper":
+            layer = described("TimeDistributed", "w", ref("i"), layer={k: made[k] for k in ("module", "class_name", "config")})
+        else:
+            calls = [
+                {"args": [ref("i") if kind == "model" or i == 0 else ref("m", i - 1)], "kwargs": {}} for i in range(1 + (kind == "double"))
+            ]
+            layer = {**made, "name": "m", "inbound_nodes": calls}
+        made = functional(
+            f"n{level}", [described("InputLayer", "i", batch_shape=[1, 4]), layer], ["i", 0, 0], [layer["name"], 1 + (kind == "double"), 0]
+        )
+    return made
+
+
+def cyclic(rng: random.Random) -> Json:
+    made = network()
+    layers = made["config"]["layers"]
+    a, b = rng.choice(layers[1:]), rng.choice(layers[1:])
+    a["inbound_nodes"] = [{"args": [ref(b["name"])], "kwargs": {}}]
+    b["inbound_nodes"] = [{"args": [ref(a["name"])], "kwargs": {}}]
+    return made
+
+
+def huge(made: h5py.File) -> None:
+    del made["model_weights/c/c/w0"]
+    made.create_dataset("model_weights/c/c/w0", (1 << 16, 1 << 16, 3, 4), "f4", chunks=(64, 64, 3, 4))
+
+
+def wide(made: h5py.File) -> None:
+    del made["model_weights/c/c/w0"]
+    made.create_dataset("model_weights/c/c/w0", (1 << 28,), "f4", chunks=(1 << 16,), compression="gzip")
+
+
+def outside(made: h5py.File) -> None:
+    del made["model_weights/c"]
+    made["model_weights/c"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+def circle(made: h5py.File) -> None:
+    del made["model_weights/c"]
+    made["model_weights/c"] = h5py.SoftLink("/model_weights/c")
+
+
+def raw(made: h5py.File) -> None:
+    del made["model_weights/c/c/w0"]
+    made.create_dataset("model_weights/c/c/w0", (3, 3, 3, 4), "f4", external=[("/etc/passwd", 0, 432)])
+
+
+def virtual(made: h5py.File) -> None:
+    del made["model_weights/c/c/w0"]
+    layout = h5py.VirtualLayout((3, 3, 3, 4), "f4")
+    layout[:] = h5py.VirtualSource("/etc/passwd", "x", (3, 3, 3, 4))
+    made.create_virtual_dataset("model_weights/c/c/w0", layout)
+
+
+def upwards(made: h5py.File) -> None:
+    made["model_weights/c"].attrs["weight_names"] = [b"../inner/inner/w0", b"/model_weights/c/c/w1"]
+
+
+def words(made: h5py.File) -> None:
+    del made["model_weights/c/c/w0"]
+    made["model_weights/c/c/w0"] = np.array([b"text"] * 108).reshape(3, 3, 3, 4)
+
+
+def endless(data: bytes) -> bytes:
+    """A heap of texts with an entry for free space of no length: the HDF5 library never comes to its end."""
+    made = bytearray(data)
+    heap = made.find(b"GCOL\x01")
+    made[heap + 16 : heap + 32] = bytes(16)
+    return bytes(made)
+
+
+def sized(rng: random.Random, data: bytes) -> bytes:
+    """An archive whose headers state other sizes."""
+    made = bytearray(data)
+    for mark in (b"PK\x01\x02", b"PK\x03\x04"):
+        at = made.find(mark, rng.randrange(len(made) // 2) if rng.random() < 0.5 else 0)
+        if at >= 0:
+            place = at + (20 if mark == b"PK\x01\x02" else 18) + rng.choice((0, 4))
+            made[place : place + 4] = rng.choice((b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\0", b"\0\0\0\x10"))
+    return bytes(made)
+
+
+def bomb(size: int) -> bytes:
+    """A member of nothing but zeros, packed to a thousandth."""
+    return archive(json.dumps(network()).encode(), b"\0" * size)
+
+
+def encoded(config: Any) -> bytes:
+    return json.dumps(config).encode()
+
+
+def mutations() -> Iterator[tuple[str, bytes]]:
+    rng = random.Random(5)
+    whole, weights = encoded(network()), stored()
+    new, before = archive(whole, weights), old(network())
+    for i in range(100):
+        yield f"flip-{i}.keras", flipped(rng, new)
+        yield f"flip-{i}.h5", flipped(rng, before)
+    for i in range(40):
+        yield f"weights-{i}.keras", archive(whole, flipped(rng, weights))
+    for i in range(30):
+        yield f"cut-{i}.keras", new[: rng.randrange(len(new))]
+        yield f"cut-{i}.h5", before[: rng.randrange(len(before))]
+    for i in range(60):
+        yield f"config-{i}.keras", archive(encoded(changed(rng)), weights)
+        yield f"config-{i}.h5", old(changed(rng))
+    for i in range(20):
+        yield f"size-{i}.keras", sized(rng, new)
+        yield f"cycle-{i}.keras", archive(encoded(cyclic(rng)), weights)
+    for depth in (40, 1000, 100_000):
+        for text in (b"[" * depth, b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth):
+            yield f"depth-{depth}.keras", archive(text, weights)
+            yield f"depth-{depth}.h5", old(text) if depth < 5000 else archive(text, text)
+    for depth in (3, 12, 25):
+        for kind in ("model", "double", "wrapper"):
+            yield f"{kind}-{depth}.keras", archive(encoded(nested(depth, kind)), weights)
+    for change in (huge, wide, outside, circle, raw, virtual, upwards, words):
+        yield f"{change.__name__}.h5", old(network(), change)
+    for names in (("../config.json", "model.weights.h5"), ("config.json", "../../model.weights.h5"), ("config.json", "/etc/passwd")):
+        yield "traversal.keras", archive(whole, weights, names)
+    yield "endless.h5", endless(old(network(), lambda made: made.attrs.update(model_config=json.dumps(network()))))
+    yield "bomb.keras", bomb(1 << 28)
+    yield "bomb-config.keras", archive(b" " * (1 << 27), weights)
+
+
+def load(file: Path) -> None:
+    verify(Keras().load((file,), Model("m", (file,)), core_ops()))
+
+
+def fault(file: Path) -> str | None:
+    """What the one error says; None for a valid graph."""
+    try:
+        load(file)
+    except MaceError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_unharmed_it_is_a_valid_graph(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"model{suffix}"
+    file.write_bytes(archive(encoded(network()), stored()) if suffix == ".keras" else old(network()))
+    load(file)
+
+
+def test_mutations(tmp_path: Path) -> None:
+    before, kinds, errors = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0, 0
+    for name, data in mutations():
+        file = tmp_path / name
+        file.write_bytes(data)
+        start = time.monotonic()
+        told = fault(file)
+        errors += bool(told)
+        assert told is None or name in told or told.startswith("m: "), f"{name}: {told}"
+        assert time.monotonic() - start < SECONDS, name
+        file.unlink()
+        kinds += 1
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert kinds >= 500
+    assert errors > 350
+    assert grown < BYTES
+
+
+@pytest.mark.parametrize("change", [huge, outside, circle, raw, virtual, upwards, words], ids=lambda c: c.__name__)
+def test_weights_from_elsewhere_are_refused(change: Callable[[h5py.File], None], tmp_path: Path) -> None:
+    file = tmp_path / "model.h5"
+    file.write_bytes(old(network(), change))
+    with pytest.raises(MaceError, match=r"layer 'c'|is a link|lies in another file|holds no numbers|states .* bytes"):
+        load(file)
+
+
+def test_cycle_is_told(tmp_path: Path) -> None:
+    made = network()
+    made["config"]["layers"][1]["inbound_nodes"] = [{"args": [ref("c")], "kwargs": {}}]
+    file = tmp_path / "model.keras"
+    file.write_bytes(archive(encoded(made), stored()))
+    with pytest.raises(MaceError, match="layer 'c' reads, in the end, its own result"):
+        load(file)
+
+
+def test_heap_without_end_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "model.h5"
+    file.write_bytes(endless(old(network())))
+    with pytest.raises(MaceError, match=r"the heap at byte \d+ is damaged"):
+        load(file)
+
+
+def test_bombs_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "model.keras"
+    file.write_bytes(bomb(1 << 28))
+    with pytest.raises(MaceError, match=r"model.weights.h5 unpacks to 268435456 bytes from \d+; save the model again"):
+        load(file)
+    file.write_bytes(archive(encoded(nested(25, "double")), stored()))
+    with pytest.raises(MaceError, match="it calls more than 20000 layers"):
+        load(file)

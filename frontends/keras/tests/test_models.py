@@ -1,0 +1,463 @@
+"""Whole models: nested, shared, with several inputs and outputs, cut, of the older formats, and what is refused."""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from mace_core.deployment import Model, Port
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph
+from mace_core.ops import core_ops
+from mace_core.ops.op import Op
+from mace_core.run.reference import execute
+from mace_core.verify import verify
+from mace_frontend_keras import Keras
+from mace_frontend_keras.cases import computed, keras, load, randomise, same, saved
+
+FORMATS = pytest.mark.parametrize("suffix", [".keras", ".h5"])
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def given(graph: Graph) -> dict[str, Array]:
+    return {n: random(*graph.tensors[n].shape, seed=i) for i, n in enumerate(graph.inputs)}
+
+
+def agrees(model: Any, folder: Path, suffix: str, **stated: Any) -> Graph:
+    """The model's graph, which computes what Keras computes."""
+    randomise(model)
+    graph = load(saved(model, folder / f"model{suffix}"), **stated)
+    same(graph, given(graph), computed(model, given(graph)))
+    return graph
+
+
+def encoder(k: Any) -> Any:
+    layers = k.layers
+    x = layers.Input((8, 8, 3), name="image")
+    y = layers.Conv2D(4, 3, name="conv")(x)
+    y = layers.BatchNormalization(name="norm")(y)
+    y = layers.Conv2D(4, 3, name="conv2", trainable=False)(y)
+    y = layers.BatchNormalization(name="norm2")(y)
+    return k.Model(x, [layers.Flatten(name="flat")(y), layers.GlobalMaxPooling2D(name="best")(y)], name="encoder")
+
+
+@FORMATS
+def test_nested_model_that_is_called_twice(suffix: str, tmp_path: Path) -> None:
+    k = keras()
+    a, b = (k.layers.Input((8, 8, 3), name=n) for n in "ab")
+    inner = encoder(k)
+    flat, best = inner(a)
+    other, second = inner(b)
+    head = k.Sequential([k.layers.Input((64,)), k.layers.Dense(5, activation="tanh"), k.layers.Dense(2)], name="head")
+    model = k.Model([a, b], [head(flat), head(other), k.layers.Concatenate(name="both")([best, second])])
+    graph = agrees(model, tmp_path, suffix)
+    assert graph.outputs == ("head", "head/1", "both")
+    names = {o for n in graph.nodes for o in n.outputs}
+    assert {"encoder/conv", "encoder/1/conv", "encoder/best"} <= names
+
+
+@FORMATS
+def test_frozen_models_in_models(suffix: str, tmp_path: Path) -> None:
+    k = keras()
+    inner = encoder(k)
+    inner.trainable = False
+    x = k.layers.Input((8, 8, 3), name="x")
+    outer = k.Model(x, k.layers.Dense(4, name="d")(inner(x)[0]), name="outer")
+    model = k.Sequential([k.layers.Input((8, 8, 3), name="in"), outer, k.layers.LayerNormalization(), k.layers.Dense(3)])
+    assert agrees(model, tmp_path, suffix).outputs[0].startswith("dense")
+
+
+@FORMATS
+def test_shared_layers(suffix: str, tmp_path: Path) -> None:
+    k = keras()
+    x, y = k.layers.Input((4,), name="x"), k.layers.Input((4,), name="y")
+    shared = k.layers.Dense(4, activation="relu", name="shared")
+    graph = agrees(k.Model([x, y], k.layers.Add(name="sum")([shared(shared(x)), shared(y)])), tmp_path, suffix)
+    assert sum(n.op.name == "MatMul" for n in graph.nodes) == 3
+    assert sum(a.ndim == 2 for a in graph.weights.values()) == 1
+
+
+@FORMATS
+def test_model_in_time_distributed(suffix: str, tmp_path: Path) -> None:
+    k = keras()
+    cnn = k.Sequential([k.layers.Input((8, 8, 1)), k.layers.Conv2D(3, 3), k.layers.BatchNormalization(), k.layers.Flatten()], name="cnn")
+    steps = k.layers.TimeDistributed(cnn)
+    agrees(k.Sequential([k.layers.Input((3, 8, 8, 1)), steps, k.layers.Bidirectional(k.layers.GRU(3))]), tmp_path, suffix)
+
+
+@FORMATS
+def test_transformer_block(suffix: str, tmp_path: Path) -> None:
+    k = keras()
+    x = k.layers.Input((6, 8))
+    y = k.layers.LayerNormalization()(x + k.layers.MultiHeadAttention(2, 4)(x, x))
+    z = k.layers.Dense(8)(k.layers.Dense(16, activation="gelu")(y))
+    agrees(k.Model(x, k.layers.LayerNormalization()(y + k.layers.Dropout(0.1)(z))), tmp_path, ".keras")
+
+
+def test_several_layers_of_one_class_keep_their_weights_apart(tmp_path: Path) -> None:
+    k = keras()
+    layers = [k.layers.Dense(4, name=f"l{9 - i}", activation="tanh") for i in range(4)]
+    agrees(k.Sequential([k.layers.Input((4,)), *layers]), tmp_path, ".keras")
+
+
+def test_dictionaries_of_inputs_and_outputs(tmp_path: Path) -> None:
+    k = keras()
+    x, y = k.layers.Input((4,), name="zebra"), k.layers.Input((3,), name="ant")
+    model = k.Model({"zebra": x, "ant": y}, {"second": k.layers.Dense(2, name="b")(x), "first": k.layers.Dense(2, name="c")(y)})
+    graph = load(saved(model, tmp_path / "model.keras"))
+    assert set(graph.inputs) == {"zebra", "ant"}
+    assert graph.outputs == ("c", "b")
+
+
+def cnn(k: Any) -> Any:
+    layers = k.layers
+    parts = [layers.Input((16, 16, 3), name="image"), layers.Conv2D(4, 3, activation="relu", name="conv"), layers.MaxPooling2D(name="pool")]
+    return k.Sequential([*parts, layers.Flatten(name="flat"), layers.Dense(5, name="scores"), layers.Softmax(name="probabilities")])
+
+
+def test_cut_between_inner_tensors(tmp_path: Path) -> None:
+    model = cnn(keras())
+    file = saved(model, tmp_path / "model.keras")
+    ports = {"inputs": (Port("pool", (1, 7, 7, 4)),), "outputs": (Port("scores"),)}
+    graph = load(file, **ports)
+    x = random(1, 7, 7, 4)
+    run = Keras().reference((file,), Model("m", (file,), **ports))
+    assert run is not None
+    np.testing.assert_allclose(execute(graph, {"pool": x})["scores"], run({"pool": x})["scores"], rtol=1e-5, atol=1e-5)
+    assert [n.op.name for n in graph.nodes] == ["Reshape", "MatMul"]
+
+
+@FORMATS
+def test_reference_names_outputs_as_the_graph_does(suffix: str, tmp_path: Path) -> None:
+    k = keras()
+    x = k.layers.Input((5, 4), name="x")
+    shared = k.layers.Dense(4, name="shared")
+    lstm = k.layers.LSTM(3, return_state=True, name="lstm")(x)
+    model = k.Model(x, [shared(shared(x)), lstm[0], lstm[2]])
+    for case in (model, k.Sequential([k.layers.Input((5, 4), name="x"), k.layers.Dense(2, name="d")])):
+        file = saved(case, tmp_path / f"model{suffix}")
+        graph, run = load(file), Keras().reference((file,), Model("m", (file,)))
+        assert run is not None
+        values, found = execute(graph, given(graph)), run(given(graph))
+        assert tuple(found) == graph.outputs
+        for name in graph.outputs:
+            np.testing.assert_allclose(values[name], found[name], rtol=1e-5, atol=1e-5)
+
+
+@FORMATS
+def test_reference_knows_inner_tensors(suffix: str, tmp_path: Path) -> None:
+    file = saved(cnn(keras()), tmp_path / f"model{suffix}")
+    wanted = ("probabilities", "conv", "flat")
+    graph = load(file, outputs=tuple(Port(n) for n in wanted))
+    run = Keras().reference((file,), Model("m", (file,), outputs=tuple(Port(n) for n in wanted)))
+    assert run is not None
+    values, found = execute(graph, given(graph)), run(given(graph))
+    assert tuple(found) == wanted
+    for name in wanted:
+        np.testing.assert_allclose(values[name], found[name], rtol=1e-5, atol=1e-5)
+
+
+def test_shapes_of_the_deployment_file(tmp_path: Path) -> None:
+    k = keras()
+    x = k.layers.Input((None, None, 3), name="x")
+    file = saved(k.Model(x, k.layers.GlobalAveragePooling2D()(k.layers.Conv2D(2, 3)(x))), tmp_path / "model.keras")
+    with pytest.raises(MaceError, match=r"'x' leaves dimensions open; write .*1,\?,\?,3"):
+        load(file)
+    assert load(file, inputs=(Port("x", (2, 9, 8, 3)),)).tensors["x"].shape == (2, 9, 8, 3)
+    with pytest.raises(MaceError, match=r"has shape \[\?,\?,\?,3\] in the model, \[1, 3, 8, 9\] in the deployment file"):
+        load(file, inputs=(Port("x", (1, 3, 8, 9)),))
+    with pytest.raises(MaceError, match=r"no tensor 'xx'.*did you mean 'x'"):
+        load(file, inputs=(Port("xx", (1, 8, 8, 3)),))
+
+
+def test_channels_first_is_channels_last_turned(tmp_path: Path) -> None:
+    """TensorFlow computes no convolution with channels first on a CPU: the same weights with channels last are the oracle."""
+    k = keras()
+
+    def made(order: str) -> Any:
+        how = {"data_format": order}
+        layers = [k.layers.Conv2D(4, 3, padding="same", activation="relu", **how), k.layers.DepthwiseConv2D(3, **how)]
+        layers += [k.layers.MaxPooling2D(2, **how), k.layers.Conv2DTranspose(3, 3, strides=2, **how), k.layers.SeparableConv2D(4, 3, **how)]
+        layers += [k.layers.BatchNormalization(axis=1 if order == "channels_first" else -1), k.layers.AveragePooling2D(2, **how)]
+        return k.Sequential([k.layers.Input((2, 12, 12) if order == "channels_first" else (12, 12, 2), name="x"), *layers])
+
+    first, last = made("channels_first"), made("channels_last")
+    randomise(first)
+    last.set_weights(first.get_weights())
+    x = random(1, 2, 12, 12)
+    graph = load(saved(first, tmp_path / "model.keras"))
+    wanted = computed(last, {"x": np.transpose(x, (0, 2, 3, 1))})[0]
+    np.testing.assert_allclose(execute(graph, {"x": x})[graph.outputs[0]], np.transpose(wanted, (0, 3, 1, 2)), rtol=1e-5, atol=1e-5)
+
+
+# What Keras 2 wrote, by hand: no Keras of today writes it.
+
+
+def old_layer(kind: str, name: str, nodes: list[Any], **config: Any) -> dict[str, Any]:
+    made = {"class_name": kind, "config": {"name": name, "trainable": True, "dtype": "float32", **config}, "name": name}
+    return {**made, "inbound_nodes": nodes}
+
+
+def old_model(name: str, layers: list[Any], inputs: list[Any], outputs: list[Any]) -> dict[str, Any]:
+    return {"class_name": "Functional", "config": {"name": name, "layers": layers, "input_layers": inputs, "output_layers": outputs}}
+
+
+def old_file(file: Path, model: Mapping[str, Any], weights: Mapping[str, Mapping[str, Array]], version: str = "2.9.0") -> Path:
+    with h5py.File(file, "w") as made:
+        made.attrs["model_config"], made.attrs["keras_version"] = json.dumps(model), version
+        group = made.create_group("model_weights")
+        group.attrs["layer_names"] = [n.encode() for n in weights]
+        for layer, arrays in weights.items():
+            held = group.create_group(layer)
+            held.attrs["weight_names"] = [n.encode() for n in arrays]
+            for name, array in arrays.items():
+                held[name] = array
+    return file
+
+
+def source(name: str, *shape: int) -> dict[str, Any]:
+    return old_layer("InputLayer", name, [], batch_input_shape=[None, *shape])
+
+
+def test_functional_model_of_keras_2(tmp_path: Path) -> None:
+    """A nested model counts its calls from 1, its weights are trained ones first; functions of TensorFlow are layers."""
+    inner = old_model(
+        "inner",
+        [
+            source("i", 3),
+            old_layer("BatchNormalization", "bn", [[["i", 0, 0, {}]]], axis=[1], epsilon=0.5),
+            old_layer("Dense", "d", [[["bn", 0, 0, {}]]], units=3, activation="linear", use_bias=True),
+        ],
+        [["i", 0, 0]],
+        [["d", 0, 0]],
+    )
+    outer = old_model(
+        "outer",
+        [
+            source("x", 3),
+            {**inner, "name": "inner", "inbound_nodes": [[["x", 0, 0, {}]], [["inner", 1, 0, {}]]]},
+            old_layer("TFOpLambda", "add", [["inner", 1, 0, {"y": ["inner", 2, 0], "name": None}]], function="math.add"),
+            old_layer("TFOpLambda", "scale", [["add", 0, 0, {"y": 2.0, "name": None}]], function="math.multiply"),
+            old_layer("TFOpLambda", "less", [["_CONSTANT_VALUE", -1, 1.0, {"y": ["scale", 0, 0], "name": None}]], function="math.subtract"),
+            old_layer("Activation", "gate", [[["less", 0, 0, {}]]], activation="hard_sigmoid"),
+        ],
+        [["x", 0, 0]],
+        [["gate", 0, 0], ["inner", 2, 0]],
+    )
+    kernel, bias = random(3, 3), random(3, seed=1)
+    gamma, beta, mean, variance = (np.abs(random(3, seed=i)) for i in range(2, 6))
+    trained = {"bn/gamma:0": gamma, "bn/beta:0": beta, "d/kernel:0": kernel, "d/bias:0": bias}
+    file = old_file(tmp_path / "old.h5", outer, {"inner": {**trained, "bn/moving_mean:0": mean, "bn/moving_variance:0": variance}})
+    graph = load(file)
+    x = random(1, 3, seed=9)
+
+    def once(v: Array) -> Array:
+        return ((v - mean) / np.sqrt(variance + 0.5) * gamma + beta) @ kernel + bias
+
+    values = execute(graph, {"x": x})
+    expected = np.clip(0.2 * (1 - (once(x) + once(once(x))) * 2) + 0.5, 0, 1)
+    assert graph.outputs == ("gate", "inner/1")
+    if find_spec("keras"):
+        with pytest.raises(MaceError, match=r"old.h5: was written by Keras 2, whose hard_sigmoid has another slope"):
+            Keras().reference((file,), Model("m", (file,)))
+    np.testing.assert_allclose(values["gate"], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(values["inner/1"], once(once(x)), rtol=1e-5, atol=1e-5)
+
+
+def test_sequential_model_without_an_input_layer(tmp_path: Path) -> None:
+    """Keras 2.0 lists the layers alone; the first one has the shape, and there is a GRU that resets before."""
+    layers = [
+        {"class_name": "LeakyReLU", "config": {"name": "leaky", "batch_input_shape": [None, 5, 2], "alpha": 0.1}},
+        {"class_name": "GRU", "config": {"name": "gru", "units": 2, "recurrent_activation": "hard_sigmoid", "use_bias": True}},
+    ]
+    arrays = {"gru/kernel:0": random(2, 6), "gru/recurrent_kernel:0": random(2, 6, seed=1), "gru/bias:0": random(6, seed=2)}
+    file = old_file(tmp_path / "old.hdf5", {"class_name": "Sequential", "config": layers}, {"leaky": {}, "gru": arrays}, "2.0.8")
+    graph = load(file)
+    assert graph.inputs == ("leaky_input",)
+    x, h = random(1, 5, 2, seed=3), np.zeros((1, 2), np.float32)
+    w, r, b = arrays.values()
+    for step in np.where(x > 0, x, 0.1 * x)[0]:
+        xz, xr, xh = np.split(step @ w + b, 3)
+        z, reset = (np.clip(0.2 * (v + h @ r[:, i * 2 : i * 2 + 2]) + 0.5, 0, 1) for i, v in enumerate((xz, xr)))
+        h = z * h + (1 - z) * np.tanh(xh + (reset * h) @ r[:, 4:])
+    np.testing.assert_allclose(execute(graph, {"leaky_input": x})["gru"], h, rtol=1e-5, atol=1e-5)
+
+
+def renamed(file: Path, old: str, new: str) -> None:
+    """Rewrite an archive with the weights' paths as an earlier Keras wrote them."""
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with h5py.File(io.BytesIO(members["model.weights.h5"])) as before, h5py.File(buffer, "w") as after:
+        names: list[str] = []
+        before.visit(names.append)
+        for name in names:
+            if isinstance(before[name], h5py.Dataset):
+                after[name.replace(old, new)] = before[name][()]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in {**members, "model.weights.h5": buffer.getvalue()}.items():
+            archive.writestr(name, data)
+
+
+@pytest.mark.parametrize(("old", "new"), [("layers", "_layer_checkpoint_dependencies"), ("query_dense", "_query_dense")])
+def test_archives_of_the_first_keras_3(old: str, new: str, tmp_path: Path) -> None:
+    k = keras()
+    x = k.layers.Input((6, 8), name="x")
+    model = k.Model(x, k.layers.Dense(3)(k.layers.MultiHeadAttention(2, 4)(x, x)))
+    randomise(model)
+    file = saved(model, tmp_path / "model.keras")
+    renamed(file, old, new)
+    graph = load(file)
+    same(graph, given(graph), computed(model, given(graph)))
+
+
+def test_bidirectional_layer_of_keras_2_0(tmp_path: Path) -> None:
+    """It does not describe the layer that goes backwards."""
+    k = keras()
+    model = k.Sequential([k.layers.Input((5, 4), name="x"), k.layers.Bidirectional(k.layers.LSTM(3, return_sequences=True))])
+    randomise(model)
+    file = saved(model, tmp_path / "model.h5")
+    with h5py.File(file, "a") as opened:
+        config = json.loads(opened.attrs["model_config"])
+        del config["config"]["layers"][1]["config"]["backward_layer"]
+        opened.attrs["model_config"] = json.dumps(config)
+    graph = load(file)
+    same(graph, given(graph), computed(model, given(graph)))
+
+
+def test_layers_of_plugins(tmp_path: Path) -> None:
+    k = keras()
+
+    @k.saving.register_keras_serializable("acme")
+    class Twice(k.layers.Layer):  # type: ignore[misc,name-defined]
+        def call(self, x: Any) -> Any:
+            return x * 2
+
+    file = saved(stacked(Twice(name="twice"), k.layers.ReLU(name="r")), tmp_path / "model.keras")
+    with pytest.raises(MaceError, match=r"Twice is not supported; .* or add 'keras::Twice' by a plugin"):
+        load(file)
+    op = Op("keras::Twice", ("x",), ("y",), lambda inputs, _: [(inputs[0].dtype, inputs[0].shape)], lambda x: x * 2)  # type: ignore[union-attr]
+    graph = verify(Keras().load((file,), Model("m", (file,)), {**core_ops(), op.name: op}))
+    x = random(1, 5, 4)
+    np.testing.assert_allclose(execute(graph, {"x": x})["r"], np.maximum(2 * x, 0))
+
+
+# What is refused, and how.
+
+
+def refused(model: Any, file: Path) -> str:
+    with pytest.raises(MaceError) as caught:
+        load(saved(model, file))
+    return str(caught.value)
+
+
+def stacked(*layers: Any, shape: tuple[int, ...] = (5, 4), dtype: str = "float32") -> Any:
+    k = keras()
+    return k.Sequential([k.layers.Input(shape, dtype=dtype, name="x"), *layers])
+
+
+def test_python_code_is_refused(tmp_path: Path) -> None:
+    k = keras()
+    text = refused(stacked(k.layers.Lambda(lambda x: x * 2, name="twice")), tmp_path / "model.keras")
+    assert "layer 'twice' (Lambda): it is Python code, which is never executed here; write it with operations of keras.ops" in text
+
+
+def test_every_unknown_layer_is_named(tmp_path: Path) -> None:
+    k = keras()
+    file = tmp_path / "model.keras"
+    text = refused(stacked(k.layers.ConvLSTM1D(2, 3, name="a"), k.layers.Discretization([0.0, 1.0], name="b"), shape=(5, 8, 2)), file)
+    assert text.count("is not supported; cut the graph before it with output_tensors") == 2
+    assert "model.keras: layer 'a' (ConvLSTM1D)" in text
+
+
+def test_masks_that_change_what_is_computed_are_refused(tmp_path: Path) -> None:
+    k = keras()
+    embedding = k.layers.Embedding(9, 4, mask_zero=True)
+    text = refused(stacked(embedding, k.layers.Dropout(0.1), k.layers.LSTM(3), shape=(5,), dtype="int32"), tmp_path / "model.keras")
+    assert "it is given sequences with a mask, which is computed at run time; make the model without masks" in text
+
+
+@pytest.mark.filterwarnings("ignore:Layer 'conv1d' .of type Conv1D. was passed an input with a mask")
+def test_masks_that_change_nothing_are_not(tmp_path: Path) -> None:
+    k = keras()
+    model = stacked(k.layers.Embedding(9, 4, mask_zero=True), k.layers.Conv1D(3, 2), k.layers.LSTM(3), shape=(5,), dtype="int32")
+    randomise(model)
+    graph = load(saved(model, tmp_path / "model.keras"))
+    x = np.array([[1, 0, 3, 0, 8]], np.int32)
+    same(graph, {"x": x}, computed(model, {"x": x}))
+
+
+def test_states_between_runs_are_refused(tmp_path: Path) -> None:
+    k = keras()
+    model = k.Sequential([k.layers.Input(batch_shape=(1, 5, 4)), k.layers.GRU(3, stateful=True)])
+    assert "it keeps its state between runs; hand the state in and out" in refused(model, tmp_path / "model.keras")
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize` method")
+def test_quantized_models_are_refused(tmp_path: Path) -> None:
+    k = keras()
+    model = stacked(k.layers.Dense(3))
+    model.quantize("int8")
+    assert "it is quantized by Keras; save the model before it is quantized, or convert it to TFLite" in refused(
+        model, tmp_path / "m.keras"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+def test_weights_alone_are_refused(tmp_path: Path) -> None:
+    model = cnn(keras())
+    model.save_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(MaceError, match=r"holds weights without the model that they belong to; save the whole model: model.save\(\)"):
+        load(tmp_path / "model.weights.h5")
+
+
+def test_keras_1_is_refused_with_advice(tmp_path: Path) -> None:
+    file = old_file(tmp_path / "old.h5", {"class_name": "Sequential", "config": []}, {}, "1.2.2")
+    with pytest.raises(MaceError, match=r"was written by Keras 1; load it with Keras 2.2 and save it again"):
+        load(file)
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    model = {
+        "class_name": "Sequential",
+        "config": [{"class_name": "Dense", "config": {"name": "d", "batch_input_shape": [1, 3], "units": 2}}],
+    }
+    with pytest.raises(MaceError, match="layer 'd' has 1 weights in the file, expected d/kernel, d/bias"):
+        load(old_file(tmp_path / "old.h5", model, {"d": {"d/kernel:0": random(3, 2)}}))
+
+
+def test_subclassed_models_are_refused(tmp_path: Path) -> None:
+    k = keras()
+
+    class Own(k.Model):  # type: ignore[misc,name-defined]
+        def call(self, x: Any) -> Any:
+            return x
+
+    model = Own()
+    model(np.zeros((1, 2), np.float32))
+    text = refused(model, tmp_path / "model.keras")
+    assert "is a model of class" in text
+    assert "Python code is never executed here" in text
+
+
+def test_reference_refuses_what_is_none(tmp_path: Path) -> None:
+    keras()
+    file = tmp_path / "model.keras"
+    file.write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(MaceError, match=r"model.keras: is no Keras model, or a damaged one"):
+        Keras().reference((file,), Model("m", (file,)))
+    k = keras()
+    file = saved(stacked(k.layers.Lambda(lambda x: x * 2)), tmp_path / "code.keras")
+    with pytest.raises(MaceError, match=r"code.keras: Keras refuses it: .*; validate against stored data instead"):
+        Keras().reference((file,), Model("m", (file,)))

@@ -1,0 +1,37 @@
+"""The PyTorch frontend: reads TorchScript archives and exported programs where torch is installed, by way of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mace_core.api import Files, Frontend, Reference
+from mace_core.deployment import Model
+from mace_core.hookspecs import hookimpl
+from mace_core.ir import Graph
+from mace_core.ops.op import Op
+
+
+class PyTorch(Frontend):
+    """PyTorch models."""
+
+    name = "pytorch"
+    suffixes = (".pt", ".pt2", ".pth")
+    order = "NCHW"
+
+    def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
+        """Export the model to ONNX and read that; a TorchScript archive takes the shapes of its inputs from `model.inputs`."""
+        from mace_frontend_pytorch.load import load
+
+        return load(files, model, ops)
+
+    def reference(self, files: Files, model: Model) -> Reference | None:
+        """The model in PyTorch itself on one thread; None if it is not installed."""
+        from mace_frontend_pytorch.reference import reference
+
+        return reference(files, model)
+
+
+@hookimpl
+def mace_frontends() -> Iterable[Frontend]:
+    """Offer PyTorch."""
+    return (PyTorch(),)
