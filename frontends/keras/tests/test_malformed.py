@@ -357,6 +357,20 @@ def test_heap_without_end_is_told(tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize(("place", "value"), [(17, b"\x05"), (64, b"\xff\xff\xff\x7f")], ids=["no-text", "too-long"])
+def test_texts_that_bring_the_library_down_are_told(place: int, value: bytes, tmp_path: Path) -> None:
+    def texts(made: h5py.File) -> None:
+        made["model_weights/c"].attrs["weight_names"] = ["c/w0", "c/w1"]
+
+    made = bytearray(old(network(), texts))
+    at = next(i for i in range(len(made)) if made[i : i + 12] == b"weight_names" and made[i + 16] == 0x19)
+    made[at + place : at + place + len(value)] = value
+    file = tmp_path / "model.h5"
+    file.write_bytes(made)
+    with pytest.raises(MaceError, match=r"the attribute at byte \d+ is damaged"):
+        load(file)
+
+
 def test_bombs_are_told(tmp_path: Path) -> None:
     file = tmp_path / "model.keras"
     file.write_bytes(bomb(1 << 28))

@@ -64,8 +64,10 @@ def _fits(data: bytes | mmap, name: int) -> bool:
     sizes = [-(-size // step) * step for size in struct.unpack_from("<HHH", data, head + 2)]
     kind, space = name + sizes[0], name + sizes[0] + sizes[1]
     values = space + sizes[2]
-    if values > len(data) or data[kind] & 15 != TEXTS:
+    if values > len(data) or kind + WORD > len(data) or data[kind] & 15 != TEXTS:
         return True
+    if data[kind + 1] & 15 != 1 or data[kind + 4 : kind + 8] != bytes((2 * WORD, 0, 0, 0)):  # no text, or no description of one
+        return False
     first, rank = space + (8 if data[space] == 1 else 4), data[space + 1]
     dims = struct.unpack_from(f"<{rank}Q", data, first) if first + rank * WORD <= values else (1,)
     places = range(values, min(values + 2 * WORD * min(prod(dims), MOST_NAMES), len(data) - 4), 2 * WORD)
@@ -141,6 +143,8 @@ class Hdf5:
             return None
         about = holder.attrs.get_id(name)
         count = prod(about.shape)
+        if count and h5py.check_string_dtype(about.dtype) is None:
+            raise MaceError(self.file.name, f"attribute {name!r} is no text", "save the model again")
         if count > MOST_NAMES or (count and about.get_storage_size() > LARGEST_TEXT):
             raise MaceError(self.file.name, f"attribute {name!r} is too large", "save the model again")
         return holder.attrs[name]
