@@ -10,8 +10,8 @@ import numpy as np
 
 from mace_core.build import Builder
 from mace_core.ir import Array, DType, Shape
-from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
+from mace_core.translation import FileNode, RefusedError
 from mace_frontend_keras.layer import Layer
 from mace_frontend_keras.network import Call, Ref, refs
 
@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     from mace_frontend_keras.translate import Translation
 
 
-class RefusedError(ValueError):  # an answer, not a failure
-    """A layer cannot be represented; the text says why, and after a semicolon what to do."""
-
-
-class SkippedError(Exception):  # no error: what it reads has been reported already
-    """A layer reads what could not be computed."""
-
-
 @dataclass(frozen=True)
-class Node:
+class Node(FileNode):
     """A layer that is called, its settings, and what it is given."""
 
     call: Call
@@ -48,16 +40,6 @@ class Node:
     def build(self) -> Builder:
         """The graph that is being made."""
         return self.work.builder
-
-    @property
-    def origin(self) -> IrNode:
-        """What the nodes made for it are named after."""
-        return IrNode(self.name, self.build.ops["Identity"], (), (), sources=(self.name,))
-
-    def refuse_unless(self, condition: bool, text: str) -> None:
-        """RefusedError with the text unless the condition holds."""
-        if not condition:
-            raise RefusedError(text)
 
     def get(self, key: str, default: Any = None) -> Any:
         """A setting of the layer; the default if it is absent or null."""

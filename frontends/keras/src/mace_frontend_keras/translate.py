@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from mace_core.build import Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.ops.op import OpError
+from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_keras.layer import Layer
 from mace_frontend_keras.network import Call, Expansion, Ref
-from mace_frontend_keras.node import Node, RefusedError, SkippedError
+from mace_frontend_keras.node import Node
 from mace_frontend_keras.ops import handlers
 from mace_frontend_keras.source import Source
 from mace_frontend_keras.weights import Weights
@@ -33,6 +33,13 @@ USE_MASK = frozenset(
 """Layers that compute something else where a mask tells them to."""
 MASKS = "make the model without masks (mask_zero=False, no Masking layer) and give it sequences of one length"
 DEEPEST = 32
+
+
+SENSELESS = Senseless(
+    "its settings or weights",
+    "save the model again",
+    (ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError, MemoryError),
+)
 
 
 class Translation:
@@ -85,18 +92,7 @@ class Translation:
     def call(self, call: Call) -> None:
         """Translate one call; a fault is noted, and what reads its results is passed over."""
         place = self._place(call)
-        made: Sequence[str | None] = []
-        try:
-            made = self._made(Node(call, self))
-        except SkippedError:
-            pass
-        except (RefusedError, OpError) as error:
-            self.faults.append(f"{place}: {error}")
-        except MaceError as error:
-            self.faults.append(str(error))
-        except (ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-            # the file decides what is computed here
-            self.faults.append(f"{place}: its settings or weights make no sense ({error!r}); save the model again")
+        made = attempt(self.faults, place, lambda: self._made(Node(call, self)), SENSELESS) or ()
         self.tensors[call.name] = None
         self.tensors.update((Ref(call.name, i).name, tensor) for i, tensor in enumerate(made))
 

@@ -7,9 +7,10 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from mace_core.translation import RefusedError
 from mace_frontend_keras.layer import layer_of
 from mace_frontend_keras.network import Call, Ref
-from mace_frontend_keras.node import Node, RefusedError
+from mace_frontend_keras.node import Node
 from mace_frontend_keras.ops import Handler, handlers
 
 Attrs = Mapping[str, Any]
