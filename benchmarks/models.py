@@ -26,18 +26,26 @@ TABLE = (
     ("ocr_angle", MODELS / "rapidocr/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x: 1,3,48,192"),
     ("ocr_text", MODELS / "rapidocr/ch_PP-OCRv4_rec_infer.onnx", "x: 1,3,48,320"),
     ("ultraface", MODELS / "ultraface_rfb/version-RFB-320.onnx", ""),
+    ("shufflenet_int8", MODELS / "onnxzoo_shufflenetv2_int8/shufflenet-v2-12-int8.onnx", "input: 1,3,224,224"),
+    ("mobilenet_uint8", MODELS / "coral_mobilenet_v2_1.0_224_quant/mobilenet_v2_1.0_224_quant.tflite", ""),
+    ("resnet_int8", MODELS / "mlperf_ic/ic_int8.tflite", ""),
+    ("keywords_int8", MODELS / "mlperf_kws/kws_int8.tflite", ""),
+    ("autoencoder_int8", MODELS / "mlperf_ad/ad_int8.tflite", ""),
+    ("lstm_int8", MODELS / "tflm_mnist_lstm/trained_lstm_int8.tflite", ""),
 )
 """Name, file, and input with shape where the file leaves it open."""
+
+FRAMEWORKS = {".onnx": "ONNX Runtime", ".tflite": "LiteRT"}
 
 HEAD = """# Benchmarks
 
 Written by `uv run python benchmarks/models.py`; run it again on your own machine. Milliseconds for one inference, median of {rounds}
-rounds after a warm-up, one thread, float32, ours and the framework's (onnxruntime, one thread, all optimisations) in one process in
+rounds after a warm-up, one thread, ours and the framework's (one thread, all optimisations; LiteRT with XNNPACK) in one process in
 turn. Both include the call from Python. Ratio: ours over the framework's; below 1 is faster. Library: the shared library with its
 weights, stripped. The machine: {machine}.
 
-| model | ours ms | framework ms | ratio | arena bytes | library bytes |
-|---|---|---|---|---|---|
+| model | framework | ours ms | framework ms | ratio | arena bytes | library bytes |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -58,7 +66,7 @@ def row(folder: Path, name: str, file: Path, port: str) -> str:
     (found,) = benchmark_models(path, "host", where)
     ours, theirs = statistics.median(found["ns"]) / 1e6, statistics.median(found["framework_ns"]) / 1e6
     size = (folder / "builds" / name / "lib/host" / f"lib{name}.so").stat().st_size
-    return f"| {name} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} | {found['arena_bytes']} | {size} |\n"
+    return f"| {name} | {FRAMEWORKS[file.suffix]} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} | {found['arena_bytes']} | {size} |\n"
 
 
 def machine() -> str:

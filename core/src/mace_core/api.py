@@ -53,6 +53,10 @@ class Frontend(ABC):
         """
         return None
 
+    def peer(self, files: Files, model: Model) -> Reference | None:
+        """The original framework at its fastest on one CPU thread, for benchmarks; None if it is not installed."""
+        return self.reference(files, model)
+
 
 @dataclass(frozen=True)
 class Transform:

@@ -74,7 +74,7 @@ def expectation(question: Question) -> tuple[dict[str, Array], dict[str, Array]]
     expected = stored(model.outputs, ports["outputs"])
     if samples and expected:
         return samples, expected
-    samples = samples or _random_samples(model, ports["inputs"])
+    samples = samples or random_samples(model, ports["inputs"])
     frontend, run = framework(model, question.registry)
     count = len(next(iter(samples.values()))) if samples else 1
     each = [_by_framework(run, {n: a[i] for n, a in samples.items()}, model, frontend) for i in range(count)]
@@ -167,7 +167,8 @@ def _numbers(expected: Array, tensor: Tensor, like: Array) -> Array:
     return numbers(expected.reshape(like.shape), tensor)
 
 
-def _random_samples(model: Model, tensors: list[Tensor]) -> dict[str, Array]:
+def random_samples(model: Model, tensors: Sequence[Tensor]) -> dict[str, Array]:
+    """Samples by input, each with a leading axis: all that stored integers can be, else numbers within the stated ranges."""
     rng = np.random.default_rng(0)
     limits = {(p.alias or p.name): p.limits for p in model.inputs}
     samples = {}

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mace_core.api import Frontend
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.registry import Choice
 from mace_core.run import native
+from mace_core.run.validate import random_samples
 
 WARMUP = 5
 
@@ -27,13 +26,12 @@ def versus(folder: Path, library: str, choice: Choice, pair: tuple[Model, Fronte
     file = folder / "lib" / choice.text / f"lib{library}.so"
     if not file.is_file():
         raise MaceError(file, "is not built", f"run: mace build ... --target {choice.text}")
-    reference = frontend.reference(model.files, model)
-    if reference is None:
+    peer = frontend.peer(model.files, model)
+    if peer is None:
         raise MaceError(f"model {model.name!r}", f"the framework behind {frontend.name!r} is not installed", "install it")
     ours = native.load(file, library)[model.name]
-    rng = np.random.default_rng(0)
-    inputs = {t.name: rng.uniform(-1, 1, t.shape).astype(t.dtype.numpy) for t in ours.inputs}
-    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: reference(inputs))
+    inputs = {name: array[0] for name, array in random_samples(model, ours.inputs).items()}
+    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: peer(inputs))
     times: tuple[list[int], list[int]] = ([], [])
     for number in range(WARMUP + rounds):
         for side, seen in zip(sides, times, strict=True):

@@ -30,6 +30,12 @@ class TfLite(Frontend):
 
         return reference(files, model)
 
+    def peer(self, files: Files, model: Model) -> Reference | None:
+        """The model in LiteRT's fastest kernels, those of XNNPACK; None if it is not installed."""
+        from mace_frontend_tflite.reference import reference
+
+        return reference(files, model, plain=False)
+
 
 @hookimpl
 def mace_frontends() -> Iterable[Frontend]:
