@@ -67,6 +67,16 @@ def _ms(nanoseconds: float) -> str:
     return f"{nanoseconds / 1e6:.3f}"
 
 
+LONGEST = 72
+"""Characters of a cell: names of fused nodes are longer than a terminal, and would leave no room for the figures."""
+
+
+def _short(cell: str) -> str:
+    """A cell without its middle where it is too long; names differ mostly at their ends."""
+    half = (LONGEST - 1) // 2
+    return cell if len(cell) <= LONGEST else f"{cell[:half]}…{cell[-half:]}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under their names, for a terminal or a file."""
     from rich.box import SIMPLE
@@ -78,7 +88,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         words = name in WORDS
         drawn.add_column(name, justify="left" if words or not name else "right", no_wrap=not words)
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(_short, row))
     console = Console(file=StringIO(), width=160)
     console.print(drawn)
     assert isinstance(console.file, StringIO)
