@@ -86,7 +86,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     drawn = Table(box=SIMPLE)
     for name in head:
         words = name in WORDS
-        drawn.add_column(name, justify="left" if words or not name else "right", no_wrap=not words)
+        drawn.add_column(_short(name), justify="left" if words or not name else "right", no_wrap=not words)
     for row in rows:
         drawn.add_row(*map(_short, row))
     console = Console(file=StringIO(), width=160)
