@@ -35,7 +35,6 @@ ACTIVATION = (
         "TANH",
         [i8(4, 40, scale=2**-12, zero=0, dtype=DType.I16)],
         outputs=[Value("", DType.I16, scales=Scales((2**-15,), (0,)))],
-        steps=2,
     ),
     Case("elu i8", "ELU", [i8(4, 40)], outputs=[i8(scale=0.04, zero=-90)]),
     Case("leaky relu", "LEAKY_RELU", [f32(3, 5)], ("LeakyReluOptions", {"Alpha": 0.3})),
