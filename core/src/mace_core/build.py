@@ -129,6 +129,8 @@ class Builder:
         now: dict[str, str] = {}
         made: list[str] = []
         for tensor, name in zip(outputs, names or outputs, strict=True):
+            if name in self.tensors and name not in (now.get(tensor, tensor), *self.inputs, *made):
+                now[name] = self._rename(name, self.fresh(name))  # an inner tensor gives way
             made.append(self._as(now.get(tensor, tensor), name, made))
             now[tensor] = made[-1]
         live = set(made)
@@ -153,7 +155,12 @@ class Builder:
             return name
         if tensor not in self._producers or name in self.tensors or tensor in taken:
             return self.one("Identity", [tensor], outputs=[name] if name not in self.tensors else 1)
+        return self._rename(tensor, name)
+
+    def _rename(self, tensor: str, name: str) -> str:
         self.tensors[name] = replace(self.tensors.pop(tensor), name=name)
+        if tensor in self.weights:
+            self.weights[name] = self.weights.pop(tensor)
         swap = {tensor: name}
         for i, n in enumerate(self.nodes):
             if tensor in n.inputs or tensor in n.outputs:
