@@ -16,8 +16,8 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_frontend_tensorflow.held import Constant
 from mace_frontend_tensorflow.messages import BundleEntry, BundleHeader, DecodeError
-from mace_frontend_tensorflow.node import Constant
 from mace_frontend_tensorflow.table import TableError, read_table
 from mace_frontend_tensorflow.tensors import STRING, complete, element_type
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from mace_core.build import Builder
-from mace_core.ir import Array, DType, Quant, Shape, Storage
+from mace_core.ir import Array, DType, Shape, Storage
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.recipes import Steps
 from mace_core.translation import FileNode, RefusedError, SkippedError
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
+from mace_frontend_tensorflow.held import Constant, Dead, Held, Mask, Noise, TensorList
 from mace_frontend_tensorflow.messages import AttrValue
 from mace_frontend_tensorflow.tensors import element_type
 
@@ -27,65 +27,6 @@ T = TypeVar("T", bool, int, float, str, "tuple[int, ...]", "tuple[float, ...]", 
 
 MOST_PLACES = 1 << 24
 """Elements of a constant that is made to say where something goes."""
-
-
-@dataclass(frozen=True, eq=False)
-class Constant:
-    """A constant that the graph does not hold yet; a variable is one, for it keeps its trained value.
-
-    fill: the one element that all have, if the file tells it so.  stored: integers that stand for its real numbers, if it is stored so.
-    """
-
-    name: str
-    dtype: DType
-    shape: Shape
-    read: Callable[[], Array]
-    fill: Array | None = None
-    stored: tuple[Array, Quant] | None = None
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all elements."""
-        return prod(self.shape) * self.dtype.size
-
-
-@dataclass(frozen=True)
-class TensorList:
-    """A list of tensors, each known by its place; one that nothing was put in is None.
-
-    whole: the tensor whose parts they are, if there is one.
-    """
-
-    items: tuple[str | None, ...]
-    shape: Shape | None
-    dtype: DType
-    whole: str | None = None
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Random numbers, uniform between two ends."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Truth values of which this share is true, at random."""
-
-    keep: float
-
-
-class Dead:
-    """What the side of a branch gives that is not taken."""
-
-
-DEAD = Dead()
-
-Held: TypeAlias = "Constant | TensorList | Noise | Mask | Dead | str | None"
-"""What an output stands for: a constant, a list, random numbers, nothing (of a branch not taken), a tensor of the graph ("": none),
-or None because its node failed."""
 
 
 @dataclass

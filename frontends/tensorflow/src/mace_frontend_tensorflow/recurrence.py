@@ -12,7 +12,8 @@ from mace_core.ir import Node as IrNode
 from mace_core.translation import RefusedError
 from mace_frontend_tensorflow.cell import Cell, Turn, cell_of
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
-from mace_frontend_tensorflow.node import Held, Node, TensorList
+from mace_frontend_tensorflow.held import Held, TensorList
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops.movement import stacked, unstacked
 
 TURNS = 4096

@@ -17,8 +17,9 @@ from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tensorflow.boundary import Part
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.frames import LOOP
+from mace_frontend_tensorflow.held import DEAD, Constant, Dead, Held, Mask, Noise, TensorList
 from mace_frontend_tensorflow.messages import AttrValue
-from mace_frontend_tensorflow.node import DEAD, Constant, Dead, Held, Mask, Node, Noise, Scope, TensorList
+from mace_frontend_tensorflow.node import Node, Scope
 from mace_frontend_tensorflow.ops import handlers
 from mace_frontend_tensorflow.ops.random import REFUSAL, through
 from mace_frontend_tensorflow.source import Source

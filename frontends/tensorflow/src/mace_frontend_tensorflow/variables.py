@@ -12,8 +12,8 @@ from functools import cached_property
 
 from mace_frontend_tensorflow.bundle import Bundle
 from mace_frontend_tensorflow.flat import Flat, Operation
+from mace_frontend_tensorflow.held import Constant
 from mace_frontend_tensorflow.messages import DecodeError, TrackableObjectGraph
-from mace_frontend_tensorflow.node import Constant
 from mace_frontend_tensorflow.tensors import texts
 
 VARIABLES = ("VarHandleOp", "VariableV2", "Variable")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from mace_core.tables import rows
 
 if TYPE_CHECKING:
-    from mace_frontend_tensorflow.node import Held, Node
+    from mace_frontend_tensorflow.held import Held
+    from mace_frontend_tensorflow.node import Node
 
 Handler = Callable[["Node"], "str | Sequence[Held]"]
 """Adds what computes a node to the graph and tells what the node's outputs stand for, in their order."""

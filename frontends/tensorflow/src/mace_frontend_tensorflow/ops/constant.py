@@ -10,7 +10,8 @@ import numpy as np
 
 from mace_core.build import FOLD_LIMIT
 from mace_core.ir import Array, DType, Shape
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from mace_core.ir import DType
 from mace_core.translation import RefusedError, SkippedError
 from mace_frontend_tensorflow.frames import LOOP, SWITCH
-from mace_frontend_tensorflow.node import DEAD, Constant, Dead, Held, Node, Scope
+from mace_frontend_tensorflow.held import DEAD, Constant, Dead, Held
+from mace_frontend_tensorflow.node import Node, Scope
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.recurrence import Loop, only_counts, unread
 from mace_frontend_tensorflow.tensors import array, complete, element, element_type, is_fill

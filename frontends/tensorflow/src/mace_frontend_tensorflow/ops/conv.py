@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array, Shape
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import Layout, channels_last, finished, layout, paddings, per_axis, reach
 

@@ -8,7 +8,8 @@ from math import prod
 from string import ascii_letters
 from types import MappingProxyType
 
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import DType
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 UNARY: Mapping[str, str] = MappingProxyType(

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.translation import RefusedError
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.conv import convolution, depthwise
 from mace_frontend_tensorflow.ops.matmul import product

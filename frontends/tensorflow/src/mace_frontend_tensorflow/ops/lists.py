@@ -13,7 +13,8 @@ import numpy as np
 
 from mace_core.ir import DType, Shape
 from mace_core.translation import RefusedError
-from mace_frontend_tensorflow.node import Held, Node, TensorList
+from mace_frontend_tensorflow.held import Held, TensorList
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.constant import filled
 from mace_frontend_tensorflow.ops.movement import stacked, unstacked

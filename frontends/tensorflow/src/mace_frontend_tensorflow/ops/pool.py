@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.ir import DType
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import Layout, channels_last, finished, layout, paddings, per_axis
 

@@ -14,7 +14,8 @@ import numpy as np
 from mace_core.ir import Array, DType, Quant, Storage
 from mace_core.quantization import dequantize, quantize
 from mace_core.translation import RefusedError
-from mace_frontend_tensorflow.node import Constant, Held, Node
+from mace_frontend_tensorflow.held import Constant, Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 LEAST = np.float32(1e-30)

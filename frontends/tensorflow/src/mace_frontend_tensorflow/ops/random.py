@@ -11,7 +11,8 @@ from types import MappingProxyType
 
 from mace_core.ir import DType
 from mace_core.translation import RefusedError
-from mace_frontend_tensorflow.node import Held, Mask, Node, Noise
+from mace_frontend_tensorflow.held import Held, Mask, Noise
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 REFUSAL = "it draws random numbers for another purpose than dropout; export the model for inference"

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from mace_core.ir import Shape
 from mace_core.recipes import Pairs, Steps, batch_to_space, space_to_batch
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import channels_last, finished, layout
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.recipes import StridedSlice
-from mace_frontend_tensorflow.node import Held, Node
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
