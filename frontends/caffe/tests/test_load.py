@@ -138,7 +138,7 @@ def test_another_shape(tmp_path: Path) -> None:
 
 def test_messages_of_boundaries(tmp_path: Path) -> None:
     files = small(tmp_path)
-    assert fault(files, outputs=("prbo",)) == "case.prototxt: no blob 'prbo', which the deployment file names; did you mean 'prob'?"
+    assert fault(files, outputs=("prbo",)) == "case.prototxt: no tensor 'prbo' for the deployment file's output; did you mean 'prob'?"
     assert "input 'conv' has no shape; state it under input_shapes" in fault(files, (Port("conv"),))
     assert "has no input" in fault(written(tmp_path, SMALL, weights(BLOBS)))
     unsized = 'layer { name: "x" type: "Input" top: "x" }' + SMALL

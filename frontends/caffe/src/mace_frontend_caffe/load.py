@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
+from mace_core.translation import RefusedError, Senseless, SkippedError, attempt, refuse_names
 from mace_frontend_caffe.node import Node
 from mace_frontend_caffe.ops import handlers
 from mace_frontend_caffe.source import Source, read
@@ -64,7 +63,8 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     inputs = _inputs(source, model)
     layers = [layer for layer in source.layers if layer.type != "Input"]
     wanted = [p.name for p in model.outputs] or _unread(layers)
-    _known(source, wanted, [*inputs, *(t for layer in layers for t in layer.top)])
+    blobs = [*inputs, *(t for layer in layers for t in layer.top)]
+    refuse_names(source.file.name, "output", [name for name in wanted if name not in blobs], blobs, _unread(layers))
     layers = _needed(layers, set(inputs) - _declared(source).keys(), set(wanted))
     _refuse_unknown(source, layers, work.builder.ops)
     if model.inputs:  # a network that is cut needs no input before the cut
@@ -98,7 +98,7 @@ def _inputs(source: Source, model: Model) -> dict[str, Shape]:
     declared = _declared(source)
     given = {p.name: p.shape or () for p in model.inputs}
     tops = {t for layer in source.layers for t in layer.top}
-    _known(source, given, [*declared, *tops])
+    refuse_names(source.file.name, "input", [name for name in given if name not in tops | declared.keys()], [*declared, *tops], declared)
     made = {name: given.get(name) or shape for name, shape in declared.items()} | {n: s for n, s in given.items() if n not in declared}
     if not made:
         raise MaceError(source.file.name, "has no input", "give the .prototxt of the network as it is deployed, with an Input layer")
@@ -132,17 +132,6 @@ def _needed(layers: Sequence[Any], cuts: set[str], outputs: set[str]) -> list[An
             kept.append(layer)
             wanted |= set(layer.bottom)
     return kept[::-1]
-
-
-def _known(source: Source, names: Any, blobs: Sequence[str]) -> None:
-    faults = []
-    for name in names:
-        if name not in blobs:
-            close = get_close_matches(name, blobs, 1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"the network's blobs are {', '.join(blobs[:20])}"
-            faults.append(f"{source.file.name}: no blob {name!r}, which the deployment file names; {remedy}")
-    if faults:
-        raise MaceError.of(faults)
 
 
 def _refuse_unknown(source: Source, layers: Sequence[Any], ops: Mapping[str, Op]) -> None:

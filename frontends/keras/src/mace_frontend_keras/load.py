@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import prod
 from typing import Any
 
@@ -15,6 +14,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
+from mace_core.translation import refuse_names
 from mace_frontend_keras.layer import Layer, layer_of
 from mace_frontend_keras.network import Call, Expansion, NetworkError, Ref, leaves
 from mace_frontend_keras.source import Source, no_model, read
@@ -71,7 +71,8 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     root, network = described(source)
     wanted = {p.name: network.ref(p.name) for p in model.outputs} or dict(network.outputs)
     made = {*(i.name for i in network.inputs), *(c.name for c in network.calls), *network.known}
-    _known(source, [*wanted, *(p.name for p in model.inputs)], made)
+    for what, ports, own in (("input", model.inputs, [i.name for i in network.inputs]), ("output", model.outputs, network.outputs)):
+        refuse_names(source.file.name, what, [p.name for p in ports if not _is_known(p.name, made)], sorted(made), own)
     inputs = _inputs(source, network, model)
     calls = _needed(network.calls, {network.ref(i.name).name for i in inputs}, wanted.values())
     work = Translation(source, Builder(model.name, {**core_ops(), **ops}), Weights(source, root))
@@ -197,16 +198,9 @@ def _needed(calls: Sequence[Call], inputs: set[str], outputs: Iterable[Ref]) -> 
     return kept[::-1]
 
 
-def _known(source: Source, names: Iterable[str], made: set[str]) -> None:
-    faults = []
-    for name in names:
-        stem, _, index = name.rpartition(":")
-        if name not in made and not (stem in made and index.isdigit()):
-            close = get_close_matches(name, sorted(made), 1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"the model's tensors are {', '.join(sorted(made)[:20])}"
-            faults.append(f"{source.file.name}: no tensor {name!r}, which the deployment file names; {remedy}")
-    if faults:
-        raise MaceError.of(faults)
+def _is_known(name: str, made: set[str]) -> bool:
+    stem, _, index = name.rpartition(":")
+    return name in made or (stem in made and index.isdigit())
 
 
 def _computed(source: Source, wanted: Iterable[Ref], work: Translation) -> None:

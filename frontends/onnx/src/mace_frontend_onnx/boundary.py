@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import onnx
 from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
@@ -12,6 +11,7 @@ from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Shape
+from mace_core.translation import refuse_names
 from mace_frontend_onnx.source import Source, branches, element_type, first_line
 
 Dim = int | str | None
@@ -46,8 +46,8 @@ def wanted(source: Source, model: Model) -> Part:
     held = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
     own = [i.name for i in graph.input if i.name not in held]
     made = [o for node in graph.node for o in node.output if o]
-    _known(source, "input", [p.name for p in model.inputs], [*own, *held, *made])
-    _known(source, "output", [p.name for p in model.outputs], [*made, *own, *held])
+    for what, ports, known in (("input", model.inputs, [*own, *held, *made]), ("output", model.outputs, [*made, *own, *held])):
+        refuse_names(source.file.name, what, [p.name for p in ports if p.name not in known], known, _declared(source, what))
     stated = [p.name for p in model.inputs]
     outputs = tuple(p.name for p in model.outputs) or tuple(o.name for o in graph.output)
     nodes, read = _between(graph, stated, outputs)
@@ -65,20 +65,9 @@ def reads(node: NodeProto) -> Iterator[str]:
         yield from (o.name for o in graph.output if o.name not in made)
 
 
-def _known(source: Source, what: str, names: Iterable[str], tensors: Sequence[str]) -> None:
-    faults = []
-    for name in names:
-        if name not in tensors:
-            close = get_close_matches(name, tensors, 1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"the model's {what}s are {_declared(source, what)}"
-            faults.append(f"{source.file.name}: no tensor {name!r} for the deployment file's {what}; {remedy}")
-    if faults:
-        raise MaceError.of(faults)
-
-
-def _declared(source: Source, what: str) -> str:
+def _declared(source: Source, what: str) -> list[str]:
     graph = source.model.graph
-    return ", ".join(v.name for v in (graph.input if what == "input" else graph.output))
+    return [v.name for v in (graph.input if what == "input" else graph.output)]
 
 
 def _between(graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:

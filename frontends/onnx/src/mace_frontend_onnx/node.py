@@ -13,7 +13,7 @@ from onnx import AttributeProto, NodeProto, TensorProto
 from mace_core.build import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage
 from mace_core.ops.op import Op
-from mace_core.translation import FileNode, RefusedError, SkippedError
+from mace_core.translation import OperandNode, RefusedError, SkippedError
 from mace_frontend_onnx.source import element_type
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Derivation:
 
 
 @dataclass(frozen=True)
-class Node(FileNode):
+class Node(OperandNode):
     """A node, its inputs and attributes; `label` is its own name, or its op and place."""
 
     proto: NodeProto
@@ -174,17 +174,6 @@ class Node(FileNode):
             return None
         held = self._held(index)
         return self.build.constant(held) if isinstance(held, str) else self.work.source.array(held)
-
-    def constant(self, index: int, what: str) -> Array:
-        """The data of input `index`; RefusedError if it is not constant."""
-        array = self.array(index)
-        if array is None:
-            raise RefusedError(f"its {what} (input {index}) is computed at run time; export the model with a constant")
-        return array
-
-    def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Input `index` as numbers; RefusedError if it is not constant."""
-        return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
     def ints_of(self, attr: str, index: int, since: int) -> tuple[int, ...] | None:
         """Numbers that are an attribute before operator set `since`, an input from then on; None if absent."""

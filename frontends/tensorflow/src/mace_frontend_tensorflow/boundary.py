@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Shape
+from mace_core.translation import refuse_names
 from mace_frontend_tensorflow.flat import Operation, Ref
 from mace_frontend_tensorflow.source import SCALAR_IS_UNKNOWN, Signature, Source
 from mace_frontend_tensorflow.tensors import dims, element_type
@@ -133,15 +133,9 @@ def reference_of(text: str) -> Ref:
 
 
 def _known(source: Source, what: str, refs: Mapping[str, Ref], public: Mapping[str, str]) -> None:
-    faults = []
-    for name, ref in refs.items():
-        if ref[0] not in source.flat.operations:
-            close = get_close_matches(name, [*public, *source.flat.operations], 1)
-            names = list(public) if what == "output" or source.signatures else [o.name for o in _declared(source)]
-            remedy = f"did you mean {close[0]!r}?" if close else f"the model's {what}s are {', '.join(names)}"
-            faults.append(f"{source.name}: no tensor {name!r} for the deployment file's {what}; {remedy}")
-    if faults:
-        raise MaceError.of(faults)
+    own = public if what == "output" or source.signatures else [o.name for o in _declared(source)]
+    missing = [name for name, ref in refs.items() if ref[0] not in source.flat.operations]
+    refuse_names(source.name, what, missing, [*public, *source.flat.operations], own)
 
 
 def _declared(source: Source) -> Iterator[Operation]:

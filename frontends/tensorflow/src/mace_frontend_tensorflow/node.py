@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mace_core.ir import Array, DType, Shape, Storage
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.recipes import Steps
-from mace_core.translation import FileNode, RefusedError, SkippedError
+from mace_core.translation import OperandNode, RefusedError, SkippedError
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.held import Constant, Dead, Held, Mask, Noise, TensorList
 from mace_frontend_tensorflow.messages import AttrValue
@@ -40,8 +40,10 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Node(FileNode):
+class Node(OperandNode):
     """An operation in its scope."""
+
+    again: ClassVar[str] = "freeze"
 
     operation: Operation
     scope: Scope
@@ -114,17 +116,6 @@ class Node(FileNode):
     def array(self, index: int) -> Array | None:
         """The data of operand `index` if it is a constant."""
         return self.work.array(self.held(index))
-
-    def constant(self, index: int, what: str) -> Array:
-        """The data of operand `index`; RefusedError if it is not constant."""
-        array = self.array(index)
-        if array is None:
-            raise RefusedError(f"its {what} (input {index}) is computed at run time; freeze the model with a constant")
-        return array
-
-    def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Operand `index` as numbers; RefusedError if it is not constant."""
-        return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
     def integer(self, index: int, what: str) -> int:
         """Operand `index` as one number; RefusedError if it is not constant."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Shape
+from mace_core.translation import refuse_names
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
 
 EFFECTS = ("CALL_ONCE",)
@@ -84,15 +84,8 @@ def _named(source: Source, ports: Sequence[Port], what: str) -> list[Output]:
     if what == "output":
         after = [Output(t.name + AFTER, t.index, after=True) for t in graph.tensors if t.variable]
         places = {**{o.name: o for o in after}, **places}
-    faults = []
-    for port in ports:
-        if port.name not in places:
-            close = get_close_matches(port.name, places, 1)
-            names = ", ".join(graph.tensors[i].name for i in (graph.inputs if what == "input" else graph.outputs))
-            remedy = f"did you mean {close[0]!r}?" if close else f"the model's {what}s are {names}"
-            faults.append(f"{source.file.name}: no tensor {port.name!r} for the deployment file's {what}; {remedy}")
-    if faults:
-        raise MaceError.of(faults)
+    own = [graph.tensors[i].name for i in (graph.inputs if what == "input" else graph.outputs)]
+    refuse_names(source.file.name, what, [p.name for p in ports if p.name not in places], places, own)
     return [places[p.name] for p in ports]
 
 

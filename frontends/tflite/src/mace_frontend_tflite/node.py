@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.quantization import STORED
 from mace_core.recipes import Steps, apply
-from mace_core.translation import FileNode, RefusedError
+from mace_core.translation import OperandNode
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Node(FileNode):
+class Node(OperandNode):
     """An operator with its place in a graph. held: the IR's tensors by the file's index."""
+
+    again: ClassVar[str] = "convert"
 
     operator: Operator
     graph: Subgraph
@@ -119,17 +121,6 @@ class Node(FileNode):
     def array(self, index: int) -> Array | None:
         """The stored elements of input `index` if it is a constant."""
         return self.build.weights.get(self.stored(index)) if self.has(index) else None
-
-    def constant(self, index: int, what: str) -> Array:
-        """The stored elements of input `index`; RefusedError if it is not constant."""
-        array = self.array(index)
-        if array is None:
-            raise RefusedError(f"its {what} (input {index}) is computed at run time; convert the model with a constant")
-        return array
-
-    def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Input `index` as numbers; RefusedError if it is not constant."""
-        return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front; RefusedError if there is none such."""

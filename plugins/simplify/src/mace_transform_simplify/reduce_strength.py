@@ -15,7 +15,7 @@ def reduce_strength(graph: Graph) -> Graph:
 
     Pow by 2 and 3 as products, by 0.5, -0.5 and -1 as Sqrt, Rsqrt and Reciprocal; 1 / x as Reciprocal, that of a Sqrt as Rsqrt;
     Maximum and Minimum with a number as Clip; x / c as x * (1 / c) where each c is a power of two, so that both are exact. Other
-    quotients stay: their products would round otherwise, and division is as fast as memory. So do all of integers, which round.
+    quotients stay: their products would round otherwise. So do all of integers, which round.
     """
     return rewrite(graph, _rule)
 
