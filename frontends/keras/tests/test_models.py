@@ -1,9 +1,8 @@
-"""Whole models: nested, shared, with several inputs and outputs, cut, of the older formats, and what is refused."""
+"""Whole models: nested, shared, with several inputs and outputs, cut, and of the older formats."""
 
 import io
 import json
 import zipfile
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from mace_core.ops.op import Op
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 from mace_frontend_keras import Keras
-from mace_frontend_keras.cases import computed, keras, load, randomise, same, saved
+from mace_frontend_keras.cases import computed, keras, load, old_file, randomise, same, saved, stacked
 
 FORMATS = pytest.mark.parametrize("suffix", [".keras", ".h5"])
 
@@ -212,19 +211,6 @@ def old_model(name: str, layers: list[Any], inputs: list[Any], outputs: list[Any
     return {"class_name": "Functional", "config": {"name": name, "layers": layers, "input_layers": inputs, "output_layers": outputs}}
 
 
-def old_file(file: Path, model: Mapping[str, Any], weights: Mapping[str, Mapping[str, Array]], version: str = "2.9.0") -> Path:
-    with h5py.File(file, "w") as made:
-        made.attrs["model_config"], made.attrs["keras_version"] = json.dumps(model), version
-        group = made.create_group("model_weights")
-        group.attrs["layer_names"] = [n.encode() for n in weights]
-        for layer, arrays in weights.items():
-            held = group.create_group(layer)
-            held.attrs["weight_names"] = [n.encode() for n in arrays]
-            for name, array in arrays.items():
-                held[name] = array
-    return file
-
-
 def source(name: str, *shape: int) -> dict[str, Any]:
     return old_layer("InputLayer", name, [], batch_input_shape=[None, *shape])
 
@@ -353,111 +339,3 @@ def test_layers_of_plugins(tmp_path: Path) -> None:
 
 
 # What is refused, and how.
-
-
-def refused(model: Any, file: Path) -> str:
-    with pytest.raises(MaceError) as caught:
-        load(saved(model, file))
-    return str(caught.value)
-
-
-def stacked(*layers: Any, shape: tuple[int, ...] = (5, 4), dtype: str = "float32") -> Any:
-    k = keras()
-    return k.Sequential([k.layers.Input(shape, dtype=dtype, name="x"), *layers])
-
-
-def test_python_code_is_refused(tmp_path: Path) -> None:
-    k = keras()
-    text = refused(stacked(k.layers.Lambda(lambda x: x * 2, name="twice")), tmp_path / "model.keras")
-    assert "layer 'twice' (Lambda): it is Python code, which is never executed here; write it with operations of keras.ops" in text
-
-
-def test_every_unknown_layer_is_named(tmp_path: Path) -> None:
-    k = keras()
-    file = tmp_path / "model.keras"
-    text = refused(stacked(k.layers.ConvLSTM1D(2, 3, name="a"), k.layers.Discretization([0.0, 1.0], name="b"), shape=(5, 8, 2)), file)
-    assert text.count("is not supported; cut the graph before it with output_tensors") == 2
-    assert "model.keras: layer 'a' (ConvLSTM1D)" in text
-
-
-def test_masks_that_change_what_is_computed_are_refused(tmp_path: Path) -> None:
-    k = keras()
-    embedding = k.layers.Embedding(9, 4, mask_zero=True)
-    text = refused(stacked(embedding, k.layers.Dropout(0.1), k.layers.LSTM(3), shape=(5,), dtype="int32"), tmp_path / "model.keras")
-    assert "it is given sequences with a mask, which is computed at run time; make the model without masks" in text
-
-
-@pytest.mark.filterwarnings("ignore:Layer 'conv1d' .of type Conv1D. was passed an input with a mask")
-def test_masks_that_change_nothing_are_not(tmp_path: Path) -> None:
-    k = keras()
-    model = stacked(k.layers.Embedding(9, 4, mask_zero=True), k.layers.Conv1D(3, 2), k.layers.LSTM(3), shape=(5,), dtype="int32")
-    randomise(model)
-    graph = load(saved(model, tmp_path / "model.keras"))
-    x = np.array([[1, 0, 3, 0, 8]], np.int32)
-    same(graph, {"x": x}, computed(model, {"x": x}))
-
-
-def test_states_between_runs_are_refused(tmp_path: Path) -> None:
-    k = keras()
-    model = k.Sequential([k.layers.Input(batch_shape=(1, 5, 4)), k.layers.GRU(3, stateful=True)])
-    assert "it keeps its state between runs; hand the state in and out" in refused(model, tmp_path / "model.keras")
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize` method")
-def test_quantized_models_are_refused(tmp_path: Path) -> None:
-    k = keras()
-    model = stacked(k.layers.Dense(3))
-    model.quantize("int8")
-    assert "it is quantized by Keras; save the model before it is quantized, or convert it to TFLite" in refused(
-        model, tmp_path / "m.keras"
-    )
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
-def test_weights_alone_are_refused(tmp_path: Path) -> None:
-    model = cnn(keras())
-    model.save_weights(tmp_path / "model.weights.h5")
-    with pytest.raises(MaceError, match=r"holds weights without the model that they belong to; save the whole model: model.save\(\)"):
-        load(tmp_path / "model.weights.h5")
-
-
-def test_keras_1_is_refused_with_advice(tmp_path: Path) -> None:
-    file = old_file(tmp_path / "old.h5", {"class_name": "Sequential", "config": []}, {}, "1.2.2")
-    with pytest.raises(MaceError, match=r"was written by Keras 1; load it with Keras 2.2 and save it again"):
-        load(file)
-
-
-def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
-    model = {
-        "class_name": "Sequential",
-        "config": [{"class_name": "Dense", "config": {"name": "d", "batch_input_shape": [1, 3], "units": 2}}],
-    }
-    with pytest.raises(MaceError, match="layer 'd' has 1 weights in the file, expected d/kernel, d/bias"):
-        load(old_file(tmp_path / "old.h5", model, {"d": {"d/kernel:0": random(3, 2)}}))
-
-
-def test_subclassed_models_are_refused(tmp_path: Path) -> None:
-    k = keras()
-
-    class Own(k.Model):  # type: ignore[misc,name-defined]
-        def call(self, x: Any) -> Any:
-            return x
-
-    model = Own()
-    model(np.zeros((1, 2), np.float32))
-    text = refused(model, tmp_path / "model.keras")
-    assert "is a model of class" in text
-    assert "Python code is never executed here" in text
-
-
-def test_reference_refuses_what_is_none(tmp_path: Path) -> None:
-    keras()
-    file = tmp_path / "model.keras"
-    file.write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(MaceError, match=r"model.keras: is no Keras model, or a damaged one"):
-        Keras().reference((file,), Model("m", (file,)))
-    k = keras()
-    file = saved(stacked(k.layers.Lambda(lambda x: x * 2)), tmp_path / "code.keras")
-    with pytest.raises(MaceError, match=r"code.keras: Keras refuses it: .*; validate against stored data instead"):
-        Keras().reference((file,), Model("m", (file,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from mace_core.deployment import Model, Port
@@ -121,3 +123,23 @@ def same(graph: Graph, given: Mapping[str, Array], wanted: Sequence[Array], tole
     for name, expected in zip(graph.outputs, wanted, strict=True):
         assert values[name].shape == expected.shape, f"{name}: {values[name].shape}, expected {expected.shape}"
         np.testing.assert_allclose(values[name], expected, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def stacked(*layers: Any, shape: tuple[int, ...] = (5, 4), dtype: str = "float32") -> Any:
+    """A model of these layers one after another, its input called x."""
+    k = keras()
+    return k.Sequential([k.layers.Input(shape, dtype=dtype, name="x"), *layers])
+
+
+def old_file(file: Path, model: Mapping[str, Any], weights: Mapping[str, Mapping[str, Array]], version: str = "2.9.0") -> Path:
+    """Write a model as Keras 2 did: its configuration and, by layer and name, its weights."""
+    with h5py.File(file, "w") as made:
+        made.attrs["model_config"], made.attrs["keras_version"] = json.dumps(model), version
+        group = made.create_group("model_weights")
+        group.attrs["layer_names"] = [n.encode() for n in weights]
+        for layer, arrays in weights.items():
+            held = group.create_group(layer)
+            held.attrs["weight_names"] = [n.encode() for n in arrays]
+            for name, array in arrays.items():
+                held[name] = array
+    return file
