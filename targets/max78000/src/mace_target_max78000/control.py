@@ -1,0 +1,113 @@
+"""The steps that bring the accelerator up and start it: global registers of the quadrants, not those of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, PER_QUADRANT, QUADRANTS, Device
+from mace_target_max78000.image import Poll, Step, Write
+from mace_target_max78000.options import Options
+from mace_target_max78000.unit import Unit
+
+CLOCK = 1 << 3
+SRAM = 0x40E
+CLEAR = 0x1880
+CLEAR_BIAS = 1 << 10
+CLEARED = 1 << 25
+EXTERNAL_SYNC = 1 << 11
+
+
+class Control:
+    """Values and order of the control registers for one network."""
+
+    def __init__(self, units: Sequence[Unit], quadrants: Sequence[int], options: Options, device: Device) -> None:
+        self.units = units
+        self.quadrants = quadrants
+        self.options = options
+        self.device = device
+
+    @property
+    def fifo(self) -> bool:
+        """Whether input comes through any FIFO."""
+        return self.options.fifo or self.options.fast_fifo
+
+    @property
+    def streaming(self) -> bool:
+        """Whether any layer streams."""
+        return any(u.place.streaming for u in self.units)
+
+    @property
+    def stopped(self) -> int:
+        """The control register while nothing runs."""
+        options = self.options
+        flags = ((options.mexpress, 20), (self.device.pipelined and not options.pipeline, 5), (options.simple1b, 21), (options.fast_fifo, 22))
+        value = CLOCK | sum(1 << bit for flag, bit in flags if flag) | options.ready_sel << 1
+        return value
+
+    def init(self, layers: int, biased: bool) -> Iterator[Step]:
+        """cnn_init: clocks, memories, and on the second generation registers cleared.  layers: in hardware."""
+        pipelined = self.device.pipelined
+        if pipelined:
+            yield from self._all(0, CLOCK)
+        yield Write(AON_CONTROL, self.options.ready_sel_aon)
+        if pipelined:
+            yield from self._all(1, SRAM)
+            yield from self._all(3, CLEAR | (CLEAR_BIAS if biased else 0))
+            yield from (Poll(self.device.control_register(q, 3), CLEARED) for q in self.quadrants)
+            yield from self._all(3, 0)
+        stop = self.stopped | self._fifo_enable
+        counts = layers - 1 | self.options.start_layer << 8
+        for quadrant in self.quadrants:
+            yield Write(self.device.control_register(quadrant, 0), stop)
+            if not pipelined:
+                yield Write(self.device.control_register(quadrant, 1), SRAM)
+            if counts or self.options.write_zero_registers:
+                yield Write(self.device.control_register(quadrant, 2), counts)
+
+    def start(self) -> Iterator[Step]:
+        """cnn_start: every quadrant made ready, the master last."""
+        common = self._common
+        master = self.quadrants[0]
+        for quadrant in self.quadrants:
+            yield Write(self.device.control_register(quadrant, 0), common | EXTERNAL_SYNC | master << 9 | (quadrant != master))
+        yield Write(self.device.control_register(master, 0), common | master << 9 | 1)
+
+    def fifo_control(self) -> Iterator[Step]:
+        """The FIFO's thresholds and channels, at the end of cnn_configure."""
+        if self.options.fast_fifo:
+            yield Write(FAST_FIFO + 8, 0)
+            yield Write(FAST_FIFO, 10 << 4)
+        elif self.options.fifo:
+            value = 2 << 2 | 2 << 7 | (0 if self.device.pipelined else 1 << 11)
+            yield Write(FIFO_CONTROL, value | self._channels << 12)
+
+    @property
+    def _channels(self) -> int:
+        """FIFOs in use, by bit."""
+        first = self.units[0]
+        inputs = range(min(first.layer.channels, QUADRANTS) if first.layer.channels else 0)
+        return sum(1 << i for i in inputs if first.place.processors >> i * PER_QUADRANT & 1)
+
+    @property
+    def _fifo_enable(self) -> int:
+        return self.fifo << 15
+
+    @property
+    def _common(self) -> int:
+        options, first = self.options, self.units[0]
+        binary = any(u.layer.weights is not None and u.layer.weights.binary for u in self.units)
+        big = self.device.pipelined and first.place.streaming and first.place.chw
+        flags = (
+            (self.streaming, 14),
+            (options.avg_pool_rounding, 13),
+            (self.fifo, 11),
+            (self.fifo and self.streaming, 19),
+            (binary, 30),
+            (big, 6),
+            (options.one_shot, 8),
+            (options.fast_fifo_quad, 31),
+        )
+        return self.stopped | self._fifo_enable | sum(1 << bit for flag, bit in flags if flag)
+
+    def _all(self, number: int, value: int) -> Iterator[Step]:
+        return (Write(self.device.control_register(q, number), value) for q in self.quadrants)

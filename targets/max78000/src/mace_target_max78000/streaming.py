@@ -1,0 +1,136 @@
+"""When a streaming layer may begin, how far it then goes before it waits, and when its buffer begins anew.
+
+Positions are counted in words of one data memory.  Formulas are those that the maker's generated programs show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mace_target_max78000.network import Layer
+from mace_target_max78000.options import Options
+from mace_target_max78000.unit import Unit
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A streaming layer's registers.
+
+    start: words that must be there before it begins.  columns, rows: words to wait for at each column, at the end of each row.
+    passes: of earlier layers.  rollover: words of the buffer, 0 where it holds all.  frame: words of the input, first layer with FIFO.
+    """
+
+    start: int = 0
+    columns: int = 0
+    rows: int = 0
+    passes: int = 0
+    rollover: int = 0
+    frame: int = 0
+
+
+def streams(units: Sequence[Unit], options: Options, pipelined: bool) -> Mapping[int, Stream]:
+    """The streams of all layers that wait for data, by layer."""
+    fifo = options.fifo or options.fast_fifo
+    waiting = [u for u in units if u.place.streaming or (u.index == 0 and fifo)]
+    return {u.index: _stream(u, units, options, pipelined) for u in waiting}
+
+
+def _stream(unit: Unit, units: Sequence[Unit], options: Options, pipelined: bool) -> Stream:
+    fifo = options.fifo or options.fast_fifo
+    if unit.index == 0:
+        make = _first_pipelined if pipelined else _first
+        frame = _words(unit.layer.dim[0] * unit.layer.dim[1], unit)
+        found = make(unit, options) if unit.place.streaming else Stream(start=frame * unit.layer.window[0][0])
+        found = replace(found, start=_words(found.start, unit) if unit.place.streaming else found.start, frame=frame if fifo else 0)
+    else:
+        found = _later_pipelined(unit, units) if pipelined else _later(unit, units, options)
+    found = replace(found, passes=sum(u.in_passes for u in units[: unit.index]))
+    return _overridden(found if fifo else replace(found, rollover=0), options) if unit.place.streaming else found
+
+
+def _words(values: int, unit: Unit) -> int:
+    """Words that hold as many positions: four of them each where a channel lies by itself."""
+    return -(-values // 4) if unit.place.chw else values
+
+
+def _overridden(stream: Stream, options: Options) -> Stream:
+    given = (options.override_start, options.override_delta1, options.override_delta2, options.override_rollover)
+    own = (stream.start, stream.columns + options.increase_delta1, stream.rows + options.increase_delta2, stream.rollover)
+    start, columns, rows, rollover = (o if g is None else g for g, o in zip(given, own, strict=True))
+    return replace(stream, start=start, columns=columns, rows=rows, rollover=rollover)
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _rolled(start: int, unit: Unit) -> int:
+    """The first generation's buffer: what must be there, the rest of a window, and a step."""
+    layer = unit.layer
+    (rows, columns), _, stride = layer.window
+    if unit.place.chw:
+        return _up(12, unit.in_passes)
+    return _up(start + (rows - 1) * layer.dim[1] + max(stride, columns), unit.in_passes)
+
+
+def _first(unit: Unit, options: Options) -> Stream:
+    layer = unit.layer
+    (rows, columns), _, stride = layer.window
+    start = ((rows - 1) * layer.dim[1] + columns) * rows
+    return Stream(start, (stride - 1) * layer.operands, (rows - 1) * layer.dim[1] * layer.operands, rollover=_rolled(start, unit))
+
+
+def _later(unit: Unit, units: Sequence[Unit], options: Options) -> Stream:
+    layer, before = unit.layer, units[unit.index - 1]
+    (rows, columns), _, stride = layer.window
+    row = before.layer.pooled[1] + 2 * before.layer.pad[1]
+    kernel = before.layer.kernel
+    start = row * (kernel[0] - 1 + rows - 1) + kernel[1] - 1 + columns + options.increase_start
+    wait = (stride - 1) * row + columns * layer.operands
+    return Stream(start, stride * layer.operands, wait, rollover=_rolled(start, unit))
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """The second generation's view of a layer's rows: steps of rows and columns, padded width, columns left over."""
+
+    down: int
+    right: int
+    padded: int
+    rest: int
+    left_out: int
+
+
+def _geometry(layer: Layer, first: bool) -> _Geometry:
+    (rows, columns), (row_dilation, column_dilation), stride = layer.window
+    down, right = max(rows * row_dilation, stride), max(columns * column_dilation, stride)
+    width = layer.dim[1]
+    steps = width // (stride if first else right)
+    steps -= steps * stride + columns - first > width
+    rest = 0 if right == 1 and not first else width - steps * right
+    return _Geometry(down, right, width + 2 * layer.pad[1], rest, max(0, width - steps * stride))
+
+
+def _first_pipelined(unit: Unit, options: Options) -> Stream:
+    layer = unit.layer
+    (rows, columns), _, stride = layer.window
+    at = _geometry(layer, first=True)
+    single = stride == 1 and rows == 1
+    start = at.right if single else (at.down * at.padded + layer.pad[1] + 2 * at.right) * layer.operands
+    step = stride * layer.operands - single
+    wait = step + at.left_out if stride == 1 else (stride - 1) * layer.dim[1] + at.left_out + columns - 1
+    wait += options.pipeline and wait != 0
+    rollover = start + at.right + (stride - 1) * at.padded
+    return Stream(start, step, wait, rollover=rollover * 4 * stride if unit.place.chw else rollover)
+
+
+def _later_pipelined(unit: Unit, units: Sequence[Unit]) -> Stream:
+    layer, at = unit.layer, _geometry(unit.layer, first=False)
+    stride, pad, width = layer.window[2], layer.pad[1], layer.dim[1]
+    last = unit.index + 1 == len(units) or not units[unit.index + 1].place.streaming
+    start = (pad or stride) * at.padded + (at.down * at.padded + pad + 2 * at.right) * layer.operands + last * at.rest * stride
+    step = stride * layer.operands
+    wait = step + at.rest if stride == 1 else (stride - 1) * width + at.rest
+    rollover = start + (unit.in_passes - 1) * (at.down * width + pad + at.right) + at.right
+    return Stream(start, step, wait, rollover=_up(rollover, unit.in_passes))

@@ -1,0 +1,54 @@
+"""From a network to everything that its program brings onto the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mace_target_max78000 import bias, kernels, memory
+from mace_target_max78000.arithmetic import outputs
+from mace_target_max78000.control import Control
+from mace_target_max78000.device import Device
+from mace_target_max78000.image import Image
+from mace_target_max78000.kernels import Run
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+from mace_target_max78000.registers import Plan, Registers
+from mace_target_max78000.second_generation import SecondGeneration
+from mace_target_max78000.streaming import streams
+from mace_target_max78000.unit import Unit, units, used_quadrants
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A network's program, and what it was made of.
+
+    runs: where each layer's weights lie, by layer.
+    """
+
+    image: Image
+    units: tuple[Unit, ...]
+    runs: Mapping[int, Run]
+
+
+def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
+    """The program of a network that `legal.faults` has nothing to say about; MaceError where weights or bias do not fit."""
+    layers, quadrants = units(network, device.pipelined), used_quadrants(network)
+    runs = kernels.place(layers, device, options.deduplicate_weights)
+    found, memories = bias.place(layers, quadrants, device, options.ignore_bias_groups)
+    plan = Plan(layers, quadrants, runs, found, streams(layers, options, device.pipelined), options, device)
+    registers = (SecondGeneration if device.pipelined else Registers)(plan)
+    control = Control(layers, quadrants, options, device)
+    results = outputs(network, options, device)
+    image = Image(
+        device=device,
+        kernels=kernels.chunks(layers, runs, device),
+        bias=memories,
+        init=tuple(control.init(registers.number(layers[-1]) + 1, bool(memories))),
+        configure=(*registers.writes(), *control.fifo_control()),
+        start=tuple(control.start()),
+        inputs=memory.inputs(layers[0], network.sample, options, device),
+        known_answer=memory.known_answer([(u, results[u.index]) for u in layers if network.layers[u.index].output], options, device),
+        quadrants=quadrants,
+    )
+    return Synthesis(image, layers, runs)
