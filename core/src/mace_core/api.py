@@ -140,6 +140,7 @@ class Compiler:
     cc, ar: the commands as argument lists, without any flag that depends on what is compiled.
     flags: for every compilation and link.  shared, program: for linking a shared library, a program.
     libc: what it links against, in words; the build's log says so.
+    hosted: whether there is an operating system: a C library, threads, shared libraries; without one a program brings its own start.
     """
 
     cc: tuple[str, ...]
@@ -149,6 +150,7 @@ class Compiler:
     program: tuple[str, ...] = ()
     libs: tuple[str, ...] = ("-lm",)
     libc: str = "the C library of this machine"
+    hosted: bool = True
 
 
 class Runner(ABC):

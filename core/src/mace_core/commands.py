@@ -14,7 +14,7 @@ import numpy as np
 from mace_core.deployment import Deployment, Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.pipeline import Job, load, lower, normalise, transposes
+from mace_core.pipeline import Job, load, lower, normalise, project, transposes
 from mace_core.pipeline import build as build_sources
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
@@ -113,6 +113,8 @@ def explain_deployment(deployment: Path, target: str) -> list[dict[str, Any]]:
     from mace_core.partition import split
 
     parsed, choice, registry = opened(deployment, target)
+    if choice.project:
+        return [{"model": m.name, **project(m, choice, registry).report} for m in parsed.models]
     explained = []
     for model in parsed.models:
         graph = normalise(load(model, registry), registry)
@@ -135,9 +137,12 @@ def explain_deployment(deployment: Path, target: str) -> list[dict[str, Any]]:
 
 
 def show_explanation(found: list[dict[str, Any]]) -> str:
-    """A table of calls per model, then the refusals and the memory."""
+    """A table of calls per model, then the refusals and the memory; of a project, what its target says of it."""
     text = ""
     for model in found:
+        if "summary" in model:
+            text += f"{model['model']}\n{model['summary']}\n"
+            continue
         text += table((model["model"], "kernel", "computes"), [(c["node"], c["kernel"], ", ".join(c["sources"])) for c in model["calls"]])
         text += "".join(f"  {r['node']}: not on {r['target']}: {r['reason']}\n" for r in model["refusals"])
         text += f"  arena {model['arena_bytes']} bytes (largest live set {model['arena_lower_bound']}), "
@@ -153,6 +158,10 @@ def check_deployment(deployment: Path, target: str) -> Iterator[str]:
     faults = []
     for model in parsed.models:
         try:
+            if choice.project:
+                project(model, choice, registry)
+                yield f"{model.name}: {choice.project.name} computes it"
+                continue
             graph = normalise(load(model, registry), registry)
             split(graph, registry.targets_for(choice, model.runtimes))
             yield f"{model.name}: {len(graph.nodes)} nodes, every one has a target"

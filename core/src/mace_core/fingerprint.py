@@ -8,6 +8,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from mace_core.api import Target
 from mace_core.pipeline import NORMAL, Job
 from mace_core.registry import Registry
 
@@ -21,8 +22,15 @@ def fingerprint(job: Job, registry: Registry) -> str:
     used += [registry.owner("transforms", t) for t in transforms]
     used += [plugin for (kind, _), plugin in registry.owners.items() if kind == "ops"]
     lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
+    lines |= {f"{package} {digest(package)}" for t in targets for package in _bases(registry.targets[t])}
     core = f"mace-core {version('mace-core')} {digest('mace_core')}"
     return "\n".join([core, *sorted(lines), f"target={job.choice.text}"])
+
+
+def _bases(target: Target) -> set[str]:
+    """The packages of the targets that a target is a variant of."""
+    packages = {base.__module__.partition(".")[0] for base in type(target).__mro__ if issubclass(base, Target)}
+    return packages - {"mace_core"}
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mace_core.api import Sources, Target
+from mace_core.api import Content, Sources, Target
 from mace_core.deployment import Deployment, Model
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
@@ -74,7 +74,38 @@ class Job:
 
 
 def build(job: Job, registry: Registry, progress: Progress = lambda _: None) -> Sources:
-    """Turn the models of a deployment into the sources of one library for one choice."""
+    """Turn the models of a deployment into the sources of one library, or of one project each, for one choice."""
+    return projects(job, registry, progress) if job.choice.project else library(job, registry, progress)
+
+
+def projects(job: Job, registry: Registry, progress: Progress = lambda _: None) -> Sources:
+    """A folder for each model with the project that the choice's target makes of it."""
+    files: dict[str, Content] = {}
+    reports: dict[str, object] = {}
+    for model in job.deployment.models:
+        progress(f"{model.name}: reading")
+        made = project(model, job.choice, registry)
+        files |= {f"{model.name}/{name}": content for name, content in made.files.items()}
+        reports[model.name] = {"refusals": {}, "transposes": 0, **made.report}
+    return Sources(files, report={"models": reports, "notes": list(job.deployment.notes)})
+
+
+def project(model: Model, choice: Choice, registry: Registry) -> Sources:
+    """The project of one model."""
+    assert choice.project is not None
+    return choice.project.emit(model, lambda: normalise(load(model, registry), registry))
+
+
+def file_names(job: Job, registry: Registry) -> tuple[str, ...]:
+    """The files that `build` makes, known before any model is read."""
+    models, target = job.deployment.models, job.choice.project
+    if target:
+        return tuple(f"{m.name}/{name}" for m in models for name in target.file_names(m))
+    return code.file_names(job.deployment.library, [m.name for m in models], [i.name for i in isas(job.choice, registry)])
+
+
+def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -> Sources:
+    """The sources of one library that holds all models."""
     placed = []
     notes: dict[str, dict[str, object]] = {}
     for model in job.deployment.models:

@@ -18,6 +18,7 @@ from mace_core.api import Compiler, Frontend, Runner, Target, Toolchain, Transfo
 from mace_core.deployment import Model
 from mace_core.errors import MaceError, PluginError
 from mace_core.ops.op import Op
+from mace_core.project_target import ProjectTarget
 
 DISABLED = "MACE_DISABLED_PLUGINS"
 """Environment variable: entry-point names, separated by commas, that are not loaded."""
@@ -54,8 +55,14 @@ class Choice:
 
     @property
     def runner(self) -> Runner | None:
-        """The toolchain's runner for the ABI."""
-        return self.toolchain.runner(self.abi)
+        """What executes the choice's programs: the target's own runner where it makes programs, else the toolchain's."""
+        return self.project.runner() if self.project else self.toolchain.runner(self.abi)
+
+    @property
+    def project(self) -> ProjectTarget | None:
+        """The first target, if it makes projects of its own instead of libraries."""
+        first = self.targets[0] if self.targets else None
+        return first if isinstance(first, ProjectTarget) else None
 
 
 @dataclass(frozen=True)

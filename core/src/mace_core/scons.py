@@ -21,25 +21,14 @@ import SCons.Action
 import SCons.Script
 
 from mace_core.deployment import Deployment, load_deployment
-from mace_core.emit.code import file_names
 from mace_core.errors import MaceError
 from mace_core.fingerprint import fingerprint
-from mace_core.pipeline import Job, build, isas
+from mace_core.pipeline import Job, build, file_names, isas
 from mace_core.registry import Registry
 from mace_core.run.files import write, write_all
 
-FLAGS = (
-    "-std=gnu11",
-    "-O2",
-    "-g0",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-ffunction-sections",
-    "-fdata-sections",
-)
+FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections")
+LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
 
@@ -153,6 +142,8 @@ class Build:
 
     def _variant(self, job: Job, file: Any, folder: str) -> list[Any]:
         """All products of a library for one choice."""
+        if job.choice.project:
+            return self._projects(job, file, folder)
         env = self._configured(job)
         name, variant = job.deployment.library, job.choice.text
         generated = self._generate(env, job, file, folder)
@@ -163,10 +154,36 @@ class Build:
         for node in objects:
             env.Depends(node, weights if str(node).endswith("_weights.o") else headers)
         static = env.Command(f"{folder}/lib/{variant}/lib{name}.a", objects, _shown("$AR rcsD $TARGET $SOURCES", "archiving"))
+        report = [node for n, node in by_name.items() if n.endswith(".json")]
+        if not job.choice.compiler.hosted:
+            return [static, *report]
         shared = env.Command(f"{folder}/lib/{variant}/lib{name}.so", objects, _shown("$LINK_SHARED", "linking"))
         programs = self._programs(env, job, folder, [static, headers])
-        report = [node for n, node in by_name.items() if n.endswith(".json")]
         return [static, shared, *programs, *report]
+
+    def _projects(self, job: Job, file: Any, folder: str) -> list[Any]:
+        """A program for each model, of the project that the target makes."""
+        env, target, variant = self._configured(job), job.choice.project, job.choice.text
+        assert target is not None
+        *generated, report = self._generate(env, job, file, folder)
+        programs = []
+        for model in job.deployment.models:
+            root = f"{folder}/gen/{variant}/{model.name}"
+            files = [node for node in generated if str(node).startswith(f"{env.Dir(root)}{os.sep}")]
+            objects = []
+            for source in (n for n in files if str(n).endswith((".c", ".S"))):
+                stem = os.path.relpath(str(source), str(env.Dir(root))).rpartition(".")[0]
+                made = env.Command(
+                    f"{folder}/obj/{variant}/{model.name}/{stem}.o", source, _shown("$COMPILE", "compiling"), EXTRA=[f"-I{env.Dir(root)}"]
+                )
+                env.Depends(made, [n for n in files if str(n).endswith(".h")])
+                objects += made
+            link = ["-Wl,--gc-sections", f"-L{env.Dir(root)}", *target.link_flags(model)]
+            command = _shown("$CC $PROGRAM_FLAGS $EXTRA -o $TARGET $SOURCES $LIBS", "linking")
+            linked = env.Command(f"{folder}/bin/{variant}/{model.name}.elf", objects, command, EXTRA=link)
+            env.Depends(linked, files)
+            programs += linked
+        return [*programs, report]
 
     def _configured(self, job: Job) -> Any:
         compiler = job.choice.compiler
@@ -175,9 +192,9 @@ class Build:
             MACE_REGISTRY=self.registry,
             CC=[*compiler.cc],
             AR=[*compiler.ar],
-            FLAGS=[*compiler.flags, *FLAGS],
+            FLAGS=[*compiler.flags, *(LIBRARY_FLAGS if compiler.hosted else FLAGS)],
             SHARED_FLAGS=[*compiler.flags, *compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,lib{job.deployment.library}.so"],
-            PROGRAM_FLAGS=[*compiler.flags, *compiler.program, "-s"],
+            PROGRAM_FLAGS=[*compiler.flags, *compiler.program, *([] if job.choice.project else ["-s"])],
             LIBS=[*compiler.libs],
             COMPILE="$CC $FLAGS $EXTRA -c -o $TARGET $SOURCE",
             LINK_SHARED="$CC $SHARED_FLAGS -o $TARGET $SOURCES $LIBS",
@@ -186,9 +203,7 @@ class Build:
         )
 
     def _generate(self, env: Any, job: Job, file: Any, folder: str) -> list[Any]:
-        levels = [isa.name for isa in isas(job.choice, self.registry)]
-        models = job.deployment.models
-        names = file_names(job.deployment.library, [m.name for m in models], levels)
+        models, names = job.deployment.models, file_names(job, self.registry)
         targets = [f"{folder}/gen/{job.choice.text}/{n}" for n in names] + [f"{folder}/model/{job.choice.text}.json"]
         read = [str(f) for m in models for f in self.registry.frontend(m).sources(m.files)]
         inputs = [file, *read, env.Value(fingerprint(job, self.registry))]
@@ -205,11 +220,14 @@ class Build:
 
     def _install(self, name: str, folder: str) -> list[Any]:
         """What all choices have in common: headers, the thread pool's source, an example."""
+        libraries = [c for c in self.choices if not c.project]
+        if not libraries:
+            return []
         action = SCons.Action.Action(_copy, None)
         copied = {"include/mace_threads.h": "mace_threads.h", "src/mace_threads.c": "mace_threads.c", "src/example.c": "example.c"}
         made = [self._env.Command(f"{folder}/{to}", self._env.File(str(RUNTIME / file)), action) for to, file in copied.items()]
         for header in ("mace.h", f"{name}.h"):
-            variants = [f"{folder}/gen/{c.text}/{header}" for c in self.choices]
+            variants = [f"{folder}/gen/{c.text}/{header}" for c in libraries]
             made.append(self._env.Command(f"{folder}/include/{header}", variants, action))
         return made
 
@@ -249,9 +267,9 @@ def _generate(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     job: Job = env["MACE_JOB"]
     try:
         sources = build(job, env["MACE_REGISTRY"], _say)
-        *files, report = (Path(node.get_abspath()) for node in target)
-        assert {f.name for f in files} == set(sources.files), "file_names disagrees with library"
-        write_all(files[0].parent, sources.files)
+        assert set(file_names(job, env["MACE_REGISTRY"])) == set(sources.files), "file_names disagrees with build"
+        report = Path(target[-1].get_abspath())
+        write_all(report.parents[1] / "gen" / job.choice.text, sources.files)
         write(report, json.dumps(sources.report, indent=1, sort_keys=True) + "\n")
     except MaceError as error:
         sys.stderr.write(f"mace: {error}\n")

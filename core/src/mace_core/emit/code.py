@@ -149,10 +149,10 @@ class _Model:
             "worker_bytes": self.worker_bytes,
             "weight_bytes": self.weight_bytes,
             "calls": len(self.program.calls),
-            "inputs": [_describe(self.program.tensors[n]) for n in self.program.inputs],
-            "outputs": [_describe(self.program.tensors[n]) for n in self.program.outputs],
+            "inputs": [described(self.program.tensors[n]) for n in self.program.inputs],
+            "outputs": [described(self.program.tensors[n]) for n in self.program.outputs],
             "layers": [
-                {"node": c.node, "kernel": c.kernel.name, **_describe(self.program.tensors[c.writes[0]])} for c in self.program.calls
+                {"node": c.node, "kernel": c.kernel.name, **described(self.program.tensors[c.writes[0]])} for c in self.program.calls
             ],
         }
 
@@ -209,7 +209,8 @@ def _one_scale(tensor: Tensor) -> tuple[float, int]:
     return (quant.scale[0], quant.zero_point[0]) if quant and quant.axis is None else (0.0, 0)
 
 
-def _describe(tensor: Tensor) -> dict[str, object]:
+def described(tensor: Tensor) -> dict[str, object]:
+    """A tensor as the report of a build has it."""
     scale, zero = _one_scale(tensor)
     stored = {"scale": scale, "zero_point": zero} if scale else {}
     return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}

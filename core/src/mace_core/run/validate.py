@@ -62,7 +62,7 @@ def validate(question: Question) -> Row:
         "accuracy": share,
         "latency_ns": statistics.median(times),
         "arena_bytes": figures["arena_bytes"],
-        "library_bytes": sum(f.stat().st_size for f in _shared(built)),
+        "library_bytes": figures.get("program_bytes") or sum(f.stat().st_size for f in _shared(built)),
         "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
     }
 

@@ -24,6 +24,7 @@ from mace_core.testing.requirements import require
 
 PROBE = files("mace_core.testing") / "probe"
 FLAGS = (*WARNINGS, "-O2", "-g0", "-fPIC", "-fvisibility=hidden")
+BARE_FLAGS = (*WARNINGS, "-O2", "-g0")
 REMEDY = re.compile(r"\b(install|set|connect|point)\b")
 HELLO = "hello 5 9 2.5e+11\n"
 """3 exp(0) + erf(0) + 2^1, 3^2, 10^12 / 4 and the first again, which six digits do not show."""
@@ -40,6 +41,7 @@ PROCESSORS: Mapping[str, str] = {
     "armhf": "arm",
     "arm64-v8a": "aarch64",
     "armeabi-v7a": "arm",
+    "cortex-m4": "arm",
 }
 """ABI -> processor, for those that the project knows; what others make is not looked into."""
 
@@ -100,6 +102,8 @@ class ToolchainContract(PluginContract):
     def test_shared_library(self, abi: str, tmp_path: Path) -> None:
         """A shared library links, exports what it should and knows nothing of the folder."""
         compiler = self._ready(abi)
+        if not compiler.hosted:
+            pytest.skip("no operating system, no shared libraries")
         kernel = _objects(compiler, tmp_path)[0]
         library = tmp_path / "probe.so"
         _run([*compiler.cc, *compiler.flags, *compiler.shared, "-o", library.name, kernel.name, *compiler.libs], tmp_path)
@@ -111,6 +115,9 @@ class ToolchainContract(PluginContract):
     def test_program(self, abi: str, tmp_path: Path) -> None:
         """A program links with an archive, and prints the right numbers where something here executes it."""
         compiler = self._ready(abi)
+        if not compiler.hosted:
+            self._bare_program(compiler, abi, tmp_path)
+            return
         kernel, hello = _objects(compiler, tmp_path)
         program = tmp_path / "hello"
         _run([*compiler.ar, "rcsD", "probe.a", kernel.name], tmp_path)
@@ -122,6 +129,12 @@ class ToolchainContract(PluginContract):
             return
         require(runner.missing())
         assert _run(runner.command(program, ["3"]), tmp_path) == HELLO
+
+    def _bare_program(self, compiler: Compiler, abi: str, folder: Path) -> None:
+        """Link a program that brings its own start, with the compiler's own routines alone."""
+        (probe,) = _objects(compiler, folder)
+        _run([*compiler.cc, *compiler.flags, *compiler.program, "-o", "bare", probe.name, *compiler.libs], folder)
+        _check_machine(folder / "bare", abi)
 
     def _ready(self, abi: str) -> Compiler:
         require(self.toolchain.missing(abi))
@@ -142,14 +155,15 @@ def _check_machine(path: Path, abi: str) -> bool:
 
 
 def _objects(compiler: Compiler, folder: Path) -> list[Path]:
-    """Copy the probe's kernel and program into the folder and compile them by absolute path."""
+    """Copy the probe's sources into the folder and compile them by absolute path."""
     folder.mkdir(parents=True, exist_ok=True)
+    names, flags = (("kernel", "hello"), FLAGS) if compiler.hosted else (("bare",), BARE_FLAGS)
     objects = []
-    for name in ("kernel", "hello"):
+    for name in names:
         with as_file(PROBE / f"{name}.c") as given:
             source = folder / f"{name}.c"
             source.write_bytes(given.read_bytes())
-        _run([*compiler.cc, *compiler.flags, *FLAGS, "-c", "-o", f"{name}.o", str(source)], folder)
+        _run([*compiler.cc, *compiler.flags, *flags, "-c", "-o", f"{name}.o", str(source)], folder)
         objects.append(folder / f"{name}.o")
     return objects
 

@@ -180,7 +180,7 @@ def place(units: Sequence[Unit], device: Device, deduplicate: bool = True) -> di
         free[p, device.kernel_capacity(p) :] = False
     runs: dict[int, Run] = {}
     faults: list[tuple[Unit, int]] = []
-    weighted = [u for u in units if u.layer.weights is not None]
+    weighted = [u for u in units if u.layer.weights is not None and not u.place.bypass]
     owners = {u.index: _owner(u, weighted, deduplicate) for u in weighted}
     for unit in sorted(weighted, key=lambda u: len(u.processors) != PROCESSORS):
         if owners[unit.index] != unit.index:

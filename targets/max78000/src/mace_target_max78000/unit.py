@@ -89,10 +89,8 @@ class Unit:
 
     @property
     def bits(self) -> int:
-        """Bits of a weight; 8 for a bypass, 0 without weights."""
-        if self.layer.weights is None:
-            return 8 if self.place.bypass else 0
-        return self.layer.weights.bits
+        """Bits of a weight; 0 without weights."""
+        return self.layer.weights.bits if self.layer.weights else 0
 
     @property
     def taps(self) -> int:

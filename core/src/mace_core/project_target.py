@@ -1,0 +1,52 @@
+"""Targets that make a program of their own for each model, for hardware that no library is linked into."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+
+from mace_core.api import Runner, Sources, Target
+from mace_core.deployment import Model
+from mace_core.ir import Graph, Node
+
+Read = Callable[[], Graph]
+"""Reads a model when it is needed: its graph after the shared transforms."""
+
+
+class ProjectTarget(Target):
+    """Computes whole models, each in a project of its own that is compiled into one program for the ABI's processor."""
+
+    def refuses(self, node: Node, graph: Graph) -> str | None:
+        """None: what it cannot compute, `emit` tells of the whole model at once."""
+        return None
+
+    @abstractmethod
+    def file_names(self, model: Model) -> tuple[str, ...]:
+        """The files that `emit` writes for a model, known before the model is read; `.c` and `.S` files are compiled."""
+
+    @abstractmethod
+    def emit(self, model: Model, read: Read) -> Sources:
+        """The project of a model.
+
+        The report has the shape that `mace_core.emit.code` gives: inputs and outputs, layers, arena_bytes, weight_bytes.
+        Raises one MaceError with everything that the hardware cannot do.
+        """
+
+    @abstractmethod
+    def link_flags(self, model: Model) -> tuple[str, ...]:
+        """How the program is linked; paths are relative to the project's folder."""
+
+    @abstractmethod
+    def runner(self) -> Runner:
+        """What executes a program without the hardware; it takes the arguments of mace_run and mace_benchmark.
+
+        The program that it is given is FOLDER/mace_run or FOLDER/mace_benchmark; the models' own lie beside it as NAME.elf.
+        """
+
+    def options(self, model: Model) -> Mapping[str, object]:
+        """What the deployment file asks of this target under `target_options`."""
+        asked = model.keys.get("target_options", {})
+        assert isinstance(asked, Mapping)
+        found = asked.get(self.name, {})
+        assert isinstance(found, Mapping)
+        return found

@@ -1,0 +1,179 @@
+"""A network as a graph of the core's ops that computes the same integers: for other targets, for validation, as an oracle.
+
+The hardware rounds halves up, a stored tensor of the graph rounds them to even.  An accumulator is a whole number of its least steps;
+with half a step added it never lies on a half, and both round alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
+
+UNIT = 1.0 / 128
+"""What the last bit of data stands for."""
+DATA = Storage(DType.I8, Quant.of(UNIT))
+
+
+def as_graph(network: Network) -> Graph:
+    """The graph: inputs and outputs are i8 (wide outputs i32) with scale, axes N, rows, columns, channels (one-dimensional: N, length, channels).
+
+    Raises MaceError with all layers that it cannot express.
+    """
+    faults = [f"{network.name}: layer {layer.name!r}: {why}" for layer in network.layers if (why := _inexpressible(layer))]
+    if faults:
+        raise MaceError.of(faults)
+    builder = Builder(network.name)
+    first = network.layers[0]
+    channels = first.channels * first.operands
+    made = {INPUT: builder.input("input", DType.I8, (1, *first.dim, channels), DATA.quant)}
+    for index, layer in enumerate(network.layers):
+        made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
+    outputs = [i for i, layer in enumerate(network.layers) if layer.output]
+    return builder.finish([made[i] for i in outputs], [network.layers[i].name for i in outputs])
+
+
+def _inexpressible(layer: Layer) -> str | None:
+    if layer.eltwise in (Eltwise.OR, Eltwise.XOR):
+        return "bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
+    return None
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Adds the nodes of one layer; all tensors between nodes are [1, rows, columns, channels]."""
+
+    builder: Builder
+    layer: Layer
+
+    def write(self, inputs: Sequence[str]) -> str:
+        """The layer's output, from what it reads."""
+        layer = self.layer
+        operands = self._operands(inputs)
+        if layer.pool_first:
+            operands = [self._pooled(x) for x in operands]
+        x = self._joined(operands)
+        if not layer.pool_first:
+            x = self._pooled(x)
+        if layer.operation is Operation.PASSTHROUGH:
+            return x
+        return self._activated(self._convolved(x))
+
+    def _operands(self, inputs: Sequence[str]) -> list[str]:
+        """What is combined element by element: several inputs, or parts of one."""
+        layer = self.layer
+        if layer.operands == 1:
+            x = inputs[0] if len(inputs) == 1 else self.builder.one("Concat", inputs, {"axis": 3})
+            return [self._shaped(x)]
+        if len(inputs) > 1:
+            return [self._shaped(x) for x in inputs]
+        sizes = (layer.channels,) * layer.operands
+        parts = self.builder.add("Split", [inputs[0]], {"axis": 3, "sizes": sizes}, outputs=self._names(layer.operands))
+        return [self._shaped(x) for x in parts]
+
+    def _names(self, count: int) -> list[str]:
+        return [self.builder.stored(f"{self.layer.name}.{i}", DATA) for i in range(count)]
+
+    def _shaped(self, x: str) -> str:
+        """Data of other rows and columns than the layer's: the same values in the same order."""
+        shape = (1, *self.layer.dim, self.layer.channels)
+        return x if self.builder.shape(x) == shape else self.builder.one("Reshape", [x], {"shape": shape})
+
+    def _stored(self, op: str, inputs: Sequence[str], attrs: dict[str, object] | None = None, storage: Storage = DATA) -> str:
+        return self.builder.one(op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)])
+
+    def _pooled(self, x: str) -> str:
+        layer = self.layer
+        if layer.pool is None:
+            return x if layer.stride == 1 else self._subsampled(x)
+        attrs = _windows(layer.pool.size, (layer.pool.stride,) * 2, (0, 0), layer.pool.dilation)
+        if not layer.pool.average:
+            return self._stored("MaxPool", [x], attrs)
+        return self._average(x, layer.pool, attrs)
+
+    def _subsampled(self, x: str) -> str:
+        _, rows, columns, channels = self.builder.shape(x)
+        step = self.layer.stride
+        attrs = {"starts": (0, 0, 0, 0), "sizes": (1, -(-rows // step), -(-columns // step), channels), "steps": (1, step, step, 1)}
+        return self._stored("Slice", [x], attrs)
+
+    def _average(self, x: str, pool: Pool, attrs: dict[str, object]) -> str:
+        """The mean, cut off towards zero: what is added before keeps whole means from falling below themselves."""
+        builder = self.builder
+        mean = builder.one("AveragePool", [builder.one("Dequantize", [x])], attrs)
+        steps = builder.one("Mul", [mean, self._number("steps", 1 / UNIT)])
+        size = builder.one("Add", [builder.one("Abs", [steps]), self._number("half", 0.5 / (pool.size[0] * pool.size[1]))])
+        cut = builder.one("Mul", [builder.one("Floor", [size]), builder.one("Sign", [steps])])
+        return self._stored("Mul", [cut, self._number("unit", UNIT)])
+
+    def _number(self, name: str, value: float) -> str:
+        return self.builder.weight(f"{self.layer.name}.{name}", np.asarray([value], np.float32))
+
+    def _joined(self, operands: Sequence[str]) -> str:
+        """Operands summed exactly, saturated once."""
+        if len(operands) == 1:
+            return operands[0]
+        op = "Sub" if self.layer.eltwise is Eltwise.SUB else "Add"
+        *first, last = [self.builder.one("Dequantize", [x]) for x in operands]
+        total = first[0]
+        for x in first[1:]:
+            total = self.builder.one(op, [total, x])
+        return self._stored(op, [total, last])
+
+    def _convolved(self, x: str) -> str:
+        layer = self.layer
+        low = {"low": 0.0} if layer.activation is Activation.RELU else {}
+        storage = Storage(DType.I32, Quant.of(UNIT * self._scale)) if layer.wide else DATA
+        if layer.operation is Operation.LINEAR:
+            flat = self.builder.one("Reshape", [x], {"shape": (1, int(np.prod(self.builder.shape(x))))})
+            y = self._stored("MatMul", [flat, *self._parameters(self._matrix())], low, storage)
+            return self.builder.one("Reshape", [y], {"shape": (1, 1, 1, layer.out_channels)})
+        attrs = _windows(layer.kernel, (1, 1), layer.pad, layer.dilation)
+        del attrs["kernel"]
+        attrs |= low
+        if layer.operation is Operation.CONV_TRANSPOSE2D:
+            attrs |= {"strides": (2, 2), "output_padding": (1, 1)}
+            return self._stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
+        return self._stored("Conv", [x, *self._parameters(self._filters())], {**attrs, "group": layer.groups}, storage)
+
+    @property
+    def _scale(self) -> float:
+        """What the last bit of a weight stands for, so that data keep their unit."""
+        return float(2.0 ** (self.layer.shift - 7))
+
+    def _filters(self) -> Array:
+        """Weights as [out, rows, columns, in]."""
+        layer = self.layer
+        assert layer.weights is not None
+        values = layer.weights.values.reshape(*layer.weights.values.shape[:2], *layer.kernel)
+        return values.transpose(1, 2, 3, 0) if layer.operation is Operation.CONV_TRANSPOSE2D else values.transpose(0, 2, 3, 1)
+
+    def _matrix(self) -> Array:
+        """Weights as [in, out], inputs in the order rows, columns, channels."""
+        layer = self.layer
+        assert layer.weights is not None
+        by_channel = layer.weights.values.reshape(layer.out_channels, layer.channels, *layer.pooled)
+        return by_channel.transpose(2, 3, 1, 0).reshape(-1, layer.out_channels)
+
+    def _parameters(self, weights: Array) -> tuple[str, str]:
+        layer = self.layer
+        bias = np.zeros(layer.out_channels, np.int64) if layer.bias is None else layer.bias
+        halves = 0 if layer.wide or layer.shift >= 7 else 1  # without fractions there is nothing to round
+        name, unit = layer.name, UNIT * self._scale / 2
+        return (
+            self.builder.weight(f"{name}.weights", weights.astype(np.int8), Quant.of(self._scale)),
+            self.builder.weight(f"{name}.bias", (2 * 128 * bias + halves).astype(np.int32), Quant.of(unit)),
+        )
+
+    def _activated(self, x: str) -> str:
+        return self._stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
+
+
+def _windows(kernel: tuple[int, int], strides: tuple[int, int], pad: tuple[int, int], dilations: tuple[int, int]) -> dict[str, object]:
+    return {"kernel": kernel, "strides": strides, "pads_before": pad, "pads_after": pad, "dilations": dilations}
