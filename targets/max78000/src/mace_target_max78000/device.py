@@ -33,7 +33,7 @@ class Device:
     kernel_words: words of 72 bits of a processor's weight memory; the first processor of a quadrant may have more.
     data_bytes: of one data memory.  data_pitch: bytes between two data memories.  tram_words: of one processor.
     bias_bytes: of one quadrant.  offset_bits: bits of a word's number in a write pointer (the number of the memory lies above).
-    largest: rows or columns of a layer's input or output.
+    largest: rows or columns of a layer's input or output.  flash, sram: bytes that the processor beside the accelerator has.
     """
 
     name: str
@@ -62,6 +62,8 @@ class Device:
     offset_bits: int
     largest: int
     channels: int
+    flash: int
+    sram: int
     pipelined: bool
     """Whether it has the second generation's features: depthwise, dilated pools, conditional layers, a pipeline, binary weights."""
 
@@ -105,8 +107,10 @@ MAX78000 = Device(
     registers={
         name: number
         for number, name in enumerate(
-            "RCNT CCNT ONED PRCNT PCCNT STRIDE WPTR_BASE WPTR_TOFFS WPTR_MOFFS WPTR_CHOFFS RPTR_BASE LCTL MCNT TPTR ENA POST"
-            " STREAM1 STREAM2 FMAX".split()
+            (
+                *("RCNT", "CCNT", "ONED", "PRCNT", "PCCNT", "STRIDE", "WPTR_BASE", "WPTR_TOFFS", "WPTR_MOFFS", "WPTR_CHOFFS"),
+                *("RPTR_BASE", "LCTL", "MCNT", "TPTR", "ENA", "POST", "STREAM1", "STREAM2", "FMAX"),
+            )
         )
     }
     | {"LCTL2": 20},
@@ -131,5 +135,7 @@ MAX78000 = Device(
     offset_bits=13,
     largest=1023,
     channels=1024,
+    flash=0x80000,
+    sram=0x20000,
     pipelined=False,
 )

@@ -6,8 +6,9 @@ with half a step added it never lies on a half, and both round alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ DATA = Storage(DType.I8, Quant.of(UNIT))
 
 
 def as_graph(network: Network) -> Graph:
-    """The graph: inputs and outputs are i8 (wide outputs i32) with scale, axes N, rows, columns, channels (one-dimensional: N, length, channels).
+    """The graph: inputs and outputs are i8 (wide outputs i32) with scale; axes N, channels, rows, columns, or N, channels, length.
 
     Raises MaceError with all layers that it cannot express.
     """
@@ -31,12 +32,21 @@ def as_graph(network: Network) -> Graph:
         raise MaceError.of(faults)
     builder = Builder(network.name)
     first = network.layers[0]
-    channels = first.channels * first.operands
-    made = {INPUT: builder.input("input", DType.I8, (1, *first.dim, channels), DATA.quant)}
+    stored = builder.input("input", DType.I8, (1, *network.sample.shape), DATA.quant)
+    rows = builder.one("Reshape", [stored], {"shape": (1, network.sample.shape[0], *first.dim)})
+    made = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
     for index, layer in enumerate(network.layers):
         made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
-    outputs = [i for i, layer in enumerate(network.layers) if layer.output]
-    return builder.finish([made[i] for i in outputs], [network.layers[i].name for i in outputs])
+    results = {layer.name: _delivered(builder, layer, made[i]) for i, layer in enumerate(network.layers) if layer.output}
+    return builder.finish([*results.values()], [*results])
+
+
+def _delivered(builder: Builder, layer: Layer, x: str) -> str:
+    """A result with its channels first, and without rows and columns that it does not have."""
+    first = builder.one("Transpose", [x], {"perm": (0, 3, 1, 2)})
+    rows, columns = layer.out_dim
+    shape = (1, layer.out_channels, *((rows, columns) if columns > 1 else (rows,) if rows > 1 else ()))
+    return builder.one("Reshape", [first], {"shape": shape})
 
 
 def _inexpressible(layer: Layer) -> str | None:
@@ -85,7 +95,7 @@ class _Writer:
         shape = (1, *self.layer.dim, self.layer.channels)
         return x if self.builder.shape(x) == shape else self.builder.one("Reshape", [x], {"shape": shape})
 
-    def _stored(self, op: str, inputs: Sequence[str], attrs: dict[str, object] | None = None, storage: Storage = DATA) -> str:
+    def _stored(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, storage: Storage = DATA) -> str:
         return self.builder.one(op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)])
 
     def _pooled(self, x: str) -> str:
@@ -103,7 +113,7 @@ class _Writer:
         attrs = {"starts": (0, 0, 0, 0), "sizes": (1, -(-rows // step), -(-columns // step), channels), "steps": (1, step, step, 1)}
         return self._stored("Slice", [x], attrs)
 
-    def _average(self, x: str, pool: Pool, attrs: dict[str, object]) -> str:
+    def _average(self, x: str, pool: Pool, attrs: Mapping[str, Any]) -> str:
         """The mean, cut off towards zero: what is added before keeps whole means from falling below themselves."""
         builder = self.builder
         mean = builder.one("AveragePool", [builder.one("Dequantize", [x])], attrs)
@@ -175,5 +185,5 @@ class _Writer:
         return self._stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
 
 
-def _windows(kernel: tuple[int, int], strides: tuple[int, int], pad: tuple[int, int], dilations: tuple[int, int]) -> dict[str, object]:
+def _windows(kernel: tuple[int, int], strides: tuple[int, int], pad: tuple[int, int], dilations: tuple[int, int]) -> dict[str, Any]:
     return {"kernel": kernel, "strides": strides, "pads_before": pad, "pads_after": pad, "dilations": dilations}

@@ -147,7 +147,8 @@ class Place:
     in_offset, out_offset: bytes in every data memory.  write_gap, read_gap: words left out after each word.
     bias_groups: quadrants whose bias memory may be used; None for all.  chw: the input lies channel by channel (first layer).
     next: the layer that follows instead of the next one, `STOP` to end (MAX78002 only).  in_crop: rows left out before and after.
-    weight_source: the earlier layer whose weight memory is used.  bypass: every weight is 1 (the layer has such weights), and none is stored.
+    weight_source: the earlier layer whose weight memory is used.
+    bypass: every weight is 1 (the layer has such weights), and none is stored.
     """
 
     processors: int

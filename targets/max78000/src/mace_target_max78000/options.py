@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from mace_core.errors import MaceError
 
 
 @dataclass(frozen=True)
@@ -81,3 +86,119 @@ class Options:
     ready_sel: int = 0
     ready_sel_fifo: int = 0
     ready_sel_aon: int = 0
+
+    @classmethod
+    def of(cls, asked: Mapping[str, object], place: str) -> Options:
+        """Options by the names of the maker's command line, with - or _; those that begin with `no` switch something off.
+
+        place: where they stand, for messages.  Raises one MaceError with all faults.
+        """
+        reader = _Reader(place)
+        values = dict(reader.settings(asked))
+        if reader.faults:
+            raise MaceError.of(reader.faults)
+        values["riscv"] = any(values.get(name) for name in ("riscv", "riscv_debug", "riscv_exclusive"))
+        values["fast_fifo"] = bool(values.get("fast_fifo") or values.get("fast_fifo_quad"))
+        return cls(**values)
+
+    @classmethod
+    def of_arguments(cls, arguments: Iterable[str], place: str = "options") -> Options:
+        """Options as the maker's command line has them: --name, or --name value."""
+        asked: dict[str, object] = {}
+        name = ""
+        for argument in arguments:
+            if argument.startswith("--"):
+                name = argument[2:]
+                asked[name] = True
+            elif name:
+                asked[name], name = argument, ""
+            else:
+                raise MaceError(place, f"{argument!r} belongs to no option", "write --name, or --name value")
+        return cls.of(asked, place)
+
+
+SWITCHED_OFF: Mapping[str, str] = {
+    "no_wfi": "wfi",
+    "no_pipeline": "pipeline",
+    "no_mexpress": "mexpress",
+    "no_unload": "unload",
+    "no_kat": "known_answer",
+    "no_deduplicate_weights": "deduplicate_weights",
+    "no_scale_output": "scale_output",
+    "no_fifo_wait": "fifo_wait",
+    "mlator_noverify": "mlator_verify",
+}
+"""Options that switch off what is the default."""
+
+WITHOUT_EFFECT = frozenset(
+    (
+        *("new_kernel_loader", "verbose", "no_log", "log_intermediate", "log_pooling", "debug", "debug_computation", "overwrite"),
+        *("compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming"),
+    )
+)
+"""Options of the maker's tool that change nothing in the generated program, or ask for what is always done."""
+
+HEXADECIMAL = ("override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset", "synthesize_input")
+
+
+class _Reader:
+    """Turns what was written into field values, and collects what is wrong."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.faults: list[str] = []
+        self.types = {f.name: str(f.type) for f in fields(Options)}
+
+    def settings(self, asked: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+        """Fields with their values."""
+        for written, value in asked.items():
+            name = written.replace("-", "_")
+            if name in WITHOUT_EFFECT:
+                continue
+            field = SWITCHED_OFF.get(name, name)
+            if field not in self.types:
+                self._unknown(written)
+                continue
+            try:
+                found = _value(field, self.types[field], value)
+            except (ValueError, TypeError):
+                self.faults.append(f"{self.place}: {written}: {value!r} is not allowed; write {_expected(field, self.types[field])}")
+                continue
+            yield field, not found if name in SWITCHED_OFF else found
+
+    def _unknown(self, written: str) -> None:
+        known = [*self.types, *SWITCHED_OFF]
+        close = get_close_matches(written.replace("-", "_"), known, 1)
+        remedy = f"did you mean {close[0]!r}?" if close else "remove it; the target's README lists the options"
+        self.faults.append(f"{self.place}: {written}: no such option; {remedy}")
+
+
+def _value(field: str, kind: str, value: object) -> object:
+    if kind == "bool":
+        return _flag(value)
+    if kind.startswith("int"):
+        if isinstance(value, bool):
+            raise TypeError
+        return int(str(value), 16 if field in HEXADECIMAL and isinstance(value, str) else 10)
+    if field == "boost":
+        port, pin = str(value).split(".")
+        return int(port), int(pin)
+    if field == "define":
+        return tuple(str(value).split())
+    if not isinstance(value, str) or not value:
+        raise TypeError
+    return value
+
+
+def _flag(value: object) -> bool:
+    if value not in (True, False, 0, 1):
+        raise ValueError
+    return bool(value)
+
+
+def _expected(field: str, kind: str) -> str:
+    if field == "boost":
+        return "port.pin, such as 2.5"
+    if field in HEXADECIMAL:
+        return "a hexadecimal number"
+    return {"bool": "true or false", "str": "text"}.get(kind, "a whole number" if kind.startswith("int") else "text")

@@ -12,8 +12,10 @@ MAX78002 = Device(
     registers={
         name: number
         for number, name in enumerate(
-            "NXTLYR RCNT CCNT ONED PRCNT PCCNT STRIDE WPTR_BASE WPTR_TOFFS WPTR_MOFFS WPTR_CHOFFS RPTR_BASE LCTL LCTL2 MCNT1 MCNT2"
-            " OCHAN TPTR ENA POST".split()
+            (
+                *("NXTLYR", "RCNT", "CCNT", "ONED", "PRCNT", "PCCNT", "STRIDE", "WPTR_BASE", "WPTR_TOFFS", "WPTR_MOFFS"),
+                *("WPTR_CHOFFS", "RPTR_BASE", "LCTL", "LCTL2", "MCNT1", "MCNT2", "OCHAN", "TPTR", "ENA", "POST"),
+            )
         )
     },
     registers_base=0x100000,
@@ -37,5 +39,7 @@ MAX78002 = Device(
     offset_bits=15,
     largest=2047,
     channels=2048,
+    flash=0x280000,
+    sram=0x60000,
     pipelined=True,
 )

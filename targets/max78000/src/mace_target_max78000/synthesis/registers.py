@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
-from mace_target_max78000.bias import Bias
 from mace_target_max78000.device import PER_MEMORY, Device
 from mace_target_max78000.image import Write
-from mace_target_max78000.kernels import Run
 from mace_target_max78000.network import Activation, Operation
 from mace_target_max78000.options import Options
-from mace_target_max78000.streaming import Stream
+from mace_target_max78000.synthesis.bias import Bias
+from mace_target_max78000.synthesis.kernels import Run
+from mace_target_max78000.synthesis.streaming import Stream
 from mace_target_max78000.unit import Unit
 
 ORDER = (
-    "NXTLYR RCNT CCNT PRCNT PCCNT STRIDE WPTR_BASE WPTR_TOFFS WPTR_MOFFS WPTR_CHOFFS RPTR_BASE LCTL LCTL2 MCNT MCNT1 MCNT2 OCHAN ONED"
-    " TPTR POST ENA STREAM1 STREAM2 FMAX IFRM"
-).split()
+    *("NXTLYR", "RCNT", "CCNT", "PRCNT", "PCCNT", "STRIDE", "WPTR_BASE", "WPTR_TOFFS", "WPTR_MOFFS", "WPTR_CHOFFS", "RPTR_BASE"),
+    *("LCTL", "LCTL2", "MCNT", "MCNT1", "MCNT2", "OCHAN", "ONED", "TPTR", "POST", "ENA", "STREAM1", "STREAM2", "FMAX", "IFRM"),
+)
 """The order in which a layer's registers are written."""
 
 WEIGHT_SIZE: Mapping[int, int] = {0: 0, 8: 0, 1: 1, 2: 2, 4: 3}
@@ -62,10 +63,9 @@ class Registers:
                 layers = {self.number(unit): self.layer(unit, quadrant)}
                 if quadrant == self.plan.quadrants[0] and (inserted := self.inserted(unit)):
                     layers = {self.number(unit) - 1: inserted, **layers}
-                for name in ORDER:
-                    for number, values in layers.items():
-                        if name in values and (values[name] or zeros):
-                            yield Write(self.plan.device.layer_register(quadrant, name, number), values[name])
+                for name, (number, values) in product(ORDER, layers.items()):
+                    if name in values and (values[name] or zeros):
+                        yield Write(self.plan.device.layer_register(quadrant, name, number), values[name])
 
     def inserted(self, unit: Unit) -> dict[str, int]:
         """Registers of a layer that the hardware needs before this one; none if it needs none."""
@@ -247,5 +247,3 @@ class Registers:
             "FMAX": found.rollover,
             "IFRM": found.frame,
         }
-
-

@@ -88,7 +88,7 @@ def _packed(fields: Array, bits: int) -> Array:
     padded = np.pad(fields, [(0, 0)] * (fields.ndim - 1) + [(0, -fields.shape[-1] % q)])
     groups = padded.reshape(*padded.shape[:-1], -1, q)
     shifted = groups.astype(np.uint16) << (np.arange(q, dtype=np.uint16) * bits)
-    return shifted.sum(-1).astype(np.uint8)
+    return np.asarray(shifted.sum(-1), np.uint8)
 
 
 def _by_processor(unit: Unit, values: Array) -> Array:
@@ -186,7 +186,7 @@ def place(units: Sequence[Unit], device: Device, deduplicate: bool = True) -> di
         if owners[unit.index] != unit.index:
             continue
         count, rows = words_of(unit), list(unit.processors)
-        column = _column(unit, free[rows].all(axis=0), count, device)
+        column = _column(unit, np.all(free[rows], axis=0), count, device)
         if column is None:
             faults.append((unit, count))
             continue
@@ -235,7 +235,7 @@ def _instance(columns: Array, device: Device) -> Array:
 def _too_large(faults: Sequence[tuple[Unit, int]], free: Array) -> MaceError:
     lines = [
         f"layer {unit.index} ({unit.layer.name}) needs {count} words in {len(unit.processors)} processors, "
-        f"{int(free[list(unit.processors)].all(axis=0).sum())} are free in all of them"
+        f"{int(np.all(free[list(unit.processors)], axis=0).sum())} are free in all of them"
         for unit, count in faults
     ]
     remedy = "use fewer bits for the weights, fewer channels, or other processors for layers with few channels"
@@ -251,15 +251,15 @@ def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device) -> tu
             continue
         run, content, rows = runs[unit.index], stream(unit), list(unit.processors)
         columns = np.arange(run.column, run.column + run.count)[content.used]
-        memory[np.ix_(rows, columns)] = content.data[:, content.used]
-        used[np.ix_(rows, columns)] = True
+        there = np.ix_(np.asarray(rows), columns)
+        memory[there] = content.data[:, content.used]
+        used[there] = True
     return tuple(_chunk(memory, p, span, device) for p in range(PROCESSORS) for span in _spans(used[p]))
 
 
 def _spans(used: Array) -> Iterator[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
-    for first, last in edges.reshape(-1, 2).tolist():
-        yield first, last
+    yield from edges.reshape(-1, 2).tolist()
 
 
 def _chunk(memory: Array, processor: int, span: tuple[int, int], device: Device) -> Chunk:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mace_target_max78000.network import STOP
-from mace_target_max78000.registers import Registers
+from mace_target_max78000.synthesis.registers import Registers
 from mace_target_max78000.unit import Unit
 
 JUMP = 0x80

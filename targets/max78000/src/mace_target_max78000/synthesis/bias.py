@@ -12,7 +12,6 @@ from mace_core.ir import Array
 from mace_target_max78000.device import PER_QUADRANT, QUADRANTS, Device
 from mace_target_max78000.unit import Unit
 
-
 _NONE = 1 << 16
 """In the order of processors: no channel is there."""
 

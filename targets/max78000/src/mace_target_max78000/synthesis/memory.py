@@ -44,7 +44,7 @@ def _by_pixel(unit: Unit, pixels: Array) -> Iterator[tuple[int, Array]]:
     padded = np.zeros((operands, passes * count, by_operand.shape[2]), np.uint8)
     padded[:, :channels] = by_operand
     ordered = padded.reshape(operands, passes, count, -1).transpose(2, 3, 1, 0)
-    for first, members in groupby(enumerate(unit.processors), key=lambda pair: pair[1] // PER_MEMORY):
+    for _, members in groupby(enumerate(unit.processors), key=lambda pair: pair[1] // PER_MEMORY):
         words = np.zeros((*ordered.shape[1:], PER_MEMORY), np.uint8)
         group = list(members)
         for rank, processor in group:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mace_target_max78000 import bias, kernels, memory
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.control import Control
 from mace_target_max78000.device import Device
 from mace_target_max78000.image import Image
-from mace_target_max78000.kernels import Run
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
-from mace_target_max78000.registers import Plan, Registers
-from mace_target_max78000.second_generation import SecondGeneration
-from mace_target_max78000.streaming import streams
+from mace_target_max78000.synthesis import bias, kernels, memory
+from mace_target_max78000.synthesis.control import Control
+from mace_target_max78000.synthesis.kernels import Run
+from mace_target_max78000.synthesis.registers import Plan, Registers
+from mace_target_max78000.synthesis.second_generation import SecondGeneration
+from mace_target_max78000.synthesis.streaming import streams
 from mace_target_max78000.unit import Unit, units, used_quadrants
 
 

@@ -40,9 +40,13 @@ class Control:
     def stopped(self) -> int:
         """The control register while nothing runs."""
         options = self.options
-        flags = ((options.mexpress, 20), (self.device.pipelined and not options.pipeline, 5), (options.simple1b, 21), (options.fast_fifo, 22))
-        value = CLOCK | sum(1 << bit for flag, bit in flags if flag) | options.ready_sel << 1
-        return value
+        flags = (
+            (options.mexpress, 20),
+            (self.device.pipelined and not options.pipeline, 5),
+            (options.simple1b, 21),
+            (options.fast_fifo, 22),
+        )
+        return CLOCK | sum(1 << bit for flag, bit in flags if flag) | options.ready_sel << 1
 
     def init(self, layers: int, biased: bool) -> Iterator[Step]:
         """cnn_init: clocks, memories, and on the second generation registers cleared.  layers: in hardware."""
