@@ -100,7 +100,7 @@ def file_names(job: Job, registry: Registry) -> tuple[str, ...]:
     """The files that `build` makes, known before any model is read."""
     models, target = job.deployment.models, job.choice.project
     if target:
-        return tuple(f"{m.name}/{name}" for m in models for name in target.file_names(m))
+        return tuple(f"{m.name}/{name}" for m in models for name in target.layout(m).files)
     return code.file_names(job.deployment.library, [m.name for m in models], [i.name for i in isas(job.choice, registry)])
 
 

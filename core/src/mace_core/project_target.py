@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from mace_core.api import Runner, Sources, Target
 from mace_core.deployment import Model
 from mace_core.ir import Graph, Node
+
+@dataclass(frozen=True)
+class Layout:
+    """What a project consists of, known before its model is read; paths are relative to the project's folder.
+
+    files: all that `emit` writes.  sources: those that are compiled.  includes: folders of headers.  link: flags of the link.
+    """
+
+    files: tuple[str, ...]
+    sources: tuple[str, ...]
+    includes: tuple[str, ...] = (".",)
+    link: tuple[str, ...] = ()
+
 
 Read = Callable[[], Graph]
 """Reads a model when it is needed: its graph after the shared transforms."""
@@ -21,8 +35,8 @@ class ProjectTarget(Target):
         return None
 
     @abstractmethod
-    def file_names(self, model: Model) -> tuple[str, ...]:
-        """The files that `emit` writes for a model, known before the model is read; `.c` and `.S` files are compiled."""
+    def layout(self, model: Model) -> Layout:
+        """The files of a model's project."""
 
     @abstractmethod
     def emit(self, model: Model, read: Read) -> Sources:
@@ -31,10 +45,6 @@ class ProjectTarget(Target):
         The report has the shape that `mace_core.emit.code` gives: inputs and outputs, layers, arena_bytes, weight_bytes.
         Raises one MaceError with everything that the hardware cannot do.
         """
-
-    @abstractmethod
-    def link_flags(self, model: Model) -> tuple[str, ...]:
-        """How the program is linked; paths are relative to the project's folder."""
 
     @abstractmethod
     def runner(self) -> Runner:

@@ -100,7 +100,7 @@ class Build:
         """Build the library of a deployment file, whatever its name."""
         file = self._env.File(deployment).srcnode()
         parsed = load_deployment(Path(file.get_abspath()), tuple(self.registry.frontends))
-        folder = f"#{self.builds}/{parsed.library}"
+        folder = f"{self._root}/{parsed.library}"
         variants = {c.text: self._variant(Job(parsed, c), file, folder) for c in self.choices}
         common = self._install(parsed.library, folder)
         self._env.Default(*variants.values(), common)
@@ -133,8 +133,13 @@ class Build:
         """Let `scons package` put libraries, headers and programs of all choices into builds/NAME.tar.gz."""
         sources = [node for library in libraries for nodes in library.variants.values() for node in nodes]
         action = SCons.Action.Action(_package, f"packing {name}.tar.gz")
-        env = self._env.Clone(MACE_ROOT=self._path(f"#{self.builds}"))
-        env.Alias("package", env.Command(f"#{self.builds}/{name}.tar.gz", sources, action))
+        env = self._env.Clone(MACE_ROOT=self._path(self._root))
+        env.Alias("package", env.Command(f"{self._root}/{name}.tar.gz", sources, action))
+
+    @property
+    def _root(self) -> str:
+        """The output folder as SCons wants it: `#` is the folder of the SConstruct."""
+        return self.builds if os.path.isabs(self.builds) else f"#{self.builds}"
 
     def _path(self, folder: str) -> str:
         path: str = self._env.Dir(folder).get_abspath()
@@ -168,19 +173,19 @@ class Build:
         *generated, report = self._generate(env, job, file, folder)
         programs = []
         for model in job.deployment.models:
-            root = f"{folder}/gen/{variant}/{model.name}"
-            files = [node for node in generated if str(node).startswith(f"{env.Dir(root)}{os.sep}")]
+            layout, root = target.layout(model), f"{folder}/gen/{variant}/{model.name}"
+            path = str(env.Dir(root))
+            files = [node for node in generated if str(node).startswith(f"{path}{os.sep}")]
+            headers = [node for node in files if str(node).endswith(".h")]
+            extra = [f"-I{os.path.join(path, include)}" for include in layout.includes]
             objects = []
-            for source in (n for n in files if str(n).endswith((".c", ".S"))):
-                stem = os.path.relpath(str(source), str(env.Dir(root))).rpartition(".")[0]
-                made = env.Command(
-                    f"{folder}/obj/{variant}/{model.name}/{stem}.o", source, _shown("$COMPILE", "compiling"), EXTRA=[f"-I{env.Dir(root)}"]
-                )
-                env.Depends(made, [n for n in files if str(n).endswith(".h")])
+            for source in layout.sources:
+                stem = f"{folder}/obj/{variant}/{model.name}/{os.path.splitext(source)[0]}"
+                made = env.Command(f"{stem}.o", f"{root}/{source}", _shown("$COMPILE", "compiling"), EXTRA=extra)
+                env.Depends(made, headers)
                 objects += made
-            link = ["-Wl,--gc-sections", f"-L{env.Dir(root)}", *target.link_flags(model)]
             command = _shown("$CC $PROGRAM_FLAGS $EXTRA -o $TARGET $SOURCES $LIBS", "linking")
-            linked = env.Command(f"{folder}/bin/{variant}/{model.name}.elf", objects, command, EXTRA=link)
+            linked = env.Command(f"{folder}/bin/{variant}/{model.name}.elf", objects, command, EXTRA=[f"-L{path}", *layout.link])
             env.Depends(linked, files)
             programs += linked
         return [*programs, report]

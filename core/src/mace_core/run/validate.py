@@ -62,7 +62,7 @@ def validate(question: Question) -> Row:
         "accuracy": share,
         "latency_ns": statistics.median(times),
         "arena_bytes": figures["arena_bytes"],
-        "library_bytes": figures.get("program_bytes") or sum(f.stat().st_size for f in _shared(built)),
+        "library_bytes": sum(f.stat().st_size for f in _products(built, model)),
         "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
     }
 
@@ -198,5 +198,7 @@ def _quantized(figures: Mapping[str, Any]) -> bool:
     return any("scale" in layer for layer in figures["layers"])
 
 
-def _shared(built: Built) -> Iterator[Path]:
-    return (built.programs.parents[1] / "lib" / built.programs.name).glob("*.so")
+def _products(built: Built, model: Model) -> list[Path]:
+    """What is shipped: the shared library, or the model's own program."""
+    folder = built.programs.parents[1] / "lib" / built.programs.name
+    return sorted(folder.glob("*.so")) or [p for p in (built.programs / f"{model.name}.elf",) if p.is_file()]

@@ -1,153 +1,206 @@
-"""What every layer computes, in the accelerator's integer arithmetic: the known answers.
+"""What a network computes, in whole numbers as the accelerator does: the reference for every layer.
 
-Sums are whole numbers that a float holds exactly: 24 bits of float32 where the weights are small enough, else 53 of float64.
+Where the maker's generator computes something else than its documentation says, the default follows the generator:
+average pooling cuts fractions off (document: rounds down) or, with `avg_pool_rounding`, rounds halves away from zero (document: up);
+in one-dimensional layers average pooling is never rounded, and max pooling takes no notice of dilation; operands that one layer wrote are
+told apart by channel instead of by pixel.  `documented` follows the document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from mace_core.ir import Array
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
+from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Place, Pool
 from mace_target_max78000.options import Options
 
-SINGLE = 1 << 24
-"""The largest sum that float32 holds exactly."""
-DATA = (-128, 127)
+LOW, HIGH = -128, 127
+FRACTION_BITS = 7
+"""Of a weight: the sum of products is divided by 128."""
+EXACT = 1 << 24
+"""Below this every whole number is a float32."""
+
+Pair = tuple[int, int]
 
 
 def outputs(network: Network, options: Options, device: Device) -> tuple[Array, ...]:
-    """Every layer's output for the network's sample: int32 [channels, rows, columns], 8-bit values or 32-bit sums."""
-    made = {INPUT: network.sample.astype(np.int32)}
-    for index, layer in enumerate(network.layers):
-        made[index] = _layer(layer, [made[i] for i in layer.inputs], options)
-    return tuple(made[i] for i in range(len(network.layers)))
+    """Every layer's output for the network's sample: int32 [channels, rows, columns], one-dimensional data [channels, length, 1].
 
-
-def _layer(layer: Layer, inputs: Sequence[Array], options: Options) -> Array:
-    operands = _operands(layer, inputs)
-    if layer.pool_first:
-        operands = [_pooled(layer, x, options) for x in operands]
-    x = _combined(layer, operands)
-    if not layer.pool_first:
-        x = _pooled(layer, x, options)
-    return x if layer.operation is Operation.PASSTHROUGH else _finished(layer, _sums(layer, x))
-
-
-def _operands(layer: Layer, inputs: Sequence[Array]) -> list[Array]:
-    """What is combined element by element: several inputs, or parts of the channels of one."""
-    if layer.operands == 1:
-        inputs = [np.concatenate([x.reshape(x.shape[0], -1) for x in inputs])] if len(inputs) > 1 else inputs
-    elif len(inputs) == 1:
-        inputs = np.split(inputs[0], layer.operands)
-    return [x.reshape(layer.channels, *layer.dim) for x in inputs]
-
-
-def _pooled(layer: Layer, x: Array, options: Options) -> Array:
-    pool, step = layer.pool, layer.window[2]
-    if pool is None:
-        return x if step == 1 else x[:, ::step, ::step]
-    (rows, columns), (size, dilation) = layer.pooled, (pool.size, pool.dilation)
-    if layer.one_dimensional and not pool.average and not options.documented:
-        dilation = (1, 1)  # the maker's tool leaves it out for one-dimensional maxima
-    parts = [
-        x[:, i * dilation[0] :, j * dilation[1] :][:, : (rows - 1) * step + 1 : step, : (columns - 1) * step + 1 : step]
-        for i in range(size[0])
-        for j in range(size[1])
-    ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part if pool.average else np.maximum(total, part)
-    return _mean(layer, pool, total, options) if pool.average else total
-
-
-def _mean(layer: Layer, pool: Pool, total: Array, options: Options) -> Array:
-    """Sums divided by the window's size.
-
-    The maker's tool cuts off towards zero, and rounds halves away from zero where it is asked to round, except along one axis.
-    Its document says that the hardware rounds down, or halves up.
+    Values are from -128 to 127, in wide layers the sums of products plus 128 times the bias.
     """
-    count = pool.size[0] * pool.size[1]
-    if options.documented:
-        return np.asarray((total + count // 2 if options.avg_pool_rounding and count % 2 == 0 else _down(total, count, options)) // count)
-    rounding = options.avg_pool_rounding and not layer.one_dimensional
-    size = (2 * np.abs(total) + count) // (2 * count) if rounding else np.abs(total) // count
-    return np.asarray(np.sign(total) * size)
+    found: list[Array] = []
+    sample = network.sample.astype(np.int32)
+    sample = sample.reshape(*sample.shape, *(1,) * (3 - sample.ndim))
+    for layer, place in zip(network.layers, network.places, strict=True):
+        inputs = [sample if i == INPUT else found[i] for i in layer.inputs]
+        step = _Step(layer, options)
+        found.append(step.output(step.operands(_cropped(inputs, place))))
+    return tuple(found)
 
 
-def _down(total: Array, count: int, options: Options) -> Array:
-    return total + (count - 1) // 2 if options.avg_pool_rounding else total
+def _cropped(inputs: Sequence[Array], place: Place) -> list[Array]:
+    before, after = place.in_crop
+    return [x[:, before : x.shape[1] - after] for x in inputs]
 
 
-def _combined(layer: Layer, operands: Sequence[Array]) -> Array:
-    """Operands combined exactly, saturated once."""
-    total = operands[0]
-    for x in operands[1:]:
-        total = _OPERATIONS[layer.eltwise](total, x) if layer.eltwise else total
-    return total if len(operands) == 1 else np.clip(total, *DATA)
+@dataclass(frozen=True)
+class _Step:
+    """One layer's computation."""
+
+    layer: Layer
+    options: Options
+
+    def operands(self, inputs: Sequence[Array]) -> list[Array]:
+        """What the layer reads, each [channels, rows, columns] of its input.
+
+        One input of an element-wise operation holds all operands.  In a layer's output they lie pixel by pixel in turn, and that is what is
+        read; the generator computes with first and second half of all values in the order of channels, as in the network's own input.
+        """
+        layer = self.layer
+        shape = (layer.channels, *layer.dim)
+        if layer.operands == 1:
+            return [(np.concatenate(inputs) if len(inputs) > 1 else inputs[0]).reshape(shape)]
+        if len(inputs) > 1:
+            return [x.reshape(shape) for x in inputs]
+        if self.options.documented and layer.inputs != (INPUT,):
+            in_turn = inputs[0].reshape(layer.channels, -1, layer.operands)
+            return [in_turn[:, :, i].reshape(shape) for i in range(layer.operands)]
+        return list(inputs[0].reshape(layer.operands, *shape))
+
+    def output(self, operands: Sequence[Array]) -> Array:
+        """The layer's output from what it reads."""
+        layer = self.layer
+        if layer.pool_first:
+            operands = [self._pooled(x) for x in operands]
+        x = _combined(operands, layer.eltwise) if layer.eltwise is not None else operands[0]
+        if not layer.pool_first:
+            x = self._pooled(x)
+        if layer.operation is Operation.PASSTHROUGH:
+            return x
+        sums = self._sums(x)
+        return sums if layer.wide else _activated(_narrowed(sums, layer.shift), layer.activation)
+
+    def _pooled(self, x: Array) -> Array:
+        layer = self.layer
+        if layer.pool is None:
+            return x[:, :: layer.stride, :: layer.stride]
+        return self._average(x, layer.pool) if layer.pool.average else self._largest(x, layer.pool)
+
+    def _largest(self, x: Array, pool: Pool) -> Array:
+        undilated = self.layer.one_dimensional and not self.options.documented
+        dilation = (1, 1) if undilated else pool.dilation
+        for axis in (1, 2):
+            x = np.maximum.reduce(_windows(x, axis, self.layer, dilation[axis - 1]))
+        return x
+
+    def _average(self, x: Array, pool: Pool) -> Array:
+        for axis in (1, 2):
+            x = np.add.reduce(_windows(x, axis, self.layer, pool.dilation[axis - 1]))
+        count, rounded = prod(pool.size), self.options.avg_pool_rounding
+        if self.options.documented:
+            return (2 * x + count) // (2 * count) if rounded else x // count
+        size = np.abs(x)
+        if rounded and not self.layer.one_dimensional:
+            return np.sign(x) * ((2 * size + count) // (2 * count))
+        return np.sign(x) * (size // count)
+
+    def _sums(self, x: Array) -> Array:
+        """Sums of products plus 128 times the bias."""
+        layer = self.layer
+        assert layer.weights is not None
+        values = layer.weights.values
+        if layer.flatten or layer.operation is Operation.LINEAR:
+            x = x.reshape(-1, 1, 1) if layer.flatten else x
+            sums = _convolved(x, values.reshape(*values.shape[:2], 1, 1), (0, 0), (1, 1))
+        elif layer.operation is Operation.CONV_TRANSPOSE2D:
+            sums = _transposed(x, values, layer.pad)
+        else:
+            kernels = values.reshape(*values.shape[:2], *layer.kernel)
+            convolve = _depthwise if layer.groups > 1 else _convolved
+            sums = convolve(x, kernels, layer.pad, layer.dilation)
+        if layer.bias is not None:
+            sums += (layer.bias << FRACTION_BITS).astype(np.int32)[:, None, None]
+        return sums
 
 
-_OPERATIONS = {Eltwise.ADD: np.add, Eltwise.SUB: np.subtract, Eltwise.OR: np.bitwise_or, Eltwise.XOR: np.bitwise_xor}
+def _windows(x: Array, axis: int, layer: Layer, dilation: int) -> list[Array]:
+    """For each element of a pool's window along an axis, that element of every window."""
+    assert layer.pool is not None
+    size, count, step = layer.pool.size[axis - 1], layer.pooled[axis - 1], layer.pool.stride
+    last = (count - 1) * step + 1
+    return [x[(slice(None),) * axis + (slice(i * dilation, i * dilation + last, step),)] for i in range(size)]
 
 
-def _sums(layer: Layer, x: Array) -> Array:
-    """Products summed, without bias: float [out, rows, columns]."""
-    assert layer.weights is not None
-    weights = layer.weights.values
-    if layer.operation is Operation.LINEAR:
-        exact = _exact(np.abs(weights).sum(axis=1))
-        return np.asarray(weights.astype(exact) @ x.reshape(-1).astype(exact)).reshape(-1, 1, 1)
-    if layer.operation is Operation.CONV_TRANSPOSE2D:
-        weights, x, pad = weights[:, :, ::-1, ::-1].swapaxes(0, 1), _stuffed(x), _transposed_pad(layer)
-    else:
-        pad = ((layer.pad[0],) * 2, (layer.pad[1],) * 2)
-    return _convolved(weights.reshape(*weights.shape[:2], *layer.kernel), np.pad(x, ((0, 0), *pad)), layer)
+def _combined(operands: Sequence[Array], eltwise: Eltwise) -> Array:
+    """The element-wise operation on all operands, saturated once at the end; sub takes all others from the first."""
+    first, *others = operands
+    if eltwise is Eltwise.OR:
+        return np.bitwise_or.reduce(operands)
+    if eltwise is Eltwise.XOR:
+        return np.bitwise_xor.reduce(operands)
+    rest: Array = sum(others, np.zeros_like(first))
+    return np.clip(first + rest if eltwise is Eltwise.ADD else first - rest, LOW, HIGH)
 
 
-def _exact(magnitudes: Array) -> type[np.floating]:
-    """The float that holds every sum of 8-bit data times weights of these total magnitudes."""
-    return np.float32 if int(magnitudes.max(initial=0)) * 128 < SINGLE else np.float64
+def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
+    """Sums of products over [in, rows, columns] with kernels [out, in, rows, columns], as many matrix products as a kernel has elements.
+
+    Rows lie one after the other with their padding, so that moving the kernel is moving the start.
+    """
+    size = np.abs(kernels).sum(axis=(1, 2, 3)).max() * -LOW
+    real = np.float32 if size < EXACT else np.float64
+    channels, rows, columns = x.shape
+    wide, high = columns + 2 * pad[1], rows + 2 * pad[0]
+    padded = np.zeros((channels, high + 1, wide), real)
+    padded[:, pad[0] : pad[0] + rows, pad[1] : pad[1] + columns] = x
+    flat = padded.reshape(channels, -1)
+    taps = kernels.transpose(2, 3, 0, 1).astype(real)
+    out_rows, out_columns = (n - (k - 1) * d for n, k, d in zip((high, wide), kernels.shape[2:], dilation, strict=True))
+    sums = np.zeros((kernels.shape[0], out_rows * wide), real)
+    part = np.empty_like(sums)
+    for row, column in np.ndindex(*kernels.shape[2:]):
+        start = row * dilation[0] * wide + column * dilation[1]
+        sums += np.matmul(taps[row, column], flat[:, start : start + sums.shape[1]], out=part)
+    return sums.astype(np.int32).reshape(-1, out_rows, wide)[:, :, :out_columns]
 
 
-def _convolved(weights: Array, x: Array, layer: Layer) -> Array:
-    """Tap by tap: rows of padded data lie one after another, so that a shifted window is a slice of them."""
-    exact = _exact(np.abs(weights).sum(axis=(1, 2, 3)))
-    (height, width), (down, right) = layer.kernel, layer.dilation
-    rows, columns = x.shape[1] - (height - 1) * down, x.shape[2] - (width - 1) * right
-    flat = x.reshape(x.shape[0], -1).astype(exact)
-    count = (rows - 1) * x.shape[2] + columns
-    filters = weights.astype(exact)
-    total = np.zeros((weights.shape[0], rows * x.shape[2]), exact)
-    for i in range(height):
-        for j in range(width):
-            first = i * down * x.shape[2] + j * right
-            seen = flat[:, first : first + count]
-            total[:, :count] += filters[:, :, i, j] * seen if layer.groups > 1 else filters[:, :, i, j] @ seen
-    return total.reshape(-1, rows, x.shape[2])[:, :, :columns]
+def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
+    """As `_convolved` with a kernel for each channel: [channels, 1, rows, columns]."""
+    padded = np.pad(x, ((0, 0), (pad[0],) * 2, (pad[1],) * 2))
+    rows, columns = (n - (k - 1) * d for n, k, d in zip(padded.shape[1:], kernels.shape[2:], dilation, strict=True))
+    sums = np.zeros((x.shape[0], rows, columns), np.int32)
+    for row, column in np.ndindex(*kernels.shape[2:]):
+        top, left = row * dilation[0], column * dilation[1]
+        sums += kernels[:, 0, row, column].astype(np.int32)[:, None, None] * padded[:, top : top + rows, left : left + columns]
+    return sums
 
 
-def _stuffed(x: Array) -> Array:
-    """Data with a zero between any two rows and columns."""
-    stuffed = np.zeros((x.shape[0], 2 * x.shape[1] - 1, 2 * x.shape[2] - 1), x.dtype)
-    stuffed[:, ::2, ::2] = x
-    return stuffed
+def _transposed(x: Array, kernels: Array, pad: Pair) -> Array:
+    """A transposed convolution of stride 2 and output padding 1: a convolution of data with zeros between.
+
+    kernels: [in, out, rows, columns].
+    """
+    channels, rows, columns = x.shape
+    spread = np.zeros((channels, 2 * rows, 2 * columns), np.int32)
+    spread[:, ::2, ::2] = x
+    height, width = kernels.shape[2:]
+    return _convolved(spread, kernels[:, :, ::-1, ::-1].swapaxes(0, 1), (height - 1 - pad[0], width - 1 - pad[1]), (1, 1))
 
 
-def _transposed_pad(layer: Layer) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Zeros around the stuffed data; one row and column more at the end, as output padding."""
-    (height, width), (top, left) = layer.kernel, layer.pad
-    return (height - 1 - top, height - top), (width - 1 - left, width - left)
+def _narrowed(sums: Array, shift: int) -> Array:
+    """Sums times two to the shift, divided by 128, rounded with halves upwards, saturated to 8 bits."""
+    right = FRACTION_BITS - shift
+    if right > 0:
+        return np.clip((sums + (1 << (right - 1))) >> right, LOW, HIGH)
+    return np.clip(np.clip(sums, LOW, HIGH) << -right, LOW, HIGH)
 
 
-def _finished(layer: Layer, sums: Array) -> Array:
-    """Bias, shift, rounding half up, saturation, activation."""
-    total = sums if layer.bias is None else sums + (128 * layer.bias).astype(sums.dtype)[:, None, None]
-    if layer.wide:
-        return total.astype(np.int32)
-    scaled = np.floor(total.astype(np.float64) * 2.0 ** (layer.shift - 7) + 0.5)
-    low = 0 if layer.activation is Activation.RELU else DATA[0]
-    result = np.clip(scaled, low, DATA[1]).astype(np.int32)
-    return np.minimum(np.abs(result), DATA[1]) if layer.activation is Activation.ABS else result
+def _activated(x: Array, activation: Activation) -> Array:
+    if activation is Activation.RELU:
+        return np.maximum(x, 0)
+    return np.minimum(np.abs(x), HIGH) if activation is Activation.ABS else x

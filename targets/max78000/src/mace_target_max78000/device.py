@@ -67,6 +67,9 @@ class Device:
     pipelined: bool
     """Whether it has the second generation's features: depthwise, dilated pools, conditional layers, a pipeline, binary weights."""
 
+    hertz: int
+    """What the accelerator runs at unless its clock is divided."""
+
     def control_register(self, quadrant: int, number: int) -> int:
         """The address of a register that a quadrant has once: 0 control, 1 SRAM control, 2 layer count, 3 SRAM test."""
         return self.control + quadrant * self.quadrant_pitch + 4 * number
@@ -138,4 +141,5 @@ MAX78000 = Device(
     flash=0x80000,
     sram=0x20000,
     pipelined=False,
+    hertz=50_000_000,
 )

@@ -14,7 +14,7 @@ import numpy as np
 
 from mace_core.build import Builder
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_core.ir import Array, DType, Graph, Quant, Storage, Tensor
 from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
 
 UNIT = 1.0 / 128
@@ -32,21 +32,46 @@ def as_graph(network: Network) -> Graph:
         raise MaceError.of(faults)
     builder = Builder(network.name)
     first = network.layers[0]
-    stored = builder.input("input", DType.I8, (1, *network.sample.shape), DATA.quant)
+    given = input_tensor(network)
+    stored = builder.input(given.name, given.dtype, given.shape, given.quant)
     rows = builder.one("Reshape", [stored], {"shape": (1, network.sample.shape[0], *first.dim)})
     made = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
     for index, layer in enumerate(network.layers):
         made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
-    results = {layer.name: _delivered(builder, layer, made[i]) for i, layer in enumerate(network.layers) if layer.output}
+    results = {layer.name: _transposed(builder, layer, made[i]) for i, layer in enumerate(network.layers) if layer.output}
     return builder.finish([*results.values()], [*results])
 
 
-def _delivered(builder: Builder, layer: Layer, x: str) -> str:
-    """A result with its channels first, and without rows and columns that it does not have."""
-    first = builder.one("Transpose", [x], {"perm": (0, 3, 1, 2)})
+def input_tensor(network: Network) -> Tensor:
+    """The network's input as the graph has it: [N, channels, ...]."""
+    return Tensor("input", DATA.dtype, (1, *network.sample.shape), DATA.quant)
+
+
+def output_tensors(network: Network) -> tuple[Tensor, ...]:
+    """The network's results as the graph has them: [N, channels, ...], without rows and columns that they do not have."""
+    return tuple(_result(layer) for layer in network.layers if layer.output)
+
+
+def _result(layer: Layer) -> Tensor:
     rows, columns = layer.out_dim
     shape = (1, layer.out_channels, *((rows, columns) if columns > 1 else (rows,) if rows > 1 else ()))
-    return builder.one("Reshape", [first], {"shape": shape})
+    stored = _stored_as(layer)
+    return Tensor(layer.name, stored.dtype, shape, stored.quant)
+
+
+def _stored_as(layer: Layer) -> Storage:
+    """What a layer's results stand for."""
+    return Storage(DType.I32, Quant.of(UNIT * weight_unit(layer))) if layer.wide else DATA
+
+
+def weight_unit(layer: Layer) -> float:
+    """What the last bit of a weight stands for, so that data keep their unit."""
+    return float(2.0 ** (layer.shift - 7))
+
+
+def _transposed(builder: Builder, layer: Layer, x: str) -> str:
+    first = builder.one("Transpose", [x], {"perm": (0, 3, 1, 2)})
+    return builder.one("Reshape", [first], {"shape": _result(layer).shape})
 
 
 def _inexpressible(layer: Layer) -> str | None:
@@ -139,7 +164,7 @@ class _Writer:
     def _convolved(self, x: str) -> str:
         layer = self.layer
         low = {"low": 0.0} if layer.activation is Activation.RELU else {}
-        storage = Storage(DType.I32, Quant.of(UNIT * self._scale)) if layer.wide else DATA
+        storage = _stored_as(layer)
         if layer.operation is Operation.LINEAR:
             flat = self.builder.one("Reshape", [x], {"shape": (1, int(np.prod(self.builder.shape(x))))})
             y = self._stored("MatMul", [flat, *self._parameters(self._matrix())], low, storage)
@@ -151,11 +176,6 @@ class _Writer:
             attrs |= {"strides": (2, 2), "output_padding": (1, 1)}
             return self._stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
         return self._stored("Conv", [x, *self._parameters(self._filters())], {**attrs, "group": layer.groups}, storage)
-
-    @property
-    def _scale(self) -> float:
-        """What the last bit of a weight stands for, so that data keep their unit."""
-        return float(2.0 ** (self.layer.shift - 7))
 
     def _filters(self) -> Array:
         """Weights as [out, rows, columns, in]."""
@@ -175,10 +195,10 @@ class _Writer:
         layer = self.layer
         bias = np.zeros(layer.out_channels, np.int64) if layer.bias is None else layer.bias
         halves = 0 if layer.wide or layer.shift >= 7 else 1  # without fractions there is nothing to round
-        name, unit = layer.name, UNIT * self._scale / 2
+        name, unit = layer.name, weight_unit(layer)
         return (
-            self.builder.weight(f"{name}.weights", weights.astype(np.int8), Quant.of(self._scale)),
-            self.builder.weight(f"{name}.bias", (2 * 128 * bias + halves).astype(np.int32), Quant.of(unit)),
+            self.builder.weight(f"{name}.weights", weights.astype(np.int8), Quant.of(unit)),
+            self.builder.weight(f"{name}.bias", (2 * 128 * bias + halves).astype(np.int32), Quant.of(UNIT * unit / 2)),
         )
 
     def _activated(self, x: str) -> str:

@@ -1,1 +1,16 @@
 """The MAX78002: the MAX78000 target with another table of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mace_core.api import Target
+from mace_core.hookspecs import hookimpl
+
+
+@hookimpl
+def mace_targets() -> Iterable[Target]:
+    """Offer the MAX78002."""
+    from mace_target_max78002.target import Max78002
+
+    return (Max78002(),)

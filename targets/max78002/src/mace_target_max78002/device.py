@@ -42,4 +42,5 @@ MAX78002 = Device(
     flash=0x280000,
     sram=0x60000,
     pipelined=True,
+    hertz=200_000_000,
 )

@@ -35,11 +35,13 @@ class Zig(Toolchain):
         shared = found.shared
         if found.bionic:
             shared = (*shared, *stubs((*cc, *flags, *found.shared), abi))
-        return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc)
+        return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc, found.hosted)
 
-    def runner(self, abi: str) -> Runner:
-        """Give this machine, or QEMU: programs are static, also those for Android."""
-        return Native() if abi == "host" else linux(ABIS[abi].processor)
+    def runner(self, abi: str) -> Runner | None:
+        """Give this machine, or QEMU: programs are static, also those for Android; None where there is no operating system."""
+        if abi == "host":
+            return Native()
+        return linux(ABIS[abi].processor) if ABIS[abi].hosted else None
 
 
 def _zig(tool: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ class Abi:
     words: what the ABI is.  processor: as Linux names it.
     flags: for compilation and link.  shared, program: what follows them at a link.
     bionic: shared libraries name Android's libc and libm as needed, by stubs.
+    hosted: whether there is an operating system; without one, nothing here executes a program.
     """
 
     words: str
@@ -35,11 +36,14 @@ class Abi:
     libs: tuple[str, ...] = ("-lm",)
     libc: str = "glibc 2.17 or newer; programs: musl, static"
     bionic: bool = False
+    hosted: bool = True
 
 
 ARMV7 = "-mcpu=generic+v7a+neon+vfp3"
 WITHOUT_LIBC = ("-shared", "-nostdlib", "-rtlib=compiler-rt", "-Wl,--hash-style=both", "-Wl,--no-as-needed")
 """What division and the like need comes along; Android before 6.0 reads only the old hash table."""
+
+WITHOUT_SYSTEM = ("-ffreestanding", "-ffunction-sections", "-fdata-sections")
 
 BIONIC = "Android's libc.so and libm.so, without an NDK (set ANDROID_NDK_HOME to link against its own); programs: musl, static"
 
@@ -78,6 +82,17 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             libs=(),
             libc=BIONIC,
             bionic=True,
+        ),
+        # A link without -g would drop the symbols, by which debuggers and emulators find their way.
+        "cortex-m4": Abi(
+            "ARM Cortex-M4 without an operating system, soft-float",
+            "",
+            ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m4", "-mfloat-abi=soft", *WITHOUT_SYSTEM),
+            (),
+            program=("-nostdlib", "-rtlib=compiler-rt", "-g", "-Wl,--gc-sections"),
+            libs=(),
+            libc="no C library",
+            hosted=False,
         ),
     }
 )

@@ -1,0 +1,247 @@
+"""Convolutions of any kernel, stride, padding and grouping as those that the hardware has; copies of data where one is not enough.
+
+A rule changes what is computed where, never a number: see `windows` for why each plan is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mace_core.build import Builder, Match
+from mace_core.ir import Array, Attr, DType, Node, Quant, Storage
+from mace_core.ops.arguments import integers
+from mace_core.ops.windows import Windows
+from mace_target_max78000.automatic.forming.refusal import RefusedError
+from mace_target_max78000.automatic.forming.windows import Axis, Copied, Direct, copied, direct, together
+from mace_target_max78000.device import Device
+
+UNIT = Quant.of(1.0)
+"""The storage of weights that are 0 and 1."""
+
+
+def lengths(rank: int) -> tuple[int, ...]:
+    """Lengths of kernels that the hardware has; rank: of the data with batch and channels."""
+    return (1, 3) if rank == 4 else tuple(range(1, 10))
+
+
+def axes_of(node: Node, x: Sequence[int], kernel: Sequence[int], count: Sequence[int]) -> tuple[Axis, ...]:
+    """What a convolution wants along each spatial axis; x, kernel, count: spatial sizes of its input, filters and output."""
+    windows = Windows.of(tuple(kernel), node.attrs)
+    found = []
+    for n, k, c, s, before, d in zip(x, kernel, count, windows.strides, windows.before, windows.dilations, strict=True):
+        found.append(Axis(n, c, s, tuple(d * tap - before for tap in range(k))))
+    return tuple(found)
+
+
+def rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
+    """Rewrites each Conv that the device lacks."""
+
+    def convolution(match: Match) -> Sequence[str] | None:
+        if match.node.op.name != "Conv":
+            return None
+        x, w = match.shape(0), match.new.weights[match.node.inputs[1]]
+        group = int(str(match.node.attrs["group"]))
+        count = Windows.of(w.shape[1:-1], match.node.attrs).count(x[1:-1])
+        job = Job(match, axes_of(match.node, x[1:-1], w.shape[1:-1], count), w, device)
+        if group > 1 and not (device.pipelined and group == x[-1] == w.shape[0] and job.fits):
+            return replaced(match, dense(w, group), group=1)
+        return job.rewritten()
+
+    return convolution
+
+
+def replaced(match: Match, filters: Array, **attrs: object) -> tuple[str, ...]:
+    """The node with other filters of the same storage."""
+    w = match.node.inputs[1]
+    name = match.new.weight(f"{w}.formed", filters, match.new.tensors[w].quant)
+    return match.emit(match.node.op, [match.node.inputs[0], name, *match.node.inputs[2:]], {**match.node.attrs, **attrs})
+
+
+def dense(filters: Array, group: int) -> Array:
+    """Filters over all channels, zero where a group does not look.  filters: [O, *kernel, I / group]."""
+    outputs, width = len(filters) // group, filters.shape[-1]
+    whole = np.zeros((*filters.shape[:-1], width * group), filters.dtype)
+    for g in range(group):
+        rows = slice(g * outputs, (g + 1) * outputs)
+        whole[rows, ..., g * width : (g + 1) * width] = filters[rows]
+    return whole
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A convolution and what the hardware has for it.  filters: stored elements, [O, *kernel, I / group]."""
+
+    match: Match
+    axes: tuple[Axis, ...]
+    filters: Array
+    device: Device
+
+    @property
+    def rank(self) -> int:
+        """Of the data."""
+        return len(self.axes) + 2
+
+    @property
+    def stride(self) -> int:
+        """The one stride that subsampling has."""
+        strides = {axis.stride for axis in self.axes if axis.count > 1} or {1}
+        if len(strides) > 1:
+            raise RefusedError(f"its strides {[a.stride for a in self.axes]} differ; the hardware has one for rows and columns")
+        return strides.pop()
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it can stay as it is."""
+        attrs, kernel = self.match.node.attrs, self.filters.shape[1:-1]
+        before, after = (integers(attrs, key) for key in ("pads_before", "pads_after"))
+        plain = all(a.stride == 1 for a in self.axes) and set(integers(attrs, "dilations")) == {1}
+        alike = len(set(kernel)) == 1 and kernel[0] in lengths(self.rank) and before == after and max(before) <= 2
+        return plain and alike
+
+    @property
+    def fits(self) -> bool:
+        """Whether one kernel of the hardware does it alone, with no result too many."""
+        plan = self.direct()
+        return plan is not None and not any(d.extra for d in plan)
+
+    def direct(self) -> tuple[Direct, ...] | None:
+        """The best kernel of the hardware that does it alone."""
+        plans = [
+            together([direct(a, n) for a in self.axes], lambda p: (sum(d.extra for d in p), len({d.pad for d in p})))
+            for n in lengths(self.rank)
+        ]
+        return min((p for p in plans if p), key=lambda p: (sum(d.extra for d in p), p[0].length), default=None)
+
+    def copied(self) -> tuple[Copied, ...] | None:
+        """The best way by copies of the data."""
+        length = lengths(self.rank)[-1]
+        return together(
+            [copied(a, length) for a in self.axes],
+            lambda p: (sum(c.extra for c in p), prod(len(c.moves) for c in p), len({(c.pad, c.final_pad) for c in p})),
+        )
+
+    def rewritten(self) -> Sequence[str] | None:
+        """The outputs of what stands for the node; None if it can stay."""
+        if self.is_native:
+            return None
+        stride, tensor = self.stride, self.match.new.tensors[self.match.node.inputs[0]]
+        if stride > 1 and all(a.offsets == (0,) for a in self.axes):
+            small = subsampled(self.match.new, tensor.name, stride)
+            return self.match.emit(
+                "Conv", [small, *self.match.node.inputs[1:]], {**self.match.node.attrs, "strides": (1,) * len(self.axes)}
+            )
+        alone, wide = self.direct(), self.match.new.storages.get(self.match.node.outputs[0]) is None
+        if alone and self.fits and not (wide and stride > 1):
+            return self._alone(alone, stride)
+        copies = self.copied()
+        if copies and sum(c.extra for c in copies) == 0:
+            return self._copied(copies, stride)
+        if alone and not wide:
+            return self._alone(alone, stride)
+        kernel, pads = self.filters.shape[1:-1], integers(self.match.node.attrs, "pads_before")
+        what = f"kernel {list(kernel)} with stride {stride} and padding {list(pads)}"
+        raise RefusedError(f"{what} has no exact equivalent of kernels of {lengths(self.rank)[-1]}; make it smaller, or stack smaller ones")
+
+    def _alone(self, plan: Sequence[Direct], stride: int) -> Sequence[str]:
+        places = [[(0, place) for place in d.places] for d in plan]
+        filters = spread(self.filters, places, plan[0].length, [1] * len(plan))
+        pads = tuple(d.pad for d in plan)
+        if stride == 1 and not any(d.extra for d in plan):
+            return replaced(self.match, filters, **plain(pads))
+        name = self.match.new.stored(f"{self.match.node.outputs[0]}.full", self.match.new.storages[self.match.node.outputs[0]])
+        full = convolved(self.match, self.match.node.inputs[0], filters, pads, [name])[0]
+        if stride > 1:
+            full = subsampled(self.match.new, full, stride)
+        return cropped(self.match, full)
+
+    def _copied(self, plan: Sequence[Copied], stride: int) -> Sequence[str]:
+        channels = self.filters.shape[-1]
+        total = prod(len(c.moves) for c in plan) * channels
+        if total > self.device.channels:
+            raise RefusedError(f"it needs {total} copied channels, and a layer has at most {self.device.channels}; make its kernel smaller")
+        length, new = lengths(self.rank)[-1], self.match.new
+        made = copies(new, self.match.node.inputs[0], [c.moves for c in plan], length, [c.pad for c in plan])
+        if stride > 1:
+            made = subsampled(new, made, stride)
+        filters = spread(self.filters, [c.places for c in plan], length, [len(c.moves) for c in plan])
+        return convolved(self.match, made, filters, tuple(c.final_pad for c in plan), self.match.node.outputs)
+
+
+def plain(pads: Sequence[int]) -> dict[str, Attr]:
+    """Attributes of a convolution as the hardware has it."""
+    ones = (1,) * len(pads)
+    return {"strides": ones, "dilations": ones, "pads_before": tuple(pads), "pads_after": tuple(pads)}
+
+
+def convolved(match: Match, x: str, filters: Array, pads: Sequence[int], outputs: Sequence[str]) -> tuple[str, ...]:
+    """The node's convolution with other filters over another tensor."""
+    node, new = match.node, match.new
+    name = new.weight(f"{node.inputs[1]}.formed", filters, new.tensors[node.inputs[1]].quant)
+    group = new.shape(x)[-1] // filters.shape[-1]
+    return new.add("Conv", [x, name, *node.inputs[2:]], {**node.attrs, **plain(pads), "group": group}, outputs=outputs, like=node)
+
+
+def spread(filters: Array, places: Sequence[Sequence[tuple[int, int]]], length: int, copies: Sequence[int]) -> Array:
+    """Filters over copies of the data: [O, *kernel, I] -> [O, *(length, ...), copies * I].
+
+    places: for each axis and tap the copy and the place in the kernel.  copies: along each axis; the last counts fastest.
+    """
+    channels = filters.shape[-1]
+    whole = np.zeros((len(filters), *(length,) * len(places), prod(copies) * channels), filters.dtype)
+    for tap in product(*map(range, filters.shape[1:-1])):
+        chosen = [axis[t] for axis, t in zip(places, tap, strict=True)]
+        copy = int(np.ravel_multi_index([c for c, _ in chosen], tuple(copies)))
+        at: tuple[Any, ...] = (slice(None), *(p for _, p in chosen), slice(copy * channels, (copy + 1) * channels))
+        whole[at] = at_tap(filters, tap)
+    return whole
+
+
+def at_tap(filters: Array, tap: Sequence[int]) -> Array:
+    """One position of the kernel: [O, I]."""
+    index: tuple[Any, ...] = (slice(None), *tap)
+    return np.asarray(filters[index])
+
+
+def unit_filters(channels: int, places: Sequence[Sequence[int]], length: int) -> Array:
+    """Filters that copy every channel once for each place in the kernel: [copies * C, *(length, ...), C]."""
+    count = prod(map(len, places))
+    whole = np.zeros((count, channels, *(length,) * len(places), channels), np.int8)
+    for copy, place in enumerate(product(*places)):
+        at: tuple[Any, ...] = (copy, slice(None), *place)
+        whole[at] = np.eye(channels, dtype=np.int8)
+    return whole.reshape(count * channels, *whole.shape[2:])
+
+
+def copies(new: Builder, x: str, moves: Sequence[Sequence[int]], length: int, pads: Sequence[int]) -> str:
+    """A tensor of copies of another, moved to the places of a kernel."""
+    tensor = new.tensors[x]
+    filters = new.weight(f"{x}.copies.weight", unit_filters(tensor.shape[-1], moves, length), UNIT)
+    return new.one("Conv", [x, filters], plain(pads), outputs=[new.stored(f"{x}.copies", native(tensor.storage, x))])
+
+
+def native(storage: Storage | None, name: str) -> Storage:
+    """The storage of data that can be copied; RefusedError for sums of 32 bits."""
+    if storage is None or storage.dtype is not DType.I8:
+        raise RefusedError(f"{name} is a sum of 32 bits, with which no layer goes on; quantise it to 8 bits")
+    return storage
+
+
+def subsampled(new: Builder, x: str, stride: int) -> str:
+    """Every so many elements along each spatial axis, as the pool of size 1 that the hardware has for it."""
+    ones, zeros = (1,) * (len(new.shape(x)) - 2), (0,) * (len(new.shape(x)) - 2)
+    attrs = {"kernel": ones, "strides": tuple(stride for _ in ones), "pads_before": zeros, "pads_after": zeros, "dilations": ones}
+    return new.one("MaxPool", [x], attrs, outputs=[new.stored(f"{x}.subsampled", new.tensors[x].storage)])
+
+
+def cropped(match: Match, x: str) -> Sequence[str]:
+    """The beginning of a tensor as large as the node's result."""
+    shape = match.node.op.infer([t and t.real for t in (match.new.tensors.get(i) for i in match.node.inputs)], match.node.attrs)[0][1]
+    if shape == match.new.shape(x):
+        return [x]
+    return match.emit("Slice", [x], {"starts": (0,) * len(shape), "sizes": shape, "steps": (1,) * len(shape)})

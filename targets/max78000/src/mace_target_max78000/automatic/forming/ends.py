@@ -1,0 +1,135 @@
+"""Where a network begins and ends: what the application does before and after, cut off the graph and told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph, Node
+from mace_core.quantization import quantize
+from mace_target_max78000.automatic.forming.convolutions import plain
+from mace_target_max78000.automatic.forming.views import VIEWS, producers, view_of
+from mace_target_max78000.automatic.forming.windows import Folded
+from mace_target_max78000.automatic.powers import exponent, is_native, storage
+
+TAIL = (*VIEWS, "Softmax", "LogSoftmax", "Sigmoid", "Dequantize", "Cast", "Concat")
+"""Ops that the application computes where they come last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Copies of an input that the application makes: channel (i, j, c) has at (u, v) the element (stride * u + move) of channel c.
+
+    axes: for each spatial axis the stride, the moves and how many elements; zeros where the input has none.
+    """
+
+    axes: tuple[tuple[int, tuple[int, ...], int], ...]
+
+    def apply(self, x: Array) -> Array:
+        """Folded data [N, *spatial, copies * C] of data [N, *spatial, C]."""
+        for axis, (stride, moves, size) in enumerate(self.axes, start=1):
+            indices = np.stack([stride * np.arange(size) + move for move in moves], axis=-1)
+            inside = (indices >= 0) & (indices < x.shape[axis])
+            taken = np.take(x, np.where(inside, indices, 0).reshape(-1), axis=axis)
+            shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+            mask = inside.reshape(*(1,) * axis, *indices.shape, *(1,) * (x.ndim - axis - 1))
+            x = np.moveaxis(np.where(mask, taken.reshape(shape), 0), axis + 1, -2)
+        first = len(self.axes) + 1
+        return np.asarray(x.reshape(*x.shape[:first], -1))
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """How the network's input is made of the model's.
+
+    power: steps are 2 ** power.  order: the model's elements by where they lie, in the shape of the network's input before folding.
+    """
+
+    name: str
+    power: int
+    order: Array
+    fold: Fold | None = None
+
+    def apply(self, value: Array) -> Array:
+        """The network's input, int64 [channels, rows, columns] or [channels, length], of real numbers or of stored bytes."""
+        stored = value if value.dtype == np.int8 else self._stored(value)
+        data = stored.reshape(-1)[self.order]
+        folded = self.fold.apply(data) if self.fold else data
+        first = np.moveaxis(folded[0], -1, 0).astype(np.int64)
+        return np.asarray(first if first.ndim > 1 else first.reshape(-1, 1, 1))
+
+    def _stored(self, value: Array) -> Array:
+        return quantize(value, storage(self.power))
+
+
+def entry(graph: Graph) -> tuple[Graph, Entry]:
+    """The graph from the first tensor that lies as the network's input does, and how that is made."""
+    if len(graph.inputs) != 1:
+        raise MaceError(graph.name, f"it has {len(graph.inputs)} inputs, and the accelerator takes one", "join them along channels outside")
+    made, name = producers(graph), graph.inputs[0]
+    start, steps = name, []
+    while (reader := _sole_reader(graph, start)) and reader.op.name in (*VIEWS, "Quantize"):
+        start = reader.outputs[0]
+        steps.append(reader)
+    tensor = graph.tensors[start]
+    power = exponent(tensor.quant)
+    if not is_native(tensor) or power is None:
+        raise MaceError(f"{graph.name}: input {name!r}", f"it is stored as {tensor}", "quantise the graph for this target first")
+    order = view_of(_unstored(graph, steps), start, made).order if steps else np.arange(tensor.elements).reshape(tensor.shape)
+    if start == name:
+        return graph, Entry(name, power, order)
+    nodes = tuple(n for n in graph.nodes if n not in steps)
+    return replace(graph, nodes=nodes, inputs=(start,)), Entry(name, power, order)
+
+
+def _unstored(graph: Graph, steps: list[Node]) -> Graph:
+    """The graph with these nodes' tensors described alike, so that all of them are views."""
+    plain = {t: replace(graph.tensors[t], quant=None) for node in steps for t in (node.inputs[0], *node.outputs)}
+    return replace(graph, tensors=MappingProxyType({**graph.tensors, **plain}))
+
+
+def _sole_reader(graph: Graph, tensor: str) -> Node | None:
+    readers = [n for n in graph.nodes if tensor in n.inputs]
+    return readers[0] if len(readers) == 1 and tensor not in graph.outputs else None
+
+
+def without_tail(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
+    """The graph up to what the application does last, and those nodes in their order."""
+    tail: list[Node] = []
+    while found := next((n for n in reversed(graph.nodes) if _is_last(graph, n)), None):
+        tail.insert(0, found)
+        outputs = [i for o in graph.outputs for i in (found.inputs if o in found.outputs else (o,)) if i not in graph.weights]
+        nodes = tuple(n for n in graph.nodes if n is not found)
+        graph = replace(graph, nodes=nodes, outputs=tuple(dict.fromkeys(outputs)))
+    return graph, tuple(tail)
+
+
+def _is_last(graph: Graph, node: Node) -> bool:
+    """Whether a node's results are nothing but outputs, and it is one that applications compute."""
+    ends = all(o in graph.outputs for o in node.outputs)
+    return node.op.name in TAIL and ends and not any(set(node.outputs) & set(n.inputs) for n in graph.nodes)
+
+
+def folded_graph(graph: Graph, reader: Node, plan: tuple[Folded, ...], filters: Array) -> tuple[Graph, Fold]:
+    """The graph whose input is folded for the convolution that reads it; filters: over the folded channels."""
+    tensor = graph.tensors[graph.inputs[0]]
+    strides = reader.attrs["strides"]
+    assert isinstance(strides, tuple)
+    fold = Fold(tuple((int(s), f.moves, f.size) for s, f in zip(strides, plan, strict=True)))
+    channels = tensor.shape[-1] * int(np.prod([len(f.moves) for f in plan]))
+    new = Builder(graph.name)
+    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
+    new.input(tensor.name, tensor.dtype, (1, *(f.size for f in plan), channels), tensor.quant)
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    for node in graph.nodes:
+        inputs, attrs = node.inputs, node.attrs
+        if node is reader:
+            attrs = {**attrs, **plain([f.pad for f in plan])}
+            inputs = (tensor.name, new.weight(f"{inputs[1]}.folded", filters, graph.tensors[inputs[1]].quant), *inputs[2:])
+        new.add(node.op, inputs, attrs, outputs=node.outputs, like=node)
+    return new.finish(graph.outputs), fold

@@ -1,0 +1,190 @@
+"""Layers of a graph that has only ops of the hardware: pool and element-wise operation join the convolution that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mace_core.ir import Array, Graph, Node
+from mace_target_max78000.automatic.forming.fronts import Front, Fronts
+from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS, Arithmetic, arithmetic, dim_of, operation_of, packed, pair
+from mace_target_max78000.automatic.forming.refusal import Faults, RefusedError
+from mace_target_max78000.automatic.forming.views import VIEWS, view_of
+from mace_target_max78000.automatic.powers import exponent, is_native
+from mace_target_max78000.device import PROCESSORS, Device
+from mace_target_max78000.network import INPUT, Layer, Operation
+
+UNIT_SHIFT = 7
+"""What makes a sum of weight 1 its input again."""
+
+
+@dataclass
+class Former:
+    """A graph on its way to layers.
+
+    tensors: of each layer what it computes.  made: for each tensor in memory the layer that makes it, or INPUT.
+    """
+
+    graph: Graph
+    device: Device
+    faults: Faults
+    layers: list[Layer] = field(default_factory=list)
+    tensors: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    made: dict[str, int] = field(default_factory=dict)
+
+    def form(self) -> None:
+        """Make every layer; what cannot be is noted."""
+        self.fronts = Fronts.of(self.graph)
+        self.made |= dict.fromkeys(self.graph.inputs, INPUT)
+        main = {node.name: self.fronts.before(node) for node in self.graph.nodes if node.op.name in MAIN}
+        absorbed = {n.name for front in main.values() for n in front.absorbed}
+        absorbed |= self._absorbed_alone(absorbed)
+        for node in self.graph.nodes:
+            if node.name in absorbed or node.op.name in (*VIEWS, "Concat"):
+                continue
+            try:
+                self._node(node, main.get(node.name))
+            except RefusedError as error:
+                self.faults.add(f"layer {node.name!r} ({node.op.name})", str(error))
+                self.made.update(dict.fromkeys(node.outputs, INPUT))  # so that its readers are looked at as well
+        for name in dict.fromkeys(self.graph.outputs):
+            self._output(name)
+
+    def _absorbed_alone(self, taken: set[str]) -> set[str]:
+        """The nodes that layers without a convolution compute besides their own, from the last on."""
+        found: set[str] = set()
+        for node in reversed(self.graph.nodes):
+            if node.op.name in (*POOLS, *ELTWISE) and node.name not in taken | found:
+                found |= {n.name for n in self.fronts.alone(node).absorbed if n is not node}
+        return found
+
+    def _node(self, node: Node, front: Front | None) -> None:
+        if front:
+            self._main(node, front)
+        elif node.op.name in (*POOLS, *ELTWISE):
+            self._alone(node)
+        else:
+            raise RefusedError("the hardware has no such operation; compute it before or after the network, or replace it in the model")
+
+    def _main(self, node: Node, front: Front) -> None:
+        w, tensors = self.graph.weights.get(node.inputs[1]), self.graph.tensors
+        if w is None:
+            raise RefusedError("its weights are computed; the hardware's are constant")
+        if not is_native(tensors[node.inputs[0]]):
+            raise RefusedError(f"its data is {tensors[node.inputs[0]]}; the hardware computes with signed bytes in steps of a power of two")
+        units = exponent(tensors[node.inputs[0]].quant), exponent(tensors[node.inputs[1]].quant)
+        if units[0] is None or units[1] is None:
+            raise RefusedError("its weights are not stored in steps of one power of two; quantise them for this target")
+        after = arithmetic(self.graph, node, (units[0], units[1]))
+        if after.note:
+            self.notes.append(f"layer {node.name!r}: {after.note}")
+        shape = self._main_of_matrix(node, w) if node.op.name == "MatMul" else self._main_of_windows(node, w)
+        layer = self._layer(node, front, operation_of(node, len(tensors[node.inputs[0]].shape)))
+        self._append(_finished(layer, after, shape), node.outputs[0])
+
+    def _main_of_matrix(self, node: Node, w: Array) -> dict[str, Any]:
+        view = view_of(self.graph, node.inputs[0], self.fronts.producers)
+        base = self.graph.tensors[view.base]
+        return {"weights": packed(linear(w, view.order, base.shape)), "flatten": dim_of(base) != (1, 1)}
+
+    def _main_of_windows(self, node: Node, w: Array) -> dict[str, Any]:
+        kernel, pad = pair(w.shape[1:-1]), pair(node.attrs["pads_before"])
+        pad = (pad[0], pad[1] if len(w.shape) > 3 else 0)
+        group = int(str(node.attrs["group"]))
+        return {"weights": packed(filters(w, node.op.name)), "kernel": kernel, "pad": pad, "groups": group}
+
+    def _alone(self, node: Node) -> None:
+        """A layer without weights, or with those of a copy where the part needs them."""
+        if node.op.name in ELTWISE and not self.fronts.same_steps(node):
+            raise RefusedError("its operands and its result are stored in different steps; quantise all alike")
+        front = self.fronts.alone(node)
+        layer = self._layer(node, front, Operation.PASSTHROUGH)
+        subsamples = front.pool is not None or front.stride > 1
+        if subsamples and not self.device.pipelined and layer.channels > PROCESSORS and layer.pooled != (1, 1):
+            flat = len(self.graph.tensors[node.outputs[0]].shape) == 3
+            values = np.eye(layer.channels, dtype=np.int64)[:, :, None]
+            weights = packed(values if flat else values[..., None])
+            layer = replace(layer, operation=Operation.CONV1D if flat else Operation.CONV2D, weights=weights, shift=UNIT_SHIFT)
+        self._append(layer, node.outputs[0])
+
+    def _layer(self, node: Node, front: Front, operation: Operation) -> Layer:
+        tensors = self.graph.tensors
+        base = tensors[view_of(self.graph, front.tensors[0], self.fronts.producers).base]
+        inputs = tuple(map(self._in_memory, front.tensors)) if front.eltwise else tuple(self._pieces(front.tensors[0], node))
+        return Layer(
+            name=node.name,
+            operation=operation,
+            inputs=inputs,
+            channels=base.shape[-1],
+            dim=dim_of(base),
+            out_channels=tensors[node.outputs[0]].shape[-1],
+            pool=front.pool,
+            stride=front.stride,
+            eltwise=front.eltwise,
+            operands=len(front.tensors) if front.eltwise else 1,
+            pool_first=front.pool_first,
+        )
+
+    def _pieces(self, tensor: str, reader: Node) -> Iterator[int]:
+        """The layers that make a tensor's channels, one after another."""
+        view = view_of(self.graph, tensor, self.fronts.producers)
+        base = self.graph.tensors[view.base]
+        if reader.op.name != "MatMul" and not (view.in_order and view.order.shape[-1] == base.shape[-1]):
+            raise RefusedError("its input is rearranged; the hardware keeps rows, columns and channels")
+        node = self.fronts.producers.get(view.base)
+        if node is None or node.op.name != "Concat":
+            yield self.made[view.base]
+            return
+        if int(str(node.attrs["axis"])) % len(base.shape) != len(base.shape) - 1:
+            raise RefusedError(f"{node.name!r} joins its input along another axis than channels; join channels, or outside the network")
+        if not self.fronts.same_steps(node):
+            raise RefusedError(f"what {node.name!r} joins is stored in different steps; quantise all alike")
+        for name in node.inputs:
+            yield from self._pieces(name, node)
+
+    def _in_memory(self, tensor: str) -> int:
+        """The one layer that makes a tensor; what is joined is copied."""
+        view = view_of(self.graph, tensor, self.fronts.producers)
+        node = self.fronts.producers.get(view.base)
+        if node and node.op.name == "Concat" and view.base not in self.made:
+            made = self.graph.tensors[view.base]
+            pieces, channels = tuple(self._pieces(view.base, node)), made.shape[-1]
+            self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, dim_of(made), channels), view.base)
+        return self.made[view.base]
+
+    def _append(self, layer: Layer, tensor: str) -> None:
+        self.made[tensor] = len(self.layers)
+        self.layers.append(layer)
+        self.tensors.append(tensor)
+
+    def _output(self, name: str) -> None:
+        """Mark the layer whose result is an output of the graph."""
+        index = self._in_memory(name)
+        if index == INPUT:
+            self.faults.add(f"output {name!r}", "it is the network's input; leave it out")
+            return
+        self.layers[index] = replace(self.layers[index], output=True)
+
+
+def _finished(layer: Layer, after: Arithmetic, shape: dict[str, Any]) -> Layer:
+    return replace(layer, bias=after.bias, shift=after.shift, activation=after.activation, wide=after.wide, **shape)
+
+
+def linear(w: Array, order: Array, shape: tuple[int, ...]) -> Array:
+    """Weights [out, in] of a matrix [in, out], its inputs counted channels first.
+
+    order: where each input lies in the tensor that it is a view of.  shape: of that tensor, channels last.
+    """
+    base = np.zeros_like(w)
+    base[order.reshape(-1)] = w
+    return np.moveaxis(base.reshape(-1, shape[-1], w.shape[1]), 2, 0).swapaxes(1, 2).reshape(w.shape[1], -1)
+
+
+def filters(w: Array, op: str) -> Array:
+    """Filters [out, *kernel, in] as `Weights` has them: [out, in, *kernel], those of a transposed convolution [in, out, *kernel]."""
+    values = np.moveaxis(w, -1, 1)
+    return np.swapaxes(values, 0, 1) if op == "ConvTranspose" else values

@@ -1,0 +1,63 @@
+"""The rewrites of a quantised graph, in order, until only ops of the hardware are left."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.build import rewrite
+from mace_core.ir import Graph
+from mace_target_max78000.automatic.forming import convolutions, rules
+from mace_target_max78000.automatic.forming.convolutions import axes_of, lengths, spread
+from mace_target_max78000.automatic.forming.crops import crops, sunk
+from mace_target_max78000.automatic.forming.ends import Fold, folded_graph
+from mace_target_max78000.automatic.forming.refusal import Faults
+from mace_target_max78000.automatic.forming.windows import Axis, direct, folded, together
+from mace_target_max78000.device import Device
+
+
+def lowered(graph: Graph, device: Device, faults: Faults) -> tuple[Graph, Fold | None]:
+    """The graph with ops of the hardware only; what it cannot do is noted and left.
+
+    Returned with how the application folds the input, if that is needed.
+    """
+    for rule in (
+        rules.mean,
+        rules.pool(device.pipelined),
+        rules.padded,
+        rules.chosen,
+        rules.pointwise,
+        rules.matrix,
+        rules.resized,
+        rules.transposed,
+    ):
+        graph = rewrite(graph, faults.noting(rule))
+    graph, fold = with_folded_input(graph, device)
+    graph = rewrite(graph, faults.noting(convolutions.rule(device)))
+    graph = rewrite(graph, faults.noting(convolutions.rule(device)))  # grouped ones have become dense
+    graph = rewrite(graph, faults.noting(sunk))
+    return rewrite(graph, faults.noting(crops)), fold
+
+
+def with_folded_input(graph: Graph, device: Device) -> tuple[Graph, Fold | None]:
+    """The graph with the input folded by the application where its first convolution could not be computed in one layer."""
+    readers = [n for n in graph.nodes if graph.inputs[0] in n.inputs]
+    if len(readers) != 1 or graph.inputs[0] in graph.outputs or readers[0].op.name != "Conv":
+        return graph, None
+    node, x = readers[0], graph.tensors[graph.inputs[0]].shape
+    w = graph.weights[node.inputs[1]]
+    axes = axes_of(node, x[1:-1], w.shape[1:-1], graph.tensors[node.outputs[0]].shape[1:-1])
+    if _in_one_layer(w.shape, axes) or int(str(node.attrs["group"])) > 1:
+        return graph, None
+    plan = folded(axes, lengths(len(x))[-1] if len(x) == 4 else 9)
+    if int(np.prod([len(f.moves) for f in plan])) * x[-1] > device.channels:
+        return graph, None
+    filters = spread(w, [f.places for f in plan], plan[0].length, [len(f.moves) for f in plan])
+    return folded_graph(graph, node, plan, filters)
+
+
+def _in_one_layer(shape: tuple[int, ...], axes: tuple[Axis, ...]) -> bool:
+    """Whether the hardware's kernel does it alone, with one subsampling in the next layer."""
+    if len({a.stride for a in axes}) > 1:
+        return False
+    ways = (together([direct(a, n) for a in axes], lambda p: sum(d.extra for d in p)) for n in lengths(len(shape)))
+    return any(p is not None and not any(d.extra for d in p) for p in ways)

@@ -1,0 +1,272 @@
+"""Ops other than convolutions that the hardware lacks, as those that it has, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from mace_core.build import Match
+from mace_core.ir import Array, Node
+from mace_core.ops.resize import axis_taps
+from mace_core.ops.arguments import integers
+from mace_core.ops.windows import Windows
+from mace_target_max78000.automatic.forming.convolutions import UNIT, copies, native, plain, unit_filters
+from mace_target_max78000.automatic.forming.refusal import RefusedError
+from mace_target_max78000.automatic.powers import is_native
+
+MOST_POOL = 16
+"""The largest window and stride of a pool."""
+
+TRANSPOSED = 3
+"""The hardware's only kernel of a transposed convolution; its stride is 2, and it makes 2 n + 2 - 2 pad of n."""
+
+
+def pointwise(match: Match) -> Sequence[str] | None:
+    """Relu, Clip, and Quantize from one step to another, as a convolution that copies."""
+    node, new = match.node, match.new
+    if node.op.name not in ("Relu", "Clip", "Quantize", "Identity") or not is_native(new.tensors[node.inputs[0]]):
+        return None
+    if node.op.name == "Identity":
+        return [node.inputs[0]]
+    low, high = 0.0 if node.op.name == "Relu" else -math.inf, math.inf
+    if node.op.name == "Clip":
+        low, high = float(str(node.attrs["min"])), float(str(node.attrs["max"]))
+    shape = match.shape(0)
+    if len(shape) == 2:
+        weight = new.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8), UNIT)
+        return match.emit("MatMul", [node.inputs[0], weight], {"low": low, "high": high})
+    return copied(match, low=low, high=high)
+
+
+def copied(match: Match, **attrs: object) -> Sequence[str]:
+    """The node as a convolution that copies; attrs: other than plain ones."""
+    x, rank = match.node.inputs[0], len(match.shape(0)) - 2
+    weight = match.new.weight(f"{match.node.name}.unit", unit_filters(match.shape(0)[-1], [[0]] * rank, 1), UNIT)
+    return match.emit("Conv", [x, weight], {**plain((0,) * rank), **attrs})
+
+
+def matrix(match: Match) -> Sequence[str] | None:
+    """A matrix applied at each place of a line as a convolution of length 1."""
+    node, shape = match.node, match.shape(0)
+    if node.op.name != "MatMul" or len(shape) != 3 or node.inputs[1] not in match.new.weights:
+        return None
+    w = match.new.weights[node.inputs[1]]
+    if w.ndim != 2:
+        return None
+    weight = match.new.weight(f"{node.inputs[1]}.formed", w.T[:, None, :], match.new.tensors[node.inputs[1]].quant)
+    limits = {key: node.attrs[key] for key in ("low", "high")}
+    return match.emit("Conv", [node.inputs[0], weight, *node.inputs[2:]], {**plain((0,)), **limits})
+
+
+def padded(match: Match) -> Sequence[str] | None:
+    """Zeros around data, or a part of it, as a convolution that copies."""
+    node = match.node
+    if node.op.name == "Pad" and node.attrs["mode"] == "constant" and node.attrs["value"] == 0:
+        before, after = (integers(node.attrs, key) for key in ("before", "after"))
+        if before[0] or before[-1] or after[0] or after[-1]:
+            raise RefusedError("it pads channels or batches; pad rows and columns only")
+        return copied(match, pads_before=before[1:-1], pads_after=after[1:-1])
+    return None
+
+
+def chosen(match: Match) -> Sequence[str] | None:
+    """Some channels of a tensor as a convolution that copies."""
+    node = match.node
+    if node.op.name != "Slice":
+        return None
+    shape, starts, sizes = match.shape(0), integers(node.attrs, "starts"), integers(node.attrs, "sizes")
+    if starts[:-1] != (0,) * (len(shape) - 1) or sizes[:-1] != shape[:-1] or len(shape) == 2:
+        return None
+    steps = integers(node.attrs, "steps")[-1]
+    rows = unit_filters(shape[-1], [[0]] * (len(shape) - 2), 1)[starts[-1] + steps * np.arange(sizes[-1])]
+    weight = match.new.weight(f"{node.name}.unit", rows, UNIT)
+    return match.emit("Conv", [node.inputs[0], weight], plain((0,) * (len(shape) - 2)))
+
+
+def pool(pipelined: bool) -> Callable[[Match], Sequence[str] | None]:
+    """Pools with padding or other strides as those that the hardware has.  pipelined: whether the part has dilated pools."""
+
+    def rule(match: Match) -> Sequence[str] | None:
+        node = match.node
+        if node.op.name not in ("MaxPool", "AveragePool"):
+            return None
+        size, dilations = integers(node.attrs, "kernel"), integers(node.attrs, "dilations")
+        if max(size) > MOST_POOL:
+            raise RefusedError(f"its window is {list(size)}, the hardware's are at most {MOST_POOL}; use two smaller pools")
+        if max(dilations) > 1 and not pipelined:
+            raise RefusedError(f"its dilation is {list(dilations)}, and the part has no dilated pools; use dilation 1")
+        before, after = _reach(match)
+        if any(before) or any(after):
+            return _widened(match, before, after)
+        return _one_stride(match)
+
+    return rule
+
+
+def _reach(match: Match) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The elements before and after the data that windows need."""
+    node, spatial = match.node, match.shape(0)[1:-1]
+    windows = Windows.of(integers(node.attrs, "kernel"), node.attrs)
+    count = windows.count(spatial, bool(node.attrs["ceil"]))
+    ends = [(c - 1) * s + e - n - b for c, s, e, n, b in zip(count, windows.strides, windows.extent, spatial, windows.before, strict=True)]
+    return windows.before, tuple(max(end, 0) for end in ends)
+
+
+def _widened(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> Sequence[str]:
+    node, new = match.node, match.new
+    if node.op.name == "AveragePool" and not node.attrs["count_pad"]:
+        raise RefusedError("its mean leaves out the padding; let it count the padding, or pad nothing")
+    if node.op.name == "MaxPool" and not never_negative(match, node.inputs[0]):
+        raise RefusedError("it pads data that may be negative, and the hardware pads with zeros; put a ReLU before it, or pad nothing")
+    name = new.stored(f"{node.name}.padded", native(new.tensors[node.inputs[0]].storage, node.inputs[0]))
+    wide = new.one("Pad", [node.inputs[0]], {"before": (0, *before, 0), "after": (0, *after, 0)}, outputs=[name], like=node)
+    zeros = (0,) * len(before)
+    return match.emit(node.op, [wide], {**node.attrs, "pads_before": zeros, "pads_after": zeros, "ceil": False})
+
+
+def _one_stride(match: Match) -> Sequence[str] | None:
+    """Strides that do not matter, because there is one window along their axis, as those of the other axis."""
+    node = match.node
+    strides, size = integers(node.attrs, "strides"), integers(node.attrs, "kernel")
+    shape = match.shape(0)[1:-1]
+    count = Windows.of(size, node.attrs).count(shape)
+    needed = {s for s, c in zip(strides, count, strict=True) if c > 1}
+    if len(needed) > 1:
+        raise RefusedError(f"its strides {list(strides)} differ; the hardware has one for rows and columns")
+    stride = needed.pop() if needed else min(max(strides), MOST_POOL)
+    if stride > MOST_POOL:
+        raise RefusedError(f"its stride is {stride}, the hardware's are at most {MOST_POOL}; use two pools")
+    attrs = {**node.attrs, "strides": (stride,) * len(strides)}
+    if Windows.of(size, attrs).count(shape) != count:
+        raise RefusedError(f"its strides {list(strides)} differ; the hardware has one for rows and columns")
+    return match.emit(node.op, node.inputs, attrs) if attrs != dict(node.attrs) else None
+
+
+def never_negative(match: Match, tensor: str) -> bool:
+    """Whether what makes a tensor limits it to 0 and above."""
+    node: Node | None = match.new.producer(tensor)
+    while node and node.op.moves and len(node.inputs) == 1:
+        node = match.new.producer(node.inputs[0])
+    return node is not None and (float(str(node.attrs.get("low", -math.inf))) >= 0 or node.op.name in ("Relu", "Abs"))
+
+
+def mean(match: Match) -> Sequence[str] | None:
+    """The mean over all rows and columns as a pool."""
+    node, shape = match.node, match.shape(0) if match.node.inputs and match.node.inputs[0] else ()
+    if node.op.name not in ("ReduceMean", "ReduceMax"):
+        return None
+    axes = {a % len(shape) for a in integers(node.attrs, "axes")}
+    if len(shape) not in (3, 4) or axes != set(range(1, len(shape) - 1)):
+        raise RefusedError(f"it reduces axes {sorted(axes)}; the hardware pools rows and columns")
+    attrs = {"kernel": shape[1:-1], **plain((0,) * len(axes))}
+    op, new = ("AveragePool" if node.op.name == "ReduceMean" else "MaxPool"), match.new
+    name = new.stored(f"{node.name}.pooled", new.storages.get(node.outputs[0]))
+    pooled = new.one(op, [node.inputs[0]], attrs, outputs=[name], like=node)
+    kept = node.op.infer([new.tensors[node.inputs[0]].real], node.attrs)[0][1]
+    return [pooled] if kept == new.shape(pooled) else match.emit("Reshape", [pooled], {"shape": kept})
+
+
+def transposed(match: Match) -> Sequence[str] | None:
+    """A transposed convolution of stride 1 as a convolution, one of stride 2 with the hardware's kernel."""
+    node = match.node
+    if node.op.name != "ConvTranspose":
+        return None
+    w = match.new.weights[node.inputs[1]]
+    group = int(str(node.attrs["group"]))
+    if group > 1:
+        raise RefusedError(f"it is transposed in {group} groups; use one group")
+    attrs = Transposed(match, w)
+    return attrs.as_convolution() if set(attrs.strides) == {1} else attrs.native()
+
+
+class Transposed:
+    """A transposed convolution.  w: filters [O, *kernel, I]."""
+
+    def __init__(self, match: Match, w: Array) -> None:
+        self.match, self.w = match, w
+        rank = w.ndim - 2
+        self.strides, self.dilations = (integers(match.node.attrs, key, rank) for key in ("strides", "dilations"))
+        self.before = integers(match.node.attrs, "pads_before", rank)
+        x = match.new.tensors[match.node.inputs[0]]
+        self.size = x.shape[1:-1]
+        specs = match.node.op.infer([match.new.tensors[i].real if i else None for i in match.node.inputs], match.node.attrs)
+        self.count = specs[0][1][1:-1]
+
+    def as_convolution(self) -> Sequence[str]:
+        """The kernel turned round, over as much padding as it reaches."""
+        kernel = self.w.shape[1:-1]
+        before = tuple((k - 1) * d - b for k, d, b in zip(kernel, self.dilations, self.before, strict=True))
+        after = tuple(c + (k - 1) * d - n - b for c, k, d, n, b in zip(self.count, kernel, self.dilations, self.size, before, strict=True))
+        if min(*before, *after) < 0:
+            raise RefusedError("its padding is larger than its kernel; make it smaller")
+        turned = np.flip(self.w, tuple(range(1, self.w.ndim - 1)))
+        attrs = {**plain(before), "pads_after": after, "dilations": self.dilations}
+        return self._emit("Conv", turned, attrs, self.match.node.outputs)
+
+    def native(self) -> Sequence[str] | None:
+        """The same with a kernel of 3, stride 2 and one more row and column, the rest of which is cut off."""
+        kernel = self.w.shape[1:-1]
+        if set(self.strides) != {2} or len(kernel) != 2:
+            raise RefusedError(
+                f"its strides are {list(self.strides)} over {len(kernel)} axes; the hardware doubles rows and columns of images"
+            )
+        plans = [self._axis(a) for a in range(2)]
+        places, pads, sizes = zip(*plans, strict=True)
+        attrs = {**plain(pads), "strides": (2, 2), "output_padding": (1, 1)}
+        if kernel == (TRANSPOSED, TRANSPOSED) and sizes == self.count and pads == self.before:
+            given = {key: self.match.node.attrs[key] for key in ("pads_after", "output_padding", "dilations")}
+            if given == {"pads_after": pads, "output_padding": (1, 1), "dilations": (1, 1)}:
+                return None
+        spread = np.zeros((len(self.w), TRANSPOSED, TRANSPOSED, self.w.shape[-1]), self.w.dtype)
+        for tap in product(*map(range, kernel)):
+            spread[:, places[0][tap[0]], places[1][tap[1]]] = self.w[:, tap[0], tap[1]]
+        if sizes == self.count:
+            return self._emit("ConvTranspose", spread, attrs, self.match.node.outputs)
+        new, node = self.match.new, self.match.node
+        full = self._emit("ConvTranspose", spread, attrs, [new.stored(f"{node.name}.full", new.storages.get(node.outputs[0]))])
+        shape = (1, *self.count, len(self.w))
+        return self.match.emit("Slice", full, {"starts": (0,) * 4, "sizes": shape, "steps": (1,) * 4})
+
+    def _axis(self, axis: int) -> tuple[tuple[int, ...], int, int]:
+        """The places of the taps in the hardware's kernel, its padding, and the size that it makes."""
+        offsets = [k * self.dilations[axis] - self.before[axis] for k in range(self.w.shape[1 + axis])]
+        for pad in (0, 1, 2):
+            places, size = tuple(e + pad for e in offsets), 2 * self.size[axis] + 2 - 2 * pad
+            if min(places) >= 0 and max(places) < TRANSPOSED and size >= self.count[axis]:
+                return places, pad, size
+        raise RefusedError(
+            f"kernel {list(self.w.shape[1:-1])} with padding {list(self.before)} reaches further than the hardware's of 3; "
+            "use kernel 3 with padding 1, or kernel 2 without"
+        )
+
+    def _emit(self, op: str, filters: Array, attrs: Mapping[str, object], outputs: Sequence[str]) -> Sequence[str]:
+        node, new = self.match.node, self.match.new
+        weight = new.weight(f"{node.inputs[1]}.formed", filters, new.tensors[node.inputs[1]].quant)
+        limits = {key: node.attrs[key] for key in ("low", "high")}
+        return new.add(op, [node.inputs[0], weight, *node.inputs[2:]], {**attrs, **limits}, outputs=outputs, like=node)
+
+
+def resized(match: Match) -> Sequence[str] | None:
+    """Twice the rows and columns by repeating each, as a transposed convolution."""
+    node = match.node
+    if node.op.name != "Resize":
+        return None
+    shape = match.shape(0)
+    doubled = len(shape) == 4 and all(
+        axis_taps(node.attrs, a, n).identity(n) if a in (0, 3) else _repeats(axis_taps(node.attrs, a, n).indices[:, 0], n)
+        for a, n in enumerate(shape)
+    )
+    if not doubled or node.attrs["mode"] != "nearest":
+        raise RefusedError("it resizes; the hardware doubles rows and columns of images by repeating them, and nothing else")
+    filters = unit_filters(shape[-1], [[1], [1]], TRANSPOSED)
+    for place in ((1, 2), (2, 1), (2, 2)):
+        filters[:, place[0], place[1]] = filters[:, 1, 1]
+    weight = match.new.weight(f"{node.name}.unit", filters, UNIT)
+    return match.emit("ConvTranspose", [node.inputs[0], weight], {**plain((1, 1)), "strides": (2, 2), "output_padding": (1, 1)})
+
+
+def _repeats(indices: Array, size: int) -> bool:
+    return bool(np.array_equal(indices, np.arange(2 * size) // 2))

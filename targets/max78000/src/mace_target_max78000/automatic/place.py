@@ -1,0 +1,120 @@
+"""Where every layer of a network works: processors, output slots and offsets, chosen so that everything fits in little memory.
+
+Ways are tried from the one that asks least of the hardware on: the fewest quadrants, data that never overlap, then an input that lies
+channel by channel, outputs over inputs that are done with, and layers that stream.  Of those that fit alike, the one that takes the
+least data memory is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from mace_core.errors import MaceError
+from mace_target_max78000.automatic.placement.arrange import Arrangement, arranged
+from mace_target_max78000.automatic.placement.lower import lowered
+from mace_target_max78000.automatic.placement.plan import Attempt, Plan, Way
+from mace_target_max78000.automatic.placement.slots import Emphasis
+from mace_target_max78000.automatic.placement.values import passes_of, readers, source_of
+from mace_target_max78000.device import PER_QUADRANT, PROCESSORS, QUADRANTS, Device
+from mace_target_max78000.network import INPUT, Layer, Operation, Place
+from mace_target_max78000.options import Options
+
+EMPHASES = (Emphasis(0, 1), Emphasis(1, 1), Emphasis(1, 0))
+MOST_STREAMING = 8
+"""Layers that may stream; source: the maker's limits."""
+FIFO_CHANNELS = 16
+"""Channels that the FIFOs carry, four each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Layers in the order of their execution, with those that the hardware needs between them, and their places.
+
+    options: those given, with what the places rely on: a FIFO where layers stream, overlapping data where nothing else fits.
+    touched, highest: bytes of all data memories that are in use, and the first byte that is not in any.
+    """
+
+    layers: tuple[Layer, ...]
+    places: tuple[Place, ...]
+    options: Options
+    touched: int
+    highest: int
+
+
+def place(layers: Sequence[Layer], sample_shape: tuple[int, ...] | None, device: Device, options: Options) -> Placed:
+    """Place layers; what they compute stays as it is.
+
+    sample_shape: of the network's input, [channels, rows, columns] or [channels, length]; None where the layers say it.
+    Raises one MaceError with every layer that cannot fit.
+    """
+    source = source_of(layers, sample_shape)
+    arrangement = arranged(lowered(layers, source, device), source, device)
+    if len(arrangement.layers) > device.layers:
+        problem = f"{len(arrangement.layers)} layers are needed, the {device.name} runs {device.layers}"
+        raise MaceError("network", problem, "leave layers out; residual and joined inputs that other layers read too cost one more each")
+    best = _best(arrangement, device, options)
+    return Placed(arrangement.layers, best.places, best.options, best.touched, best.highest)
+
+
+def _best(arrangement: Arrangement, device: Device, options: Options) -> Attempt:
+    last: list[Attempt] = []
+    for arrival, overlap, quadrants in product(_arrivals(arrangement, device, options), (False, True), range(1, QUADRANTS + 1)):
+        if quadrants * PER_QUADRANT < _widest(arrangement):
+            continue
+        chw, fifo, streaming = arrival
+        ways = [Way(chw, fifo, streaming, quadrants, emphasis, overlap) for emphasis in EMPHASES]
+        last = [Plan(arrangement, way, device, options).attempt() for way in ways]
+        fitting = [attempt for attempt in last if not attempt.faults]
+        if fitting:
+            return min(fitting, key=lambda a: (a.touched, a.highest))
+    raise _refused(last, device)
+
+
+def _widest(arrangement: Arrangement) -> int:
+    """Slots of the widest group of values whose slots follow from each other."""
+    spans: dict[int, tuple[int, int]] = {}
+    for value, (group, shift) in arrangement.groups.items():
+        low, high = spans.get(group, (shift, shift))
+        spans[group] = min(low, shift), max(high, shift + arrangement.values[value].extent)
+    return min(PROCESSORS, max(high - low for low, high in spans.values()))
+
+
+def _arrivals(arrangement: Arrangement, device: Device, options: Options) -> Iterator[tuple[bool, bool, int]]:
+    """How the input may arrive: channel by channel, through FIFOs, and how many layers may stream then."""
+    first = arrangement.layers[0]
+    channels = first.channels
+    alone = readers(arrangement.layers)[INPUT] == (0,) and first.inputs == (INPUT,) and first.weights is not None and first.groups == 1
+    by_channel = alone and channels <= PROCESSORS // 4 and first.operands == 1
+    fifo = options.fifo or options.fast_fifo
+    if not fifo:
+        yield by_channel and channels == 1, False, 0
+        if by_channel and channels > 1:
+            yield True, False, 0
+    if alone and channels <= FIFO_CHANNELS:
+        if fifo:
+            yield False, True, 0
+        yield from ((False, True, count) for count in _streaming(arrangement, device))
+
+
+def _streaming(arrangement: Arrangement, device: Device) -> Iterator[int]:
+    """How many layers may stream: convolutions one after another from the first on, the last one padded on the first generation."""
+    users = readers(arrangement.layers)
+    for index, layer in enumerate(arrangement.layers[:MOST_STREAMING]):
+        chain = layer.inputs == (index - 1,) and users[index - 1] == (index,) and layer.operands == 1 and layer.groups == 1
+        if not chain or layer.operation is not Operation.CONV2D or passes_of(layer.channels) > 1 or layer.flatten:
+            return
+        if arrangement.lanes[index].gap == 1 and (device.pipelined or min(layer.pad) > 0):
+            yield index + 1
+        if layer.output:
+            return
+
+
+def _refused(attempts: Sequence[Attempt], device: Device) -> MaceError:
+    """All that keeps the network from fitting, of the attempt that lacks least."""
+    if not attempts:
+        return MaceError("network", f"its input does not fit the FIFOs of the {device.name}", f"use {FIFO_CHANNELS} channels or fewer")
+    faults = min((a.faults for a in attempts), key=len)
+    remedy = "use fewer rows, columns or channels, pool earlier, or use fewer bits for the weights"
+    return MaceError("network", "; ".join(faults), remedy)

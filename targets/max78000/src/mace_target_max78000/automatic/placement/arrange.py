@@ -1,0 +1,177 @@
+"""How values lie to each other: which share an offset, which are interleaved, which slots follow from which others.
+
+Operands of one element-wise operation are interleaved: word k of each position is operand k's.  Joined inputs of one pass lie in
+consecutive data memories at one offset; of several passes, each pass's are interleaved like operands.  A layer that does not convolve
+writes to the slots that it reads.  Where a value would have to lie in two ways, a layer that copies it is inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mace_core.errors import MaceError
+from mace_target_max78000.automatic.placement.lower import copy_of, selection
+from mace_target_max78000.automatic.placement.ties import Lane, Ties
+from mace_target_max78000.automatic.placement.values import Value, contiguous, in_a_row, in_hardware, passes_of, per_pass, readers, values_of
+from mace_target_max78000.device import PER_MEMORY, Device
+from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
+from mace_target_max78000.network import INPUT, Layer, Operation, Place
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """A network whose values can all lie somewhere.
+
+    values: by layer, and the input's.  groups: for each value a number that it shares with those whose slots follow from its own,
+    and its first slot counted from the group's.  lanes: for each value the others that share its offset.
+    words: that each layer takes of the weight memory of its processors.
+    """
+
+    layers: tuple[Layer, ...]
+    values: Mapping[int, Value]
+    groups: Mapping[int, tuple[int, int]]
+    lanes: Mapping[int, Lane]
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a reader wants a value: its word among `gap`, its first slot counted from the reader's.  joined: all that it reads so."""
+
+    gap: int = 1
+    position: int = 0
+    shift: int = 0
+    joined: tuple[int, ...] = ()
+
+
+def arranged(layers: Sequence[Layer], source: Layer, device: Device) -> Arrangement:
+    """Insert the copies that the layers need.  source: the network's input.
+
+    Raises MaceError where values that must lie side by side cannot.
+    """
+    arranger = _Arranger(layers, source, device)
+    for index in range(len(layers)):
+        arranger.add(index)
+    ties = arranger.ties
+    return Arrangement(tuple(arranger.layers), ties.values, ties.groups, ties.lanes, _words(arranger.layers, device))
+
+
+def _words(layers: Sequence[Layer], device: Device) -> tuple[int, ...]:
+    places = [Place(contiguous(layer.channels), contiguous(layer.out_channels)) for layer in layers]
+    units = in_hardware(layers, places, device)
+    return tuple(0 if u.layer.weights is None else -(-words_of(u) // ALIGNMENT) * ALIGNMENT for u in units)
+
+
+def ways(layer: Layer, values: Mapping[int, Value], channels: Mapping[int, int]) -> list[Way]:
+    """How a layer wants each of its inputs."""
+    inputs = layer.inputs
+    if len(inputs) == 1:
+        return [Way()]
+    if layer.eltwise is not None:
+        return [Way(len(inputs), k, 0, inputs) for k in range(len(inputs))]
+    passes, count = passes_of(layer.channels), per_pass(layer.channels)
+    found, first = [], 0
+    for source in inputs:
+        found.append(Way(passes, first // count, first % count, inputs))
+        first += channels[source] if passes > 1 else values[source].groups * PER_MEMORY
+    return found
+
+
+class _Arranger:
+    """The layers done so far, with new numbers, and their values' ties.  renamed: new numbers of old layers."""
+
+    def __init__(self, layers: Sequence[Layer], source: Layer, device: Device) -> None:
+        self.old: Mapping[int, Layer] = dict(enumerate(layers)) | {INPUT: source}
+        self.old_values, self.device = values_of(layers, source, device), device
+        channels = {i: layer.out_channels for i, layer in self.old.items()}
+        self.wanted = [ways(layer, self.old_values, channels) for layer in layers]
+        self.readers = readers(layers)
+        self.layers: list[Layer] = []
+        self.renamed = {INPUT: INPUT}
+        self.ties = Ties({INPUT: self.old_values[INPUT]})
+        self.copies: dict[tuple[int, Way], int] = {}
+
+    def add(self, index: int) -> None:
+        """Append an old layer, before it the copies that it needs."""
+        layer = self.old[index]
+        inputs: list[int] = []
+        pairs = list(zip(layer.inputs, self.wanted[index], strict=True))
+        for source, way in pairs:
+            anchor = (inputs[0], pairs[0][1]) if inputs else None
+            inputs.append(self._input(layer, source, way, anchor))
+        number = self._append(replace(layer, inputs=tuple(inputs)), self.old_values[index])
+        self.renamed[index] = number
+        if layer.operation is Operation.PASSTHROUGH or layer.groups > 1:
+            shifts = [way.shift - pairs[0][1].shift for _, way in pairs]
+            pattern = 0
+            for value, shift in zip(inputs, shifts, strict=True):
+                pattern |= self.ties.values[value].pattern << shift
+            self.ties.values[number] = replace(self.ties.values[number], pattern=pattern)
+            self.ties.tie(inputs[0], number, 0)
+
+    def _append(self, layer: Layer, value: Value) -> int:
+        self.layers.append(layer)
+        number = len(self.layers) - 1
+        self.ties.add(number, value)
+        return number
+
+    def _input(self, layer: Layer, source: int, way: Way, anchor: tuple[int, Way] | None) -> int:
+        """The value that a layer reads: the source itself, or a copy that lies as it wants."""
+        value = self.renamed[source]
+        if self._direct(source, way) and self._join(value, way, anchor):
+            return value
+        if (source, way) in self.copies and self._join(self.copies[source, way], way, anchor):
+            return self.copies[source, way]
+        for kind in (self._passthrough, self._convolution):
+            number = kind(layer, source)
+            if self._join(number, way, anchor):
+                self.copies[source, way] = number
+                return number
+            self.layers.pop()
+            self.ties.remove(number)
+        problem = f"its input {self.old[source].name} cannot lie beside the others"
+        raise MaceError(f"layer {layer.name}", problem, "join or add fewer channels at once")
+
+    def _direct(self, source: int, way: Way) -> bool:
+        interleaved = self._interleaved(source)
+        return interleaved == way if way.gap > 1 else interleaved is None or not way.joined
+
+    def _interleaved(self, source: int) -> Way | None:
+        """The one way in which a value is written with gaps, if every reader can read it so."""
+        found = [(r, way) for r in dict.fromkeys(self.readers[source]) for s, way in self._reads(r) if s == source]
+        gapped = {way for _, way in found if way.gap > 1}
+        if len(gapped) != 1 or source == INPUT or not in_a_row(self.old[source]):
+            return None
+        others = [self.old[r] for r, way in found if way.gap == 1]
+        return gapped.pop() if not others or self._skips(source, others) else None
+
+    def _reads(self, index: int) -> list[tuple[int, Way]]:
+        return list(zip(self.old[index].inputs, self.wanted[index], strict=True))
+
+    def _skips(self, source: int, others: Sequence[Layer]) -> bool:
+        """Whether all layers can leave out words when they read: the second generation's, of one pass, one input."""
+        single = all(len(o.inputs) == 1 and o.operands == 1 and in_a_row(o) for o in others)
+        return self.device.pipelined and single and passes_of(self.old[source].out_channels) == 1
+
+    def _join(self, value: int, way: Way, anchor: tuple[int, Way] | None) -> bool:
+        """Let a value lie as a reader wants it, beside the reader's first input; False, and nothing done, where it cannot."""
+        ties = self.ties
+        lane = ties.lanes[value]
+        if way.gap > 1 and lane == Lane(lane.cluster):
+            ties.lanes[value] = Lane(lane.cluster, way.gap, way.position)
+        if anchor is None or ties.share(anchor[0], value, way.shift - anchor[1].shift):
+            return True
+        ties.lanes[value] = lane
+        return False
+
+    def _passthrough(self, layer: Layer, source: int) -> int:
+        value, name = self.renamed[source], f"{layer.name}/copy of {self.old[source].name}"
+        number = self._append(copy_of(self.old[source], name, value), replace(self.ties.values[value], lead=0))
+        self.ties.tie(value, number, 0)
+        return number
+
+    def _convolution(self, layer: Layer, source: int) -> int:
+        maker, name = self.old[source], f"{layer.name}/copy of {self.old[source].name}"
+        made = selection(maker, name, self.renamed[source], range(maker.out_channels))
+        return self._append(made, Value(contiguous(maker.out_channels), self.old_values[source].words - self.old_values[source].lead))

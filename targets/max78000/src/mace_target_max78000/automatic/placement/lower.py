@@ -1,0 +1,149 @@
+"""Layers as the part can run them: combinations that it lacks become several layers, joined channels are cut where passes end.
+
+What the network computes stays as it is, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mace_target_max78000.automatic.placement.values import passes_of, per_pass, readers
+from mace_target_max78000.device import PER_MEMORY, Device
+from mace_target_max78000.network import INPUT, Layer, Operation, Weights
+
+UNIT_BITS = 2
+"""Weights of a layer that only copies: the fewest bits that can be 0 and 1."""
+UNIT_SHIFT = 7
+"""What makes a sum of weight 1 its input again."""
+
+
+class Draft:
+    """A network being written anew, layer by layer."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.old = layers
+        self.layers: list[Layer] = []
+        self.parts: dict[int, tuple[int, ...]] = {INPUT: (INPUT,)}
+        """Of each old layer the new ones that make its output, side by side."""
+
+    def add(self, layer: Layer) -> int:
+        """Append a layer whose inputs are numbers of new ones; returns its number."""
+        self.layers.append(layer)
+        return len(self.layers) - 1
+
+    def sources(self, layer: Layer) -> tuple[int, ...]:
+        """The new layers that stand for an old layer's inputs."""
+        return tuple(part for source in layer.inputs for part in self.parts[source])
+
+
+def lowered(layers: Sequence[Layer], source: Layer, device: Device) -> tuple[Layer, ...]:
+    """The layers with every combination that the part lacks taken apart.  source: the network's input."""
+    return _cut(_separated(layers, device), source)
+
+
+def copy_of(maker: Layer, name: str, source: int) -> Layer:
+    """A layer that writes its input again, in the same slots.  maker: of its input, by the number `source`."""
+    return Layer(name, Operation.PASSTHROUGH, (source,), maker.out_channels, maker.out_dim, maker.out_channels)
+
+
+def selection(maker: Layer, name: str, source: int, span: range) -> Layer:
+    """A copy of some channels as a convolution, which can write to any slots."""
+    values = np.eye(maker.out_channels, dtype=np.int64)[span.start : span.stop]
+    flat = maker.one_dimensional
+    weights = Weights(values[:, :, None] if flat else values[:, :, None, None], UNIT_BITS)
+    operation = Operation.CONV1D if flat else Operation.CONV2D
+    return replace(copy_of(maker, name, source), operation=operation, out_channels=len(span), weights=weights, shift=UNIT_SHIFT)
+
+
+def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
+    """Element-wise operations of several passes in layers of their own where the part cannot go on in the same layer."""
+    draft = Draft(layers)
+    for index, layer in enumerate(layers):
+        rest = replace(layer, inputs=draft.sources(layer))
+        if _must_separate(layer, device):
+            sole = Layer(f"{layer.name}/{layer.eltwise.name.lower() if layer.eltwise else 'copy'}", Operation.PASSTHROUGH, rest.inputs,
+                         layer.channels, layer.dim, layer.channels, eltwise=layer.eltwise, operands=layer.operands)
+            rest = replace(rest, inputs=(draft.add(sole),), eltwise=None, operands=1, pool_first=True)
+        draft.parts[index] = (draft.add(rest),)
+    return tuple(draft.layers)
+
+
+def _must_separate(layer: Layer, device: Device) -> bool:
+    """Source: the maker's limits of element-wise operations of more than 64 channels."""
+    passes = passes_of(layer.channels)
+    if layer.eltwise is None or passes == 1 or (layer.pool is not None and layer.pool_first):
+        return False
+    if device.pipelined:
+        return layer.bias is not None and layer.operation is not Operation.PASSTHROUGH
+    alone = layer.operation is Operation.PASSTHROUGH and layer.pool is None
+    return not alone and (layer.operands, passes) != (2, 2)
+
+
+def _cut(layers: Sequence[Layer], source: Layer) -> tuple[Layer, ...]:
+    """Joined inputs of more than one pass as pieces that each lie in one pass."""
+    channels = {INPUT: source.out_channels} | {i: layer.out_channels for i, layer in enumerate(layers)}
+    pieces = [_pieces(layer, channels) for layer in layers]
+    users = readers(layers)
+    draft = Draft(layers)
+    for index, layer in enumerate(layers):
+        whole = replace(layer, inputs=_cut_inputs(draft, source, layer, pieces[index]))
+        spans = [range(layer.out_channels)]
+        if _divisible(layer, users[index]):
+            reader = users[index][0]
+            spans = pieces[reader][layers[reader].inputs.index(index)]
+        draft.parts[index] = tuple(draft.add(_part(whole, span) if len(spans) > 1 else whole) for span in spans)
+    return tuple(draft.layers)
+
+
+def _pieces(layer: Layer, channels: Mapping[int, int]) -> list[list[range]]:
+    """For each joined input the ranges of its channels that lie in one pass each."""
+    passes, count = passes_of(layer.channels), per_pass(layer.channels)
+    if passes == 1 or layer.eltwise is not None or len(layer.inputs) == 1:
+        return [[range(channels[source])] for source in layer.inputs]
+    found, first = [], 0
+    for source in layer.inputs:
+        last = first + channels[source]
+        edges = [first, *range(-(-(first + 1) // count) * count, last, count), last]
+        found.append([range(a - first, b - first) for a, b in zip(edges, edges[1:], strict=False)])
+        first = last
+    return found
+
+
+def _divisible(layer: Layer, users: Sequence[int]) -> bool:
+    """Whether several layers can make its output, each some of the channels, at no cost in weights."""
+    return len(users) == 1 and layer.weights is not None and layer.groups == 1 and not layer.output
+
+
+def _part(layer: Layer, span: range) -> Layer:
+    assert layer.weights is not None
+    values, cut = layer.weights.values, slice(span.start, span.stop)
+    part = values[:, cut] if layer.operation is Operation.CONV_TRANSPOSE2D else values[cut]
+    bias = None if layer.bias is None else layer.bias[cut]
+    name = f"{layer.name}[{span.start}:{span.stop}]"
+    return replace(layer, name=name, out_channels=len(span), weights=replace(layer.weights, values=part), bias=bias)
+
+
+def _cut_inputs(draft: Draft, input_layer: Layer, layer: Layer, pieces: Sequence[Sequence[range]]) -> tuple[int, ...]:
+    """The layer's inputs, those that are not yet in as many pieces as it needs taken apart by layers that select channels."""
+    inputs: list[int] = []
+    for source, spans in zip(layer.inputs, pieces, strict=True):
+        made = draft.parts[source]
+        if len(spans) == len(made):
+            inputs.extend(made)
+            continue
+        maker = draft.old[source] if source != INPUT else input_layer
+        inputs.extend(draft.add(selection(maker, f"{layer.name}/channels[{s.start}:{s.stop}]", made[0], s)) for s in spans)
+    return tuple(inputs)
+
+
+def misaligned(layers: Sequence[Layer], channels: Mapping[int, int]) -> list[Layer]:
+    """Layers of several passes whose joined inputs would begin inside a word."""
+    found = []
+    for layer in layers:
+        if passes_of(layer.channels) > 1 and len(layer.inputs) > 1 and layer.eltwise is None:
+            if any(channels[source] % PER_MEMORY for source in layer.inputs[:-1]):
+                found.append(layer)
+    return found

@@ -1,0 +1,211 @@
+"""One attempt to place a network: how the input arrives, how many layers stream, which processors may work, what weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mace_core.errors import MaceError
+from mace_target_max78000.synthesis import bias, kernels
+from mace_target_max78000.automatic.placement.arrange import Arrangement
+from mace_target_max78000.automatic.placement.offsets import Buffer, Life, Over, Packer, distance
+from mace_target_max78000.automatic.placement.slots import Capacity, Demand, Emphasis, slots
+from mace_target_max78000.automatic.placement.ties import clusters
+from mace_target_max78000.automatic.placement.values import Value, in_a_row, in_hardware, readers
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, Device
+from mace_target_max78000.network import INPUT, Layer, Place
+from mace_target_max78000.options import Options
+from mace_target_max78000.synthesis.streaming import streams
+from mace_target_max78000.unit import Unit
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to place a network.
+
+    chw: the input lies channel by channel.  fifo: it arrives through FIFOs.  streaming: layers, from the first one on, that begin
+    before their input is complete.  quadrants: that may be used.  overlap: outputs may lie over inputs that are done with.
+    """
+
+    chw: bool
+    fifo: bool
+    streaming: int
+    quadrants: int
+    emphasis: Emphasis
+    overlap: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """What came of a way: places and the memory they take, or the faults.  touched, highest: of data memory, bytes."""
+
+    places: tuple[Place, ...]
+    options: Options
+    touched: int = 0
+    highest: int = 0
+    faults: tuple[str, ...] = ()
+
+
+class Plan:
+    """An arranged network that is being placed in one way.  Times are numbers of layers; layers that stream run at one time."""
+
+    def __init__(self, arrangement: Arrangement, way: Way, device: Device, options: Options) -> None:
+        self.layers, self.lanes, self.groups = arrangement.layers, arrangement.lanes, arrangement.groups
+        self.words = arrangement.words
+        self.way, self.device = way, device
+        self.options = replace(options, fifo=True) if way.fifo and not options.fast_fifo else options
+        self.values = {**arrangement.values, INPUT: self._input(arrangement.values[INPUT])}
+        self.readers = readers(self.layers)
+        self.starts = self._starts()
+
+    def attempt(self) -> Attempt:
+        """Check weights and bias, and pack the data."""
+        places = self._places({})
+        units = in_hardware(self.layers, places, self.device)
+        faults = [*self._quadrant_faults(units), *self._memory_faults(units)]
+        if faults:
+            return Attempt(places, self.options, faults=tuple(faults))
+        buffers = self._buffers(units)
+        packing = Packer(list(buffers.values()), self.device.data_bytes, self._over(units, list(buffers))).pack()
+        if packing is None:
+            return Attempt(places, self.options, faults=tuple(self._data_faults(list(buffers.values()))))
+        options = replace(self.options, overlap_data=True) if packing.overlapping else self.options
+        found = list(buffers.values())
+        places = self._places(dict(zip(buffers, packing.offsets, strict=True)))
+        return Attempt(places, options, packing.touched(found), packing.highest(found))
+
+    def _input(self, value: Value) -> Value:
+        """The input's slots where not the ones side by side: one of each data memory, or four of each FIFO's quadrant."""
+        channels = range(value.pattern.bit_count())
+        if self.way.chw:
+            return Value(sum(1 << c * (PER_QUADRANT if self.way.fifo else PER_MEMORY) for c in channels), -(-value.words // 4))
+        if self.way.fifo:
+            return replace(value, pattern=sum(1 << c // PER_MEMORY * PER_QUADRANT + c % PER_MEMORY for c in channels))
+        return value
+
+    def _time(self, layer: int) -> int:
+        return max(layer, self.way.streaming - 1, 0)
+
+    def _life(self, value: int) -> tuple[int, int]:
+        """The first and last time at which a value is needed; results stay."""
+        first = self._time(value)
+        last = max((self._time(r) for r in self.readers[value]), default=first)
+        stays = value != INPUT and (self.layers[value].output or value == len(self.layers) - 1)
+        return first, len(self.layers) if stays else last
+
+    def _mask(self, values: Sequence[int], starts: Mapping[int, int]) -> int:
+        """The slots of values together.  starts: the slot from which each group counts its own."""
+        mask = 0
+        for value in values:
+            group, shift = self.groups[value]
+            mask |= self.values[value].pattern << starts[group] + shift
+        return mask
+
+    def _starts(self) -> dict[int, int]:
+        groups: dict[int, list[int]] = {}
+        for value, (group, _) in self.groups.items():
+            groups.setdefault(group, []).append(value)
+        origin = {g: -min(self.groups[v][1] for v in members) for g, members in groups.items()}
+        capacity = Capacity(self.way.quadrants, self.device.kernel_words, self.device.data_bytes, len(self.layers))
+        fixed = self.groups[INPUT][0] if self.way.fifo else None
+        demands = {g: [*self._data(members, origin), *self._weights(members, origin)] for g, members in groups.items()}
+        return {g: start + origin[g] for g, start in slots(demands, fixed, capacity, self.way.emphasis).items()}
+
+    def _data(self, members: Sequence[int], origin: Mapping[int, int]) -> list[Demand]:
+        return [Demand(self._mask((v,), origin), 0, 4 * self.values[v].words, *self._life(v)) for v in members]
+
+    def _weights(self, members: Sequence[int], origin: Mapping[int, int]) -> list[Demand]:
+        weighted = [i for i, layer in enumerate(self.layers) if layer.weights is not None and layer.inputs[0] in members]
+        return [Demand(self._mask(self.layers[i].inputs, origin), self.words[i]) for i in weighted]
+
+    def _places(self, offsets: Mapping[int, int]) -> tuple[Place, ...]:
+        """All places.  offsets: by cluster; where it has none, the lowest."""
+        return tuple(self._place(i, layer, offsets) for i, layer in enumerate(self.layers))
+
+    def _place(self, index: int, layer: Layer, offsets: Mapping[int, int]) -> Place:
+        source, own = self.lanes[layer.inputs[0]], self.lanes[index]
+        alone = len(layer.inputs) == 1
+        return Place(
+            processors=self._mask(layer.inputs, self.starts),
+            output_processors=self._mask((index,), self.starts),
+            in_offset=offsets.get(source.cluster, 0) + (4 * source.position if alone else 0),
+            out_offset=offsets.get(own.cluster, 4 * self.values[index].lead) + 4 * own.position,
+            write_gap=own.gap - 1,
+            read_gap=source.gap - 1 if alone else 0,
+            streaming=index < self.way.streaming,
+            chw=index == 0 and self.way.chw,
+        )
+
+    def _quadrant_faults(self, units: Sequence[Unit]) -> list[str]:
+        """Quadrants that would hold results without being in use, and the first one, which always must be."""
+        used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {s // PER_QUADRANT for s in units[-1].slots}
+        written = {s // PER_QUADRANT for unit in units for s in unit.slots}
+        return [f"quadrant {q} would not be in use" for q in sorted((written | {0}) - used)]
+
+    def _memory_faults(self, units: Sequence[Unit]) -> list[str]:
+        """What does not fit into weight and bias memory."""
+        quadrants = sorted({p // PER_QUADRANT for unit in units for p in unit.processors})
+        checks = (
+            lambda: kernels.place(units, self.device, self.options.deduplicate_weights),
+            lambda: bias.place(units, quadrants, self.device, self.options.ignore_bias_groups),
+        )
+        return [fault for check in checks for fault in _faults(check)]
+
+    def _buffers(self, units: Sequence[Unit]) -> dict[int, Buffer]:
+        """What lies in data memory, by cluster; of a value that streams, only what its reader has not yet passed."""
+        rings = self._rings(units)
+        return {
+            cluster: Buffer(
+                lead=4 * max(self.values[v].lead for v in members),
+                size=4 * max(rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members),
+                lives=tuple(Life(_memories(self._mask((v,), self.starts)), *self._life(v)) for v in members),
+            )
+            for cluster, members in clusters(self.lanes).items()
+        }
+
+    def _rings(self, units: Sequence[Unit]) -> dict[int, int]:
+        """Words of each value that streams."""
+        if not self.way.streaming:
+            return {}
+        found = streams(units, self.options, self.device.pipelined)
+        return {self.layers[i].inputs[0]: found[i].rollover for i in range(self.way.streaming)}
+
+    def _over(self, units: Sequence[Unit], numbers: Sequence[int]) -> dict[tuple[int, int], Over]:
+        """Where a layer's output may lie over its input, by the numbers of their buffers."""
+        if not self.way.overlap:
+            return {}
+        found = {}
+        for unit in units[self.way.streaming :]:
+            source, own = self.lanes[unit.layer.inputs[0]], self.lanes[unit.index]
+            if in_a_row(self.layers[unit.index]) and unit.emulated_rows == 1 and source.cluster != own.cluster and not unit.place.chw:
+                step_in = unit.in_passes * unit.layer.operands * (unit.place.read_gap + 1)
+                step_out = unit.out_passes * unit.write_step * unit.layer.width // 8
+                pair = numbers.index(source.cluster), numbers.index(own.cluster)
+                found[pair] = Over(self._time(unit.index), distance(unit.layer, step_in, step_out))
+        return found
+
+    def _data_faults(self, buffers: Sequence[Buffer]) -> list[str]:
+        """Each layer at which more bytes are needed than a data memory has."""
+        capacity, found = self.device.data_bytes, []
+        for time, layer in enumerate(self.layers):
+            need = max(sum(b.lead + b.size for b in buffers if _lives(b, time, m)) for m in range(PROCESSORS // PER_MEMORY))
+            if need > capacity:
+                found.append(f"layer {layer.name}: what it reads and writes, and what later layers need, takes {need} bytes of a data memory, {capacity} are there")
+        return found or [f"data memory: the layers' data do not pack into {capacity} bytes"]
+
+
+def _lives(buffer: Buffer, time: int, memory: int) -> bool:
+    return any(life.memories >> memory & 1 and life.first <= time <= life.last for life in buffer.lives)
+
+
+def _memories(mask: int) -> int:
+    """The data memories that slots lie in."""
+    return sum(1 << m for m in range(PROCESSORS // PER_MEMORY) if mask >> m * PER_MEMORY & 0xF)
+
+
+def _faults(check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except MaceError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,100 @@
+"""What layers leave in data memory: how many words, in how many slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
+from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
+from mace_target_max78000.unit import Unit, units
+
+
+@dataclass(frozen=True)
+class Value:
+    """The network's input, or one layer's output.
+
+    pattern: bit i for each slot from the value's first on.  words: in each data memory, without gaps.
+    lead: of these, words before the first that counts, which hold nothing.
+    """
+
+    pattern: int
+    words: int
+    lead: int = 0
+
+    @property
+    def extent(self) -> int:
+        """Slots from the first to the last."""
+        return self.pattern.bit_length()
+
+    @property
+    def groups(self) -> int:
+        """Data memories that hold it where its first slot is the first of a memory."""
+        return -(-self.extent // PER_MEMORY)
+
+
+def passes_of(channels: int) -> int:
+    """How many channels share a processor."""
+    return -(-channels // PROCESSORS)
+
+
+def per_pass(channels: int) -> int:
+    """Processors that so many channels take: where a processor has several, a multiple of four."""
+    passes = passes_of(channels)
+    count = -(-channels // passes)
+    return -(-count // PER_MEMORY) * PER_MEMORY if passes > 1 else count
+
+
+def contiguous(channels: int) -> int:
+    """The slots of so many channels side by side."""
+    return (1 << per_pass(channels)) - 1
+
+
+def in_hardware(layers: Sequence[Layer], places: Sequence[Place], device: Device) -> tuple[Unit, ...]:
+    """The layers as the hardware runs them."""
+    network = Network("", tuple(layers), tuple(places), np.zeros(0, np.int64))
+    return units(network, device.pipelined)
+
+
+def source_of(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> Layer:
+    """The network's input as if a layer had made it; `shape` counts where its first reader joins it with something else."""
+    reader = next(layer for layer in layers if INPUT in layer.inputs)
+    channels, dim = reader.channels, reader.dim
+    if len(reader.inputs) > 1 and reader.eltwise is None and shape is not None:
+        channels, dim = shape[0], (shape[1], shape[2] if len(shape) > 2 else 1)
+    return Layer("the network's input", Operation.PASSTHROUGH, (), channels, dim, channels)
+
+
+def values_of(layers: Sequence[Layer], source: Layer, device: Device) -> dict[int, Value]:
+    """The value of each layer, and that of the input under `INPUT`."""
+    places = [Place(contiguous(layer.channels), contiguous(layer.out_channels)) for layer in layers]
+    values = {unit.index: _output(unit) for unit in in_hardware(layers, places, device)}
+    first = layers[0]
+    operands = first.operands if len(first.inputs) == 1 else 1
+    positions = source.dim[0] * source.dim[1]
+    values[INPUT] = Value(contiguous(source.channels), positions * passes_of(source.channels) * operands)
+    return values
+
+
+def _output(unit: Unit) -> Value:
+    layer = unit.layer
+    rows, columns = layer.out_dim
+    words = rows * columns * unit.out_passes * (layer.width // 8)
+    return Value(contiguous(layer.out_channels), words, unit.ignored)
+
+
+def readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
+    """For the input and each layer, the layers that read it, in order; one that reads it twice is there twice."""
+    found: dict[int, list[int]] = {INPUT: []} | {i: [] for i in range(len(layers))}
+    for index, layer in enumerate(layers):
+        for source in layer.inputs:
+            found[source].append(index)
+    return {source: tuple(indices) for source, indices in found.items()}
+
+
+def in_a_row(layer: Layer) -> bool:
+    """Whether its output may have gaps and lie over its input: neither flattened, dilated nor transposed."""
+    dilated = layer.operation is Operation.CONV1D and layer.dilation[0] > 1
+    return not (layer.flatten or dilated or layer.operation is Operation.CONV_TRANSPOSE2D)

@@ -1,0 +1,160 @@
+"""Channels scaled so that all of a layer's weights use their bits alike.
+
+After ReLU, or nothing, or pooling, a channel may be made larger in one layer and its weights smaller in the next, and the network computes
+the same.  Source of the factors: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_core.ir import Array, Graph, Node, frozen
+from mace_target_max78000.automatic.forming.views import View, view_of
+
+MAIN = ("Conv", "MatMul")
+THROUGH = ("MaxPool", "AveragePool", "Relu", "Reshape")
+"""Ops that let a positive factor of a channel pass."""
+
+ROUNDS = 20
+MOST = 2.0**7
+"""The largest factor of a channel: beyond it, bias and rounding of the next layer lose more than weights gain."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A layer and all that read its channels.  high: where its output is limited above."""
+
+    maker: Node
+    readers: tuple[tuple[Node, str], ...]
+    high: float
+
+
+def equalized(graph: Graph) -> Graph:
+    """The graph with factors between its layers such that it computes the same.
+
+    A limit above zero (ReLU6) becomes 127 steps, which is where the hardware limits by itself.
+    """
+    weights = {name: array for name, array in graph.weights.items()}
+    links = list(_links(graph))
+    for _ in range(ROUNDS):
+        for link in links:
+            if math.isinf(link.high):
+                _scale(weights, link, _factors(weights, link, graph), graph)
+    limited = [link for link in links if not math.isinf(link.high)]
+    for link in limited:
+        channels = graph.tensors[link.maker.outputs[0]].shape[-1]
+        _scale(weights, link, np.full(channels, _filling(link.high)), graph)
+    done = {link.maker.name for link in limited}
+    nodes = tuple(replace(n, attrs=MappingProxyType({**n.attrs, "high": math.inf})) if n.name in done else n for n in graph.nodes)
+    return replace(graph, nodes=nodes, weights=MappingProxyType({n: frozen(w.astype(graph.weights[n].dtype)) for n, w in weights.items()}))
+
+
+def _filling(limit: float) -> float:
+    """The factor that makes a limit 127 steps of a power of two, as near to 1 as there is one."""
+    return min((127 * 2.0**power / limit for power in range(-20, 20)), key=lambda factor: abs(math.log2(factor)))
+
+
+def _links(graph: Graph) -> Iterator[Link]:
+    made = {o: n for n in graph.nodes for o in n.outputs}
+    shared = {name for name, count in graph.uses().items() if count > 1}
+    for node in graph.nodes:
+        if node.op.name not in MAIN or node.inputs[1] not in graph.weights or not _own(node, shared):
+            continue
+        low, high = (float(str(node.attrs[key])) for key in ("low", "high"))
+        readers = _readers(graph, node.outputs[0])
+        sound = low in (0.0, -math.inf) and (math.isinf(high) or low == 0)
+        if sound and readers and all(_own(r, shared) and _by_channel(graph, r, node.outputs[0], made) for r, _ in readers):
+            yield Link(node, tuple(readers), high)
+
+
+def _own(node: Node, shared: set[str]) -> bool:
+    """Whether nothing else reads a layer's weights and bias."""
+    return not any(name in shared for name in node.inputs[1:])
+
+
+def _readers(graph: Graph, tensor: str) -> list[tuple[Node, str]] | None:
+    """The layers that read a tensor's channels, through ops that let factors pass; None if anything else does."""
+    if tensor in graph.outputs:
+        return None
+    found: list[tuple[Node, str]] = []
+    for node in graph.nodes:
+        if tensor not in node.inputs:
+            continue
+        if node.op.name in MAIN and node.inputs[0] == tensor and node.inputs[1] in graph.weights:
+            found.append((node, tensor))
+        elif node.op.name in THROUGH:
+            behind = _readers(graph, node.outputs[0])
+            if behind is None:
+                return None
+            found.extend(behind)
+        else:
+            return None
+    return found
+
+
+def _by_channel(graph: Graph, reader: Node, tensor: str, made: Mapping[str, Node]) -> bool:
+    """Whether each input of the reader is one channel of the tensor."""
+    if reader.op.name == "Conv":
+        return graph.tensors[reader.inputs[0]].shape[-1] == graph.tensors[tensor].shape[-1]
+    return graph.weights[reader.inputs[1]].ndim == 2 and graph.tensors[reader.inputs[0]].shape[-1] % graph.tensors[tensor].shape[-1] == 0
+
+
+def _channels_of(graph: Graph, reader: Node, count: int) -> Array:
+    """The maker's channel that each row of a reader's matrix, or input channel of its filters, belongs to."""
+    made = {o: n for n in graph.nodes for o in n.outputs}
+    view: View = view_of(graph, reader.inputs[0], made)
+    return np.asarray(view.order.reshape(-1) % count if reader.op.name == "MatMul" else np.arange(count))
+
+
+def _factors(weights: Mapping[str, Array], link: Link, graph: Graph) -> Array:
+    """What each channel of the maker is multiplied by."""
+    own = _peaks_out(weights, link.maker)
+    others = [_peaks_in(weights, reader, _channels_of(graph, reader, len(own)), len(own)) for reader, _ in link.readers]
+    next_ = np.max(others, axis=0)
+    sound = (own > 0) & (next_ > 0)
+    factors = np.ones(len(own))
+    factors[sound] = np.sqrt(next_[sound] / own[sound])
+    return np.clip(factors / np.exp(np.mean(np.log(factors))), 1 / MOST, MOST)
+
+
+def _peaks_out(weights: Mapping[str, Array], node: Node) -> Array:
+    """The largest weight of each output channel."""
+    w = np.abs(weights[node.inputs[1]])
+    return np.asarray(w.max(axis=0) if node.op.name == "MatMul" else w.reshape(len(w), -1).max(axis=1))
+
+
+def _peaks_in(weights: Mapping[str, Array], node: Node, channels: Array, count: int) -> Array:
+    """The largest weight of each input channel."""
+    w = np.abs(weights[node.inputs[1]])
+    if node.op.name == "MatMul":
+        rows = w.max(axis=1)
+    elif int(str(node.attrs["group"])) == 1:
+        rows = w.reshape(-1, w.shape[-1]).max(axis=0)
+    else:
+        group = int(str(node.attrs["group"]))
+        rows = w.reshape(group, -1, w.shape[-1]).max(axis=1).reshape(-1)
+    peaks = np.zeros(count)
+    np.maximum.at(peaks, channels, rows)
+    return peaks
+
+
+def _scale(weights: dict[str, Array], link: Link, factors: Array, graph: Graph) -> None:
+    """Multiply the maker's channels and divide what its readers do with them."""
+    maker = link.maker
+    w = weights[maker.inputs[1]].astype(np.float64)
+    weights[maker.inputs[1]] = w * factors if maker.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
+    if len(maker.inputs) > 2 and maker.inputs[2]:
+        weights[maker.inputs[2]] = weights[maker.inputs[2]].astype(np.float64) * factors
+    for reader, _ in link.readers:
+        w, by = weights[reader.inputs[1]].astype(np.float64), factors[_channels_of(graph, reader, len(factors))]
+        if reader.op.name == "MatMul":
+            weights[reader.inputs[1]] = w / by[:, None]
+            continue
+        group = int(str(reader.attrs["group"]))
+        shaped = w.reshape(group, -1, *w.shape[1:]) / by.reshape(group, 1, *(1,) * (w.ndim - 2), w.shape[-1])
+        weights[reader.inputs[1]] = shaped.reshape(w.shape)

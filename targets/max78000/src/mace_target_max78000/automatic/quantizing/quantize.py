@@ -1,0 +1,124 @@
+"""A graph of real numbers as one that the accelerator computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.ir import Array, DType, Graph, Node, Quant
+from mace_target_max78000.automatic.forming.ends import without_tail
+from mace_target_max78000.automatic.powers import exponent, is_native, storage
+from mace_target_max78000.automatic.quantizing.equalize import equalized
+from mace_target_max78000.automatic.quantizing.floats import as_floats, prepared
+from mace_target_max78000.automatic.quantizing.observe import Seen, observe, random_inputs
+from mace_target_max78000.automatic.quantizing.steps import powers
+from mace_target_max78000.automatic.quantizing.weights import UNIT, Chosen, job, shaped
+
+MAIN = ("Conv", "ConvTranspose", "MatMul")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a graph is quantised.
+
+    bits: of weights, by the name of the node; 8 where it is not named.  wide: whether the last layer gives 32-bit sums.
+    limits: of random inputs where there are no samples.  equalize: whether channels are scaled between layers.
+    """
+
+    bits: Mapping[str, int] = field(default_factory=dict)
+    wide: bool = True
+    limits: tuple[float, float] = (-1.0, 1.0)
+    equalize: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """A graph for the accelerator, and how it came to be.
+
+    chosen: for each node with weights what became of them.  steps: of each tensor the power of two.
+    notes: what the user should know.
+    """
+
+    graph: Graph
+    chosen: Mapping[str, Chosen]
+    steps: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def is_quantized(graph: Graph) -> bool:
+    """Whether a graph's tensors are stored as the accelerator stores them already."""
+    inner, _ = without_tail(graph)
+    made = [inner.tensors[o] for node in inner.nodes for o in node.outputs]
+    data = [*made, *(inner.tensors[n] for n in inner.inputs if not _quantized_at_once(inner, n))]
+    weights = [inner.tensors[n.inputs[1]] for n in inner.nodes if n.op.name in MAIN]
+    sound = all(is_native(t) or (t.name in inner.outputs and not (t.quant and t.dtype is not DType.I32)) for t in data)
+    return sound and all(exponent(w.quant) is not None for w in weights)
+
+
+def _quantized_at_once(graph: Graph, name: str) -> bool:
+    readers = [n for n in graph.nodes if name in n.inputs]
+    return bool(readers) and all(n.op.name in ("Quantize", "Reshape", "Transpose") for n in readers)
+
+
+def quantized(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy) -> Quantized:
+    """The graph with bytes for data and weights in steps of powers of two; as it is where it has them already.
+
+    samples: inputs by name, real numbers as the model takes them; where there are none, random ones are used, and a note says so.
+    """
+    if is_quantized(graph):
+        return Quantized(graph, {}, {}, ())
+    plain = prepared(as_floats(graph))
+    notes = ["the network was quantised with random inputs; give samples of real ones"] if not samples else []
+    if policy.equalize:
+        plain = equalized(plain)
+    inner, _ = without_tail(plain)
+    seen = observe(inner, samples or random_inputs(plain, policy.limits))
+    wide = _wide(inner) if policy.wide else set()
+    steps = powers(inner, seen, [n for n in seen if n not in wide])
+    chosen = {n.name: _choose(inner, n, (seen, steps), policy) for n in inner.nodes if n.op.name in MAIN and n.inputs[1] in inner.weights}
+    return Quantized(_rounded(plain, steps, chosen), chosen, steps, tuple(notes))
+
+
+def _wide(graph: Graph) -> set[str]:
+    """The outputs that can stay sums of 32 bits."""
+    uses = graph.uses()
+    free = (n for n in graph.nodes if n.op.name in MAIN and n.attrs["low"] == -math.inf and n.attrs["high"] == math.inf)
+    return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
+
+
+def _choose(graph: Graph, node: Node, known: tuple[Mapping[str, Seen], Mapping[str, int]], policy: Policy) -> Chosen:
+    seen, steps = known
+    arrays = [graph.weights[name] for name in node.inputs[1:] if name]
+    task = job(node, arrays, seen[node.inputs[0]], (steps[node.inputs[0]], steps.get(node.outputs[0])))
+    return task.choose(policy.bits.get(node.name, 8))
+
+
+def _rounded(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, Chosen]) -> Graph:
+    """The graph with these steps, and half a step of the accumulator in each bias, so that its rounding is the hardware's."""
+    new = Builder(graph.name)
+    new.reserved = frozenset(graph.tensors)
+    new.storages = {name: storage(power) for name, power in steps.items()}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        new.input(name, DType.I8 if name in steps else tensor.dtype, tensor.shape, storage(steps[name]).quant if name in steps else None)
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    for node in graph.nodes:
+        inputs = node.inputs
+        if node.name in chosen:
+            inputs = (inputs[0], *_parameters(new, node, chosen[node.name], steps))
+        new.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
+    return new.finish(graph.outputs)
+
+
+def _parameters(new: Builder, node: Node, chosen: Chosen, steps: Mapping[str, int]) -> tuple[str, str]:
+    w = new.weight(f"{node.inputs[1]}.stored", shaped(chosen.values, node, new.shape(node.inputs[1])), Quant.of(2.0**chosen.power))
+    unit = chosen.power + steps[node.inputs[0]]
+    result = steps.get(node.outputs[0])
+    half = 1 if result is not None and result > unit else 0
+    bias = (2 * 2**UNIT * chosen.bias + half).astype(np.int32)
+    return w, new.weight(f"{node.name}.bias.stored", bias, Quant.of(2.0 ** (unit - 1)))

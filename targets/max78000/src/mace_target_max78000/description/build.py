@@ -1,0 +1,121 @@
+"""A description with its parameters and sample -> a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.deployment.faults import Faults
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_target_max78000.checkpoint import Checkpoint, Form, LayerParameters
+from mace_target_max78000.description.keys import Description, parse
+from mace_target_max78000.description.layer import LayerReader, Shape
+from mace_target_max78000.description.links import Links, link
+from mace_target_max78000.description.place import places, unloads
+from mace_target_max78000.network import Layer, Network
+from mace_target_max78000.options import Options
+
+Parameters = Checkpoint | Callable[[Sequence[Form]], Checkpoint]
+"""Parameters, or what reads them once it is known what the layers with weights need."""
+
+
+def read_description(path: Path, parameters: Parameters, sample: Array, options: Options) -> Network:
+    """Read the maker's network description.
+
+    sample: [channels, rows, columns] or [channels, length] of any number type, -128 ... 127.
+    MaceError: all faults of the file, each with its line; or those of the parameters.  What the hardware cannot do is for `legal.faults`.
+    """
+    description, faults = parse(path)
+    links = link(description, faults)
+    faults.check()
+    checkpoint = parameters if isinstance(parameters, Checkpoint) else parameters(description.forms())
+    return _Builder(description, links, checkpoint, faults, options).network(sample)
+
+
+@dataclass(frozen=True)
+class _Builder:
+    description: Description
+    links: tuple[Links, ...]
+    checkpoint: Checkpoint
+    faults: Faults
+    options: Options
+    notes: list[str] = field(default_factory=list)
+
+    def network(self, sample: Array) -> Network:
+        """The whole network."""
+        values = self._sample(sample)
+        self._match_arch()
+        parameters, last = self._parameters(), self._last()
+        self.faults.check()
+        layers = self._layers(Shape.of(values), parameters)[: last + 1]
+        self.faults.check()
+        if not any(layer.output for layer in layers):
+            layers[-1] = replace(layers[-1], output=True)
+        return Network(
+            name=self.description.arch,
+            layers=tuple(layers),
+            places=places(self.description, self.links, layers, self.options),
+            sample=values,
+            unloads=unloads(self.description),
+            notes=(*self.checkpoint.notes, *self.notes),
+        )
+
+    def _layers(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> list[Layer]:
+        layers: list[Layer] = []
+        for index, (described, links) in enumerate(zip(self.description.layers, self.links, strict=True)):
+            shapes = [Shape(layers[i].out_channels, layers[i].out_dim) if i >= 0 else sample for i in links.inputs]
+            owner = index
+            while self.links[owner].weights != owner:
+                owner = self.links[owner].weights
+            reader = LayerReader(described, links.inputs, parameters.get(owner), self.faults, self.notes)
+            layers.append(reader.layer(shapes))
+        return layers
+
+    def _sample(self, sample: Array) -> Array:
+        """The sample as int64; MaceError where it is none."""
+        if sample.ndim not in (2, 3) or sample.size == 0 or sample.dtype.kind not in "iufb":
+            problem = f"the sample is {sample.dtype} of shape {list(sample.shape)}"
+            raise MaceError(self.description.path, problem, "give numbers as [channels, rows, columns] or [channels, length]")
+        rounded = np.rint(sample) if sample.dtype.kind == "f" else sample
+        if not (rounded >= -128).all() or not (rounded <= 127).all():
+            problem = f"the sample has values from {sample.min()} to {sample.max()}; data are from -128 to 127"
+            raise MaceError(self.description.path, problem, "scale it as in training: unsigned bytes minus 128")
+        if sample.dtype.kind == "f" and not np.array_equal(rounded, sample):
+            self.notes.append("the sample's values were rounded to whole numbers")
+        return rounded.astype(np.int64)
+
+    def _match_arch(self) -> None:
+        found, wanted = self.checkpoint.arch, self.description.arch
+        if found is not None and found.lower() != wanted.lower():
+            self.faults.add(
+                self.description.lines["arch"], f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model"
+            )
+
+    def _parameters(self) -> Mapping[int, LayerParameters]:
+        """Parameters by layer: in the model's order for layers that have weights."""
+        weighted = [index for index, layer in enumerate(self.description.layers) if layer.weighted]
+        given = self.checkpoint.layers
+        for index in weighted[len(given) :]:
+            layer = self.description.layers[index]
+            problem = f"{layer.label}: needs weights; the parameters hold those of {len(given)} layers, {len(weighted)} need them"
+            self.faults.add(layer.line, problem, "remove the layer, or name the one whose weights it shares as weight_source")
+        if len(given) > len(weighted):
+            unused = ", ".join(p.name for p in given[len(weighted) :])
+            self.notes.append(f"weights of {len(given) - len(weighted)} layers are not used: {unused}")
+        return dict(zip(weighted, given, strict=False))
+
+    def _last(self) -> int:
+        """The last layer; an option may name an earlier one."""
+        wanted = self.options.stop_after
+        if wanted is None:
+            return len(self.description.layers) - 1
+        for index, layer in enumerate(self.description.layers):
+            if wanted in (layer.name, str(layer.sequence)):
+                return index
+        raise MaceError(
+            self.description.path, f"stop-after names layer {wanted!r}, which is not there", "name a layer or its sequence number"
+        )

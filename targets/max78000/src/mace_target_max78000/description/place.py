@@ -1,0 +1,59 @@
+"""Where a description's layers lie: processors and offsets, with defaults that depend on the layers around."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_target_max78000.description.keys import Description
+from mace_target_max78000.description.layer import axes
+from mace_target_max78000.description.links import Links
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS
+from mace_target_max78000.network import Layer, Place, Unload
+from mace_target_max78000.options import Options
+
+
+def places(description: Description, links: Sequence[Links], layers: Sequence[Layer], options: Options) -> tuple[Place, ...]:
+    """The layers' places; `layers` may be fewer than the description has."""
+    found: list[Place] = []
+    for index, (d, link) in enumerate(zip(description.layers, links, strict=True)):
+        if index == len(layers):
+            break
+        before = found[-1].out_offset if found else options.input_offset or 0
+        found.append(
+            Place(
+                processors=d.processors,
+                output_processors=d.output_processors or _following(description, index, layers[index]),
+                in_offset=before if d.in_offset is None else d.in_offset,
+                out_offset=d.out_offset,
+                write_gap=d.write_gap,
+                read_gap=d.read_gap,
+                streaming=d.streaming and not options.ignore_streaming,
+                chw=d.chw,
+                bias_groups=d.bias_group,
+                next=link.following,
+                in_crop=axes(d.in_crop),
+                weight_source=None if link.weights == index else link.weights,
+                bypass=d.bypass,
+            )
+        )
+    return tuple(found)
+
+
+def _following(description: Description, index: int, layer: Layer) -> int:
+    """The next layer's processors; for the last layer those of output_map, or as many as are needed from 0 on."""
+    if index + 1 < len(description.layers):
+        return description.layers[index + 1].processors
+    return description.output_map or (1 << slots_needed(layer.out_channels)) - 1
+
+
+def slots_needed(channels: int) -> int:
+    """Processors for so many channels: more than 64 go in several passes of equal size, a multiple of four."""
+    if channels <= PROCESSORS:
+        return channels
+    each = -(-channels // -(-channels // PROCESSORS))
+    return min(PROCESSORS, -(-each // PER_MEMORY) * PER_MEMORY)
+
+
+def unloads(description: Description) -> tuple[Unload, ...]:
+    """What `unload` lists."""
+    return tuple(Unload(u.processors, u.channels, axes((*u.dim, 1)[:2]), u.offset, u.width, u.write_gap) for u in description.unload)

@@ -1,0 +1,146 @@
+"""Values of the description's keys, from their text.
+
+A reader takes what stands in the file and returns the value, or raises `UnreadError` with what it expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mace_core.deployment.source import Written
+
+Reader = Callable[[Written], Any]
+Pair = tuple[int, ...]
+"""One number for both axes, or one for each."""
+
+_WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_DECIMAL = re.compile(r"[-+]?[0-9]+")
+_HEXADECIMAL = re.compile(r"0[xX]([0-9a-fA-F]+)")
+_MASK = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
+_DIGITS = 20
+"""More digits than any number of the language has."""
+
+
+class UnreadError(ValueError):
+    """A value that is none of the expected; the text says what was expected."""
+
+
+def text(value: Written) -> str:
+    """A scalar's text."""
+    if not isinstance(value.content, str) or not value.content.strip():
+        raise UnreadError("a word")
+    return value.content.strip()
+
+
+def whole(low: int, high: int) -> Reader:
+    """A whole number in a range, decimal or hexadecimal with 0x."""
+
+    def read(value: Written) -> int:
+        number = _number(value.content)
+        if number is None or not low <= number <= high:
+            raise UnreadError(f"a whole number from {low} to {high}")
+        return number
+
+    return read
+
+
+def offset(value: Written) -> int:
+    """Bytes from the beginning of a memory."""
+    number = _number(value.content)
+    if number is None or number < 0:
+        raise UnreadError("a number of bytes such as 0x2000")
+    return number
+
+
+def mask(value: Written) -> int:
+    """64 bits in hexadecimal, dots between them ignored; 0x may be left out where a letter or a dot tells what it is."""
+    content = value.content if isinstance(value.content, str) else ""
+    match = _MASK.fullmatch(content.replace(".", "").replace("_", ""))
+    if match is None or len(match[2].lstrip("0")) > 16:
+        raise UnreadError("up to 64 bits in hexadecimal such as 0x000000000000000f")
+    if not match[1] and content.isdecimal() and int(content) > 9:
+        raise UnreadError(f"a hexadecimal number that shows what it is: 0x{content}, or 0x{int(content):x} for decimal {content}")
+    return int(match[2], 16)
+
+
+def flag(value: Written) -> bool:
+    """True or false, as YAML 1.1 spells them."""
+    found = _WORDS.get(value.content.lower()) if isinstance(value.content, str) else None
+    if found is None:
+        raise UnreadError("true or false")
+    return found
+
+
+def choice(values: Mapping[str, Any]) -> Reader:
+    """One of several words, in any case."""
+
+    def read(value: Written) -> Any:
+        word = value.content.strip().lower() if isinstance(value.content, str) else ""
+        if word not in values:
+            raise UnreadError(f"one of {', '.join(name for name in values if name)}")
+        return values[word]
+
+    return read
+
+
+def pair(low: int, high: int) -> Reader:
+    """A number for both axes, or one for each: 3, 3x3 or [3, 3]."""
+
+    def read(value: Written) -> Pair:
+        numbers = _numbers(value)
+        if not 1 <= len(numbers) <= 2 or any(n is None or not low <= n <= high for n in numbers):
+            raise UnreadError(f"one whole number or two [rows, columns], from {low} to {high}")
+        return tuple(n for n in numbers if n is not None)
+
+    return read
+
+
+def groups(value: Written) -> tuple[int, ...]:
+    """A quadrant or several."""
+    numbers = _numbers(value)
+    if not numbers or any(n is None or not 0 <= n <= 3 for n in numbers):
+        raise UnreadError("quadrants, from 0 to 3")
+    return tuple(n for n in numbers if n is not None)
+
+
+def reference(value: Written) -> int | str:
+    """A layer by its sequence number or its name."""
+    word = text(value)
+    number = None if value.quoted else _number(word)
+    return word if number is None else number
+
+
+def references(value: Written) -> tuple[int | str, ...]:
+    """One layer or several."""
+    if isinstance(value.content, tuple):
+        if not value.content:
+            raise UnreadError("a layer's name or sequence number, or a list of them")
+        return tuple(reference(item) for item in value.content)
+    return (reference(value),)
+
+
+def items(value: Written) -> tuple[Written, ...]:
+    """A list of mappings, still to be read."""
+    if not isinstance(value.content, tuple) or not all(isinstance(item.content, Mapping) for item in value.content):
+        raise UnreadError("a list of mappings, each item beginning with '- '")
+    return value.content
+
+
+def _number(content: object) -> int | None:
+    if not isinstance(content, str) or len(content) > _DIGITS:
+        return None
+    plain = content.replace("_", "")
+    if match := _HEXADECIMAL.fullmatch(plain):
+        return int(match[1], 16)
+    return int(plain) if _DECIMAL.fullmatch(plain) else None
+
+
+def _numbers(value: Written) -> tuple[int | None, ...]:
+    """Numbers of a list, of an integer, or of integers joined by x; 0x10 is one number."""
+    if isinstance(value.content, tuple):
+        return tuple(_number(item.content) for item in value.content)
+    if (single := _number(value.content)) is not None:
+        return (single,)
+    return tuple(_number(part.strip()) for part in value.content.lower().split("x")) if isinstance(value.content, str) else (None,)

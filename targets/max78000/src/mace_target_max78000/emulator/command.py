@@ -1,0 +1,87 @@
+"""mace_run and mace_benchmark for a firmware: the same arguments, executed by the emulated microcontroller."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_target_max78000.device import Device
+from mace_target_max78000.emulator.firmware import Outcome, run
+from mace_target_max78000.feed import Feed
+from mace_target_max78000.simulator import Simulator
+
+def main(device: Device, arguments: Sequence[str]) -> int:
+    """Run one program; the exit status, 2 with a message where it cannot."""
+    try:
+        asked = _arguments(arguments)
+        program = Path(asked.program)
+        report = json.loads((program.parents[2] / "model" / f"{program.parent.name}.json").read_text(encoding="utf-8"))
+        model = asked.model or next(iter(report["models"]))
+        runner = _Runner(device, (program.parent / f"{model}.elf").read_bytes(), report["models"][model])
+        sys.stdout.write(runner.benchmark(asked) if program.name == "mace_benchmark" else runner.run(asked))
+    except MaceError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="mace_run", description="Execute a firmware without its board.")
+    parser.add_argument("program", help="FOLDER/mace_run or FOLDER/mace_benchmark; the firmware lies beside it as MODEL.elf")
+    parser.add_argument("--model", default="")
+    parser.add_argument("--output", default="", help="folder for the results")
+    parser.add_argument("--rounds", type=int, default=1)
+    for ignored in ("--threads", "--layers"):
+        parser.add_argument(ignored)
+    parser.add_argument("inputs", nargs="*", help="a raw file of one or more samples")
+    return parser.parse_intermixed_args(arguments)
+
+
+class _Runner:
+    """One model's firmware and what its report says of it."""
+
+    def __init__(self, device: Device, elf: bytes, report: Mapping[str, Any]) -> None:
+        self.device = device
+        self.elf = elf
+        self.report = report
+        self.feed = Feed.read(report["feed"])
+
+    def benchmark(self, asked: argparse.Namespace) -> str:
+        """The estimated time of an inference, as mace_benchmark writes what it measured."""
+        nanoseconds = round(self.report["cycles"] * 1e9 / self.device.hertz)
+        return json.dumps({"model": asked.model, "threads": 1, "ns": [nanoseconds] * asked.rounds, "layers": []}) + "\n"
+
+    def run(self, asked: argparse.Namespace) -> str:
+        """The known-answer test, then every sample of the input file; results go to output_I.bin."""
+        console = self._known_answer()
+        if not asked.inputs:
+            return console
+        (described,) = self.report["inputs"]
+        dtype = np.dtype(described["dtype"].replace("i8", "int8").replace("f32", "float32"))
+        samples = np.fromfile(asked.inputs[0], dtype).reshape(-1, *described["shape"])
+        outcomes = [self._sample(sample) for sample in samples]
+        for i in range(len(self.feed.blocks)):
+            Path(asked.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
+        return console
+
+    def _known_answer(self) -> str:
+        outcome = self._execute(None)
+        if not outcome.passed:
+            raise MaceError("known-answer test", f"failed: {outcome.console.strip()}", "the firmware does not compute what it was made for")
+        return outcome.console
+
+    def _sample(self, sample: Array) -> list[Array]:
+        outcome = self._execute(self.feed.words(sample.astype(np.int64), self.device))
+        assert outcome.results is not None
+        return list(self.feed.arrays(outcome.results))
+
+    def _execute(self, words: Mapping[int, Sequence[int]] | None) -> Outcome:
+        return run(self.elf, self.device, Simulator(self.device), words)

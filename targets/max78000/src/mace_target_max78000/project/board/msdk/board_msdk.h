@@ -1,0 +1,19 @@
+/* The board through the vendor's SDK. */
+#ifndef BOARD_MSDK_H
+#define BOARD_MSDK_H
+
+#include "mxc.h"
+
+typedef mxc_gpio_regs_t board_port;
+
+#define BOARD_PORT(n) MXC_GPIO_GET_GPIO(n)
+#define BOARD_PIN(n) (UINT32_C(1) << (n))
+
+#define BOARD_CNN_CLOCK_PCLK MXC_S_GCR_PCLKDIV_CNNCLKSEL_PCLK
+#define BOARD_CNN_CLOCK_DIV1 MXC_S_GCR_PCLKDIV_CNNCLKDIV_DIV1
+#define BOARD_CNN_CLOCK_DIV4 MXC_S_GCR_PCLKDIV_CNNCLKDIV_DIV4
+#ifdef MXC_S_GCR_PCLKDIV_CNNCLKSEL_IPLL
+#define BOARD_CNN_CLOCK_IPLL MXC_S_GCR_PCLKDIV_CNNCLKSEL_IPLL
+#endif
+
+#endif

@@ -1,0 +1,114 @@
+"""All registers of all layers in few bytes, for a program whose flash is small.
+
+Layers and quadrants repeat each other.  A group is a run of writes to one layer in one quadrant, in the order of the registers; it says
+which registers are written, if others than in the group before, and which of them get another value than they had last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from mace_target_max78000.device import QUADRANTS, Device
+from mace_target_max78000.image import Step, Write
+
+NEXT_LAYER, OTHER_REGISTERS = 4, 8
+"""Bits of a group's first byte above its quadrant."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """Where a register lies in quadrant 0 and layer 0, and how far from a layer to the next in bytes."""
+
+    name: str
+    address: int
+    pitch: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """registers: in the order in which each layer's are written.  data: the groups.  rest: steps after them that belong to no layer."""
+
+    registers: tuple[Register, ...]
+    data: bytes
+    rest: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class _Place:
+    layer: int
+    quadrant: int
+    register: int
+
+
+def table(steps: Sequence[Step], device: Device) -> Table:
+    """The steps of cnn_configure as a table; the program makes the same writes from it in the same order."""
+    places = _places(device)
+    count = next((i for i, s in enumerate(steps) if s.address not in places), len(steps))
+    writes = [s for s in steps[:count] if isinstance(s, Write)]
+    used = list(dict.fromkeys(places[w.address][2] for w in writes))
+    found = [(_Place(layer, quadrant, used.index(name)), value) for (layer, quadrant, name), value in _found(writes, places)]
+    registers = tuple(_register(name, device) for name in used)
+    return Table(registers, bytes(_groups(found)), tuple(steps[count:]))
+
+
+def _found(writes: Iterable[Write], places: dict[int, tuple[int, int, str]]) -> Iterator[tuple[tuple[int, int, str], int]]:
+    return ((places[w.address], w.value) for w in writes)
+
+
+def _places(device: Device) -> dict[int, tuple[int, int, str]]:
+    """Address -> layer, quadrant and name of every layer's registers."""
+    found = {}
+    for name in (*device.registers, *device.stream_registers):
+        for layer in range(device.layers if name in device.registers else 8):
+            for quadrant in range(QUADRANTS):
+                found[device.layer_register(quadrant, name, layer)] = (layer, quadrant, name)
+    return found
+
+
+def _register(name: str, device: Device) -> Register:
+    first, second = (device.layer_register(0, name, layer) for layer in (0, 1))
+    return Register(name, first, second - first)
+
+
+def _groups(found: Iterable[tuple[_Place, int]]) -> Iterator[int]:
+    """The bytes of all groups."""
+    layer, mask, last = -1, 0, {}
+    for place, values in _runs(found):
+        while layer < place.layer - 1:  # a layer of which nothing is written
+            yield from (NEXT_LAYER | OTHER_REGISTERS, 0, 0)
+            layer, mask = layer + 1, 0
+        wanted = sum(1 << r for r in values)
+        changed = sum(1 << r for r, value in values.items() if last.get(r, 0) != value)
+        yield place.quadrant | (NEXT_LAYER if place.layer != layer else 0) | (OTHER_REGISTERS if wanted != mask else 0)
+        if wanted != mask:
+            yield from _number(wanted)
+        yield from _number(changed)
+        for register, value in values.items():
+            if changed >> register & 1:
+                yield from _number(value)
+        layer, mask = place.layer, wanted
+        last |= values
+
+
+def _runs(found: Iterable[tuple[_Place, int]]) -> Iterator[tuple[_Place, dict[int, int]]]:
+    """Writes to one layer and quadrant whose registers ascend: the first one's place, and register -> value."""
+    for _, group in groupby(found, key=lambda pair: (pair[0].layer, pair[0].quadrant)):
+        values: dict[int, int] = {}
+        for place, value in group:
+            if values and place.register <= max(values):
+                yield first, values
+                values = {}
+            if not values:
+                first = place
+            values[place.register] = value
+        yield first, values
+
+
+def _number(value: int) -> Iterator[int]:
+    """7 bits to a byte, the lowest first, bit 7 set where more follow."""
+    while value > 0x7F:
+        yield value & 0x7F | 0x80
+        value >>= 7
+    yield value

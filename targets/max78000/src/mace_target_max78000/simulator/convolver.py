@@ -1,0 +1,94 @@
+"""Multiplication, sums over processors and quadrants, bias."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_target_max78000.device import PER_QUADRANT
+from mace_target_max78000.simulator.memory import Array
+from mace_target_max78000.simulator.setting import Kind, Setting
+
+EXACT = 1 << 24
+"""Whole numbers below this are exact in 32-bit floats."""
+
+
+def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Array:
+    """Sums int64 [outputs, rows, columns] of values [processors, passes, rows, columns] and weights [processors, kernels, taps].
+
+    Outputs of a depthwise layer are its processors' passes, processor by processor.  Only quadrants whose sums the master adds count.
+    """
+    padded = _padded(setting, values)
+    kernel = setting.kernel
+    rows, columns = padded.shape[2] - kernel.rows + 1, padded.shape[3] - kernel.columns + 1
+    if min(rows, columns) < 1:
+        raise setting.fault(
+            "RCNT", f"a kernel of {kernel.rows}x{kernel.columns} does not fit {padded.shape[2]}x{padded.shape[3]} positions"
+        )
+    taps = [padded[:, :, r : r + rows, c : c + columns] for r in range(kernel.rows) for c in range(kernel.columns)]
+    if setting.kind is Kind.DEPTHWISE:
+        sums = sum(tap.astype(np.int64) * weights[:, :, i, None, None] for i, tap in enumerate(taps))
+        return np.asarray(sums).reshape(-1, rows, columns)
+    heard = np.array([p // PER_QUADRANT in setting.sources | {master} for p in setting.processors])
+    passes = setting.reading.passes
+    # [taps, outputs, processors * passes]
+    matrices = weights[heard].reshape(int(heard.sum()), -1, passes, len(taps)).transpose(3, 1, 0, 2)
+    matrices = matrices.reshape(len(taps), matrices.shape[1], -1)
+    largest = int(np.abs(values).max(initial=0)) * int(np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0))
+    number = np.float32 if largest < EXACT else np.float64
+    total = np.zeros((matrices.shape[1], rows * columns), number)
+    for matrix, tap in zip(matrices, taps, strict=True):
+        total += matrix.astype(number) @ tap[heard].reshape(matrix.shape[1], -1).astype(number)
+    return total.astype(np.int64).reshape(-1, rows, columns)
+
+
+def bypass(setting: Setting) -> Array:
+    """The weights of a layer whose weight memory is bypassed: ones, int8 [processors, kernels, taps]."""
+    taps = setting.kernel.rows * setting.kernel.columns
+    count = setting.kernel.count if setting.kind is Kind.CONVOLUTION else setting.reading.passes
+    return np.ones((len(setting.processors), count, taps), np.int8)
+
+
+def _padded(setting: Setting, values: Array) -> Array:
+    """Zeros around the input; a transposed convolution has them between its positions and after the last ones as well."""
+    (rows, columns), reading = setting.reading.pad, setting.reading
+    if reading.transposed:
+        stuffed = np.zeros((*values.shape[:2], 2 * reading.rows, 2 * reading.columns), values.dtype)
+        stuffed[:, :, ::2, ::2] = values
+        values = stuffed
+    return np.pad(values, ((0, 0), (0, 0), (rows, rows), (columns, columns)))
+
+
+def biases(setting: Setting, memory: Array, master: int, dummy: bool) -> Array:
+    """What the bias memories add to each output: int64 [outputs], in units of the sum.
+
+    memory: uint8 [quadrants, bytes].  dummy: the first generation reads one byte too many where it streams from the first layer on.
+    """
+    outputs = setting.kernel.count // setting.reading.passes
+    if setting.kind is Kind.DEPTHWISE:
+        return _own_biases(setting, memory)
+    total = np.zeros(outputs, np.int64)
+    for quadrant, first in setting.biases.items():
+        if quadrant in setting.sources | {master}:
+            total += _bytes(setting, memory[quadrant], first + np.arange(outputs) + dummy)
+    return 128 * total
+
+
+def _own_biases(setting: Setting, memory: Array) -> Array:
+    """Each processor's own quadrant has its bias; where results go to the slots read from, four memories are read side by side."""
+    passes = setting.reading.passes
+    total = np.zeros((len(setting.processors), passes), np.int64)
+    for i, processor in enumerate(setting.processors):
+        quadrant, p = divmod(processor, PER_QUADRANT)
+        if quadrant not in setting.biases:
+            continue
+        first = setting.biases[quadrant] * (4 if setting.writing.aligned else 1)
+        place = p % 4 * 4 + p // 4 if setting.writing.aligned else p
+        total[i] = _bytes(setting, memory[quadrant], first + place + PER_QUADRANT * np.arange(passes))
+    return 128 * total.reshape(-1)
+
+
+def _bytes(setting: Setting, memory: Array, index: Array) -> Array:
+    """Signed bytes; output slots that no channel uses may lie beyond the end and get nothing."""
+    if index[0] >= memory.size:
+        raise setting.fault("POST", f"bias from byte {int(index[0])} on, {memory.size} exist")
+    return np.where(index < memory.size, memory.view(np.int8)[np.minimum(index, memory.size - 1)], 0).astype(np.int64)

@@ -1,0 +1,9 @@
+"""What a program did that the accelerator cannot do."""
+
+from __future__ import annotations
+
+from mace_core.errors import MaceError
+
+
+class SimulationError(MaceError):
+    """A program that the hardware cannot run; the place names layer, quadrant and register, or the address."""

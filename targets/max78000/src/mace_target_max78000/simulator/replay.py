@@ -1,0 +1,57 @@
+"""A program's writes without the program: an image on the simulator, and its known answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from mace_target_max78000.image import Image, Poll, Step
+from mace_target_max78000.simulator.accelerator import Simulator
+from mace_target_max78000.simulator.faults import SimulationError
+
+
+def replay(image: Image, documented: bool = False) -> Simulator:
+    """Write everything of an image in the order of its program, and run it.  documented: as `Simulator` has it.
+
+    Raises SimulationError where the hardware could not, and where it still waits for input at the end.
+    """
+    simulator = Simulator(image.device, documented=documented)
+    _steps(simulator, image.init)
+    for chunk in image.kernels:
+        simulator.write(chunk.address | 1, 1, size=1)
+        simulator.write_block(chunk.address, _bytes(chunk.words))
+    for quadrant, values in image.bias.items():
+        simulator.write_block(image.device.bias_address(quadrant), np.frombuffer(values, np.uint8).astype("<u4").tobytes())
+    _steps(simulator, image.configure)
+    streamed = [block for block in image.inputs if block.fifo is not None]
+    for block in image.inputs:
+        if block.fifo is None:
+            simulator.write_block(block.address, _bytes(block.words))
+    _steps(simulator, image.start)
+    for block in streamed:
+        simulator.write_block(block.address, _bytes(block.words))
+    if not simulator.done:
+        raise SimulationError("the accelerator", f"it never ends: {simulator.waits_for}")
+    return simulator
+
+
+def mismatches(simulator: Simulator, image: Image) -> Iterator[str]:
+    """Each word of the known answer that data memory does not hold."""
+    for check in image.known_answer:
+        found = np.frombuffer(simulator.read_block(check.address, 4 * len(check.values)), "<u4") & check.mask
+        for i in np.flatnonzero(found != np.array(check.values, np.uint32)).tolist():
+            yield f"{check.address + 4 * i:#x}: {int(found[i]):#010x} instead of {check.values[i]:#010x}, mask {check.mask:#010x}"
+
+
+def _bytes(words: Iterable[int]) -> bytes:
+    return np.fromiter(words, "<u4").tobytes()
+
+
+def _steps(simulator: Simulator, steps: Iterable[Step]) -> None:
+    for step in steps:
+        if isinstance(step, Poll):
+            if not simulator.read(step.address) & step.mask:
+                raise SimulationError(f"address {step.address:#x}", f"a program would wait for {step.mask:#x} without end")
+        else:
+            simulator.write(step.address, step.value)

@@ -1,0 +1,214 @@
+"""One inference: from the start, layer after layer, to the interrupt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Device
+from mace_target_max78000.simulator import convolver, fifo, reader, weights, writer
+from mace_target_max78000.simulator.decode import decode
+from mace_target_max78000.simulator.faults import SimulationError
+from mace_target_max78000.simulator.fifo import Fifos
+from mace_target_max78000.simulator.memory import Array, BiasMemory, DataMemory, WeightMemory
+from mace_target_max78000.simulator.registers import Registers
+from mace_target_max78000.simulator.setting import Kind, Setting
+from mace_target_max78000.simulator.streaming import Flow, Group, expected, flow_of
+
+GO, CLOCK, ONE_SHOT, SYNC, ROUNDING, STREAMING, FIFO, FIFO_STREAM, FAST, BINARY = (
+    1 << bit for bit in (0, 3, 8, 11, 13, 14, 15, 19, 22, 30)
+)
+DONE = 1 << 12
+KNOWN = 0xC0FFFFFF
+SRAM = 0x40E
+
+
+@dataclass(frozen=True)
+class Chip:
+    """All state that an inference works on."""
+
+    device: Device
+    registers: Registers
+    data: DataMemory
+    weights: WeightMemory
+    bias: BiasMemory
+    fifos: Fifos
+    documented: bool
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the control registers ask for.  quadrants: that run, the master first.  first, last: layers."""
+
+    quadrants: tuple[int, ...]
+    control: int
+    fifo: bool
+    first: int
+    last: int
+
+    def has(self, bit: int) -> bool:
+        """Whether a bit of the control register is set."""
+        return bool(self.control & bit)
+
+
+def started(device: Device, registers: Registers, master: int) -> Start:
+    """Which quadrants a master's go bit starts, and how; SimulationError where they are not ready for it."""
+    controls = [registers.control[q]["CTL"] for q in range(QUADRANTS)]
+    others = [q for q in range(QUADRANTS) if q != master and controls[q] & GO]
+    own = controls[master]
+    for quadrant in (master, *others):
+        value, place = controls[quadrant], f"quadrant {quadrant}, CTL"
+        if not value & CLOCK:
+            raise SimulationError(place, f"{value:#x}: started without a clock", "set bit 3 before")
+        if value & ~KNOWN:
+            raise SimulationError(place, f"{value:#x}: bits {value & ~KNOWN:#x} mean nothing that is documented", "clear them")
+        if (value ^ own) & ~(GO | SYNC | FIFO | DONE):
+            raise SimulationError(place, f"{value:#x} where the master, quadrant {master}, has {own:#x}", "start all quadrants alike")
+        if quadrant != master and not value & SYNC:
+            raise SimulationError(place, f"{value:#x}: started without waiting for the master", "set bit 11")
+        if registers.control[quadrant]["SRAM"] != SRAM:
+            raise SimulationError(f"quadrant {quadrant}, SRAM control", "memories are not switched on", f"write {SRAM:#x}")
+        if registers.control[quadrant]["LCNT"] != registers.control[master]["LCNT"]:
+            raise SimulationError(f"quadrant {quadrant}, LCNT", "counts other layers than the master does", "write the same to all")
+        if not registers.cleared[quadrant]:
+            raise SimulationError(f"quadrant {quadrant}, SRAM test", "layer registers were never cleared", "clear them in cnn_init")
+    fed = any(controls[q] & FIFO for q in (master, *others)) or bool(own & FAST)
+    if bool(own & FIFO_STREAM) != (fed and bool(own & STREAMING)):
+        raise SimulationError(f"quadrant {master}, CTL", f"{own:#x}: bit 19 belongs to streaming from a FIFO, and only there")
+    count = registers.control[master]["LCNT"]
+    first, last = count >> 8, count & 0xFF
+    if not first <= last < device.layers:
+        raise SimulationError(f"quadrant {master}, LCNT", f"layers {first} to {last}, {device.layers} exist")
+    return Start((master, *others), own, fed, first, last)
+
+
+class Run:
+    """The inference that a start began.  layer: the next one, None at the end."""
+
+    def __init__(self, chip: Chip, start: Start) -> None:
+        self._chip = chip
+        self.start = start
+        self.layer: int | None = start.first
+        self._steps = 0
+        self._group = Group(chip.device)
+        self._flow: Flow | None = None
+        self._fed = not start.fifo
+
+    def missing(self) -> str:
+        """What the first layer still waits for; empty where it waits for nothing."""
+        if self._fed:
+            return ""
+        frame, chip = self._frame(), self._chip
+        short = [n for n in self._sources() if chip.fifos.count(n) < frame]
+        return ", ".join(f"FIFO {n} had {chip.fifos.count(n)} of {frame} words" for n in short)
+
+    def _frame(self) -> int:
+        frames = {self._chip.registers.layers[q].get(0, {}).get("IFRM", 0) for q in self.start.quadrants}
+        if len(frames) != 1 or frames == {0}:
+            raise SimulationError("IFRM", f"words of the input's frame are {sorted(frames)}", "write the same count to every quadrant")
+        return frames.pop()
+
+    def _sources(self) -> tuple[int, ...]:
+        setting = self._setting(self.start.first)
+        return fifo.numbers(setting.processors, self.start.has(FAST), self._chip.fifos.control)
+
+    def _setting(self, layer: int) -> Setting:
+        registers = {q: self._chip.registers.layers[q].get(layer, {}) for q in self.start.quadrants}
+        return decode(self._chip.device, layer, registers)
+
+    def go_on(self) -> None:
+        """Run the layers that are left; one of them in one-shot mode."""
+        if not self._fed:
+            self._feed()
+        while self.layer is not None:
+            setting = self._setting(self.layer)
+            self._execute(setting)
+            self._steps += 1
+            if self._steps > self._chip.device.layers:
+                raise setting.fault("NXTLYR", "layers follow each other without end", "let the last one stop")
+            self.layer = None if self.layer == self.start.last else setting.following
+            if self.start.has(ONE_SHOT):
+                return
+
+    def _feed(self) -> None:
+        """Move the frame from the FIFOs to data memory or, if the first layer streams, to its history."""
+        setting, frame, chip = self._setting(self.start.first), self._frame(), self._chip
+        base, sources = setting.reading.base, self._sources()
+        memories = frozenset(n * PER_QUADRANT // PER_MEMORY for n in sources)
+        if self._streams(setting):
+            data = np.zeros((len(chip.data.data), 4 * (base + frame)), np.uint8)
+            self._flow = Flow(data, memories, base, base + frame)
+        else:
+            data = chip.data.data
+            if setting.stream.start < frame:
+                raise setting.fault("STREAM1", f"it begins after {setting.stream.start} of {frame} words")
+            if 4 * (base + frame) > data.shape[1]:
+                raise setting.fault("IFRM", f"{frame} words do not fit a data memory from word {base} on", "stream the first layer")
+        for number in sources:
+            data.view("<u4")[number * PER_QUADRANT // PER_MEMORY, base : base + frame] = chip.fifos.take(number, frame)
+        self._fed = True
+
+    def _streams(self, setting: Setting) -> bool:
+        return self.start.has(STREAMING) and setting.stream.start > 0
+
+    def _execute(self, setting: Setting) -> None:
+        """Read, compute and write one layer."""
+        chip, master = self._chip, self.start.quadrants[0]
+        self._heard(setting)
+        source = self._source(setting)
+        values = reader.read(setting, source, reader.Averaging(self.start.has(ROUNDING), chip.documented))
+        if setting.kind is Kind.PASSTHROUGH:
+            sums = 128 * values.astype(np.int64).reshape(-1, *values.shape[2:])
+        else:
+            sums = convolver.convolve(setting, values, self._weights(setting), master)
+            dummy = not chip.device.pipelined and self._streams(setting) and setting.layer == self.start.first
+            sums += convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None]
+        results = writer.finish(setting, sums).reshape(len(sums), -1)
+        places = writer.places(setting, chip.device, len(results), master)
+        self._deliver(setting, results, places)
+
+    def _heard(self, setting: Setting) -> None:
+        """Raise SimulationError if the master waits for sums of a quadrant that does not run."""
+        silent = setting.sources - set(self.start.quadrants)
+        if silent:
+            raise setting.fault("LCTL", f"sums of quadrants {sorted(silent)} are awaited, which were not started")
+
+    def _weights(self, setting: Setting) -> Array:
+        if setting.kernel.bypassed:
+            return convolver.bypass(setting)
+        capacities = [self._chip.device.kernel_capacity(p) for p in setting.processors]
+        return weights.kernels(setting, self._chip.weights.data, capacities, self.start.has(BINARY))
+
+    def _source(self, setting: Setting) -> Array:
+        """Data memory, or the history of the buffer that a streaming layer reads."""
+        if not self._streams(setting):
+            self._group, self._flow = Group(self._chip.device), None
+            return self._chip.data.data
+        if self._flow is None:
+            return self._chip.data.data
+        self._group.join(setting)
+        expected(setting, self._flow)
+        self._group.check(setting, self._flow.end - self._flow.first)
+        self._group.roll(setting, self._flow, self._chip.data.data)
+        return self._flow.data
+
+    def _deliver(self, setting: Setting, results: Array, places: writer.Places) -> None:
+        """Write results to data memory, or to the history of the buffer that the next layer streams from."""
+        if self._streamed_on(setting):
+            self._flow = flow_of(places, results.shape[1], self._chip.device)
+            writer.write(setting, results, places, self._flow.data)
+            return
+        if self._streams(setting):
+            last = int(places.word.max()) + (results.shape[1] - 1) * places.pixel + 1
+            for memory in set(places.memory.tolist()):
+                self._group.claim(setting, memory, int(places.word.min()), last)
+        self._flow = None
+        writer.write(setting, results, places, self._chip.data.data)
+
+    def _streamed_on(self, setting: Setting) -> bool:
+        """Whether the next layer reads the results while they are made."""
+        following = setting.following
+        if setting.layer == self.start.last or following is None or not self._streams(setting):
+            return False
+        return self._streams(self._setting(following))

@@ -1,0 +1,128 @@
+"""Quantised graphs for the tests of the automatic way, written so that the IR's rounding (halves to even) and the hardware's (up) agree.
+
+An accumulator is a whole number of its least steps; half a step of bias keeps every sum off the halves between two results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.ir import Array, DType, Graph, Quant
+from mace_core.run.reference import execute
+from mace_target_max78000.arithmetic import outputs
+from mace_target_max78000.automatic import Formed, form
+from mace_target_max78000.automatic.powers import exponent, storage
+from mace_target_max78000.device import Device
+from mace_target_max78000.network import Network, Place
+from mace_target_max78000.options import Options
+
+
+@dataclass
+class Writer:
+    """Adds ops over bytes in steps of powers of two; random weights by a seed."""
+
+    seed: int = 0
+    build: Builder = field(default_factory=lambda: Builder("graph"))
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+
+    def input(self, *shape: int, power: int = -7) -> str:
+        return self.build.input("x", DType.I8, (1, *shape), storage(power).quant)
+
+    def power(self, x: str) -> int:
+        found = exponent(self.build.tensors[x].quant)
+        assert found is not None
+        return found
+
+    def shape(self, x: str) -> tuple[int, ...]:
+        return self.build.shape(x)
+
+    def conv(self, x: str, channels: int, kernel: Sequence[int], op: str = "Conv", **attrs: Any) -> str:
+        """A convolution; attrs: bits of weights, group, power of the output (None: 32-bit sums), and those of the op."""
+        rank, group = len(kernel), attrs.get("group", 1)
+        bits, power = attrs.pop("bits", 8), attrs.pop("power", self.power(x))
+        width = self.shape(x)[-1] // group
+        w = self.weights((channels, *kernel, width), bits)
+        least = -(bits - 1) - int(np.ceil(np.log2(width * np.prod(kernel)) / 2)) + attrs.pop("gain", 1)
+        complete = {"strides": (1,) * rank, "dilations": (1,) * rank, "pads_before": (0,) * rank, "pads_after": (0,) * rank, **attrs}
+        if op == "ConvTranspose":
+            complete.setdefault("output_padding", (0,) * rank)
+        return self._main(op, x, w, (least, power), complete)
+
+    def dense(self, x: str, outputs: int, **attrs: Any) -> str:
+        """A linear layer, flattening what it reads."""
+        elements = int(np.prod(self.shape(x)))
+        flat = x if len(self.shape(x)) == 2 else self.build.one("Reshape", [x], {"shape": (1, elements)})
+        bits, power = attrs.pop("bits", 8), attrs.pop("power", self.power(x))
+        w = self.weights((outputs, elements), bits).T
+        return self._main("MatMul", flat, w, (-(bits - 1) - int(np.ceil(np.log2(elements) / 2)) + 1, power), attrs)
+
+    def weights(self, shape: tuple[int, ...], bits: int) -> Array:
+        return self.random.integers(-(1 << bits - 1), 1 << bits - 1, shape).astype(np.int8)
+
+    def _main(self, op: str, x: str, w: Array, powers: tuple[int, int | None], attrs: dict[str, Any]) -> str:
+        unit, power = powers
+        count = w.shape[-1] if op == "MatMul" else w.shape[0]
+        step = self.power(x) + unit
+        bias = (2 * 128 * self.random.integers(-128, 128, count) + (power is not None)).astype(np.int32)
+        weight = self.build.weight("w", w, Quant.of(2.0**unit))
+        name = self.build.stored("y", storage(power) if power is not None else None)
+        return self.build.one(op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name])
+
+    def pool(self, x: str, size: Sequence[int], stride: int, average: bool = False, **attrs: Any) -> str:
+        rank = len(size)
+        complete = {"kernel": tuple(size), "strides": (stride,) * rank, "dilations": (1,) * rank, "pads_before": (0,) * rank,
+                    "pads_after": (0,) * rank, **attrs}
+        return self.one("AveragePool" if average else "MaxPool", [x], complete)
+
+    def one(self, op: str, inputs: Sequence[str], attrs: dict[str, Any] | None = None) -> str:
+        """An op whose result is stored as its first operand is."""
+        return self.build.one(op, inputs, attrs or {}, outputs=[self.build.stored("y", self.build.tensors[inputs[0]].storage)])
+
+    def graph(self, *outputs_: str) -> Graph:
+        return self.build.finish(outputs_)
+
+
+def sample_of(graph: Graph, seed: int = 0) -> Array:
+    """Random bytes for the graph's one input."""
+    tensor = graph.tensors[graph.inputs[0]]
+    return np.random.default_rng(seed).integers(-128, 128, tensor.shape).astype(np.int8)
+
+
+def computed(formed: Formed, x: Array, device: Device, options: Options | None = None) -> tuple[Array, ...]:
+    """What every layer computes: [channels, rows, columns]."""
+    places = (Place(1, 1),) * len(formed.layers)
+    return outputs(Network("formed", formed.layers, places, formed.entry.apply(x)), options or Options(), device)
+
+
+def assert_same(graph: Graph, device: Device, seed: int = 0, tolerance: int = 0) -> Formed:
+    """Every layer's result that is a tensor of the graph equals the IR's reference bit for bit."""
+    formed, x = form(graph, device), sample_of(graph, seed)
+    expected = execute(graph, {graph.inputs[0]: x})
+    compared = 0
+    for layer, tensor, found in zip(formed.layers, formed.tensors, computed(formed, x, device), strict=True):
+        assert found.shape == (layer.out_channels, *layer.out_dim), (layer.name, found.shape, layer.out_dim)
+        if tensor in expected:
+            want = expected[tensor]
+            if want.dtype.kind == "f":
+                want = np.rint(want / 2.0 ** (_step(graph, tensor)))
+            want = np.moveaxis(want.reshape(*layer.out_dim, layer.out_channels), -1, 0)
+            assert np.abs(want.astype(np.int64) - found).max(initial=0) <= tolerance, (layer.name, want.reshape(-1)[:8], found.reshape(-1)[:8])
+            compared += 1
+    assert compared
+    assert all(any(t == o or True for t in formed.tensors) for o in graph.outputs)
+    return formed
+
+
+def _step(graph: Graph, tensor: str) -> int:
+    node = next(n for n in graph.nodes if tensor in n.outputs)
+    powers = [exponent(graph.tensors[i].quant) for i in node.inputs[:2]]
+    assert powers[0] is not None
+    assert powers[1] is not None
+    return powers[0] + powers[1]
