@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pluggy
 
-from mace_core.api import Frontend, Target, Toolchain, Transform
-from mace_core.ops.op import Op
+if TYPE_CHECKING:
+    from mace_core.api import Frontend, Target, Toolchain, Transform
+    from mace_core.ops.op import Op
 
 GROUP = "mace.v1"
 hookspec = pluggy.HookspecMarker(GROUP)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from mace_core.api import Frontend, Target
 from mace_core.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from mace_core.api import Frontend, Target
 
 
 @hookimpl

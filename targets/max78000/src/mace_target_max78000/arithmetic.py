@@ -8,7 +8,7 @@ told apart by channel instead of by pixel.  `documented` follows the document.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from mace_core.ir import Array
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Place, Pool
+from mace_target_max78000.network import BUFFER, INPUT, Activation, Buffer, Eltwise, Layer, Network, Operation, Place, Pool
 from mace_target_max78000.options import Options
 
 LOW, HIGH = -128, 127
@@ -27,6 +27,13 @@ EXACT = 1 << 24
 
 Pair = tuple[int, int]
 
+OPERATIONS: Mapping[Eltwise, np.ufunc] = {
+    Eltwise.ADD: np.add,
+    Eltwise.SUB: np.subtract,
+    Eltwise.OR: np.bitwise_or,
+    Eltwise.XOR: np.bitwise_xor,
+}
+
 
 def outputs(network: Network, options: Options, device: Device) -> tuple[Array, ...]:
     """Every layer's output for the network's sample: int32 [channels, rows, columns], one-dimensional data [channels, length, 1].
@@ -36,11 +43,29 @@ def outputs(network: Network, options: Options, device: Device) -> tuple[Array, 
     found: list[Array] = []
     sample = network.sample.astype(np.int32)
     sample = sample.reshape(*sample.shape, *(1,) * (3 - sample.ndim))
+    kept = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
     for layer, place in zip(network.layers, network.places, strict=True):
-        inputs = [sample if i == INPUT else found[i] for i in layer.inputs]
+        inputs = [sample if i == INPUT else found[i] for i in layer.inputs if i > BUFFER]
+        inputs += [_read(network.buffers[BUFFER - i], kept[BUFFER - i], layer, place) for i in layer.inputs if i <= BUFFER]
         step = _Step(layer, options)
         found.append(step.output(step.operands(_cropped(inputs, place))))
+        for buffer, data in zip(network.buffers, kept, strict=True):
+            _write(buffer, data, place, found[-1])
     return tuple(found)
+
+
+def _read(buffer: Buffer, data: Array, layer: Layer, place: Place) -> Array:
+    """What a layer reads of a buffer from its offset on."""
+    start = (place.in_offset - buffer.offset) // buffer.pitch
+    return data[:, start : start + prod(layer.dim)].reshape(buffer.channels, *layer.dim)
+
+
+def _write(buffer: Buffer, data: Array, place: Place, output: Array) -> None:
+    """Put an output where it lies in a buffer, if it does."""
+    start = (place.out_offset - buffer.offset) // buffer.pitch
+    if place.output_processors == buffer.processors and 0 <= start < data.shape[1]:
+        values = output.reshape(output.shape[0], -1)
+        data[:, start : start + values.shape[1]] = values
 
 
 def _cropped(inputs: Sequence[Array], place: Place) -> list[Array]:
@@ -103,11 +128,12 @@ class _Step:
             x = np.add.reduce(_windows(x, axis, self.layer, pool.dilation[axis - 1]))
         count, rounded = prod(pool.size), self.options.avg_pool_rounding
         if self.options.documented:
-            return (2 * x + count) // (2 * count) if rounded else x // count
+            mean: Array = (2 * x + count) // (2 * count) if rounded else x // count
+            return mean
         size = np.abs(x)
-        if rounded and not self.layer.one_dimensional:
-            return np.sign(x) * ((2 * size + count) // (2 * count))
-        return np.sign(x) * (size // count)
+        mean = (2 * size + count) // (2 * count) if rounded and not self.layer.one_dimensional else size // count
+        signed: Array = np.sign(x) * mean
+        return signed
 
     def _sums(self, x: Array) -> Array:
         """Sums of products plus 128 times the bias."""
@@ -137,14 +163,9 @@ def _windows(x: Array, axis: int, layer: Layer, dilation: int) -> list[Array]:
 
 
 def _combined(operands: Sequence[Array], eltwise: Eltwise) -> Array:
-    """The element-wise operation on all operands, saturated once at the end; sub takes all others from the first."""
-    first, *others = operands
-    if eltwise is Eltwise.OR:
-        return np.bitwise_or.reduce(operands)
-    if eltwise is Eltwise.XOR:
-        return np.bitwise_xor.reduce(operands)
-    rest: Array = sum(others, np.zeros_like(first))
-    return np.clip(first + rest if eltwise is Eltwise.ADD else first - rest, LOW, HIGH)
+    """All operands, saturated once at the end; subtraction takes all others from the first."""
+    result: Array = OPERATIONS[eltwise].reduce(np.stack(operands))
+    return np.clip(result, LOW, HIGH)
 
 
 def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
@@ -195,9 +216,8 @@ def _transposed(x: Array, kernels: Array, pad: Pair) -> Array:
 def _narrowed(sums: Array, shift: int) -> Array:
     """Sums times two to the shift, divided by 128, rounded with halves upwards, saturated to 8 bits."""
     right = FRACTION_BITS - shift
-    if right > 0:
-        return np.clip((sums + (1 << (right - 1))) >> right, LOW, HIGH)
-    return np.clip(np.clip(sums, LOW, HIGH) << -right, LOW, HIGH)
+    y: Array = (sums + (1 << (right - 1))) >> right if right > 0 else np.clip(sums, LOW, HIGH) << -right
+    return np.clip(y, LOW, HIGH)
 
 
 def _activated(x: Array, activation: Activation) -> Array:

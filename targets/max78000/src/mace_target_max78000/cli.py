@@ -5,6 +5,7 @@ A script that calls ai8xize.py, quantize.py or batchnormfuser.py goes on working
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -51,6 +52,7 @@ def main() -> None:
 @told
 def synthesize(test_dir: Path, prefix: str, overwrite: bool, options: tuple[str, ...], **files: Any) -> None:
     """Write the C project of a described network; further OPTIONS are those of ai8xize.py."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # waiting threads cost more than they save, and numpy is not imported yet
     from mace_target_max78000.commands import write_project
 
     folder = test_dir / prefix
@@ -87,3 +89,7 @@ def fuse(source: Path, target: Path, arch: str | None) -> None:
 
     fuse_file(source, target, arch)
     click.echo(f"wrote {target}")
+
+
+if __name__ == "__main__":
+    main()

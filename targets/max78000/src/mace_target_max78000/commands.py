@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mace_core.run.files import read_samples, write_all
-from mace_target_max78000.checkpoint import Clip, Settings, description_bits, load_checkpoint, quantize_file
+from mace_target_max78000.checkpoint import Clip, Settings, description_bits, quantize_file
 from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.frontend import parameters_of
 from mace_target_max78000.options import Options
 from mace_target_max78000.target import built
 
@@ -29,7 +30,7 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
     """Write the project of a described network; gives the summary and the notes."""
     options, device = Options.of_arguments(arguments, "options"), device_named(files["device"])
     sample = read_samples(str(files["sample_input"]))
-    network = read_description(files["config_file"], load_checkpoint(files["checkpoint_file"]), sample, options)
+    network = read_description(files["config_file"], parameters_of(files["checkpoint_file"], files["config_file"]), sample, options)
     made = built(network, options, device)
     write_all(folder, made.files)
     return "\n".join([*(f"note: {note}" for note in network.notes), made.summary, f"wrote {folder}"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from mace_core.ir import Array, Graph
 from mace_core.ops.op import Op
 from mace_core.run.files import read_samples
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.checkpoint import load_checkpoint
+from mace_target_max78000.checkpoint import Checkpoint, Settings, description_bits, load_checkpoint
 from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.graph import as_graph, output_tensors
@@ -56,7 +57,12 @@ def read_network(model: Model, options: Options) -> Network:
     if len(model.files) != 2:
         raise MaceError(f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path")
     description, checkpoint = model.files
-    return read_description(description, load_checkpoint(checkpoint), _sample(model), options)
+    return read_description(description, parameters_of(checkpoint, description), _sample(model), options)
+
+
+def parameters_of(checkpoint: Path, description: Path) -> Checkpoint:
+    """A checkpoint's parameters; one that is not quantised gets the bits that the description tells."""
+    return load_checkpoint(checkpoint, Settings(bits=description_bits(description)))
 
 
 def _sample(model: Model) -> Array:

@@ -12,6 +12,8 @@ from mace_core.ir import Array
 
 INPUT = -1
 """Among a layer's inputs: the network's own input."""
+BUFFER = -3
+"""Among a layer's inputs: the first of the network's buffers; the others follow as -4, -5 ..."""
 
 
 class Operation(Enum):
@@ -69,7 +71,7 @@ class Weights:
 class Layer:
     """What one layer computes: pool and element-wise operation in either order, then the operation, bias, shift, activation.
 
-    inputs: earlier layers by index, or INPUT; several are operands of `eltwise`, else they are joined along channels.
+    inputs: earlier layers by index, INPUT, or buffers; several are operands of `eltwise`, else they are joined along channels.
     channels, dim: of the input before pooling; one-dimensional data is (length, 1).
     stride: subsampling where there is no pool.  kernel, pad, dilation: rows and columns; Conv1d uses the first of each.
     bias: int64 bytes, one for each output channel; the accumulator gets 128 times as much.
@@ -166,6 +168,13 @@ class Place:
     bypass: bool = False
 
 
+def processors_needed(channels: int) -> int:
+    """Processors, or output slots, for so many channels: more than 64 go in passes of equal size, each a multiple of four."""
+    passes = -(-channels // 64)
+    each = -(-channels // passes)
+    return each if passes == 1 else -(-each // 4) * 4
+
+
 STOP = -2
 """As `Place.next`: the network ends here."""
 
@@ -182,6 +191,25 @@ class Unload:
     write_gap: int = 0
 
 
+@dataclass(frozen=True)
+class Buffer:
+    """A part of data memory that keeps its data from one inference to the next, zeros before the first.
+
+    Layers write to it and read from it by their offsets, positions from `offset` on in words of four channels.
+    """
+
+    name: str
+    processors: int
+    channels: int
+    dim: tuple[int, int]
+    offset: int
+
+    @property
+    def pitch(self) -> int:
+        """Bytes between two positions."""
+        return 4 * -(-self.channels // 64)
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """Layers in the order of their execution, each with its place.
@@ -196,3 +224,4 @@ class Network:
     unloads: tuple[Unload, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What the user should know about how the description was read."""
+    buffers: tuple[Buffer, ...] = ()

@@ -13,15 +13,14 @@ from itertools import product
 
 from mace_core.errors import MaceError
 from mace_target_max78000.automatic.placement.arrange import Arrangement, arranged
-from mace_target_max78000.automatic.placement.lower import lowered
+from mace_target_max78000.automatic.placement.lower import lowered, visited
 from mace_target_max78000.automatic.placement.plan import Attempt, Plan, Way
-from mace_target_max78000.automatic.placement.slots import Emphasis
+from mace_target_max78000.automatic.placement.slots import Aim
 from mace_target_max78000.automatic.placement.values import passes_of, readers, source_of
 from mace_target_max78000.device import PER_QUADRANT, PROCESSORS, QUADRANTS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.options import Options
 
-EMPHASES = (Emphasis(0, 1), Emphasis(1, 1), Emphasis(1, 0))
 MOST_STREAMING = 8
 """Layers that may stream; source: the maker's limits."""
 FIFO_CHANNELS = 16
@@ -50,26 +49,43 @@ def place(layers: Sequence[Layer], sample_shape: tuple[int, ...] | None, device:
     Raises one MaceError with every layer that cannot fit.
     """
     source = source_of(layers, sample_shape)
-    arrangement = arranged(lowered(layers, source, device), source, device)
-    if len(arrangement.layers) > device.layers:
-        problem = f"{len(arrangement.layers)} layers are needed, the {device.name} runs {device.layers}"
-        raise MaceError("network", problem, "leave layers out; residual and joined inputs that other layers read too cost one more each")
-    best = _best(arrangement, device, options)
+    whole = lowered(layers, source, device)
+    arrangement = arranged(whole, source, device)
+    attempts = _attempts(arrangement, device, options)
+    if all(attempt.faults for attempt in attempts) and any(attempt.idle for attempt in attempts):
+        arrangement = arranged(visited(whole), source, device)
+        attempts = _attempts(arrangement, device, options)
+    fitting = [attempt for attempt in attempts if not attempt.faults]
+    if not fitting:
+        raise _refused(attempts, device)
+    best = min(fitting, key=lambda a: (a.touched, a.highest))
     return Placed(arrangement.layers, best.places, best.options, best.touched, best.highest)
 
 
-def _best(arrangement: Arrangement, device: Device, options: Options) -> Attempt:
+def _attempts(arrangement: Arrangement, device: Device, options: Options) -> list[Attempt]:
+    """What comes of the first group of ways that any of fits; where none does, of the last group."""
+    if len(arrangement.layers) > device.layers:
+        problem = f"{len(arrangement.layers)} layers are needed, the {device.name} runs {device.layers}"
+        raise MaceError("network", problem, "leave layers out; residual and joined inputs that other layers read too cost one more each")
     last: list[Attempt] = []
-    for arrival, overlap, quadrants in product(_arrivals(arrangement, device, options), (False, True), range(1, QUADRANTS + 1)):
-        if quadrants * PER_QUADRANT < _widest(arrangement):
-            continue
-        chw, fifo, streaming = arrival
-        ways = [Way(chw, fifo, streaming, quadrants, emphasis, overlap) for emphasis in EMPHASES]
+    for ways in _rounds(arrangement, device, options):
         last = [Plan(arrangement, way, device, options).attempt() for way in ways]
-        fitting = [attempt for attempt in last if not attempt.faults]
-        if fitting:
-            return min(fitting, key=lambda a: (a.touched, a.highest))
-    raise _refused(last, device)
+        if any(not a.faults or a.idle for a in last):
+            break
+    return last
+
+
+def _rounds(arrangement: Arrangement, device: Device, options: Options) -> Iterator[list[Way]]:
+    """Groups of ways to compare, those that ask least of the hardware first.
+
+    Where the user asks for FIFOs, any number of layers may as well stream; where not, only as many as must.
+    """
+    arrivals = list(_arrivals(arrangement, device, options))
+    choices = [arrivals] if options.fifo or options.fast_fifo else [[arrival] for arrival in arrivals]
+    widest = _widest(arrangement)
+    for choice, overlap, quadrants in product(choices, (True,) if options.overlap_data else (False, True), range(1, QUADRANTS + 1)):
+        if quadrants * PER_QUADRANT >= widest:
+            yield [Way(chw, fifo, streaming, quadrants, aim, overlap) for chw, fifo, streaming in choice for aim in Aim]
 
 
 def _widest(arrangement: Arrangement) -> int:

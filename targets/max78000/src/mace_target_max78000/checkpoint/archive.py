@@ -120,15 +120,17 @@ def _read_zip(path: Path, data: bytes) -> Archive:
     folder = names[0].removesuffix("data.pkl")
 
     held: dict[str, bytes] = {}
+    left = len(data)
 
     def read(name: str) -> bytes:
         """An entry; zipfile checks its sum, and all entries together are no larger than the file."""
+        nonlocal left
         if name in held:
             return held[name]
         try:
             info = entries.getinfo(name)
-            size = info.file_size + sum(map(len, held.values()))
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or size > len(data):
+            left -= info.file_size
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or left < 0:
                 raise MalformedError(f"entry {name!a} is not stored plainly, as PyTorch writes it")
             held[name] = entries.read(info)
         except ZIP_FAULTS as error:

@@ -13,10 +13,10 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000.checkpoint import Checkpoint, Form, LayerParameters
 from mace_target_max78000.description.keys import Description, parse
-from mace_target_max78000.description.layer import LayerReader, Shape
+from mace_target_max78000.description.layer import LayerReader, Shape, line_or_plane
 from mace_target_max78000.description.links import Links, link
-from mace_target_max78000.description.place import places, unloads
-from mace_target_max78000.network import Layer, Network
+from mace_target_max78000.description.place import buffers, places, unloads
+from mace_target_max78000.network import BUFFER, INPUT, Layer, Network
 from mace_target_max78000.options import Options
 
 Parameters = Checkpoint | Callable[[Sequence[Form]], Checkpoint]
@@ -61,13 +61,15 @@ class _Builder:
             places=places(self.description, self.links, layers, self.options),
             sample=values,
             unloads=unloads(self.description),
+            buffers=buffers(self.description),
             notes=(*self.checkpoint.notes, *self.notes),
         )
 
     def _layers(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> list[Layer]:
         layers: list[Layer] = []
+        outer = {INPUT: sample} | {BUFFER - k: Shape(b.channels, line_or_plane(b.dim)) for k, b in enumerate(self.description.data_buffer)}
         for index, (described, links) in enumerate(zip(self.description.layers, self.links, strict=True)):
-            shapes = [Shape(layers[i].out_channels, layers[i].out_dim) if i >= 0 else sample for i in links.inputs]
+            shapes = [Shape(layers[i].out_channels, layers[i].out_dim) if i >= 0 else outer[i] for i in links.inputs]
             owner = index
             while self.links[owner].weights != owner:
                 owner = self.links[owner].weights

@@ -117,7 +117,7 @@ class LayerReader:
     def _dim(self, source: Dim) -> Dim:
         d = self.described
         if d.in_dim is not None:
-            return _line(d.in_dim) if d.operation is Operation.CONV1D or len(d.in_dim) == 1 else axes(d.in_dim)
+            return _line(d.in_dim) if d.operation is Operation.CONV1D else line_or_plane(d.in_dim)
         before, after = axes(d.in_crop)
         dim = source[0] - before - after, source[1]
         if d.operation is not Operation.CONV1D or dim[1] == 1:
@@ -206,6 +206,11 @@ class LayerReader:
 def axes(pair: Pair) -> Dim:
     """One number stands for both axes."""
     return pair[0], pair[-1]
+
+
+def line_or_plane(dim: Pair) -> Dim:
+    """Rows and columns; one number is a length."""
+    return dim[0], dim[1] if len(dim) > 1 else 1
 
 
 def _line(pair: Pair) -> Dim:

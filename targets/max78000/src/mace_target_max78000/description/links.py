@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from mace_core.deployment.faults import Faults
 from mace_target_max78000.description.keys import Description, LayerDescription
-from mace_target_max78000.network import INPUT, STOP
+from mace_target_max78000.network import BUFFER, INPUT, STOP
 
 RESERVED: Mapping[str, int] = {"input": INPUT, "stop": STOP}
 
@@ -83,6 +83,9 @@ class _Linker:
             return INPUT if reference == INPUT and key == "in_sequences" else self.numbers.get(reference)
         if reference.lower() == ("stop" if key == "next_sequence" else "input") and key != "weight_source":
             return RESERVED[reference.lower()]
+        buffers = [buffer.name for buffer in self.description.data_buffer]
+        if key == "in_sequences" and reference in buffers:
+            return BUFFER - buffers.index(reference)
         return self.names.get(reference)
 
     def _known(self) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_target_max78000.description.keys import Description
-from mace_target_max78000.description.layer import axes
+from mace_target_max78000.description.layer import axes, line_or_plane
 from mace_target_max78000.description.links import Links
-from mace_target_max78000.device import PER_MEMORY, PROCESSORS
-from mace_target_max78000.network import Layer, Place, Unload
+from mace_target_max78000.network import Buffer, Layer, Place, Unload, processors_needed
 from mace_target_max78000.options import Options
 
 
@@ -43,17 +42,14 @@ def _following(description: Description, index: int, layer: Layer) -> int:
     """The next layer's processors; for the last layer those of output_map, or as many as are needed from 0 on."""
     if index + 1 < len(description.layers):
         return description.layers[index + 1].processors
-    return description.output_map or (1 << slots_needed(layer.out_channels)) - 1
-
-
-def slots_needed(channels: int) -> int:
-    """Processors for so many channels: more than 64 go in several passes of equal size, a multiple of four."""
-    if channels <= PROCESSORS:
-        return channels
-    each = -(-channels // -(-channels // PROCESSORS))
-    return min(PROCESSORS, -(-each // PER_MEMORY) * PER_MEMORY)
+    return description.output_map or (1 << processors_needed(layer.out_channels)) - 1
 
 
 def unloads(description: Description) -> tuple[Unload, ...]:
     """What `unload` lists."""
-    return tuple(Unload(u.processors, u.channels, axes((*u.dim, 1)[:2]), u.offset, u.width, u.write_gap) for u in description.unload)
+    return tuple(Unload(u.processors, u.channels, line_or_plane(u.dim), u.offset, u.width, u.write_gap) for u in description.unload)
+
+
+def buffers(description: Description) -> tuple[Buffer, ...]:
+    """What `data_buffer` lists."""
+    return tuple(Buffer(b.name, b.processors, b.channels, line_or_plane(b.dim), b.offset) for b in description.data_buffer)

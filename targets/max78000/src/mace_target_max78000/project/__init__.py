@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mace_core.emit.render import render
 from mace_core.errors import MaceError
 from mace_target_max78000.device import FAST_FIFO, FIFO_STATUS, PER_QUADRANT, QUADRANTS
@@ -13,6 +15,7 @@ from mace_target_max78000.image import Block, Image
 from mace_target_max78000.network import Layer, Network, Operation
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import TEMPLATES, header, layout
+from mace_target_max78000.project.packing import Packed, pack
 from mace_target_max78000.project.registers import names, told
 from mace_target_max78000.project.table import table
 from mace_target_max78000.project.unload import Results, results
@@ -93,6 +96,7 @@ def _values(image: Image, network: Network, options: Options, summary: str) -> d
         "bias": dict(sorted(image.bias.items())),
         "init": told(image.init, known),
         "start": told(image.start, known),
+        "packed": _packed(image, options) if options.table_driven and image.kernels else None,
         **_table(image, known, options),
         "blocks": blocks,
         "functions": [_function(b, options) for b in blocks],
@@ -113,6 +117,13 @@ def _values(image: Image, network: Network, options: Options, summary: str) -> d
         "array": _array,
         "bytes": _bytes,
     }
+
+
+def _packed(image: Image, options: Options) -> Packed:
+    """All weights in a code; MaceError where what is asked beside it needs them as they are."""
+    if options.compact_weights or options.verify_weights or not options.mexpress:
+        raise MaceError("table_driven", "its weights are in a code, to be loaded in one way", "leave out the other options for weights")
+    return pack(b"".join(np.array(chunk.words, ">u4").tobytes() for chunk in image.kernels))
 
 
 def _table(image: Image, known: Mapping[int, str], options: Options) -> dict[str, Any]:

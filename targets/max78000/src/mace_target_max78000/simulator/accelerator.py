@@ -21,7 +21,7 @@ from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.fifo import Fifos
 from mace_target_max78000.simulator.memory import BiasMemory, DataMemory, Gatherer, Memory, RowMemory, WeightMemory
 from mace_target_max78000.simulator.registers import CLEAR_BIAS, Registers
-from mace_target_max78000.simulator.run import DONE, GO, Chip, Run, started
+from mace_target_max78000.simulator.run import DONE, GO, SYNC, Chip, Run, started
 
 PACKING, GATHERING = 1 << 20, 1 << 16
 
@@ -128,12 +128,14 @@ class Simulator:
             layer, wide = self.registers.layers[quadrant].get(0, {}), 8 if self.device.pipelined else 4
             step = (layer.get("LCTL2", 0) >> 4 & (1 << wide) - 1) + 1
             self._gatherer.start(quadrant, layer.get("WPTR_BASE", 0), step, value >> 17 & 3)
+        if value & SYNC and not value & GO:
+            self._run = None  # a start from the first layer, not the rest of one that stopped
         if value & ~before & GO and value >> 9 & 3 == quadrant:
             self._start(quadrant)
 
     def _start(self, master: int) -> None:
         """Begin an inference, or go on with one that stopped after a layer."""
-        if self._run is None or self._run.layer is None or self._run.layer == self._run.start.first:
+        if self._run is None or self._run.layer is None:
             chip = Chip(self.device, self.registers, self.data, self.weights, self.bias, self.fifos, self._documented)
             self._run = Run(chip, started(self.device, self.registers, master))
         self._go_on()

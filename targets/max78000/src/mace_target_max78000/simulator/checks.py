@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS
 from mace_target_max78000.simulator.fields import Fields
 from mace_target_max78000.simulator.setting import Kind, Setting
 
@@ -13,6 +13,10 @@ def check(setting: Setting, master: Fields) -> None:
     _kernels(setting, master)
     _eltwise(setting, master)
     _row_memory(setting, master)
+    if setting.kind is Kind.PASSTHROUGH and setting.biases:
+        raise master.fault("POST", "a bias in a layer without weights")
+    if setting.writing.slots > PROCESSORS:
+        raise master.fault("LCTL2", f"{setting.writing.slots} output channels in one pass, {PROCESSORS} slots exist")
     if setting.reading.planar and len({p // PER_MEMORY for p in setting.processors}) < len(setting.processors):
         raise master.fault("LCTL", "channels in planes share a data memory", "enable one processor of each four")
 
@@ -23,7 +27,7 @@ def _slots(setting: Setting, master: Fields) -> None:
     expected = {Kind.CONVOLUTION: 0, Kind.DEPTHWISE: 1, Kind.PASSTHROUGH: 1 if setting.reading.operands > 1 else 3}[setting.kind]
     if code != expected:
         raise master.fault("POST", f"time slots and one-by-one writing are {code}, a {setting.kind.value} layer needs {expected}")
-    busy = max(sum(p // PER_QUADRANT == q for p in setting.processors) for q in range(4))
+    busy = max(sum(p // PER_QUADRANT == q for p in setting.processors) for q in range(QUADRANTS))
     width = 4 if setting.writing.wide else 1
     if setting.kind is Kind.CONVOLUTION:
         needed = 0
@@ -33,6 +37,14 @@ def _slots(setting: Setting, master: Fields) -> None:
         needed = min(busy, PER_MEMORY) * width - 1 if setting.writing.aligned else busy * width - 1
     if setting.timeslots != needed:
         raise master.fault("ONED", f"{setting.timeslots} further time slots where {busy} processors of a quadrant need {needed}")
+    if setting.kind is Kind.PASSTHROUGH and _groups(setting) > setting.timeslots + 1:
+        raise master.fault("ENA", f"{_groups(setting)} data memories in {setting.timeslots + 1} time slots", "enable adjacent processors")
+
+
+def _groups(setting: Setting) -> int:
+    """The most data memories, gaps included, that the enabled processors of a quadrant span."""
+    memories = [{p // PER_MEMORY for p in setting.processors if p // PER_QUADRANT == q} for q in range(QUADRANTS)]
+    return max(max(m) - min(m) + 1 for m in memories if m)
 
 
 def _kernels(setting: Setting, master: Fields) -> None:

@@ -81,6 +81,8 @@ def _agree(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> None:
                 raise fields.fault(name, problem, "write the same to both")
         if fields.quadrant != master.quadrant and fields.take("LCTL", 12, 4):
             raise fields.fault("LCTL", "a quadrant that is not the master adds the sums of others")
+    if master.flag("LCTL", 12 + master.quadrant):
+        raise master.fault("LCTL", "the master adds its own sums a second time")
 
 
 def _always(master: Fields) -> None:

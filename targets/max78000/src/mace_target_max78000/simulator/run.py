@@ -73,6 +73,8 @@ def started(device: Device, registers: Registers, master: int) -> Start:
             raise SimulationError(f"quadrant {quadrant}, LCNT", "counts other layers than the master does", "write the same to all")
         if not registers.cleared[quadrant]:
             raise SimulationError(f"quadrant {quadrant}, SRAM test", "layer registers were never cleared", "clear them in cnn_init")
+    if others and own & SYNC and not any(controls[q] & FIFO for q in (master, *others)):
+        raise SimulationError(f"quadrant {master}, CTL", f"{own:#x}: the master waits for a start from elsewhere", "clear bit 11")
     fed = any(controls[q] & FIFO for q in (master, *others)) or bool(own & FAST)
     if bool(own & FIFO_STREAM) != (fed and bool(own & STREAMING)):
         raise SimulationError(f"quadrant {master}, CTL", f"{own:#x}: bit 19 belongs to streaming from a FIFO, and only there")

@@ -24,6 +24,9 @@ from mace_target_max78000.device import Device
 UNIT = Quant.of(1.0)
 """The storage of weights that are 0 and 1."""
 
+DILATED = 3
+"""The longest kernel along a line that the hardware dilates beyond its longest kernel; it pads none."""
+
 
 def lengths(rank: int) -> tuple[int, ...]:
     """Lengths of kernels that the hardware has; rank: of the data with batch and channels."""
@@ -100,7 +103,10 @@ class Job:
         """Whether it can stay as it is."""
         attrs, kernel = self.match.node.attrs, self.filters.shape[1:-1]
         before, after = (integers(attrs, key) for key in ("pads_before", "pads_after"))
-        plain = all(a.stride == 1 for a in self.axes) and set(integers(attrs, "dilations")) == {1}
+        dilated = max(integers(attrs, "dilations"))
+        if dilated > 1 and self.rank == 3 and kernel[0] <= DILATED and (kernel[0] - 1) * dilated >= lengths(self.rank)[-1]:
+            return not any(before + after) and self.axes[0].stride == 1
+        plain = all(a.stride == 1 for a in self.axes) and dilated == 1
         alike = len(set(kernel)) == 1 and kernel[0] in lengths(self.rank) and before == after and max(before) <= 2
         return plain and alike
 

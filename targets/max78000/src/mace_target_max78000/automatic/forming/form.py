@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node
+from mace_core.ops.arguments import integers
 from mace_target_max78000.automatic.forming.fronts import Front, Fronts
 from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS, Arithmetic, arithmetic, dim_of, operation_of, packed, pair
 from mace_target_max78000.automatic.forming.refusal import Faults, RefusedError
 from mace_target_max78000.automatic.forming.views import VIEWS, view_of
 from mace_target_max78000.automatic.powers import exponent, is_native
 from mace_target_max78000.device import PROCESSORS, Device
-from mace_target_max78000.network import INPUT, Layer, Operation
+from mace_target_max78000.network import INPUT, Activation, Layer, Operation
 
 UNIT_SHIFT = 7
 """What makes a sum of weight 1 its input again."""
@@ -67,6 +68,8 @@ class Former:
             self._main(node, front)
         elif node.op.name in (*POOLS, *ELTWISE):
             self._alone(node)
+        elif node.op.name == "Abs" and self._takes_abs(node.inputs[0]):
+            self._abs(node)
         else:
             raise RefusedError("the hardware has no such operation; compute it before or after the network, or replace it in the model")
 
@@ -86,16 +89,32 @@ class Former:
         layer = self._layer(node, front, operation_of(node, len(tensors[node.inputs[0]].shape)))
         self._append(_finished(layer, after, shape), node.outputs[0])
 
+    def _takes_abs(self, tensor: str) -> bool:
+        """Whether the layer that makes a tensor can give absolute values instead."""
+        layer = self.layers[self.made[tensor]] if self.made.get(tensor, INPUT) != INPUT else None
+        free = layer and layer.weights is not None and layer.activation is Activation.NONE and not layer.wide
+        return bool(free) and self.fronts.uses[tensor] == 1
+
+    def _abs(self, node: Node) -> None:
+        index = self.made[node.inputs[0]]
+        self.layers[index] = replace(self.layers[index], activation=Activation.ABS)
+        self.tensors[index] = node.outputs[0]
+        self.made[node.outputs[0]] = index
+
     def _main_of_matrix(self, node: Node, w: Array) -> dict[str, Any]:
         view = view_of(self.graph, node.inputs[0], self.fronts.producers)
         base = self.graph.tensors[view.base]
         return {"weights": packed(linear(w, view.order, base.shape)), "flatten": dim_of(base) != (1, 1)}
 
     def _main_of_windows(self, node: Node, w: Array) -> dict[str, Any]:
-        kernel, pad = pair(w.shape[1:-1]), pair(node.attrs["pads_before"])
-        pad = (pad[0], pad[1] if len(w.shape) > 3 else 0)
-        group = int(str(node.attrs["group"]))
-        return {"weights": packed(filters(w, node.op.name)), "kernel": kernel, "pad": pad, "groups": group}
+        pads = integers(node.attrs, "pads_before")
+        return {
+            "weights": packed(filters(w, node.op.name)),
+            "kernel": pair(w.shape[1:-1]),
+            "pad": (pads[0], pads[1] if len(pads) > 1 else 0),
+            "dilation": pair(node.attrs["dilations"]),
+            "groups": int(str(node.attrs["group"])),
+        }
 
     def _alone(self, node: Node) -> None:
         """A layer without weights, or with those of a copy where the part needs them."""
@@ -136,6 +155,8 @@ class Former:
         if reader.op.name != "MatMul" and not (view.in_order and view.order.shape[-1] == base.shape[-1]):
             raise RefusedError("its input is rearranged; the hardware keeps rows, columns and channels")
         node = self.fronts.producers.get(view.base)
+        if view.base in self.graph.weights:
+            raise RefusedError("it reads a constant; the hardware adds constants as the bias of a convolution only")
         if node is None or node.op.name != "Concat":
             yield self.made[view.base]
             return
@@ -150,6 +171,8 @@ class Former:
         """The one layer that makes a tensor; what is joined is copied."""
         view = view_of(self.graph, tensor, self.fronts.producers)
         node = self.fronts.producers.get(view.base)
+        if view.base in self.graph.weights:
+            raise RefusedError("it reads a constant; the hardware adds constants as the bias of a convolution only")
         if node and node.op.name == "Concat" and view.base not in self.made:
             made = self.graph.tensors[view.base]
             pieces, channels = tuple(self._pieces(view.base, node)), made.shape[-1]

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.build import rewrite
+from mace_core.build import Builder, Match, rewrite
 from mace_core.ir import Graph
 from mace_target_max78000.automatic.forming import convolutions, rules
-from mace_target_max78000.automatic.forming.convolutions import axes_of, lengths, spread
+from mace_target_max78000.automatic.forming.convolutions import Job, axes_of, lengths, spread
 from mace_target_max78000.automatic.forming.crops import crops, sunk
 from mace_target_max78000.automatic.forming.ends import Fold, folded_graph
 from mace_target_max78000.automatic.forming.refusal import Faults
 from mace_target_max78000.automatic.forming.windows import Axis, direct, folded, together
 from mace_target_max78000.device import Device
+
+EXACT = (
+    rules.biased,
+    rules.limited,
+    rules.stored,
+    rules.split,
+    rules.chosen,
+    rules.mean,
+    rules.pointwise,
+    rules.matrix,
+    rules.resized,
+    rules.transposed,
+)
 
 
 def lowered(graph: Graph, device: Device, faults: Faults) -> tuple[Graph, Fold | None]:
@@ -20,17 +33,10 @@ def lowered(graph: Graph, device: Device, faults: Faults) -> tuple[Graph, Fold |
 
     Returned with how the application folds the input, if that is needed.
     """
-    for rule in (
-        rules.mean,
-        rules.pool(device.pipelined),
-        rules.padded,
-        rules.chosen,
-        rules.pointwise,
-        rules.matrix,
-        rules.resized,
-        rules.transposed,
-    ):
+    for rule in EXACT:
         graph = rewrite(graph, faults.noting(rule))
+    graph = rewrite(graph, faults.noting(rules.pool(device.pipelined)))
+    graph = rewrite(graph, faults.noting(rules.padded))
     graph, fold = with_folded_input(graph, device)
     graph = rewrite(graph, faults.noting(convolutions.rule(device)))
     graph = rewrite(graph, faults.noting(convolutions.rule(device)))  # grouped ones have become dense
@@ -46,7 +52,8 @@ def with_folded_input(graph: Graph, device: Device) -> tuple[Graph, Fold | None]
     node, x = readers[0], graph.tensors[graph.inputs[0]].shape
     w = graph.weights[node.inputs[1]]
     axes = axes_of(node, x[1:-1], w.shape[1:-1], graph.tensors[node.outputs[0]].shape[1:-1])
-    if _in_one_layer(w.shape, axes) or int(str(node.attrs["group"])) > 1:
+    job = Job(Match(node, Builder(graph.name), {}), axes, w, device)
+    if job.is_native or _in_one_layer(w.shape, axes) or int(str(node.attrs["group"])) > 1:
         return graph, None
     plan = folded(axes, lengths(len(x))[-1] if len(x) == 4 else 9)
     if int(np.prod([len(f.moves) for f in plan])) * x[-1] > device.channels:

@@ -9,11 +9,12 @@ from itertools import product
 import numpy as np
 
 from mace_core.build import Match
-from mace_core.ir import Array, Node
+from mace_core.ir import Array, Attrs, Node
 from mace_core.ops.resize import axis_taps
 from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
 from mace_target_max78000.automatic.forming.convolutions import UNIT, copies, native, plain, unit_filters
+from mace_target_max78000.automatic.forming.layers import MAIN
 from mace_target_max78000.automatic.forming.refusal import RefusedError
 from mace_target_max78000.automatic.powers import is_native
 
@@ -25,27 +26,100 @@ TRANSPOSED = 3
 
 
 def pointwise(match: Match) -> Sequence[str] | None:
-    """Relu, Clip, and Quantize from one step to another, as a convolution that copies."""
+    """Relu, Clip, Abs, and Quantize from one step to another, as a convolution that copies."""
     node, new = match.node, match.new
-    if node.op.name not in ("Relu", "Clip", "Quantize", "Identity") or not is_native(new.tensors[node.inputs[0]]):
+    if node.op.name not in ("Relu", "Clip", "Quantize", "Identity", "Abs") or not is_native(new.tensors[node.inputs[0]]):
         return None
     if node.op.name == "Identity":
         return [node.inputs[0]]
+    if node.op.name == "Abs":
+        return _absolute(match)
     low, high = 0.0 if node.op.name == "Relu" else -math.inf, math.inf
     if node.op.name == "Clip":
         low, high = float(str(node.attrs["min"])), float(str(node.attrs["max"]))
-    shape = match.shape(0)
-    if len(shape) == 2:
-        weight = new.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8), UNIT)
-        return match.emit("MatMul", [node.inputs[0], weight], {"low": low, "high": high})
     return copied(match, low=low, high=high)
 
 
-def copied(match: Match, **attrs: object) -> Sequence[str]:
-    """The node as a convolution that copies; attrs: other than plain ones."""
-    x, rank = match.node.inputs[0], len(match.shape(0)) - 2
-    weight = match.new.weight(f"{match.node.name}.unit", unit_filters(match.shape(0)[-1], [[0]] * rank, 1), UNIT)
-    return match.emit("Conv", [x, weight], {**plain((0,) * rank), **attrs})
+def _absolute(match: Match) -> Sequence[str] | None:
+    """An Abs over what no convolution makes for it alone gets one that copies."""
+    node, new = match.node, match.new
+    maker = new.producer(node.inputs[0])
+    if maker and maker.op.name in MAIN and match.uses.get(node.inputs[0], 1) == 1 and maker.attrs["low"] == -math.inf:
+        return None
+    return match.emit("Abs", copied(match, outputs=[new.stored(f"{node.name}.copy", new.tensors[node.inputs[0]].storage)]))
+
+
+def copied(match: Match, *, outputs: Sequence[str] | None = None, **attrs: object) -> Sequence[str]:
+    """The node as a layer that copies; attrs: other than plain ones."""
+    node, new, shape = match.node, match.new, match.shape(0)
+    names = outputs or node.outputs
+    if len(shape) == 2:
+        weight = new.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8), UNIT)
+        return new.add("MatMul", [node.inputs[0], weight], attrs, outputs=names, like=node)
+    rank = len(shape) - 2
+    weight = new.weight(f"{node.name}.unit", unit_filters(shape[-1], [[0]] * rank, 1), UNIT)
+    return new.add("Conv", [node.inputs[0], weight], {**plain((0,) * rank), **attrs}, outputs=names, like=node)
+
+
+def biased(match: Match) -> Sequence[str] | None:
+    """A constant of each channel added to sums before they are rounded is their bias."""
+    node, new = match.node, match.new
+    if node.op.name not in ("Add", "Sub"):
+        return None
+    for at in (0, 1) if node.op.name == "Add" else (1,):
+        feeder, constant = match.feeder(1 - at, *MAIN), match.constant(at)
+        if feeder is None or constant is None or len(feeder.inputs) > 2 or feeder.attrs["low"] != -math.inf:
+            continue
+        channels = new.shape(feeder.outputs[0])[-1]
+        if constant.size in (1, channels) and constant.shape[-1:] in ((constant.size,), ()):
+            values = np.broadcast_to(constant.reshape(-1), (channels,)) * (1 if node.op.name == "Add" else -1)
+            return _joined(match, feeder, [*feeder.inputs, new.weight(f"{node.name}.bias", values)], feeder.attrs)
+    return None
+
+
+def limited(match: Match) -> Sequence[str] | None:
+    """Limits of sums before they are rounded are the layer's own."""
+    node = match.node
+    feeder = match.feeder(0, *MAIN) if node.op.name in ("Relu", "Clip") else None
+    if feeder is None:
+        return None
+    low, high = (0.0, math.inf) if node.op.name == "Relu" else (float(str(node.attrs["min"])), float(str(node.attrs["max"])))
+    inner = [float(str(feeder.attrs[key])) for key in ("low", "high")]
+    return _joined(match, feeder, feeder.inputs, {**feeder.attrs, "low": max(low, inner[0]), "high": min(high, inner[1])})
+
+
+def stored(match: Match) -> Sequence[str] | None:
+    """Sums, or their absolute values, that are rounded next are the layer's output."""
+    node, new = match.node, match.new
+    if node.op.name != "Quantize":
+        return None
+    feeder = match.feeder(0, *MAIN, "Abs")
+    if feeder is None or feeder.op.name != "Abs":
+        return _joined(match, feeder, feeder.inputs, feeder.attrs) if feeder else None
+    maker = new.producer(feeder.inputs[0])
+    if maker is None or maker.op.name not in MAIN or match.uses.get(feeder.inputs[0], 1) != 1 or new.tensors[feeder.inputs[0]].quant:
+        return None
+    name = new.stored(f"{node.outputs[0]}.signed", new.storages[node.outputs[0]])
+    made = new.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.joined(maker))
+    return match.emit("Abs", made)
+
+
+def _joined(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
+    return match.new.add(feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
+
+
+def split(match: Match) -> Sequence[str] | None:
+    """Parts of the channels as convolutions that copy."""
+    node = match.node
+    if node.op.name != "Split" or int(str(node.attrs["axis"])) % len(match.shape(0)) != len(match.shape(0)) - 1:
+        return None
+    shape, sizes = match.shape(0), integers(node.attrs, "sizes")
+    starts = np.cumsum((0, *sizes[:-1]))
+    made = []
+    for start, size, output in zip(starts, sizes, node.outputs, strict=True):
+        attrs = {"starts": (*(0,) * (len(shape) - 1), int(start)), "sizes": (*shape[:-1], size), "steps": (1,) * len(shape)}
+        made.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
+    return made
 
 
 def matrix(match: Match) -> Sequence[str] | None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mace_core.errors import MaceError
 from mace_target_max78000.automatic.placement.lower import copy_of, selection
 from mace_target_max78000.automatic.placement.ties import Lane, Ties
-from mace_target_max78000.automatic.placement.values import Value, contiguous, in_a_row, in_hardware, passes_of, per_pass, readers, values_of
+from mace_target_max78000.automatic.placement.values import Value, contiguous, folded, in_hardware, passes_of, per_pass, readers, values_of
 from mace_target_max78000.device import PER_MEMORY, Device
 from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
@@ -46,10 +45,7 @@ class Way:
 
 
 def arranged(layers: Sequence[Layer], source: Layer, device: Device) -> Arrangement:
-    """Insert the copies that the layers need.  source: the network's input.
-
-    Raises MaceError where values that must lie side by side cannot.
-    """
+    """Insert the copies that the layers need.  source: the network's input."""
     arranger = _Arranger(layers, source, device)
     for index in range(len(layers)):
         arranger.add(index)
@@ -95,11 +91,8 @@ class _Arranger:
     def add(self, index: int) -> None:
         """Append an old layer, before it the copies that it needs."""
         layer = self.old[index]
-        inputs: list[int] = []
         pairs = list(zip(layer.inputs, self.wanted[index], strict=True))
-        for source, way in pairs:
-            anchor = (inputs[0], pairs[0][1]) if inputs else None
-            inputs.append(self._input(layer, source, way, anchor))
+        inputs = self._inputs(layer, pairs, free=False) or self._inputs(layer, pairs, free=True)
         number = self._append(replace(layer, inputs=tuple(inputs)), self.old_values[index])
         self.renamed[index] = number
         if layer.operation is Operation.PASSTHROUGH or layer.groups > 1:
@@ -110,28 +103,46 @@ class _Arranger:
             self.ties.values[number] = replace(self.ties.values[number], pattern=pattern)
             self.ties.tie(inputs[0], number, 0)
 
+    def _inputs(self, layer: Layer, pairs: Sequence[tuple[int, Way]], free: bool) -> list[int]:
+        """The values that a layer reads, side by side as it wants them; none, and nothing done, where other ties forbid it.
+
+        free: all are copies that are tied to nothing else, which always can be.
+        """
+        count, copies, saved = len(self.layers), dict(self.copies), self.ties.saved()
+        inputs: list[int] = []
+        for source, way in pairs:
+            anchor = (inputs[0], pairs[0][1]) if inputs else None
+            value = self._input(layer, source, (way, anchor), free)
+            if value is None:
+                del self.layers[count:]
+                self.copies = copies
+                self.ties.restore(saved)
+                return []
+            inputs.append(value)
+        return inputs
+
     def _append(self, layer: Layer, value: Value) -> int:
         self.layers.append(layer)
         number = len(self.layers) - 1
         self.ties.add(number, value)
         return number
 
-    def _input(self, layer: Layer, source: int, way: Way, anchor: tuple[int, Way] | None) -> int:
+    def _input(self, layer: Layer, source: int, wanted: tuple[Way, tuple[int, Way] | None], free: bool) -> int | None:
         """The value that a layer reads: the source itself, or a copy that lies as it wants."""
-        value = self.renamed[source]
-        if self._direct(source, way) and self._join(value, way, anchor):
-            return value
-        if (source, way) in self.copies and self._join(self.copies[source, way], way, anchor):
-            return self.copies[source, way]
-        for kind in (self._passthrough, self._convolution):
+        value, (way, anchor) = self.renamed[source], wanted
+        if not free:
+            if self._direct(source, way) and self._join(value, way, anchor):
+                return value
+            if (source, way) in self.copies and self._join(self.copies[source, way], way, anchor):
+                return self.copies[source, way]
+        for kind in (self._convolution,) if free else (self._passthrough, self._convolution):
             number = kind(layer, source)
             if self._join(number, way, anchor):
                 self.copies[source, way] = number
                 return number
             self.layers.pop()
             self.ties.remove(number)
-        problem = f"its input {self.old[source].name} cannot lie beside the others"
-        raise MaceError(f"layer {layer.name}", problem, "join or add fewer channels at once")
+        return None
 
     def _direct(self, source: int, way: Way) -> bool:
         interleaved = self._interleaved(source)
@@ -141,7 +152,7 @@ class _Arranger:
         """The one way in which a value is written with gaps, if every reader can read it so."""
         found = [(r, way) for r in dict.fromkeys(self.readers[source]) for s, way in self._reads(r) if s == source]
         gapped = {way for _, way in found if way.gap > 1}
-        if len(gapped) != 1 or source == INPUT or not in_a_row(self.old[source]):
+        if len(gapped) != 1 or source == INPUT or folded(self.old[source]):
             return None
         others = [self.old[r] for r, way in found if way.gap == 1]
         return gapped.pop() if not others or self._skips(source, others) else None
@@ -151,7 +162,7 @@ class _Arranger:
 
     def _skips(self, source: int, others: Sequence[Layer]) -> bool:
         """Whether all layers can leave out words when they read: the second generation's, of one pass, one input."""
-        single = all(len(o.inputs) == 1 and o.operands == 1 and in_a_row(o) for o in others)
+        single = all(len(o.inputs) == 1 and o.operands == 1 and not (o.flatten or folded(o)) for o in others)
         return self.device.pipelined and single and passes_of(self.old[source].out_channels) == 1
 
     def _join(self, value: int, way: Way, anchor: tuple[int, Way] | None) -> bool:

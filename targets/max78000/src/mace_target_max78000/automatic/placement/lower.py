@@ -139,6 +139,21 @@ def _cut_inputs(draft: Draft, input_layer: Layer, layer: Layer, pieces: Sequence
     return tuple(inputs)
 
 
+def visited(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers with a copy of every 8-bit result that no layer reads, except the last.
+
+    A quadrant works only if a layer reads in it, or if the last one writes to it: the copies read where results lie.
+    """
+    users = readers(layers)
+    draft = Draft(layers)
+    for index, layer in enumerate(layers):
+        number = draft.add(replace(layer, inputs=draft.sources(layer)))
+        draft.parts[index] = (number,)
+        if not users[index] and index + 1 < len(layers) and not layer.wide:
+            draft.add(copy_of(layer, f"{layer.name}/visit", number))
+    return tuple(draft.layers)
+
+
 def misaligned(layers: Sequence[Layer], channels: Mapping[int, int]) -> list[Layer]:
     """Layers of several passes whose joined inputs would begin inside a word."""
     found = []

@@ -12,8 +12,9 @@ import numpy as np
 
 from mace_target_max78000.network import Layer
 
-TRIES = 200
-"""Random orders of packing where none of the usual ones fits."""
+TRIES = 20
+MOST_TRIES = 400
+"""Random orders of packing besides the usual ones: always, and where none of those fits."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,12 @@ class Packer:
 
     def pack(self) -> Packing | None:
         """The packing that takes the least memory among several; None where none fits."""
-        found = [offsets for order in self._orders() if (offsets := self._first_fit(order))]
-        if not found:
-            found = [offsets for order in self._random_orders() if (offsets := self._first_fit(order))][:1]
+        found: list[tuple[int, ...]] = []
+        for number, order in enumerate(self._orders()):
+            if found and number > TRIES:
+                break
+            if offsets := self._first_fit(order):
+                found.append(offsets)
         if not found:
             return None
         packings = [Packing(offsets, self._overlapping(offsets)) for offsets in found]
@@ -136,10 +140,9 @@ class Packer:
         yield sorted(numbers, key=lambda i: (-ends[i], -sizes[i]))
         yield sorted(numbers, key=lambda i: (starts[i], -sizes[i]))
         yield sorted(numbers, key=lambda i: (starts[i] - ends[i], -sizes[i]))
-
-    def _random_orders(self) -> Iterator[list[int]]:
         generator = np.random.default_rng(0)
-        return (generator.permutation(len(self.buffers)).tolist() for _ in range(TRIES))
+        for _ in range(MOST_TRIES):
+            yield generator.permutation(len(buffers)).tolist()
 
     def _first_fit(self, order: Sequence[int]) -> tuple[int, ...] | None:
         """Each buffer at the lowest offset that those placed before it leave."""

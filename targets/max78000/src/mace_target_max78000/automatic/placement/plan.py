@@ -9,11 +9,11 @@ from mace_core.errors import MaceError
 from mace_target_max78000.synthesis import bias, kernels
 from mace_target_max78000.automatic.placement.arrange import Arrangement
 from mace_target_max78000.automatic.placement.offsets import Buffer, Life, Over, Packer, distance
-from mace_target_max78000.automatic.placement.slots import Capacity, Demand, Emphasis, slots
+from mace_target_max78000.automatic.placement.slots import Aim, Capacity, Demand, Fixed, slots
 from mace_target_max78000.automatic.placement.ties import clusters
-from mace_target_max78000.automatic.placement.values import Value, in_a_row, in_hardware, readers
+from mace_target_max78000.automatic.placement.values import Value, in_hardware, readers
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, Device
-from mace_target_max78000.network import INPUT, Layer, Place
+from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.synthesis.streaming import streams
 from mace_target_max78000.unit import Unit
@@ -31,19 +31,23 @@ class Way:
     fifo: bool
     streaming: int
     quadrants: int
-    emphasis: Emphasis
+    aim: Aim
     overlap: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """What came of a way: places and the memory they take, or the faults.  touched, highest: of data memory, bytes."""
+    """What came of a way: places and the memory they take, or the faults.
+
+    touched, highest: of data memory, bytes.  idle: the quadrants that would have to work and do not, as bits; nothing else fails then.
+    """
 
     places: tuple[Place, ...]
     options: Options
     touched: int = 0
     highest: int = 0
     faults: tuple[str, ...] = ()
+    idle: int = 0
 
 
 class Plan:
@@ -62,9 +66,10 @@ class Plan:
         """Check weights and bias, and pack the data."""
         places = self._places({})
         units = in_hardware(self.layers, places, self.device)
-        faults = [*self._quadrant_faults(units), *self._memory_faults(units)]
-        if faults:
+        if faults := self._memory_faults(units):
             return Attempt(places, self.options, faults=tuple(faults))
+        if idle := _idle(units):
+            return Attempt(places, self.options, faults=("quadrants would hold results and not work",), idle=idle)
         buffers = self._buffers(units)
         packing = Packer(list(buffers.values()), self.device.data_bytes, self._over(units, list(buffers))).pack()
         if packing is None:
@@ -107,9 +112,10 @@ class Plan:
             groups.setdefault(group, []).append(value)
         origin = {g: -min(self.groups[v][1] for v in members) for g, members in groups.items()}
         capacity = Capacity(self.way.quadrants, self.device.kernel_words, self.device.data_bytes, len(self.layers))
-        fixed = self.groups[INPUT][0] if self.way.fifo else None
+        read = {self.groups[v][0] for v in self.values if self.readers[v] or v == len(self.layers) - 1}
+        fixed = Fixed(self.groups[INPUT][0] if self.way.fifo else None, frozenset(groups.keys() - read))
         demands = {g: [*self._data(members, origin), *self._weights(members, origin)] for g, members in groups.items()}
-        return {g: start + origin[g] for g, start in slots(demands, fixed, capacity, self.way.emphasis).items()}
+        return {g: start + origin[g] for g, start in slots(demands, fixed, capacity, self.way.aim).items()}
 
     def _data(self, members: Sequence[int], origin: Mapping[int, int]) -> list[Demand]:
         return [Demand(self._mask((v,), origin), 0, 4 * self.values[v].words, *self._life(v)) for v in members]
@@ -135,12 +141,6 @@ class Plan:
             streaming=index < self.way.streaming,
             chw=index == 0 and self.way.chw,
         )
-
-    def _quadrant_faults(self, units: Sequence[Unit]) -> list[str]:
-        """Quadrants that would hold results without being in use, and the first one, which always must be."""
-        used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {s // PER_QUADRANT for s in units[-1].slots}
-        written = {s // PER_QUADRANT for unit in units for s in unit.slots}
-        return [f"quadrant {q} would not be in use" for q in sorted((written | {0}) - used)]
 
     def _memory_faults(self, units: Sequence[Unit]) -> list[str]:
         """What does not fit into weight and bias memory."""
@@ -177,7 +177,7 @@ class Plan:
         found = {}
         for unit in units[self.way.streaming :]:
             source, own = self.lanes[unit.layer.inputs[0]], self.lanes[unit.index]
-            if in_a_row(self.layers[unit.index]) and unit.emulated_rows == 1 and source.cluster != own.cluster and not unit.place.chw:
+            if _in_a_row(unit) and source.cluster != own.cluster:
                 step_in = unit.in_passes * unit.layer.operands * (unit.place.read_gap + 1)
                 step_out = unit.out_passes * unit.write_step * unit.layer.width // 8
                 pair = numbers.index(source.cluster), numbers.index(own.cluster)
@@ -190,8 +190,23 @@ class Plan:
         for time, layer in enumerate(self.layers):
             need = max(sum(b.lead + b.size for b in buffers if _lives(b, time, m)) for m in range(PROCESSORS // PER_MEMORY))
             if need > capacity:
-                found.append(f"layer {layer.name}: what it reads and writes, and what later layers need, takes {need} bytes of a data memory, {capacity} are there")
+                problem = f"what it reads and writes, and what later layers need, takes {need} bytes of a data memory, {capacity} are there"
+                found.append(f"layer {layer.name}: {problem}")
         return found or [f"data memory: the layers' data do not pack into {capacity} bytes"]
+
+
+def _in_a_row(unit: Unit) -> bool:
+    """Whether a layer reads its input position by position as it writes its output."""
+    layer = unit.layer
+    transposed = layer.operation is Operation.CONV_TRANSPOSE2D
+    return not (layer.flatten or transposed or unit.place.chw or unit.ignored or unit.emulated_rows > 1 or layer.dilation != (1, 1))
+
+
+def _idle(units: Sequence[Unit]) -> int:
+    """Quadrants that hold results without being in use, and the first one, which always must be; as bits."""
+    used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {s // PER_QUADRANT for s in units[-1].slots}
+    needed = {s // PER_QUADRANT for unit in units for s in unit.slots} | {0}
+    return sum(1 << q for q in needed - used)
 
 
 def _lives(buffer: Buffer, time: int, memory: int) -> bool:

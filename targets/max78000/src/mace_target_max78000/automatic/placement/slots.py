@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,13 @@ class Demand:
     last: int = 0
 
 
-@dataclass(frozen=True)
-class Emphasis:
-    """What weighs when processors are chosen: the share of weight memory, of data memory."""
+class Aim(Enum):
+    """What is kept small when processors are chosen."""
 
-    weights: float
-    data: float
+    TOUCHED = "bytes of data memory that are ever in use"
+    DATA = "the fullest data memory"
+    BOTH = "the fullest memory of weights or data"
+    WEIGHTS = "the fullest weight memory"
 
 
 @dataclass(frozen=True)
@@ -47,51 +49,87 @@ class Capacity:
     layers: int
 
 
-def slots(groups: Mapping[int, Sequence[Demand]], fixed: int | None, capacity: Capacity, emphasis: Emphasis) -> dict[int, int]:
-    """The first slot of each group, large groups first, each where the fullest memory stays emptiest; of the group `fixed`, 0.
+@dataclass(frozen=True)
+class Fixed:
+    """What is known of groups before.  first: the group that begins at slot 0.  parked: groups that no layer reads.
+
+    Quadrants work only where layers read; parked groups are to lie in those.
+    """
+
+    first: int | None
+    parked: frozenset[int]
+
+
+def slots(groups: Mapping[int, Sequence[Demand]], fixed: Fixed, capacity: Capacity, aim: Aim) -> dict[int, int]:
+    """The first slot of each group, large groups first, each where the fullest memory stays emptiest.
 
     None of the groups has more slots than the quadrants have.
     """
-    load = _Load(capacity, emphasis)
+    load = _Load(capacity, aim)
     found: dict[int, int] = {}
-    for group in sorted(groups, key=lambda g: (g != fixed, -load.weight(groups[g]))):
-        extent = max(d.pattern.bit_length() for d in groups[group])
-        starts = range(0, 1 if group == fixed else capacity.quadrants * PER_QUADRANT - extent + 1, PER_MEMORY)
-        found[group] = min(starts, key=lambda start: (load.cost(groups[group], start), start))
-        load.add(groups[group], found[group])
+    working = 0
+    for group in sorted(groups, key=lambda g: (g != fixed.first, g in fixed.parked, -load.weight(groups[g]))):
+        pattern = _pattern(groups[group])
+        starts = range(0, 1 if group == fixed.first else capacity.quadrants * PER_QUADRANT - pattern.bit_length() + 1, PER_MEMORY)
+        if group in fixed.parked:
+            starts = [start for start in starts if not _quadrants(pattern << start) & ~working] or starts
+        start = min(starts, key=lambda start: (load.cost(groups[group], start), start))
+        load.add(groups[group], start)
+        working |= _quadrants(pattern << start)
+        found[group] = start
     return found
 
 
-class _Load:
-    """How full memories are: words of weights by processor, bytes of data by layer and data memory."""
+def _pattern(demands: Sequence[Demand]) -> int:
+    mask = 0
+    for demand in demands:
+        mask |= demand.pattern
+    return mask
 
-    def __init__(self, capacity: Capacity, emphasis: Emphasis) -> None:
-        self.capacity, self.emphasis = capacity, emphasis
+
+def _quadrants(mask: int) -> int:
+    """A bit for each quadrant that slots lie in."""
+    return sum(1 << q for q in range(QUADRANTS) if mask >> q * PER_QUADRANT & 0xFFFF)
+
+
+class _Load:
+    """How full memories are, as parts of what they hold: weights by processor, data by layer and data memory."""
+
+    def __init__(self, capacity: Capacity, aim: Aim) -> None:
+        self.capacity, self.aim = capacity, aim
         self.words = np.zeros(PROCESSORS)
-        self.size = np.zeros((capacity.layers + 1, PROCESSORS // PER_MEMORY))
+        self.data = np.zeros((capacity.layers + 1, PROCESSORS // PER_MEMORY))
 
     def weight(self, demands: Sequence[Demand]) -> float:
         """How much a group takes of all memories."""
-        words = sum(d.words * d.pattern.bit_count() for d in demands) / self.capacity.words * self.emphasis.weights
-        size = sum(d.size * _memories(d.pattern).size * (d.last - d.first + 1) for d in demands)
-        return words + size / self.capacity.size * self.emphasis.data
+        words = sum(d.words * d.pattern.bit_count() for d in demands) / self.capacity.words
+        data = sum(d.size * _memories(d.pattern).size * (d.last - d.first + 1) for d in demands) / self.capacity.size
+        return {Aim.WEIGHTS: words, Aim.BOTH: words + data}.get(self.aim, data)
 
-    def cost(self, demands: Sequence[Demand], start: int) -> tuple[float, float]:
-        """The fullest memory that a group would make, and the sum over the group's."""
-        worst, total = 0.0, 0.0
+    def cost(self, demands: Sequence[Demand], start: int) -> tuple[float, ...]:
+        """What a group would cost if it began at a slot; the less the better, the first number first."""
+        words, data = self.with_group(demands, start)
+        mask = _pattern(demands) << start
+        own = words[_bits(mask)]
+        peaks = data.max(axis=0)
+        fullest = float(peaks[_memories(mask)].max())
+        heaviest = float(own.max())
+        if self.aim is Aim.TOUCHED:
+            return max(fullest, 1.0), float(peaks.sum()), heaviest, float(own.sum())
+        worst = {Aim.DATA: fullest, Aim.WEIGHTS: heaviest}.get(self.aim, max(fullest, heaviest))
+        return worst, float(own.sum())
+
+    def with_group(self, demands: Sequence[Demand], start: int) -> tuple[Array, Array]:
+        """Weights and data if a group began at a slot."""
+        words, data = self.words.copy(), self.data.copy()
         for demand in demands:
-            words = (self.words[_bits(demand.pattern << start)] + demand.words) / self.capacity.words * self.emphasis.weights
-            lives = self.size[demand.first : demand.last + 1, _memories(demand.pattern << start)] + demand.size
-            size = lives.max() / self.capacity.size * self.emphasis.data
-            worst = max(worst, float(words.max()) if demand.words else 0.0, float(size))
-            total += float(words.sum()) if demand.words else 0.0
-        return round(worst, 6), round(total, 6)
+            words[_bits(demand.pattern << start)] += demand.words / self.capacity.words
+            data[demand.first : demand.last + 1, _memories(demand.pattern << start)] += demand.size / self.capacity.size
+        return words, data
 
     def add(self, demands: Sequence[Demand], start: int) -> None:
         """Let a group begin at a slot."""
-        for demand in demands:
-            self.words[_bits(demand.pattern << start)] += demand.words
-            self.size[demand.first : demand.last + 1, _memories(demand.pattern << start)] += demand.size
+        self.words, self.data = self.with_group(demands, start)
 
 
 def _bits(mask: int) -> Array:

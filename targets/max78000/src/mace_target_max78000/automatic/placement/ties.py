@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mace_target_max78000.automatic.placement.values import Value
@@ -24,7 +24,7 @@ class Lane:
 class Ties:
     """values: by number.  groups: for each value a group and its first slot counted from the group's.  lanes: for each value its own."""
 
-    def __init__(self, values: MutableMapping[int, Value]) -> None:
+    def __init__(self, values: dict[int, Value]) -> None:
         self.values = values
         self.groups: dict[int, tuple[int, int]] = {v: (v, 0) for v in values}
         self.lanes: dict[int, Lane] = {v: Lane(v) for v in values}
@@ -39,6 +39,14 @@ class Ties:
         """Forget the value added last; nothing may be tied to it alone."""
         for known in (self.values, self.groups, self.lanes):
             del known[value]
+
+    def saved(self) -> tuple[dict[int, Value], dict[int, tuple[int, int]], dict[int, Lane]]:
+        """What `restore` takes to forget everything that follows."""
+        return dict(self.values), dict(self.groups), dict(self.lanes)
+
+    def restore(self, saved: tuple[dict[int, Value], dict[int, tuple[int, int]], dict[int, Lane]]) -> None:
+        """Forget everything since `saved`."""
+        self.values, self.groups, self.lanes = saved
 
     def tie(self, first: int, second: int, shift: int) -> bool:
         """Let the second value begin `shift` slots after the first; False, and nothing done, where that cannot be."""

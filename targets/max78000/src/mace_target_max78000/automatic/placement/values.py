@@ -9,7 +9,7 @@ import numpy as np
 
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.unit import Unit, units
+from mace_target_max78000.unit import DILATED, Unit, units
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,6 @@ def readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
     return {source: tuple(indices) for source, indices in found.items()}
 
 
-def in_a_row(layer: Layer) -> bool:
-    """Whether its output may have gaps and lie over its input: neither flattened, dilated nor transposed."""
-    dilated = layer.operation is Operation.CONV1D and layer.dilation[0] > 1
-    return not (layer.flatten or dilated or layer.operation is Operation.CONV_TRANSPOSE2D)
+def folded(layer: Layer) -> bool:
+    """Whether it is a dilated Conv1d that runs as a two-dimensional one, with words before its output that hold nothing."""
+    return layer.one_dimensional and layer.dilation[0] > 1 and (layer.kernel[0] - 1) * layer.dilation[0] >= DILATED

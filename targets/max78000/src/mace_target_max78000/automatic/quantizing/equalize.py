@@ -15,6 +15,8 @@ import numpy as np
 
 from mace_core.ir import Array, Graph, Node, frozen
 from mace_target_max78000.automatic.forming.views import View, view_of
+from mace_target_max78000.automatic.quantizing.observe import Seen
+from mace_target_max78000.automatic.quantizing.steps import best_step
 
 MAIN = ("Conv", "MatMul")
 THROUGH = ("MaxPool", "AveragePool", "Relu", "Reshape")
@@ -35,28 +37,48 @@ class Link:
 
 
 def equalized(graph: Graph) -> Graph:
-    """The graph with factors between its layers such that it computes the same.
-
-    A limit above zero (ReLU6) becomes 127 steps, which is where the hardware limits by itself.
-    """
-    weights = {name: array for name, array in graph.weights.items()}
-    links = list(_links(graph))
+    """The graph with the weights of each channel as large as those that read it, and what it computes the same."""
+    weights = dict(graph.weights)
+    links = [link for link in _links(graph) if math.isinf(link.high)]
     for _ in range(ROUNDS):
         for link in links:
-            if math.isinf(link.high):
-                _scale(weights, link, _factors(weights, link, graph), graph)
-    limited = [link for link in links if not math.isinf(link.high)]
-    for link in limited:
-        channels = graph.tensors[link.maker.outputs[0]].shape[-1]
-        _scale(weights, link, np.full(channels, _filling(link.high)), graph)
-    done = {link.maker.name for link in limited}
-    nodes = tuple(replace(n, attrs=MappingProxyType({**n.attrs, "high": math.inf})) if n.name in done else n for n in graph.nodes)
-    return replace(graph, nodes=nodes, weights=MappingProxyType({n: frozen(w.astype(graph.weights[n].dtype)) for n, w in weights.items()}))
+            _scale(weights, link, _factors(weights, link, graph), graph)
+    return _with(graph, weights)
 
 
-def _filling(limit: float) -> float:
-    """The factor that makes a limit 127 steps of a power of two, as near to 1 as there is one."""
-    return min((127 * 2.0**power / limit for power in range(-20, 20)), key=lambda factor: abs(math.log2(factor)))
+def filled(graph: Graph, seen: Mapping[str, Seen]) -> Graph:
+    """The graph with factors between layers such that the best steps of each output are a power of two."""
+    weights = dict(graph.weights)
+    for link in _links(graph):
+        if math.isinf(link.high):
+            values = seen[link.maker.outputs[0]].values.astype(np.float64)
+            _scale(weights, link, _uniform(graph, link, _to_power(best_step(values))), graph)
+    return _with(graph, weights)
+
+
+def unlimited(graph: Graph) -> Graph:
+    """The graph with limits above zero (ReLU6) at 127 steps of a power of two, where the hardware limits by itself, and so without them."""
+    weights = dict(graph.weights)
+    links = [link for link in _links(graph) if not math.isinf(link.high)]
+    for link in links:
+        _scale(weights, link, _uniform(graph, link, _to_power(link.high / 127)), graph)
+    done = {link.maker.name: _to_power(link.high / 127) * link.high for link in links}
+    nodes = (replace(n, attrs=MappingProxyType({**n.attrs, "high": done[n.name]})) if n.name in done else n for n in graph.nodes)
+    return replace(_with(graph, weights), nodes=tuple(nodes))
+
+
+def _with(graph: Graph, weights: Mapping[str, Array]) -> Graph:
+    kept = {name: frozen(array.astype(graph.weights[name].dtype)) for name, array in weights.items()}
+    return replace(graph, weights=MappingProxyType(kept))
+
+
+def _uniform(graph: Graph, link: Link, factor: float) -> Array:
+    return np.full(graph.tensors[link.maker.outputs[0]].shape[-1], factor)
+
+
+def _to_power(step: float) -> float:
+    """The factor that makes a step the nearest power of two."""
+    return float(2.0 ** round(math.log2(step)) / step)
 
 
 def _links(graph: Graph) -> Iterator[Link]:

@@ -10,15 +10,20 @@ import numpy as np
 
 from mace_core.build import Builder
 from mace_core.ir import Array, DType, Graph, Node, Quant
+from mace_core.quantization import dequantize, quantize
+from mace_core.run.reference import execute
 from mace_target_max78000.automatic.forming.ends import without_tail
 from mace_target_max78000.automatic.powers import exponent, is_native, storage
-from mace_target_max78000.automatic.quantizing.equalize import equalized
+from mace_target_max78000.automatic.quantizing.equalize import equalized, filled, unlimited
 from mace_target_max78000.automatic.quantizing.floats import as_floats, prepared
 from mace_target_max78000.automatic.quantizing.observe import Seen, observe, random_inputs
 from mace_target_max78000.automatic.quantizing.steps import powers
 from mace_target_max78000.automatic.quantizing.weights import UNIT, Chosen, job, shaped
 
 MAIN = ("Conv", "ConvTranspose", "MatMul")
+
+MEASURED = 8
+"""Samples on which ways to scale channels are compared."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +76,68 @@ def quantized(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Poli
     """
     if is_quantized(graph):
         return Quantized(graph, {}, {}, ())
+    plan = calibrated(graph, samples, policy)
+    return plan.rounded(policy.bits)
+
+
+def calibrated(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy) -> Plan:
+    """How a graph is best rounded: with channels scaled in the way, of those known, that errs least on the samples."""
     plain = prepared(as_floats(graph))
-    notes = ["the network was quantised with random inputs; give samples of real ones"] if not samples else []
+    notes = () if samples else ("the network was quantised with random inputs; give samples of real ones",)
+    given = list(samples) or random_inputs(plain, policy.limits)
+    plans = [_plan(candidate, given, policy, notes) for candidate in ((plain, equalized(plain)) if policy.equalize else (plain,))]
     if policy.equalize:
-        plain = equalized(plain)
-    inner, _ = without_tail(plain)
-    seen = observe(inner, samples or random_inputs(plain, policy.limits))
+        plans += [_plan(filled(plan.graph, plan.seen), given, policy, notes) for plan in tuple(plans)]
+    return min(plans, key=lambda plan: plan.error(policy.bits, given[:MEASURED])) if len(plans) > 1 else plans[0]
+
+
+def _plan(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy, notes: tuple[str, ...]) -> Plan:
+    whole = unlimited(graph)
+    inner, _ = without_tail(whole)
+    seen = observe(inner, samples)
     wide = _wide(inner) if policy.wide else set()
-    steps = powers(inner, seen, [n for n in seen if n not in wide])
-    chosen = {n.name: _choose(inner, n, (seen, steps), policy) for n in inner.nodes if n.op.name in MAIN and n.inputs[1] in inner.weights}
-    return Quantized(_rounded(plain, steps, chosen), chosen, steps, tuple(notes))
+    return Plan(whole, seen, powers(inner, seen, [n for n in seen if n not in wide]), notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A graph of real numbers and the steps of its tensors."""
+
+    graph: Graph
+    seen: Mapping[str, Seen]
+    steps: Mapping[str, int]
+    notes: tuple[str, ...]
+
+    def choices(self, bits: Mapping[str, int]) -> dict[str, Chosen]:
+        """The best weights of so many bits, by the name of the node; 8 where it is not named."""
+        nodes = (n for n in self.graph.nodes if n.op.name in MAIN and n.inputs[1] in self.graph.weights)
+        return {n.name: self.choose(n, bits.get(n.name, 8)) for n in nodes}
+
+    def choose(self, node: Node, bits: int) -> Chosen:
+        """The best weights of so many bits for one node."""
+        arrays = [self.graph.weights[name] for name in node.inputs[1:] if name]
+        return job(node, arrays, self.seen[node.inputs[0]], (self.steps[node.inputs[0]], self.steps.get(node.outputs[0]))).choose(bits)
+
+    def rounded(self, bits: Mapping[str, int]) -> Quantized:
+        """The graph with weights of so many bits."""
+        chosen = self.choices(bits)
+        return Quantized(_rounded(self.graph, self.steps, chosen), chosen, self.steps, self.notes)
+
+    def error(self, bits: Mapping[str, int], samples: Sequence[Mapping[str, Array]]) -> float:
+        """How far the results of the rounded graph are from the real ones, as a share of these."""
+        exact, _ = without_tail(self.graph)
+        rounded, _ = without_tail(self.rounded(bits).graph)
+        shares = []
+        for sample in samples:
+            want, found = execute(exact, sample), execute(rounded, {n: self._stored(n, v) for n, v in sample.items()})
+            for name in exact.outputs:
+                quant = rounded.tensors[name].quant
+                real = dequantize(found[name], quant) if quant else found[name]
+                shares.append(np.linalg.norm(real - want[name]) / max(np.linalg.norm(want[name]), 1e-30))
+        return float(np.mean(shares))
+
+    def _stored(self, name: str, value: Array) -> Array:
+        return quantize(value, storage(self.steps[name])) if name in self.steps else value
 
 
 def _wide(graph: Graph) -> set[str]:
@@ -88,13 +145,6 @@ def _wide(graph: Graph) -> set[str]:
     uses = graph.uses()
     free = (n for n in graph.nodes if n.op.name in MAIN and n.attrs["low"] == -math.inf and n.attrs["high"] == math.inf)
     return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
-
-
-def _choose(graph: Graph, node: Node, known: tuple[Mapping[str, Seen], Mapping[str, int]], policy: Policy) -> Chosen:
-    seen, steps = known
-    arrays = [graph.weights[name] for name in node.inputs[1:] if name]
-    task = job(node, arrays, seen[node.inputs[0]], (steps[node.inputs[0]], steps.get(node.outputs[0])))
-    return task.choose(policy.bits.get(node.name, 8))
 
 
 def _rounded(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, Chosen]) -> Graph:

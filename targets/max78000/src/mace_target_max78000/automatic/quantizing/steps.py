@@ -13,6 +13,9 @@ from mace_target_max78000.automatic.quantizing.observe import Seen
 ALIKE = ("Add", "Sub", "Relu", "Clip", "AveragePool")
 """Ops besides those that only move whose result counts in the steps of their operands."""
 
+EIGHTHS = 8
+"""Steps of any size are tried at so many places between two powers of two."""
+
 FINER = 4
 """Powers of two below the one that holds every number seen that are tried."""
 
@@ -51,16 +54,17 @@ def _best(group: list[Seen]) -> int:
     if most <= 0:
         return -7
     holding = math.ceil(math.log2(most / 127))
-    return min(range(holding, holding - FINER, -1), key=lambda power: sum(_loss(s, power) for s in group))
+    return min(range(holding, holding - FINER, -1), key=lambda power: sum(_loss(s.values, 2.0**power) for s in group))
 
 
-def _loss(seen: Seen, power: int) -> float:
-    """What rounding and saturation lose of a tensor, as a share of what it carries."""
-    values = seen.values.astype(np.float64)
-    error = values - stored(values, power) * 2.0**power
-    return float(np.mean(error**2) / max(np.var(values), 1e-30))
+def best_step(values: Array) -> float:
+    """The step, of any size, that loses least of some numbers."""
+    most = max(float(np.max(values)), -float(np.min(values)), 1e-30)
+    return min((most / 127 * 2.0 ** (-i / EIGHTHS) for i in range(FINER * EIGHTHS)), key=lambda step: _loss(values, step))
 
 
-def stored(values: Array, power: int) -> Array:
-    """Numbers in steps, saturated, as floats."""
-    return np.asarray(np.clip(np.rint(values * 2.0**-power), -128, 127))
+def _loss(values: Array, step: float) -> float:
+    """What rounding to steps and saturation lose of numbers, as a share of what they carry."""
+    exact = values.astype(np.float64)
+    error = exact - np.clip(np.rint(exact / step), -128, 127) * step
+    return float(np.mean(error**2) / max(np.var(exact), 1e-30))

@@ -1,0 +1,98 @@
+"""What every target that makes projects must keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from mace_core.api import Sources
+from mace_core.build import Builder
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import DType, Graph
+from mace_core.ops import core_ops
+from mace_core.project_target import ProjectTarget
+from mace_core.testing.plugin import PluginContract
+
+FIGURES = ("inputs", "outputs", "layers", "arena_bytes", "weight_bytes")
+
+
+class ProjectContract(PluginContract):
+    """Derive from it, set `target`, and pytest runs the contract."""
+
+    kind = "target"
+    target: ClassVar[ProjectTarget]
+
+    @property
+    def name(self) -> str:
+        """The target's name."""
+        return self.target.name
+
+    def test_states_itself(self) -> None:
+        assert self.target.runtime
+        assert self.target.abis
+        assert not any(fnmatchcase("host", pattern) for pattern in self.target.abis), "a project is not for this machine"
+        assert self.target.missing() is None or str(self.target.missing()).strip()
+
+    def test_layout_is_what_is_emitted(self) -> None:
+        layout, made = self.target.layout(self.model()), self.emitted()
+        assert sorted(layout.files) == sorted(made.files)
+        assert set(layout.sources) <= set(layout.files)
+        assert layout.sources
+
+    def test_reports_its_figures(self) -> None:
+        report = self.emitted().report
+        assert all(key in report for key in FIGURES)
+
+    def test_projects_are_the_same_twice(self, tmp_path: Path) -> None:
+        first, second = self.emitted(), self.emitted()
+        assert first.files == second.files
+        assert first.report == second.report
+        for name, content in first.files.items():
+            text = content if isinstance(content, str) else bytes(content).decode("latin-1")
+            assert str(Path.home()) not in text, name
+            assert str(tmp_path.parent) not in text, name
+
+    def test_refuses_with_the_name_of_the_layer(self) -> None:
+        """What no accelerator has ends in one MaceError that names it."""
+        with pytest.raises(MaceError, match="strange"):
+            self.target.emit(self.model(), strange)
+
+    def test_options_at_fault_are_told(self) -> None:
+        model = replace(self.model(), keys={"target_options": {self.target.name: {"no-such-option": 1}}})
+        with pytest.raises(MaceError, match="no-such-option"):
+            self.target.emit(model, small)
+
+    def emitted(self) -> Sources:
+        """The project of a small network."""
+        return self.target.emit(self.model(), small)
+
+    def model(self) -> Model:
+        """The deployment's entry of the small network."""
+        return Model("small", ())
+
+
+def small() -> Graph:
+    """A convolution with ReLU over 8 x 8 x 3, and a linear layer."""
+    rng = np.random.default_rng(0)
+    builder = Builder("small")
+    x = builder.input("x", DType.F32, (1, 8, 8, 3))
+    w = builder.weight("w", rng.normal(0, 0.2, (4, 3, 3, 3)).astype(np.float32))
+    windows = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+    y = builder.one("Conv", [x, w], {**windows, "low": 0.0})
+    flat = builder.one("Reshape", [y], {"shape": (1, 256)})
+    m = builder.weight("m", rng.normal(0, 0.1, (256, 5)).astype(np.float32))
+    return builder.finish([builder.one("MatMul", [flat, m])], ["y"])
+
+
+def strange() -> Graph:
+    """A network with a sorting layer inside."""
+    builder = Builder("strange")
+    x = builder.input("x", DType.F32, (1, 8, 8, 3))
+    sines = builder.one(core_ops()["Sin"], [x], outputs=["strange"])
+    return builder.finish([builder.one("Relu", [sines])], ["y"])

@@ -1,0 +1,223 @@
+"""Single bits of programs turned over: which of them the known answer on the simulator finds.
+
+    uv run targets/max78000/benchmarks/mutation.py --flips 100 --seed 1
+
+A bit of a weight is turned over in the network: the program's weight memory must then differ in that one bit, and the simulator must
+agree with the arithmetic of the changed network.  A bit of a register is turned over in the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Device
+from mace_target_max78000.image import Image, Step, Write
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+from mace_target_max78000.simulator import SimulationError, Simulator, mismatches, replay
+from mace_target_max78000.simulator.decode import decode
+from mace_target_max78000.synthesis import synthesise
+
+FAULT, ANSWER, IGNORED, ELSEWHERE, SAME = "fault", "answer", "ignored", "elsewhere", "same"
+"""What became of a flip: refused, another answer, not modelled, other words than those compared, no difference at all."""
+CAUGHT = (FAULT, ANSWER)
+
+IGNORED_BITS: Mapping[str, int] = {
+    # ready-select, external ready, pipeline, planes that stream, snoop clock, done, and the loader's and FIFO's speed
+    "CTL": 0x2 | 0x4 | 0x10 | 0x20 | 0x40 | 0x80 | 0x1000 | 0x70000 | 0x200000 | 0x800000,
+    # words to wait for after each column and row
+    "STREAM2": 0xFFFFFFF0,
+    "STREAM1": 1 << 25,
+    "FIFO_CONTROL": 0xFFFF0FFF,
+    "AON": 0xFFFFFFFF,
+    # any value clears the registers that has these bits, or is written after it
+    "TEST": 0xFFFFE77F,
+    # shifts of the read-ahead, an optimisation
+    "LCTL": 0xFC000000,
+}
+"""Bits that the simulator does not model, because they change when something happens and not what."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network on a part, and its program."""
+
+    name: str
+    network: Network
+    options: Options
+    device: Device
+    image: Image
+
+    @classmethod
+    def of(cls, name: str, network: Network, options: Options, device: Device) -> Subject:
+        """With its program made."""
+        return cls(name, network, options, device, synthesise(network, options, device).image)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One bit and what became of it.  must: whether the arithmetic says that the answer changes; None where it is not asked."""
+
+    what: str
+    outcome: str
+    must: bool | None = None
+
+
+def weight_flips(subject: Subject, count: int, random: np.random.Generator) -> Iterator[Flip]:
+    """Turn over bits of weights; AssertionError if program or simulator disagree with the changed network."""
+    layers = [i for i, layer in enumerate(subject.network.layers) if layer.weights is not None and not subject.network.places[i].bypass]
+    sizes = np.array([weights_of(subject.network, i).values.size for i in layers])
+    for _ in range(count if layers else 0):
+        index = int(random.choice(layers, p=sizes / sizes.sum()))
+        weights = weights_of(subject.network, index)
+        place, bit = int(random.integers(weights.values.size)), int(random.integers(weights.bits))
+        changed = with_weight(subject.network, index, place, turned(int(weights.values.flat[place]), bit, weights.bits, weights.binary))
+        image = synthesise(changed, subject.options, subject.device).image
+        if difference(subject.image, image) != 1:
+            continue  # the layer had shared its weights with another one
+        flipped = replace(subject.image, kernels=image.kernels)
+        simulator = replay(flipped)
+        what = f"{subject.name}: layer {index}, weight {place}, bit {bit}"
+        assert not list(mismatches(simulator, image)), f"{what}: the arithmetic of the changed network finds another answer"
+        different = any(True for _ in mismatches(simulator, subject.image))
+        must = [c.values for c in image.known_answer] != [c.values for c in subject.image.known_answer]
+        yield Flip(what, ANSWER if different else SAME, must)
+
+
+def weights_of(network: Network, index: int) -> Any:
+    """A layer's weights."""
+    return network.layers[index].weights
+
+
+def turned(value: int, bit: int, bits: int, binary: bool) -> int:
+    """A weight with one of its stored bits turned over."""
+    if binary:
+        return -value
+    field = (value ^ 1 << bit) & (1 << bits) - 1
+    return field - (field >> bits - 1 << bits)
+
+
+def with_weight(network: Network, index: int, place: int, value: int) -> Network:
+    """The network with another weight."""
+    weights = weights_of(network, index)
+    values = weights.values.copy()
+    values.flat[place] = value
+    layers = list(network.layers)
+    layers[index] = replace(layers[index], weights=replace(weights, values=values))
+    return replace(network, layers=tuple(layers))
+
+
+def difference(one: Image, other: Image) -> int:
+    """How many bits of weight memory differ."""
+    if [(c.address, c.count) for c in one.kernels] != [(c.address, c.count) for c in other.kernels]:
+        return -1
+    return sum((a ^ b).bit_count() for c, d in zip(one.kernels, other.kernels, strict=True) for a, b in zip(c.words, d.words, strict=True))
+
+
+def register_flips(subject: Subject, count: int, random: np.random.Generator) -> Iterator[Flip]:
+    """Turn over bits of register writes that are not 0."""
+    image = subject.image
+    whole = replay(image)
+    phases = ("init", "configure", "start")
+    places = [(p, i) for p in phases for i, s in enumerate(getattr(image, p)) if isinstance(s, Write) and s.value]
+    for _ in range(count):
+        phase, i = places[int(random.integers(len(places)))]
+        steps: list[Step] = list(getattr(image, phase))
+        write, bit = steps[i], int(random.integers(32))
+        assert isinstance(write, Write)
+        steps[i] = Write(write.address, write.value ^ 1 << bit)
+        name, what = register(subject.device, write.address)
+        changes: dict[str, Any] = {phase: tuple(steps)}
+        outcome = judge(subject, whole, replace(image, **changes), name, bit)
+        yield Flip(f"{subject.name}: {phase}, {what}, bit {bit} of {write.value:#x}", outcome)
+
+
+def judge(subject: Subject, whole: Simulator, changed: Image, name: str, bit: int) -> str:
+    """What becomes of a changed program."""
+    try:
+        simulator = replay(changed)
+    except SimulationError:
+        return FAULT
+    if any(True for _ in mismatches(simulator, subject.image)):
+        return ANSWER
+    if settings(simulator, subject.image) == settings(whole, subject.image) and IGNORED_BITS.get(name, 0) >> bit & 1:
+        return IGNORED
+    return SAME if np.array_equal(simulator.data.data, whole.data.data) else ELSEWHERE
+
+
+def settings(simulator: Simulator, image: Image) -> list[object]:
+    """What the layers' registers say to the simulator."""
+    registers = simulator.registers
+    last = registers.control[image.quadrants[0]]["LCNT"] & 0xFF
+    return [decode(simulator.device, n, {q: registers.layers[q].get(n, {}) for q in image.quadrants}) for n in range(last + 1)]
+
+
+def register(device: Device, address: int) -> tuple[str, str]:
+    """A register's name, and where it is."""
+    if address < device.control:
+        name = "FIFO_CONTROL" if address == FIFO_CONTROL else "FAST_FIFO" if address // 0x100 == FAST_FIFO // 0x100 else "AON"
+        return name, name
+    quadrant, offset = divmod(address - device.control, device.quadrant_pitch)
+    for number, name in enumerate(("CTL", "SRAM", "LCNT", "TEST")):
+        if offset == 4 * number:
+            return name, f"{name} of quadrant {quadrant}"
+    for name in (*device.registers, *device.stream_registers, "IFRM"):
+        for layer in range(device.layers):
+            if address == device.layer_register(quadrant, name, layer):
+                return name, f"{name} of layer {layer}, quadrant {quadrant}"
+    raise ValueError(f"{address:#x} is no register")
+
+
+def table(flips: Iterable[Flip]) -> str:
+    """Counts of outcomes, and the share that was caught."""
+    counts = Counter(flip.outcome for flip in flips)
+    total = sum(counts.values())
+    caught = sum(counts[c] for c in CAUGHT)
+    return f"{total} flips, {caught} caught ({100 * caught / max(total, 1):.1f} %): " + ", ".join(f"{k} {v}" for k, v in counts.most_common())
+
+
+def subjects() -> Iterator[Subject]:
+    """All networks beside the checkout."""
+    path = Path(__file__).parents[1] / "tests" / "references.py"
+    spec = spec_from_file_location("max78000_references", path)
+    assert spec is not None
+    assert spec.loader is not None
+    references = module_from_spec(spec)
+    sys.modules[spec.name] = references
+    spec.loader.exec_module(references)
+    for reference in references.references():
+        if reference.name not in references.IMPOSSIBLE:
+            yield Subject.of(reference.name, reference.network, reference.options, reference.device)
+
+
+def main() -> None:
+    """Print the outcomes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flips", type=int, default=10, help="of weights and of registers, for each network")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--list", action="store_true", help="name every flip that changed nothing")
+    arguments = parser.parse_args()
+    random = np.random.default_rng(arguments.seed)
+    weights: list[Flip] = []
+    registers: list[Flip] = []
+    for subject in subjects():
+        weights += weight_flips(subject, arguments.flips, random)
+        registers += register_flips(subject, arguments.flips, random)
+    if arguments.list:
+        for flip in registers:
+            if flip.outcome not in CAUGHT:
+                sys.stdout.write(f"{flip.outcome}: {flip.what}\n")
+    sys.stdout.write(f"weights: {table(weights)}\nregisters: {table(registers)}\n")
+
+
+if __name__ == "__main__":
+    main()

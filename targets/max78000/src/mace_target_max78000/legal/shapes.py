@@ -1,0 +1,164 @@
+"""What the accelerator can compute: sizes, windows, kernels, combinations of operations.
+
+Source of the limits: the maker's document, "Limitations of MAX78000 Networks" and "Limitations of MAX78002 Networks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from mace_target_max78000.legal.site import Fault, Site, size
+from mace_target_max78000.network import Activation, Operation
+
+MOST_POOL = 16
+MOST_FLATTENED = 16384
+MOST_POSITIONS = 256
+"""Rows times columns that a flattened layer joins."""
+LONGEST_KERNEL = 9
+KERNELS: Mapping[Operation, tuple[tuple[int, int], ...]] = {
+    Operation.CONV2D: ((1, 1), (3, 3)),
+    Operation.CONV_TRANSPOSE2D: ((3, 3),),
+}
+PADS: Mapping[Operation, int] = {Operation.CONV1D: 3, Operation.CONV2D: 2, Operation.CONV_TRANSPOSE2D: 2}
+SPLIT = "split the layer, or let several layers do it"
+
+Rule = Callable[[Site], Iterator[Fault]]
+
+
+def shape_faults(site: Site) -> list[Fault]:
+    """All faults of what one layer computes."""
+    return [fault for rule in RULES for fault in rule(site)]
+
+
+def _sizes(site: Site) -> Iterator[Fault]:
+    layer, largest = site.layer, site.device.largest
+    limit = f"at most {largest} rows and columns on the {site.device.name}"
+    if max(layer.dim) > largest and not layer.flatten:
+        yield site.fault("in_dim", limit, size(layer.dim), "fold the data into more channels, or crop them")
+    elif min(layer.dim) < 1:
+        yield site.fault("in_dim", "at least one row and column", size(layer.dim), "correct in_crop, or the layers before")
+    elif min(layer.pooled) < 1:
+        yield site.fault(_pool_key(site), f"a window inside the input of {size(layer.dim)}", size(layer.window[0]), "make the window smaller")
+    elif min(layer.out_dim) < 1:
+        found = f"kernel {size(layer.kernel)} with pad {layer.pad[0]} on {size(layer.pooled)}"
+        yield site.fault("pad", "an output of at least one row and column", found, "raise pad, or pool less before")
+    elif max(layer.out_dim) > largest:
+        yield site.fault("pad", limit, f"an output of {size(layer.out_dim)}", "make the input smaller")
+    for key, channels in (("in_channels", layer.channels), ("out_channels", layer.out_channels)):
+        if not 1 <= channels <= site.device.channels:
+            yield site.fault(key, f"1 to {site.device.channels}", str(channels), SPLIT)
+
+
+def _pool_key(site: Site) -> str:
+    return "avg_pool" if site.layer.pool and site.layer.pool.average else "max_pool"
+
+
+def _pool(site: Site) -> Iterator[Fault]:
+    layer, pool = site.layer, site.layer.pool
+    stride = pool.stride if pool else layer.stride
+    if not 1 <= stride <= MOST_POOL:
+        yield site.fault("pool_stride", f"1 to {MOST_POOL}", str(stride), "pool in several layers")
+    if pool is None:
+        return
+    if not all(1 <= n <= MOST_POOL for n in pool.size):
+        yield site.fault(_pool_key(site), f"1 to {MOST_POOL} in each direction", size(pool.size), "pool in several layers")
+    if pool.dilation != (1, 1) and not site.device.pipelined:
+        yield site.fault("pool_dilation", f"1 on the {site.device.name}", size(pool.dilation), "use a MAX78002, or another window")
+    elif any((s - 1) * d >= MOST_POOL for s, d in zip(pool.size, pool.dilation, strict=True)):
+        found = f"{size(pool.size)} with dilation {size(pool.dilation)}"
+        yield site.fault("pool_dilation", f"a dilated window of at most {MOST_POOL}", found, "dilate less")
+    if layer.operation is Operation.PASSTHROUGH and layer.channels > 64 and not site.device.pipelined and layer.pooled != (1, 1):
+        found = f"{layer.channels} channels pooled to {size(layer.pooled)}"
+        expected = f"at most 64 channels, or results of 1x1, where nothing follows the pool on the {site.device.name}"
+        yield site.fault(_pool_key(site), expected, found, "pool in the layer of the convolution that follows")
+
+
+def _kernel(site: Site) -> Iterator[Fault]:
+    layer, operation = site.layer, site.layer.operation
+    if operation is Operation.CONV1D:
+        if not 1 <= layer.kernel[0] <= LONGEST_KERNEL:
+            yield site.fault("kernel_size", f"1 to {LONGEST_KERNEL}", str(layer.kernel[0]), "use several shorter convolutions")
+        if layer.dim[1] != 1:
+            yield site.fault("in_dim", "one-dimensional data", size(layer.dim), f"write in_dim: {layer.dim[0] * layer.dim[1]}")
+    elif operation in KERNELS and layer.kernel not in KERNELS[operation]:
+        allowed = " or ".join(size(k) for k in KERNELS[operation])
+        remedy = "fill a 2x2 kernel with zeros; use several 3x3 layers for a larger one"
+        yield site.fault("kernel_size", allowed, size(layer.kernel), remedy)
+    if not all(0 <= p <= PADS.get(operation, 0) for p in layer.pad):
+        most = PADS.get(operation, 0)
+        yield site.fault("pad", f"0 to {most}" if most else "0", str(layer.pad[0]), "pad less, or in an earlier layer")
+    elif operation is Operation.CONV1D and layer.pad[0] and layer.channels > 64 and site.device.pipelined:
+        expected = f"0 with more than 64 input channels on the {site.device.name}"
+        yield site.fault("pad", expected, str(layer.pad[0]), "pad in an earlier layer, or use at most 64 channels")
+
+
+def _dilation(site: Site) -> Iterator[Fault]:
+    layer, (length, _) = site.layer, site.layer.kernel
+    if layer.dilation == (1, 1):
+        return
+    if layer.operation is not Operation.CONV1D:
+        yield site.fault("dilation", "1; only Conv1d is dilated", size(layer.dilation), "use Conv1d, or undilated layers")
+        return
+    dilation = layer.dilation[0]
+    if (length - 1) * dilation < LONGEST_KERNEL:
+        return
+    if length > 3:
+        yield site.fault("dilation", "1 for kernels longer than 3", str(dilation), "use a kernel of 1 to 3")
+    if dilation > site.device.largest:
+        yield site.fault("dilation", f"at most {site.device.largest}", str(dilation), "dilate less")
+    if layer.pad[0]:
+        yield site.fault("pad", f"0 where a kernel of {length} is dilated by {dilation}", str(layer.pad[0]), "pad in an earlier layer")
+    if layer.pool or layer.stride > 1:
+        found = f"kernel of {length} dilated by {dilation}"
+        yield site.fault("dilation", f"a dilated kernel of at most {LONGEST_KERNEL} after pooling", found, "pool in a layer before")
+    least = 4 * dilation * site.unit.out_passes * (length == 3)
+    if site.place.out_offset < least:
+        remedy = f"write out_offset: {least:#06x} or more"
+        expected = f"at least {least:#06x}: so many bytes before the results are written over"
+        yield site.fault("out_offset", expected, f"{site.place.out_offset:#06x}", remedy)
+
+
+def _groups(site: Site) -> Iterator[Fault]:
+    layer = site.layer
+    if layer.groups == 1:
+        return
+    if not site.device.pipelined:
+        remedy = "use a full convolution whose other weights are zero"
+        yield site.fault("groups", f"1 on the {site.device.name}", str(layer.groups), remedy)
+    elif layer.operation not in (Operation.CONV1D, Operation.CONV2D):
+        yield site.fault("groups", f"1 in {layer.operation.value}", str(layer.groups), "use conv1d or conv2d")
+    elif not layer.groups == layer.channels == layer.out_channels:
+        found = f"{layer.groups} with {layer.channels} input and {layer.out_channels} output channels"
+        yield site.fault("groups", "1, or as many as input and output channels", found, f"write groups: {layer.channels}, or remove it")
+
+
+def _flatten(site: Site) -> Iterator[Fault]:
+    layer = site.layer
+    if not layer.flatten:
+        return
+    if layer.operation is not Operation.LINEAR:
+        yield site.fault("flatten", "a linear layer", layer.operation.value, "write operation: linear")
+    if layer.pool or layer.stride > 1:
+        found = f"{_pool_key(site)} {size(layer.window[0])} with stride {layer.window[2]}"
+        yield site.fault("flatten", "no pooling in the same layer", found, "pool in a layer before, operation: passthrough")
+    positions = layer.dim[0] * layer.dim[1]
+    if positions > MOST_POSITIONS:
+        yield site.fault("flatten", f"at most {MOST_POSITIONS} rows times columns", size(layer.dim), "pool more before")
+    elif positions * layer.channels > MOST_FLATTENED:
+        found = f"{layer.channels} channels of {size(layer.dim)}"
+        yield site.fault("flatten", f"at most {MOST_FLATTENED} values", found, "pool more before, or use fewer channels")
+
+
+def _output(site: Site) -> Iterator[Fault]:
+    layer = site.layer
+    if layer.wide and not site.convolves:
+        yield site.fault("output_width", "8 in a passthrough layer", "32", "give the layer a convolution, or remove output_width")
+    if layer.activation is not Activation.NONE:
+        word = layer.activation.value
+        if layer.wide:
+            yield site.fault("activate", "none with output_width 32", word, "remove one of them")
+        if not site.convolves:
+            yield site.fault("activate", "none in a passthrough layer", word, "activate in the layer before")
+
+
+RULES: tuple[Rule, ...] = (_sizes, _pool, _kernel, _dilation, _groups, _flatten, _output)

@@ -1,0 +1,79 @@
+"""The maker's networks beside the checkout, each with what the maker's generator made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mace_target_max78000.checkpoint import Checkpoint, Form, load_arrays, load_checkpoint
+from mace_target_max78000.description import read_description
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.image import Check
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+from mace_target_max78002.device import MAX78002
+
+MODELS = Path(os.environ.get("MACE_MODELS", Path(__file__).parents[4] / "shared" / "models")) / "ai8x"
+DEVICES: Mapping[str, Device] = {d.name: d for d in (MAX78000, MAX78002)}
+
+IMPOSSIBLE = ("test-multilayer-eltwise-MAX78000", "test-multilayer-eltwise-MAX78002")
+"""Networks whose answers the maker's tool computes from operands in other processors' data, where no layer moves them."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One network on one part."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Of the network and the part."""
+        return f"{self.path.parent.name}-{self.path.stem.removeprefix('reference-')}"
+
+    @cached_property
+    def content(self) -> Mapping[str, Any]:
+        """What the generator made."""
+        found: Mapping[str, Any] = json.loads(self.path.read_text())
+        return found
+
+    @property
+    def device(self) -> Device:
+        """The part."""
+        return DEVICES[self.content["device"]]
+
+    @property
+    def options(self) -> Options:
+        """What the generator was asked for."""
+        return Options.of_arguments(self.content["options"])
+
+    @property
+    def network(self) -> Network:
+        """The network as its description and parameters tell it."""
+        folder = self.path.parent
+        sample = np.load(folder / self.content["sample"])
+        return read_description(folder / self.content["network"], self._parameters, sample, self.options)
+
+    def _parameters(self, forms: Sequence[Form]) -> Checkpoint:
+        folder = self.path.parent
+        if "checkpoint" in self.content:
+            return load_checkpoint(folder / self.content["checkpoint"])
+        bias = self.content["bias_file"]
+        return load_arrays(folder / self.content["weights_file"], forms, folder / bias if bias else None)
+
+    @property
+    def known_answer(self) -> tuple[Check, ...]:
+        """Result words; empty where the generator made none."""
+        return tuple(Check(address, mask, tuple(values)) for address, mask, values in self.content.get("known_answer", ()))
+
+
+def references() -> list[Reference]:
+    """All networks; none where the folder is absent."""
+    return [Reference(path) for path in sorted(MODELS.glob("**/reference-*.json"))]

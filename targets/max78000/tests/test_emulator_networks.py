@@ -1,0 +1,120 @@
+"""Firmware of the maker's networks: compiled, executed on an emulated processor beside the simulated accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from references import MODELS, Reference, references
+
+from mace_core.registry import Registry
+from mace_core.testing.requirements import require
+from mace_target_max78000.arithmetic import outputs
+from mace_target_max78000.emulator.firmware import Outcome, run
+from mace_target_max78000.emulator.image import load
+from mace_target_max78000.feed import Feed
+from mace_target_max78000.image import Image
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+from mace_target_max78000.project import emit_project
+from mace_target_max78000.project.compile import firmware
+from mace_target_max78000.simulator import Simulator
+from mace_target_max78000.synthesis import synthesise
+
+NETWORKS = (
+    *("mnist-MAX78000", "cifar-10-MAX78000", "kws20_v3-MAX78000", "camvid_unet-MAX78000"),
+    *("mnist-MAX78002", "cats-dogs-MAX78002", "kws20_v3_1-MAX78002", "svhn_tinierssd-MAX78002"),
+    *(
+        "test-fifostream-16ch-hwc-MAX78000",
+        "test-stream-transition-MAX78002",
+        "test-wideout-MAX78000",
+        "test-conv1d-dilation7-pad0-MAX78002",
+    ),
+)
+"""Real networks of both parts, and of the unit networks a few with FIFOs, streams, wide results and one dimension."""
+
+REFERENCES: Mapping[str, Reference] = {r.name: r for r in references()}
+pytestmark = pytest.mark.skipif(not REFERENCES, reason=f"no networks in {MODELS}; MACE_MODELS names another folder")
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A network with its program and options."""
+
+    reference: Reference
+    network: Network
+    image: Image
+    options: Options
+
+    def execute(self, folder: Path, toolchain: str = "zig", **inputs: Mapping[int, object]) -> Outcome:
+        """Build its firmware and run it."""
+        return run(self.elf(folder, toolchain), self.reference.device, Simulator(self.reference.device), **inputs)  # type: ignore[arg-type]
+
+    def elf(self, folder: Path, toolchain: str = "zig") -> bytes:
+        """Its firmware."""
+        found = Registry.load().toolchains[toolchain]
+        require(found.missing("cortex-m4"))
+        project = emit_project(self.image, self.network, self.options, "")
+        return firmware(project, found.compiler("cortex-m4"), folder)
+
+
+@cache
+def made(name: str, **changes: object) -> Made:
+    reference = REFERENCES[name]
+    network, options = reference.network, replace(reference.options, **changes)  # type: ignore[arg-type]
+    return Made(reference, network, synthesise(network, options, reference.device).image, options)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_known_answer_passes(name: str, tmp_path: Path) -> None:
+    outcome = made(name).execute(tmp_path)
+    assert outcome.passed, outcome.console
+
+
+@pytest.mark.parametrize("name", NETWORKS[:6])
+def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
+    whole = made(name)
+    first = next(layer for layer in whole.network.layers if layer.weights is not None)
+    assert first.weights is not None
+    values = first.weights.values.copy()
+    values.flat[values.size // 2] ^= 0x40
+    wrong = replace(first, weights=replace(first.weights, values=values))
+    layers = tuple(wrong if layer is first else layer for layer in whole.network.layers)
+    kernels = synthesise(replace(whole.network, layers=layers), whole.options, whole.reference.device).image.kernels
+    assert sum(a != b for a, b in zip(kernels, whole.image.kernels, strict=True)) == 1
+    outcome = replace(whole, image=replace(whole.image, kernels=kernels)).execute(tmp_path)
+    assert "*** FAIL ***" in outcome.console
+    assert outcome.status == 1
+
+
+@pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
+def test_the_other_compiler(name: str, tmp_path: Path) -> None:
+    assert made(name).execute(tmp_path, "arm-none-eabi").passed
+
+
+@pytest.mark.parametrize("name", ["kws20_v3-MAX78000", "svhn_tinierssd-MAX78002"])
+def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
+    packed = made(name, table_driven=True)
+    assert packed.execute(tmp_path / "packed").passed
+    sizes = [sum(len(data) for _, data in load(m.elf(tmp_path / "sizes")).segments) for m in (packed, made(name))]
+    assert sizes[0] < 0.75 * sizes[1]
+
+
+@pytest.mark.parametrize("name", ["mnist-MAX78000", "cats-dogs-MAX78002", "svhn_tinierssd-MAX78002", "test-fifostream-pool-hwc-MAX78000"])
+def test_other_input(name: str, tmp_path: Path) -> None:
+    """What cnn_unload gives for input that the firmware was not made with is what the layers compute."""
+    whole = made(name)
+    sample = np.random.default_rng(1).integers(-128, 128, whole.network.sample.shape)
+    feed = Feed.of(whole.network, whole.options)
+    outcome = run(
+        whole.elf(tmp_path), whole.reference.device, Simulator(whole.reference.device), feed.words(sample, whole.reference.device)
+    )
+    assert outcome.results is not None
+    computed = outputs(replace(whole.network, sample=sample), whole.options, whole.reference.device)
+    expected = [v for layer, v in zip(whole.network.layers, computed, strict=True) if layer.output]
+    for found, value in zip(feed.arrays(outcome.results), expected, strict=True):
+        assert np.array_equal(found.ravel(), value.ravel())

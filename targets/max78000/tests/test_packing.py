@@ -1,0 +1,102 @@
+"""The codes of weights and registers, read back by readers written from their descriptions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.image import Write
+from mace_target_max78000.project.packing import LONGEST, Packed, pack
+from mace_target_max78000.project.table import Table, table
+from mace_target_max78002.device import MAX78002
+
+
+def unpacked(packed: Packed, size: int) -> bytes:
+    """Codes of a length count up; the first of a length is twice the one after the last of the length before."""
+    bytes_of, code, at = {}, 0, 0
+    for length, n in enumerate(packed.counts, 1):
+        for symbol in packed.symbols[at : at + n]:
+            bytes_of[length, code] = symbol
+            code += 1
+        code, at = 2 * code, at + n
+    found, code, length = bytearray(), 0, 0
+    for bit in np.unpackbits(np.frombuffer(packed.data, np.uint8)).tolist():
+        code, length = 2 * code + bit, length + 1
+        if (length, code) in bytes_of:
+            found.append(bytes_of[length, code])
+            code = length = 0
+            if len(found) == size:
+                break
+    return bytes(found)
+
+
+def steep() -> bytes:
+    """Each byte half as often as the one before: the longest codes that there can be, were they not limited."""
+    return b"".join(bytes([i]) * (1 << 20 - i) for i in range(21))
+
+
+RANDOM = np.random.default_rng(5)
+DATA = {
+    "one byte": bytes([77]) * 9,
+    "all bytes": bytes(range(256)) * 3,
+    "weights": RANDOM.normal(0, 12, 70_000).astype(np.int8).tobytes(),
+    "steep": steep(),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_weights_come_back(name: str) -> None:
+    packed = pack(DATA[name])
+    assert len(packed.counts) <= LONGEST
+    assert sum(packed.counts) == len(packed.symbols)
+    assert unpacked(packed, len(DATA[name])) == DATA[name]
+
+
+def test_weights_take_what_their_entropy_says() -> None:
+    share = np.bincount(np.frombuffer(DATA["weights"], np.uint8), minlength=256) / len(DATA["weights"])
+    entropy = -(share[share > 0] * np.log2(share[share > 0])).sum()
+    assert 8 * len(pack(DATA["weights"]).data) < 1.01 * entropy * len(DATA["weights"])
+
+
+def rewritten(found: Table, device: Device) -> Iterator[Write]:
+    """The writes that a table stands for."""
+    data, values, written, layer = iter(found.data), [0] * len(found.registers), 0, -1
+    for head in data:
+        layer += head >> 2 & 1
+        if head & 8:
+            written = number(data)
+        changed = number(data)
+        for i, register in enumerate(found.registers):
+            if changed >> i & 1:
+                values[i] = number(data)
+            if written >> i & 1:
+                yield Write(register.address + device.quadrant_pitch * (head & 3) + register.pitch * layer, values[i])
+
+
+def number(data: Iterator[int]) -> int:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            break
+    return value
+
+
+@pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
+def test_registers_come_back_in_order(device: Device) -> None:
+    random = np.random.default_rng(3)
+    names = [n for n in device.registers if n not in device.stream_registers]
+    writes = []
+    for layer in (0, 1, 2, 5, 6):
+        for quadrant in random.permutation(4).tolist():
+            used = random.permutation(names)[: random.integers(1, len(names))].tolist()
+            values = random.choice([0, 1, 0x80, 0xFFFFFFFF, 0x1234], len(used)).tolist()
+            writes += [Write(device.layer_register(quadrant, n, layer), v) for n, v in zip(used, values, strict=True)]
+    rest = (Write(0x50000000, 5), Write(device.layer_register(0, "RCNT", 0), 1))
+    found = table([*writes, *rest], device)
+    assert list(rewritten(found, device)) == writes
+    assert found.rest == rest

@@ -1,0 +1,62 @@
+"""The maker's networks: the simulator, fed with a program's writes alone, must find the answers that the maker's generator expects."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mace_core.testing.requirements import require
+from mace_target_max78000.device import Device
+from mace_target_max78000.simulator import Simulator, mismatches, replay
+from mace_target_max78000.synthesis import synthesise
+
+
+def beside(name: str) -> Any:
+    """A file of tests beside this one."""
+    spec = spec_from_file_location(f"max78000_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    made = module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+KNOWN = beside("references")
+REFERENCES = {r.name: r for r in KNOWN.references()}
+IMPOSSIBLE = [name for name in KNOWN.IMPOSSIBLE if name in REFERENCES]
+
+
+@pytest.fixture(autouse=True)
+def networks() -> None:
+    require(None if REFERENCES else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
+
+
+@pytest.mark.parametrize("name", [n for n in REFERENCES if n not in IMPOSSIBLE] or [""])
+def test_known_answer(name: str) -> None:
+    reference = REFERENCES[name]
+    image = synthesise(reference.network, reference.options, reference.device).image
+    simulator = replay(image)
+    assert list(mismatches(simulator, replace(image, known_answer=reference.known_answer))) == []
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE or [""])
+def test_operands_lie_side_by_side(name: str) -> None:
+    reference = REFERENCES[name]
+    simulator = replay(synthesise(reference.network, reference.options, reference.device).image)
+    first = results(simulator, reference.device, 0x1000, 400).reshape(200, 2, 4)
+    added = np.clip(first.astype(int).sum(1), -128, 127)
+    assert np.array_equal(results(simulator, reference.device, 0x2000, 200), added)
+    pairs = added.reshape(100, 2, 4)
+    assert np.array_equal(results(simulator, reference.device, 0x3000, 100), pairs[:, 0] ^ pairs[:, 1])
+
+
+def results(simulator: Simulator, device: Device, offset: int, words: int) -> np.ndarray[Any, Any]:
+    """Signed bytes [words, 4] of the first data memory."""
+    return np.frombuffer(simulator.read_block(device.data_address(0, offset), 4 * words), np.int8).reshape(words, 4)
