@@ -27,13 +27,13 @@ from mace_target_max78000.simulator import SimulationError, Simulator, mismatche
 from mace_target_max78000.simulator.decode import decode
 from mace_target_max78000.synthesis import synthesise
 
-FAULT, ANSWER, IGNORED, ELSEWHERE, SAME = "fault", "answer", "ignored", "elsewhere", "same"
-"""What became of a flip: refused, another answer, not modelled, other words than those compared, no difference at all."""
+FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = "fault", "answer", "rewritten", "ignored", "elsewhere", "same"
+"""What became of a flip: refused, another answer; written again before it mattered, not modelled, only words that are not compared, nothing."""
 CAUGHT = (FAULT, ANSWER)
 
 IGNORED_BITS: Mapping[str, int] = {
     # ready-select, external ready, pipeline, planes that stream, snoop clock, done, and the loader's and FIFO's speed
-    "CTL": 0x2 | 0x4 | 0x10 | 0x20 | 0x40 | 0x80 | 0x1000 | 0x70000 | 0x200000 | 0x800000,
+    "CTL": 0x2 | 0x4 | 0x10 | 0x20 | 0x40 | 0x80 | 0x1000 | 0x70000 | 0x100000 | 0x200000 | 0x800000,
     # words to wait for after each column and row
     "STREAM2": 0xFFFFFFF0,
     "STREAM1": 1 << 25,
@@ -138,7 +138,16 @@ def register_flips(subject: Subject, count: int, random: np.random.Generator) ->
         name, what = register(subject.device, write.address)
         changes: dict[str, Any] = {phase: tuple(steps)}
         outcome = judge(subject, whole, replace(image, **changes), name, bit)
+        if outcome not in CAUGHT and again(image, phase, i, write.address):
+            outcome = REWRITTEN
         yield Flip(f"{subject.name}: {phase}, {what}, bit {bit} of {write.value:#x}", outcome)
+
+
+def again(image: Image, phase: str, index: int, address: int) -> bool:
+    """Whether a register is written a second time after step `index` of a phase."""
+    phases = ("init", "configure", "start")
+    later = [getattr(image, phase)[index + 1 :], *(getattr(image, p) for p in phases[phases.index(phase) + 1 :])]
+    return any(step.address == address for steps in later for step in steps if isinstance(step, Write))
 
 
 def judge(subject: Subject, whole: Simulator, changed: Image, name: str, bit: int) -> str:
@@ -171,7 +180,7 @@ def register(device: Device, address: int) -> tuple[str, str]:
         if offset == 4 * number:
             return name, f"{name} of quadrant {quadrant}"
     for name in (*device.registers, *device.stream_registers, "IFRM"):
-        for layer in range(device.layers):
+        for layer in range(8 if name in device.stream_registers else device.layers):
             if address == device.layer_register(quadrant, name, layer):
                 return name, f"{name} of layer {layer}, quadrant {quadrant}"
     raise ValueError(f"{address:#x} is no register")
@@ -182,7 +191,9 @@ def table(flips: Iterable[Flip]) -> str:
     counts = Counter(flip.outcome for flip in flips)
     total = sum(counts.values())
     caught = sum(counts[c] for c in CAUGHT)
-    return f"{total} flips, {caught} caught ({100 * caught / max(total, 1):.1f} %): " + ", ".join(f"{k} {v}" for k, v in counts.most_common())
+    return f"{total} flips, {caught} caught ({100 * caught / max(total, 1):.1f} %): " + ", ".join(
+        f"{k} {v}" for k, v in counts.most_common()
+    )
 
 
 def subjects() -> Iterator[Subject]:

@@ -227,6 +227,8 @@ def test_gathers_four_positions_of_a_channel(device: Device) -> None:
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_memory_reads_back(device: Device) -> None:
     simulator = Simulator(device)
+    for quadrant in range(4):
+        simulator.write(device.control_register(quadrant, 0), CLOCK)
     simulator.write_block(device.data_address(63, device.data_bytes - 4), b"\x01\x02\x03\x04")
     assert simulator.read(device.data_address(63, device.data_bytes - 4)) == 0x04030201
     assert simulator.read(device.data_address(63, device.data_bytes - 1), size=1) == 4
@@ -241,6 +243,7 @@ def test_memory_reads_back(device: Device) -> None:
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_addresses_where_nothing_lies(device: Device) -> None:
     simulator = Simulator(device)
+    simulator.write(device.control_register(0, 0), CLOCK)
     for address in (
         device.data_address(12, device.data_bytes),
         device.bias_address(0) + 4 * device.bias_bytes,
@@ -250,8 +253,8 @@ def test_addresses_where_nothing_lies(device: Device) -> None:
     ):
         with pytest.raises(SimulationError):
             simulator.write(address, 1)
-    with pytest.raises(SimulationError, match=r"words 768 to 769, 768 exist"):
-        Simulator(MAX78000).write_block(MAX78000.kernel_address(5, 768), bytes(16))
+    with pytest.raises(SimulationError, match=rf"words {device.kernel_words} to {device.kernel_words + 1}, {device.kernel_words} exist"):
+        simulator.write_block(device.kernel_address(5, device.kernel_words), bytes(16))
 
 
 REGISTER_FAULTS: list[tuple[str, Callable[[int], int], str]] = [
@@ -317,6 +320,8 @@ def test_second_generation_must_clear_its_registers() -> None:
     without = replace(image, init=tuple(s for s in image.init if s.address not in test))
     with pytest.raises(SimulationError, match="never cleared"):
         replay(without)
+    with pytest.raises(SimulationError, match="quadrant 0 has no clock"):
+        replay(replace(image, init=tuple(s for s in image.init if s.address != image.device.control)))
     with pytest.raises(SimulationError, match="wait for 0x2000000 without end"):
         replay(replace(image, init=tuple(s for s in image.init if isinstance(s, Poll) or s.address not in test)))
 

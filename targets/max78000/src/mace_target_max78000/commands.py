@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mace_core.run.files import read_samples, write_all
+from mace_target_max78000.build import built
 from mace_target_max78000.checkpoint import Clip, Settings, description_bits, quantize_file
 from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.frontend import parameters_of
 from mace_target_max78000.options import Options
-from mace_target_max78000.target import built
 
 
 def device_named(name: str) -> Device:

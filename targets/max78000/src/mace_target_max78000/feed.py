@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array
+from mace_core.ir import Array, Tensor
+from mace_core.ops import core_ops
+from mace_target_max78000.automatic import Formed
+from mace_target_max78000.automatic.forming.ends import Entry, Fold, without_tail
+from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import INPUT, Network, Operation, Place
-from mace_target_max78000.network import Layer as NetworkLayer
+from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import results
 from mace_target_max78000.synthesis.memory import inputs
 from mace_target_max78000.unit import Unit
 
+FUNCTIONS = ("Softmax", "LogSoftmax", "Sigmoid")
+"""What an application computes of the results, besides putting them in order."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """One of the model's outputs.
+
+    order: the positions of its elements among all results, one block after another.  functions: computed then, with their attributes.
+    """
+
+    order: Array
+    functions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+    def of(self, reals: Array) -> Array:
+        """The output of all results as real numbers."""
+        value = reals[self.order]
+        for name, attrs in self.functions:
+            (value,) = core_ops()[name].compute([value], attrs)
+        return value.astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
 class Feed:
-    """How the first layer reads its input, and what cnn_unload gives.
+    """How the first layer reads its input, and how the model's outputs are made of what cnn_unload gives.
 
-    channels: of one operand.  dim: rows and columns.  blocks: [channels, positions, bits of a value] of each block of results.
+    channels: of one operand.  dim: rows and columns.  blocks: [channels, positions, bits of a value, value of the last bit] of each block.
+    entry: how the network's input is made of the model's; None where it is the same.  outputs: none where they are the blocks themselves.
     """
 
     channels: int
@@ -31,37 +56,114 @@ class Feed:
     processors: int
     chw: bool
     fifo: bool
-    blocks: tuple[tuple[int, int, int], ...]
+    blocks: tuple[tuple[int, int, int, float], ...]
+    entry: Entry | None = None
+    outputs: tuple[Output, ...] = ()
 
     @classmethod
-    def of(cls, network: Network, options: Options) -> Feed:
-        """The feed of a network."""
+    def of(cls, network: Network, options: Options, units: Sequence[float]) -> Feed:
+        """The feed of a network.  units: what the last bit of each block's values stands for."""
         layer, place = network.layers[0], network.places[0]
-        blocks = tuple((block.channels, block.pixels, block.width) for block in results(network))
-        fifo = options.fifo or options.fast_fifo
-        return cls(layer.channels, layer.dim, layer.operands, place.processors, place.chw, fifo, blocks)
+        pairs = zip(results(network), units, strict=False)
+        blocks = tuple((block.channels, block.pixels, block.width, unit) for block, unit in pairs)
+        return cls(layer.channels, layer.dim, layer.operands, place.processors, place.chw, options.fifo or options.fast_fifo, blocks)
+
+    def with_ends(self, formed: Formed) -> Feed:
+        """The feed of a network that was formed from a graph."""
+        return replace(self, entry=formed.entry, outputs=tuple(_outputs(formed)))
+
+    def words(self, sample: Array, device: Device) -> dict[int, Sequence[int]]:
+        """The words of each of the program's input arrays, by its number; sample: one input of the model."""
+        data = self.entry.apply(sample) if self.entry else sample.astype(np.int64)
+        first = Layer("input", Operation.PASSTHROUGH, (INPUT,), self.channels, self.dim, self.channels, operands=self.operands)
+        unit = Unit(first, Place(self.processors, self.processors, chw=self.chw), 0)
+        found = inputs(unit, data.reshape(self.channels * self.operands, -1), Options(fifo=self.fifo), device)
+        return {block.processor if block.fifo is None else block.fifo: block.words for block in found}
+
+    def arrays(self, words: Sequence[int]) -> list[Array]:
+        """The model's outputs, of the words that cnn_unload gave."""
+        blocks = list(self._blocks(np.asarray(words, "<u4")))
+        if not self.outputs:
+            return blocks
+        reals = np.concatenate([b.ravel() * unit for b, (_, _, _, unit) in zip(blocks, self.blocks, strict=True)])
+        return [output.of(reals) for output in self.outputs]
+
+    def _blocks(self, data: Array) -> Iterator[Array]:
+        for channels, positions, bits, _ in self.blocks:
+            count = -(-channels * positions * bits // 32)
+            values, data = data[:count], data[count:]
+            yield values.view("<i4" if bits == 32 else "i1")[: channels * positions].reshape(channels, positions)
+
+    def described(self) -> dict[str, Any]:
+        """The feed as a report holds it."""
+        entry = self.entry and {
+            "name": self.entry.name,
+            "power": self.entry.power,
+            "order": self.entry.order.tolist(),
+            "fold": self.entry.fold and self.entry.fold.axes,
+        }
+        outputs = [
+            {
+                "order": o.order.tolist(),
+                "functions": [[name, dict(attrs)] for name, attrs in o.functions],
+            }
+            for o in self.outputs
+        ]
+        plain = {name: getattr(self, name) for name in ("channels", "dim", "operands", "processors", "chw", "fifo", "blocks")}
+        return {**plain, "entry": entry, "outputs": outputs}
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> Feed:
         """The feed as a report holds it."""
-        return cls(**{**described, "dim": tuple(described["dim"]), "blocks": tuple(map(tuple, described["blocks"]))})
+        entry = described["entry"]
+        made = entry and Entry(entry["name"], entry["power"], np.asarray(entry["order"]), _fold(entry["fold"]))
+        outputs = tuple(
+            Output(np.asarray(o["order"]), tuple((name, attrs) for name, attrs in o["functions"])) for o in described["outputs"]
+        )
+        plain = {**described, "dim": tuple(described["dim"]), "blocks": tuple(map(tuple, described["blocks"]))}
+        return cls(**{**plain, "entry": made, "outputs": outputs})
 
-    def described(self) -> dict[str, object]:
-        """The feed as a report holds it."""
-        return asdict(self)
 
-    def words(self, sample: Array, device: Device) -> dict[int, Sequence[int]]:
-        """The words of each of the program's input arrays, by its number; sample: integers [channels, ...]."""
-        first = NetworkLayer("input", Operation.PASSTHROUGH, (INPUT,), self.channels, self.dim, self.channels, operands=self.operands)
-        unit = Unit(first, Place(self.processors, self.processors, chw=self.chw), 0)
-        flat = sample.reshape(self.channels * self.operands, -1)
-        found = inputs(unit, flat, Options(fifo=self.fifo), device)
-        return {block.processor if block.fifo is None else block.fifo: block.words for block in found}
+def _fold(axes: Sequence[Any] | None) -> Fold | None:
+    return Fold(tuple((stride, tuple(moves), size) for stride, moves, size in axes)) if axes else None
 
-    def arrays(self, words: Sequence[int]) -> Iterator[Array]:
-        """Each block of results as integers [channels, positions]."""
-        data = np.asarray(words, "<u4")
-        for channels, positions, bits in self.blocks:
-            count = -(-channels * positions * bits // 32)
-            values, data = data[:count], data[count:]
-            yield values.view("<i4" if bits == 32 else "i1")[: channels * positions].reshape(channels, positions)
+
+def _outputs(formed: Formed) -> Iterator[Output]:
+    """The outputs of a graph: its last nodes are executed on positions in place of values."""
+    graph = formed.graph
+    inner, tail = without_tail(graph)
+    positions: dict[str, Array] = {}
+    functions: dict[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {}
+    starts = _starts(formed)
+    for name in inner.outputs:
+        view = view_of(inner, name, producers(inner))
+        layer = formed.tensors.index(view.base)
+        positions[name] = _position(formed.layers[layer], inner.tensors[view.base])[view.order] + starts[layer]
+    for node in tail:
+        source, result = node.inputs[0], node.outputs[0]
+        functions[result] = functions.get(source, ())
+        if node.op.name in FUNCTIONS:
+            functions[result] += ((node.op.name, {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)}),)
+            positions[result] = positions[source]
+        elif node.op.name in ("Dequantize", "Quantize", "Cast"):
+            positions[result] = positions[source]
+        else:
+            (positions[result],) = node.op.compute([positions[i] for i in node.inputs], node.attrs)
+    for name in graph.outputs:
+        yield Output(positions[name], functions.get(name, ()))
+
+
+def _starts(formed: Formed) -> dict[int, int]:
+    """Where each output layer's block begins among all results."""
+    starts, total = {}, 0
+    for index, layer in enumerate(formed.layers):
+        if layer.output:
+            starts[index] = total
+            total += layer.out_channels * layer.out_dim[0] * layer.out_dim[1]
+    return starts
+
+
+def _position(layer: Layer, tensor: Tensor) -> Array:
+    """For each element of a tensor, rows, columns, channels, its place in the block, which goes channel by channel."""
+    places = np.arange(tensor.elements).reshape(layer.out_channels, -1)
+    return places.T.ravel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,48 +9,43 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from mace_core.api import Content, Runner, Sources
+import numpy as np
+
+from mace_core.api import Runner, Sources
 from mace_core.deployment import Model
 from mace_core.emit.code import described
 from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, ProjectTarget, Read
-from mace_target_max78000 import report
+from mace_core.run.files import read_samples
+from mace_target_max78000.automatic.design import design
+from mace_target_max78000.automatic.quantizing.quantize import Policy
+from mace_target_max78000.build import MAPS, built
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
 from mace_target_max78000.frontend import Ai8x, read_network
 from mace_target_max78000.graph import input_tensor, output_tensors
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import emit_project
-from mace_target_max78000.project.layout import layout as project_layout
 from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, sources
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.project.layout import layout as project_layout
 
-MAPS = ("report.txt", "report.json", "memory.svg")
-"""Files about a project, beside its own."""
-
-
-@dataclass(frozen=True)
-class Project:
-    """A network's C project with its maps, and what they say."""
-
-    files: Mapping[str, Content]
-    found: report.Report
-
-    @property
-    def summary(self) -> str:
-        """The report for people."""
-        return report.summary(self.found)
+CALIBRATION = 32
+"""Samples of the validation data by which a graph of real numbers is quantised."""
 
 
-def built(network: Network, options: Options, device: Device) -> Project:
-    """The project of a network; MaceError with everything that the hardware cannot do."""
-    made = synthesise(network, options, device)
-    found = report.analysed(network, made, options)
-    summary = report.summary(found)
-    maps = (summary, json.dumps(report.as_dict(found), indent=1) + "\n", report.picture(found))
-    files: dict[str, Content] = {**emit_project(made.image, network, options, summary), **dict(zip(MAPS, maps, strict=True))}
-    return Project(files, found)
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A network, and how the model's inputs and outputs become its own.
+
+    options: those asked for, with what the places rely on.
+    """
+
+    network: Network
+    options: Options
+    feed: Feed
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
 
 
 class Max78000(ProjectTarget):
@@ -64,25 +58,25 @@ class Max78000(ProjectTarget):
 
     def layout(self, model: Model) -> Layout:
         """The files that the options ask for, the board layer, and the maps."""
-        files = tuple(project_layout(self._options(model)))
+        files = tuple(project_layout(self._options(model)[0]))
         return Layout((*files, *MAPS), sources(files), INCLUDES, (f"-Wl,-T,{LINKER_SCRIPT}",))
 
     def emit(self, model: Model, read: Read) -> Sources:
         """The C project of a model: described by hand (platform ai8x), else quantised, formed and placed here."""
-        options = self._options(model)
-        network = read_network(model, options)
-        made = built(network, options, self.device)
+        options, policy = self._options(model)
+        design = self._described(model, options) if self._is_described(model) else self._designed(model, read(), options, policy)
+        made = built(design.network, design.options, self.device)
         figures = {
-            "inputs": [described(input_tensor(network))],
-            "outputs": [described(t) for t in output_tensors(network)],
-            "layers": [],
+            "inputs": [described(t) for t in design.inputs],
+            "outputs": [described(t) for t in design.outputs],
+            "layers": [{"node": t.name, **described(t)} for t in output_tensors(design.network)],
             "arena_bytes": made.found.data_bytes,
             "arena_lower_bound": made.found.data_bytes,
             "weight_bytes": made.found.weight_bytes,
             "cycles": made.found.cycles,
-            "feed": Feed.of(network, options).described(),
+            "feed": design.feed.described(),
             "summary": made.summary,
-            "notes": list(network.notes),
+            "notes": list(design.network.notes),
         }
         return Sources(made.files, report=figures)
 
@@ -90,8 +84,47 @@ class Max78000(ProjectTarget):
         """The emulated microcontroller with the accelerator's simulator."""
         return Emulator(type(self).__module__.partition(".")[0])
 
-    def _options(self, model: Model) -> Options:
-        return Options.of({"prefix": model.name, **self.options(model)}, f"model {model.name!r}: target_options: {self.name}")
+    def _is_described(self, model: Model) -> bool:
+        return model.platform == Ai8x.name or (model.platform is None and bool(model.files) and model.files[0].suffix in Ai8x.suffixes)
+
+    def _described(self, model: Model, options: Options) -> Design:
+        network = read_network(model, options)
+        outputs = output_tensors(network)
+        return Design(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
+
+    def _designed(self, model: Model, graph: Graph, options: Options, policy: Policy) -> Design:
+        made = design(graph, _samples(model, graph), self.device, (options, policy))
+        formed = made.formed
+        units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
+        feed = Feed.of(made.network, made.options, units).with_ends(formed)
+        inputs, outputs = ([graph.tensors[name].real for name in names] for names in (graph.inputs, graph.outputs))
+        return Design(made.network, made.options, feed, inputs, outputs)
+
+    def _options(self, model: Model) -> tuple[Options, Policy]:
+        """What the deployment file asks for: options of the program, and how to quantise."""
+        asked = dict(self.options(model))
+        place = f"model {model.name!r}: target_options: {self.name}"
+        limits = model.inputs[0].limits if model.inputs else Policy.limits
+        policy = Policy(bits=_bits(asked.pop("bits", {}), place), limits=limits)
+        return Options.of({"prefix": model.name, **asked}, place), policy
+
+
+def _bits(asked: object, place: str) -> Mapping[str, int]:
+    """Bits of weights by layer."""
+    if not isinstance(asked, Mapping) or not all(bits in (1, 2, 4, 8) for bits in asked.values()):
+        raise MaceError(place, f"bits: {asked!r} is not allowed", "write a mapping of layers' names to 1, 2, 4 or 8")
+    return {str(name): int(bits) for name, bits in asked.items()}
+
+
+def _samples(model: Model, graph: Graph) -> list[Mapping[str, Array]]:
+    """The first of the model's validation data, one sample each, in the shape of the graph's input."""
+    ports = [p for p in model.inputs if p.data]
+    if not ports or len(graph.inputs) != 1:
+        return []
+    tensor = graph.tensors[graph.inputs[0]]
+    data = np.concatenate([read_samples(file).reshape(-1, *tensor.shape[1:]) for file in ports[0].data])
+    rows = data.reshape(-1, *tensor.shape)[:CALIBRATION]
+    return [{tensor.name: row.astype(tensor.dtype.numpy)} for row in rows]
 
 
 class Emulator(Runner):
@@ -112,6 +145,3 @@ class Emulator(Runner):
     def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
         """The emulator as a module, in a process of its own."""
         return [sys.executable, "-m", self.package, str(program), *arguments]
-
-
-__all__ = ["Ai8x", "Max78000", "Project", "built"]

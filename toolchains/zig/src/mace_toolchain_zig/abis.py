@@ -43,9 +43,24 @@ ARMV7 = "-mcpu=generic+v7a+neon+vfp3"
 WITHOUT_LIBC = ("-shared", "-nostdlib", "-rtlib=compiler-rt", "-Wl,--hash-style=both", "-Wl,--no-as-needed")
 """What division and the like need comes along; Android before 6.0 reads only the old hash table."""
 
+BIONIC = "Android's libc.so and libm.so, without an NDK (set ANDROID_NDK_HOME to link against its own); programs: musl, static"
+
+
 WITHOUT_SYSTEM = ("-ffreestanding", "-ffunction-sections", "-fdata-sections")
 
-BIONIC = "Android's libc.so and libm.so, without an NDK (set ANDROID_NDK_HOME to link against its own); programs: musl, static"
+
+def _bare(words: str, flags: tuple[str, ...]) -> Abi:
+    """A machine without an operating system; a link without -g would drop the symbols, by which debuggers and emulators find their way."""
+    return Abi(
+        f"{words} without an operating system, soft-float",
+        "",
+        (*flags, *WITHOUT_SYSTEM),
+        (),
+        program=("-nostdlib", "-rtlib=compiler-rt", "-g", "-Wl,--gc-sections"),
+        libs=(),
+        libc="no C library",
+        hosted=False,
+    )
 
 
 def _glibc(triple: str) -> tuple[str, ...]:
@@ -83,17 +98,8 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             libc=BIONIC,
             bionic=True,
         ),
-        # A link without -g would drop the symbols, by which debuggers and emulators find their way.
-        "cortex-m4": Abi(
-            "ARM Cortex-M4 without an operating system, soft-float",
-            "",
-            ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m4", "-mfloat-abi=soft", *WITHOUT_SYSTEM),
-            (),
-            program=("-nostdlib", "-rtlib=compiler-rt", "-g", "-Wl,--gc-sections"),
-            libs=(),
-            libc="no C library",
-            hosted=False,
-        ),
+        "cortex-m4": _bare("ARM Cortex-M4", ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m4", "-mfloat-abi=soft")),
+        "rv32imc": _bare("RISC-V of 32 bits", ("-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+c")),
     }
 )
 

@@ -16,7 +16,7 @@ from mace_target_max78000.automatic.placement.arrange import Arrangement, arrang
 from mace_target_max78000.automatic.placement.lower import lowered, visited
 from mace_target_max78000.automatic.placement.plan import Attempt, Plan, Way
 from mace_target_max78000.automatic.placement.slots import Aim
-from mace_target_max78000.automatic.placement.values import passes_of, readers, source_of
+from mace_target_max78000.automatic.placement.values import folded, passes_of, readers, source_of
 from mace_target_max78000.device import PER_QUADRANT, PROCESSORS, QUADRANTS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.options import Options
@@ -82,10 +82,12 @@ def _rounds(arrangement: Arrangement, device: Device, options: Options) -> Itera
     """
     arrivals = list(_arrivals(arrangement, device, options))
     choices = [arrivals] if options.fifo or options.fast_fifo else [[arrival] for arrival in arrivals]
-    widest = _widest(arrangement)
+    widest, channels = _widest(arrangement), arrangement.values[INPUT].pattern.bit_count()
     for choice, overlap, quadrants in product(choices, (True,) if options.overlap_data else (False, True), range(1, QUADRANTS + 1)):
-        if quadrants * PER_QUADRANT >= widest:
-            yield [Way(chw, fifo, streaming, quadrants, aim, overlap) for chw, fifo, streaming in choice for aim in Aim]
+        ways = [Way(chw, fifo, streaming, quadrants, aim, overlap) for chw, fifo, streaming in choice for aim in Aim]
+        fitting = [w for w in ways if max(widest, w.input_pattern(channels).bit_length()) <= quadrants * PER_QUADRANT]
+        if fitting:
+            yield fitting
 
 
 def _widest(arrangement: Arrangement) -> int:
@@ -101,7 +103,8 @@ def _arrivals(arrangement: Arrangement, device: Device, options: Options) -> Ite
     """How the input may arrive: channel by channel, through FIFOs, and how many layers may stream then."""
     first = arrangement.layers[0]
     channels = first.channels
-    alone = readers(arrangement.layers)[INPUT] == (0,) and first.inputs == (INPUT,) and first.weights is not None and first.groups == 1
+    convolves = first.weights is not None and first.groups == 1 and not folded(first)
+    alone = convolves and first.inputs == (INPUT,) and readers(arrangement.layers)[INPUT] == (0,)
     by_channel = alone and channels <= PROCESSORS // 4 and first.operands == 1
     fifo = options.fifo or options.fast_fifo
     if not fifo:
@@ -130,7 +133,7 @@ def _streaming(arrangement: Arrangement, device: Device) -> Iterator[int]:
 def _refused(attempts: Sequence[Attempt], device: Device) -> MaceError:
     """All that keeps the network from fitting, of the attempt that lacks least."""
     if not attempts:
-        return MaceError("network", f"its input does not fit the FIFOs of the {device.name}", f"use {FIFO_CHANNELS} channels or fewer")
-    faults = min((a.faults for a in attempts), key=len)
-    remedy = "use fewer rows, columns or channels, pool earlier, or use fewer bits for the weights"
-    return MaceError("network", "; ".join(faults), remedy)
+        problem = f"its input does not fit the FIFOs of the {device.name}, which feed one convolution of the first layer"
+        return MaceError("network", problem, f"let one layer read it, and use {FIFO_CHANNELS} channels or fewer")
+    lacking = min(attempts, key=lambda attempt: len(attempt.faults))
+    return MaceError.of(lacking.faults)

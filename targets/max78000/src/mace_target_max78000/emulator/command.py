@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array
+from mace_core.ir import Array, DType
 from mace_target_max78000.device import Device
 from mace_target_max78000.emulator.firmware import Outcome, run
 from mace_target_max78000.feed import Feed
 from mace_target_max78000.simulator import Simulator
+
 
 def main(device: Device, arguments: Sequence[str]) -> int:
     """Run one program; the exit status, 2 with a message where it cannot."""
@@ -65,10 +66,9 @@ class _Runner:
         if not asked.inputs:
             return console
         (described,) = self.report["inputs"]
-        dtype = np.dtype(described["dtype"].replace("i8", "int8").replace("f32", "float32"))
-        samples = np.fromfile(asked.inputs[0], dtype).reshape(-1, *described["shape"])
+        samples = np.fromfile(asked.inputs[0], DType(described["dtype"]).numpy).reshape(-1, *described["shape"])
         outcomes = [self._sample(sample) for sample in samples]
-        for i in range(len(self.feed.blocks)):
+        for i in range(len(self.report["outputs"])):
             Path(asked.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
         return console
 
@@ -79,9 +79,9 @@ class _Runner:
         return outcome.console
 
     def _sample(self, sample: Array) -> list[Array]:
-        outcome = self._execute(self.feed.words(sample.astype(np.int64), self.device))
+        outcome = self._execute(self.feed.words(sample, self.device))
         assert outcome.results is not None
-        return list(self.feed.arrays(outcome.results))
+        return self.feed.arrays(outcome.results)
 
     def _execute(self, words: Mapping[int, Sequence[int]] | None) -> Outcome:
         return run(self.elf, self.device, Simulator(self.device), words)

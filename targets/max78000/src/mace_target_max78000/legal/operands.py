@@ -32,7 +32,9 @@ def _joined(site: Site) -> Iterator[Fault]:
     layer, sources = site.layer, site.sources()
     channels = sum(source.channels for source in sources)
     if channels != layer.channels:
-        yield site.fault("in_channels", f"{channels}, which {_named(sources)} has", str(layer.channels), "correct in_channels or in_sequences")
+        yield site.fault(
+            "in_channels", f"{channels}, which {_named(sources)} has", str(layer.channels), "correct in_channels or in_sequences"
+        )
     if len(sources) == 1:
         yield from _positions(site, sources[0], prod(layer.dim))
         return
@@ -60,8 +62,7 @@ def _eltwise(site: Site) -> Iterator[Fault]:
     if len(sources) == 1:
         (source,) = sources
         own = layer.inputs == (INPUT,)
-        expected = layer.channels * layer.operands if own else layer.channels
-        if source.channels != expected:
+        if source.channels != layer.channels * (layer.operands if own else 1):
             found = f"{source.channels} channels of {source.name}"
             yield site.fault("in_channels", f"{layer.operands} operands of {layer.channels} channels", found, "correct in_channels")
         yield from _positions(site, source, prod(layer.dim) * (1 if own else layer.operands))

@@ -5,7 +5,7 @@ Source of the limits: the maker's document, "Limitations of MAX78000 Networks" a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from mace_target_max78000.legal.site import Fault, Site, size
 from mace_target_max78000.network import Activation, Operation
@@ -22,12 +22,15 @@ KERNELS: Mapping[Operation, tuple[tuple[int, int], ...]] = {
 PADS: Mapping[Operation, int] = {Operation.CONV1D: 3, Operation.CONV2D: 2, Operation.CONV_TRANSPOSE2D: 2}
 SPLIT = "split the layer, or let several layers do it"
 
-Rule = Callable[[Site], Iterator[Fault]]
+
+def form_faults(site: Site) -> list[Fault]:
+    """Faults of one layer's windows, kernels and groups, whatever the size of its input."""
+    return [fault for rule in (_pool, _kernel, _dilation, _groups) for fault in rule(site)]
 
 
-def shape_faults(site: Site) -> list[Fault]:
-    """All faults of what one layer computes."""
-    return [fault for rule in RULES for fault in rule(site)]
+def size_faults(site: Site) -> list[Fault]:
+    """Faults that follow from the size of a layer's input."""
+    return [fault for rule in (_sizes, _wide_pool, _flatten) for fault in rule(site)]
 
 
 def _sizes(site: Site) -> Iterator[Fault]:
@@ -37,8 +40,12 @@ def _sizes(site: Site) -> Iterator[Fault]:
         yield site.fault("in_dim", limit, size(layer.dim), "fold the data into more channels, or crop them")
     elif min(layer.dim) < 1:
         yield site.fault("in_dim", "at least one row and column", size(layer.dim), "correct in_crop, or the layers before")
+    elif layer.one_dimensional and layer.dim[1] != 1:
+        yield site.fault("in_dim", "one-dimensional data", size(layer.dim), f"write in_dim: {layer.dim[0] * layer.dim[1]}")
     elif min(layer.pooled) < 1:
-        yield site.fault(_pool_key(site), f"a window inside the input of {size(layer.dim)}", size(layer.window[0]), "make the window smaller")
+        yield site.fault(
+            _pool_key(site), f"a window inside the input of {size(layer.dim)}", size(layer.window[0]), "make the window smaller"
+        )
     elif min(layer.out_dim) < 1:
         found = f"kernel {size(layer.kernel)} with pad {layer.pad[0]} on {size(layer.pooled)}"
         yield site.fault("pad", "an output of at least one row and column", found, "raise pad, or pool less before")
@@ -64,9 +71,16 @@ def _pool(site: Site) -> Iterator[Fault]:
         yield site.fault(_pool_key(site), f"1 to {MOST_POOL} in each direction", size(pool.size), "pool in several layers")
     if pool.dilation != (1, 1) and not site.device.pipelined:
         yield site.fault("pool_dilation", f"1 on the {site.device.name}", size(pool.dilation), "use a MAX78002, or another window")
-    elif any((s - 1) * d >= MOST_POOL for s, d in zip(pool.size, pool.dilation, strict=True)):
+    elif pool.dilation != (1, 1) and any((s - 1) * d >= MOST_POOL for s, d in zip(pool.size, pool.dilation, strict=True)):
         found = f"{size(pool.size)} with dilation {size(pool.dilation)}"
         yield site.fault("pool_dilation", f"a dilated window of at most {MOST_POOL}", found, "dilate less")
+
+
+def _wide_pool(site: Site) -> Iterator[Fault]:
+    """Pooling of several passes, which the first generation does in a convolution only."""
+    layer = site.layer
+    if layer.pool is None:
+        return
     if layer.operation is Operation.PASSTHROUGH and layer.channels > 64 and not site.device.pipelined and layer.pooled != (1, 1):
         found = f"{layer.channels} channels pooled to {size(layer.pooled)}"
         expected = f"at most 64 channels, or results of 1x1, where nothing follows the pool on the {site.device.name}"
@@ -78,8 +92,6 @@ def _kernel(site: Site) -> Iterator[Fault]:
     if operation is Operation.CONV1D:
         if not 1 <= layer.kernel[0] <= LONGEST_KERNEL:
             yield site.fault("kernel_size", f"1 to {LONGEST_KERNEL}", str(layer.kernel[0]), "use several shorter convolutions")
-        if layer.dim[1] != 1:
-            yield site.fault("in_dim", "one-dimensional data", size(layer.dim), f"write in_dim: {layer.dim[0] * layer.dim[1]}")
     elif operation in KERNELS and layer.kernel not in KERNELS[operation]:
         allowed = " or ".join(size(k) for k in KERNELS[operation])
         remedy = "fill a 2x2 kernel with zeros; use several 3x3 layers for a larger one"
@@ -149,7 +161,8 @@ def _flatten(site: Site) -> Iterator[Fault]:
         yield site.fault("flatten", f"at most {MOST_FLATTENED} values", found, "pool more before, or use fewer channels")
 
 
-def _output(site: Site) -> Iterator[Fault]:
+def output_faults(site: Site) -> Iterator[Fault]:
+    """Faults of what a layer makes of its sums."""
     layer = site.layer
     if layer.wide and not site.convolves:
         yield site.fault("output_width", "8 in a passthrough layer", "32", "give the layer a convolution, or remove output_width")
@@ -159,6 +172,3 @@ def _output(site: Site) -> Iterator[Fault]:
             yield site.fault("activate", "none with output_width 32", word, "remove one of them")
         if not site.convolves:
             yield site.fault("activate", "none in a passthrough layer", word, "activate in the layer before")
-
-
-RULES: tuple[Rule, ...] = (_sizes, _pool, _kernel, _dilation, _groups, _flatten, _output)

@@ -104,5 +104,10 @@ class Site:
 
 
 def size(dim: Sequence[int]) -> str:
-    """Rows and columns as people write them."""
-    return str(dim[0]) if len(dim) > 1 and dim[1] == 1 else "x".join(map(str, dim))
+    """Rows and columns as people write them; a line's length."""
+    return str(dim[0]) if dim[0] > 1 and dim[1:] == (1,) else "x".join(map(str, dim))
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

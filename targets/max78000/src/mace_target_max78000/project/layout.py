@@ -26,6 +26,10 @@ CONSTANT: Mapping[str, str] = {
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
 INCLUDES = (".", "board")
 LINKER_SCRIPT = "board/bare/link.ld"
+RISCV_LINKER_SCRIPT = "board/bare/link_riscv.ld"
+RISCV_MAIN = "_riscv.c"
+"""How the RISC-V core's main ends, beside the Cortex-M4's."""
+ARM_BOARD, RISCV_BOARD = "board/bare/cortex_m4.c", "board/bare/riscv.c"
 
 
 def layout(options: Options) -> Mapping[str, Traversable]:
@@ -42,7 +46,13 @@ def layout(options: Options) -> Mapping[str, Traversable]:
         named[options.sample_output_filename] = "sampleoutput.h.in"
     if options.softmax:
         named["softmax.c"] = "softmax.c"
-    return {path: TEMPLATES / template for path, template in named.items()} | dict(_board(BOARD, "board/"))
+    board = dict(_board(BOARD, "board/"))
+    if options.riscv:
+        named |= {options.c_filename: "main_arm.c.in", f"{options.c_filename.removesuffix('.c')}{RISCV_MAIN}": "main.c.in"}
+        board[RISCV_LINKER_SCRIPT] = board[LINKER_SCRIPT]
+    else:
+        del board[RISCV_BOARD]
+    return {path: TEMPLATES / template for path, template in named.items()} | board
 
 
 def header(options: Options) -> str:
@@ -50,9 +60,20 @@ def header(options: Options) -> str:
     return options.api_filename.removesuffix(".c") + ".h"
 
 
-def sources(paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of the project's files that are compiled; the vendor's SDK's folder is not."""
-    return tuple(sorted(p for p in paths if p.endswith(".c") and not p.startswith("board/msdk/")))
+def sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
+    """Those of the project's files that are compiled without the vendor's SDK: for the Cortex-M4, or for the RISC-V core."""
+    paths, other = tuple(paths), ARM_BOARD if riscv else RISCV_BOARD
+    board = (p for p in paths if p.startswith("board/bare/") and p.endswith(".c") and p != other)
+    return (*own_sources(paths, riscv), *sorted(board))
+
+
+def own_sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
+    """The sources beside the board layer: the network's are the RISC-V core's where it has a main of its own."""
+    own = sorted(p for p in paths if p.endswith(".c") and "/" not in p)
+    starter = [p for p in own if p.removesuffix(".c") + RISCV_MAIN in own]
+    if riscv:
+        return tuple(p for p in own if p not in starter) if starter else ()
+    return tuple(starter or own)
 
 
 def _board(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:

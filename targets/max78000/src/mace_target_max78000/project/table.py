@@ -74,36 +74,38 @@ def _register(name: str, device: Device) -> Register:
 
 def _groups(found: Iterable[tuple[_Place, int]]) -> Iterator[int]:
     """The bytes of all groups."""
-    layer, mask, last = -1, 0, {}
-    for place, values in _runs(found):
-        while layer < place.layer - 1:  # a layer of which nothing is written
+    layer, written = -1, 0
+    last: dict[int, int] = {}
+    for (at, quadrant), values in _runs(found):
+        for _ in range(at - layer - 1):  # layers of which nothing is written
             yield from (NEXT_LAYER | OTHER_REGISTERS, 0, 0)
-            layer, mask = layer + 1, 0
-        wanted = sum(1 << r for r in values)
-        changed = sum(1 << r for r, value in values.items() if last.get(r, 0) != value)
-        yield place.quadrant | (NEXT_LAYER if place.layer != layer else 0) | (OTHER_REGISTERS if wanted != mask else 0)
-        if wanted != mask:
+            written = 0
+        wanted = _mask(values)
+        changed = {r: v for r, v in values.items() if last.get(r, 0) != v}
+        yield quadrant | (NEXT_LAYER if at != layer else 0) | (OTHER_REGISTERS if wanted != written else 0)
+        if wanted != written:
             yield from _number(wanted)
-        yield from _number(changed)
-        for register, value in values.items():
-            if changed >> register & 1:
-                yield from _number(value)
-        layer, mask = place.layer, wanted
+        yield from _number(_mask(changed))
+        for value in changed.values():
+            yield from _number(value)
+        layer, written = at, wanted
         last |= values
 
 
-def _runs(found: Iterable[tuple[_Place, int]]) -> Iterator[tuple[_Place, dict[int, int]]]:
-    """Writes to one layer and quadrant whose registers ascend: the first one's place, and register -> value."""
-    for _, group in groupby(found, key=lambda pair: (pair[0].layer, pair[0].quadrant)):
+def _runs(found: Iterable[tuple[_Place, int]]) -> Iterator[tuple[tuple[int, int], dict[int, int]]]:
+    """Writes to one layer and quadrant whose registers ascend: (layer, quadrant), and register -> value."""
+    for place, group in groupby(found, key=lambda pair: (pair[0].layer, pair[0].quadrant)):
         values: dict[int, int] = {}
-        for place, value in group:
-            if values and place.register <= max(values):
-                yield first, values
+        for at, value in group:
+            if values and at.register <= max(values):
+                yield place, values
                 values = {}
-            if not values:
-                first = place
-            values[place.register] = value
-        yield first, values
+            values[at.register] = value
+        yield place, values
+
+
+def _mask(registers: Iterable[int]) -> int:
+    return sum(1 << r for r in registers)
 
 
 def _number(value: int) -> Iterator[int]:

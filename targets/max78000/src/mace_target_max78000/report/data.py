@@ -34,6 +34,6 @@ def as_dict(report: Report) -> dict[str, Any]:
             for layer in report.layers
         ],
         "ranges": [
-            {"layer": r.maker, "memories": list(r.memories), "bytes": [r.first, r.last], "from": r.start, "to": r.end} for r in report.ranges
+            {"layer": r.maker, "memories": list(r.memories), "bytes": [r.first, r.last], "layers": [r.start, r.end]} for r in report.ranges
         ],
     }

@@ -12,7 +12,10 @@ BITWISE = (Eltwise.OR, Eltwise.XOR)
 
 @dataclass(frozen=True)
 class Operations:
-    """multiplications: with their additions.  comparisons: of max pooling and activations.  additions: of average pooling and element-wise."""
+    """multiplications: with their additions.  comparisons: of max pooling and activations.
+
+    additions: of average pooling and element-wise operations.
+    """
 
     multiplications: int = 0
     comparisons: int = 0

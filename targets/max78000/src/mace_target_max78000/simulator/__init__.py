@@ -1,6 +1,16 @@
 """A register-accurate simulator of the CNN accelerator of both parts: bytes and register writes in, memory out.
 
-It decodes everything from registers and memories and knows nothing of the network that they were made from.
+It decodes everything from registers and memories and knows nothing of the network that they were made from.  It computes what, not when:
+
+- Layers run one after another, streaming ones too.  How long a streaming layer waits after each column and row (STREAM2, bits 4 and up),
+  the read-ahead's shift count, the pipeline, ready-select, clocks and the FIFOs' thresholds are accepted and change nothing; a FIFO is
+  never full.
+- What only time decides is checked instead where every working program fulfils it: where a stream begins, that its buffer is large enough
+  and overlaps no other, that a layer does not overwrite input that it still has to read.
+- Quadrants must agree in what is not each one's own, and registers that say the same thing twice must say the same.
+- A word is written whole: bytes of slots that no channel uses become 0.
+- Not modelled, and refused: calcx4 and tcalc, the snoop registers of conditional layers, 32-bit results of layers that do not sum over
+  processors.  The memories' self-test finds no faults.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.fifo import Fifos
 from mace_target_max78000.simulator.memory import BiasMemory, DataMemory, Gatherer, Memory, RowMemory, WeightMemory
 from mace_target_max78000.simulator.registers import CLEAR_BIAS, Registers
-from mace_target_max78000.simulator.run import DONE, GO, SYNC, Chip, Run, started
+from mace_target_max78000.simulator.run import Chip, Run
+from mace_target_max78000.simulator.start import CLOCK, DONE, GO, SYNC, started
 
 PACKING, GATHERING = 1 << 20, 1 << 16
 
@@ -79,6 +80,8 @@ class Simulator:
         """Write bytes to ascending addresses, words little-endian; to one FIFO all its words."""
         if address >= self.device.control:
             memory, quadrant, offset = self._find(address, len(data))
+            if (offset or memory is not self.registers) and not self.registers.control[quadrant]["CTL"] & CLOCK:
+                raise SimulationError(f"address {address:#x}", f"quadrant {quadrant} has no clock", "set bit 3 of its CTL before")
             memory.write(quadrant, offset, data)
         elif FIFO_DATA <= address < FIFO_DATA + 4 * QUADRANTS:
             self.fifos.write((address - FIFO_DATA) // 4, data)

@@ -47,17 +47,18 @@ def second_generation(fields: Fields) -> Reading:
     pads = _padding(fields, "RCNT"), _padding(fields, "CCNT")
     if last[0] % stride or last[1] % stride or step % stride:
         raise fields.fault("STRIDE", f"the last window, {last}, and {step} words are no multiples of the step {stride}")
+    unit, right = step // stride, fields.take("CCNT", 16, 16)
+    if fields.take("RCNT", 16, 16) != (right + (stride - 1) * (last[1] + right)) * unit & 0xFFFF:
+        problem = f"{right} columns from the last window on, {stride} rows and {unit} words at a position lead elsewhere"
+        raise fields.fault("RCNT", problem)
     dilation = fields.take("PRCNT", 4, 4) + 1, fields.take("PCCNT", 4, 4) + 1
     spans = fields.take("PRCNT", 0, 4), fields.take("PCCNT", 0, 4)
     if spans[0] % dilation[0] or spans[1] % dilation[1]:
         raise fields.fault("PRCNT", f"a window that spans {spans} is not dilated by {dilation}")
     size = _size(fields, (spans[0] // dilation[0] + 1, spans[1] // dilation[1] + 1))
     windows = last[0] // stride + 1, last[1] // stride + 1
-    unit, width = step // stride, last[1] + fields.take("CCNT", 16, 16)
-    row = last[1] // stride * step + fields.take("RCNT", 16, 16)
-    if transposed:
-        row, width = row // 2, width // 2
-    grid = _Grid(windows, size, (row, step), (dilation[0] * width * unit, dilation[1] * unit), pads)
+    width = (last[1] + right) // (2 if transposed else 1)
+    grid = _Grid(windows, size, (stride * width * unit, step), (dilation[0] * width * unit, dilation[1] * unit), pads)
     return _reading(fields, grid, passes, operands)
 
 

@@ -6,22 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Device
-from mace_target_max78000.simulator import convolver, fifo, reader, weights, writer
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, Device
+from mace_target_max78000.simulator import convolver, fifo, overlap, reader, weights, writer
 from mace_target_max78000.simulator.decode import decode
 from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.fifo import Fifos
 from mace_target_max78000.simulator.memory import Array, BiasMemory, DataMemory, WeightMemory
 from mace_target_max78000.simulator.registers import Registers
 from mace_target_max78000.simulator.setting import Kind, Setting
+from mace_target_max78000.simulator.start import BINARY, FAST, ONE_SHOT, ROUNDING, STREAMING, Start
 from mace_target_max78000.simulator.streaming import Flow, Group, expected, flow_of
-
-GO, CLOCK, ONE_SHOT, SYNC, ROUNDING, STREAMING, FIFO, FIFO_STREAM, FAST, BINARY = (
-    1 << bit for bit in (0, 3, 8, 11, 13, 14, 15, 19, 22, 30)
-)
-DONE = 1 << 12
-KNOWN = 0xC0FFFFFF
-SRAM = 0x40E
 
 
 @dataclass(frozen=True)
@@ -35,54 +29,6 @@ class Chip:
     bias: BiasMemory
     fifos: Fifos
     documented: bool
-
-
-@dataclass(frozen=True)
-class Start:
-    """What the control registers ask for.  quadrants: that run, the master first.  first, last: layers."""
-
-    quadrants: tuple[int, ...]
-    control: int
-    fifo: bool
-    first: int
-    last: int
-
-    def has(self, bit: int) -> bool:
-        """Whether a bit of the control register is set."""
-        return bool(self.control & bit)
-
-
-def started(device: Device, registers: Registers, master: int) -> Start:
-    """Which quadrants a master's go bit starts, and how; SimulationError where they are not ready for it."""
-    controls = [registers.control[q]["CTL"] for q in range(QUADRANTS)]
-    others = [q for q in range(QUADRANTS) if q != master and controls[q] & GO]
-    own = controls[master]
-    for quadrant in (master, *others):
-        value, place = controls[quadrant], f"quadrant {quadrant}, CTL"
-        if not value & CLOCK:
-            raise SimulationError(place, f"{value:#x}: started without a clock", "set bit 3 before")
-        if value & ~KNOWN:
-            raise SimulationError(place, f"{value:#x}: bits {value & ~KNOWN:#x} mean nothing that is documented", "clear them")
-        if (value ^ own) & ~(GO | SYNC | FIFO | DONE):
-            raise SimulationError(place, f"{value:#x} where the master, quadrant {master}, has {own:#x}", "start all quadrants alike")
-        if quadrant != master and not value & SYNC:
-            raise SimulationError(place, f"{value:#x}: started without waiting for the master", "set bit 11")
-        if registers.control[quadrant]["SRAM"] != SRAM:
-            raise SimulationError(f"quadrant {quadrant}, SRAM control", "memories are not switched on", f"write {SRAM:#x}")
-        if registers.control[quadrant]["LCNT"] != registers.control[master]["LCNT"]:
-            raise SimulationError(f"quadrant {quadrant}, LCNT", "counts other layers than the master does", "write the same to all")
-        if not registers.cleared[quadrant]:
-            raise SimulationError(f"quadrant {quadrant}, SRAM test", "layer registers were never cleared", "clear them in cnn_init")
-    if others and own & SYNC and not any(controls[q] & FIFO for q in (master, *others)):
-        raise SimulationError(f"quadrant {master}, CTL", f"{own:#x}: the master waits for a start from elsewhere", "clear bit 11")
-    fed = any(controls[q] & FIFO for q in (master, *others)) or bool(own & FAST)
-    if bool(own & FIFO_STREAM) != (fed and bool(own & STREAMING)):
-        raise SimulationError(f"quadrant {master}, CTL", f"{own:#x}: bit 19 belongs to streaming from a FIFO, and only there")
-    count = registers.control[master]["LCNT"]
-    first, last = count >> 8, count & 0xFF
-    if not first <= last < device.layers:
-        raise SimulationError(f"quadrant {master}, LCNT", f"layers {first} to {last}, {device.layers} exist")
-    return Start((master, *others), own, fed, first, last)
 
 
 class Run:
@@ -166,9 +112,10 @@ class Run:
             sums = convolver.convolve(setting, values, self._weights(setting), master)
             dummy = not chip.device.pipelined and self._streams(setting) and setting.layer == self.start.first
             sums += convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None]
-        results = writer.finish(setting, sums).reshape(len(sums), -1)
-        places = writer.places(setting, chip.device, len(results), master)
-        self._deliver(setting, results, places)
+        places = writer.places(setting, chip.device, len(sums), master)
+        if not self._streams(setting):
+            overlap.check(setting, places, (sums.shape[1], sums.shape[2]))
+        self._deliver(setting, writer.finish(setting, sums).reshape(len(sums), -1), places)
 
     def _heard(self, setting: Setting) -> None:
         """Raise SimulationError if the master waits for sums of a quadrant that does not run."""

@@ -73,7 +73,7 @@ def _by_processor(setting: Setting, processors: Array, master: int) -> tuple[Arr
 def write(setting: Setting, results: Array, places: Places, data: Array) -> None:
     """Results [channels, positions] to data, uint8 [memories, bytes]; channels of one word are written together, missing ones as 0.
 
-    Raises SimulationError where a result would lie outside of all memories.
+    Raises SimulationError where a result would lie outside of all memories, or two channels in one place.
     """
     positions = np.arange(results.shape[1]) * places.pixel
     limit = data.shape[1] // 4
@@ -85,6 +85,8 @@ def write(setting: Setting, results: Array, places: Places, data: Array) -> None
         words[places.memory[:, None], places.word[:, None] + positions] = results.view(np.uint32)
         return
     keys, where = np.unique(places.memory.astype(np.int64) << 32 | places.word, return_inverse=True)
+    if len(np.unique(where * PER_MEMORY + places.lane)) < len(where):
+        raise setting.fault("WPTR_BASE", "two channels are written to the same place", "give each quadrant memories of its own")
     joined = np.zeros((len(keys), results.shape[1], 4), np.uint8)
     joined[where, :, places.lane] = results.view(np.uint8)
     words[(keys >> 32)[:, None], (keys & 0xFFFFFFFF)[:, None] + positions] = joined.view("<u4")[:, :, 0]

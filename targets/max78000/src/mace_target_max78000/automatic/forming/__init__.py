@@ -1,1 +1,73 @@
 """From a quantised graph to layers: ends cut off, ops that the hardware lacks rewritten, the rest joined layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mace_core.errors import MaceError
+from mace_core.ir import Graph
+from mace_target_max78000.automatic.forming.aligned import aligned
+from mace_target_max78000.automatic.forming.binary import with_binary
+from mace_target_max78000.automatic.forming.ends import Entry, entry, without_tail
+from mace_target_max78000.automatic.forming.form import Former
+from mace_target_max78000.automatic.forming.lower import lowered
+from mace_target_max78000.automatic.forming.refusal import Faults
+from mace_target_max78000.device import Device
+from mace_target_max78000.network import Layer
+
+
+@dataclass(frozen=True, eq=False)
+class Formed:
+    """The layers of a graph, in order, not placed.
+
+    tensors: for each layer the graph's tensor that it computes.  steps: for each layer the power of two that its output counts.
+    entry: how the network's input is made.  after: the ops that the application does with the results, in order.
+    graph: what they were formed from, whole.
+    """
+
+    layers: tuple[Layer, ...]
+    tensors: tuple[str, ...]
+    steps: tuple[int, ...]
+    entry: Entry
+    after: tuple[str, ...]
+    notes: tuple[str, ...]
+    graph: Graph
+
+    def noted(self, notes: tuple[str, ...]) -> Formed:
+        """The same with more to tell, first."""
+        return replace(self, notes=(*notes, *self.notes))
+
+
+def form(graph: Graph, device: Device) -> Formed:
+    """The layers of a graph that is quantised for this target; the accelerator computes what the graph says, bit for bit.
+
+    But for halves between two results, which the hardware rounds up and the graph to even, and for the rounding of means.
+    MaceError with every node that has no exact equivalent on the device.
+    """
+    faults = Faults()
+    inner, tail = without_tail(graph)
+    inner, start = entry(inner)
+    inner, fold = lowered(inner, device, faults)
+    faults.check()
+    former = Former(inner, device, faults)
+    former.form()
+    faults.check()
+    if not former.layers:
+        raise MaceError(graph.name, "nothing of it runs on the accelerator", "give it to another target")
+    layers, places = aligned(former.layers, faults)
+    faults.check()
+    if device.pipelined:
+        layers = with_binary(layers)
+    start = replace(start, fold=fold)
+    notes = (*start.notes, *former.notes)
+    tensors = dict(zip(places, former.tensors, strict=True))
+    steps = dict(zip(places, former.steps, strict=True))
+    return Formed(
+        layers,
+        tuple(tensors.get(i, "") for i in range(len(layers))),
+        tuple(steps.get(i, 0) for i in range(len(layers))),
+        start,
+        tuple(n.op.name for n in tail),
+        notes,
+        graph,
+    )

@@ -29,6 +29,10 @@ class Fold:
 
     axes: tuple[tuple[int, tuple[int, ...], int], ...]
 
+    def __str__(self) -> str:
+        ways = (f"axis {i}: {n} elements at {s} i + {list(m)}" for i, (s, m, n) in enumerate(self.axes))
+        return "channels are copies of it, moved and taken in steps (" + "; ".join(ways) + ")"
+
     def apply(self, x: Array) -> Array:
         """Folded data [N, *spatial, copies * C] of data [N, *spatial, C]."""
         for axis, (stride, moves, size) in enumerate(self.axes, start=1):
@@ -53,6 +57,16 @@ class Entry:
     power: int
     order: Array
     fold: Fold | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the application must do before it loads an input."""
+        found = [
+            f"the input {self.name!r} is loaded as signed bytes: its values divided by {2.0**self.power:g}, rounded, limited to -128 ... 127"
+        ]
+        if self.fold:
+            found.append(f"the input {self.name!r} is folded: {self.fold}")
+        return tuple(found)
 
     def apply(self, value: Array) -> Array:
         """The network's input, int64 [channels, rows, columns] or [channels, length], of real numbers or of stored bytes."""

@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
 from mace_target_max78000.automatic.forming.fronts import Front, Fronts
-from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS, Arithmetic, arithmetic, dim_of, operation_of, packed, pair
+from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS, SHIFTS, Arithmetic, arithmetic, dim_of, operation_of, packed, pair
 from mace_target_max78000.automatic.forming.refusal import Faults, RefusedError
 from mace_target_max78000.automatic.forming.views import VIEWS, view_of
 from mace_target_max78000.automatic.powers import exponent, is_native
@@ -26,7 +26,7 @@ UNIT_SHIFT = 7
 class Former:
     """A graph on its way to layers.
 
-    tensors: of each layer what it computes.  made: for each tensor in memory the layer that makes it, or INPUT.
+    tensors: of each layer what it computes.  steps: the power of two that it counts.  made: for each tensor in memory the layer that makes it, or INPUT.
     """
 
     graph: Graph
@@ -34,6 +34,7 @@ class Former:
     faults: Faults
     layers: list[Layer] = field(default_factory=list)
     tensors: list[str] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)
 
@@ -86,8 +87,10 @@ class Former:
         if after.note:
             self.notes.append(f"layer {node.name!r}: {after.note}")
         shape = self._main_of_matrix(node, w) if node.op.name == "MatMul" else self._main_of_windows(node, w)
-        layer = self._layer(node, front, operation_of(node, len(tensors[node.inputs[0]].shape)))
-        self._append(_finished(layer, after, shape), node.outputs[0])
+        pooled = node.op.name == "MatMul" and front.absorbed
+        operation = Operation.CONV2D if pooled else operation_of(node, len(tensors[node.inputs[0]].shape))
+        layer = self._layer(node, front, operation)
+        self._append(_finished(layer, after, shape), node.outputs[0], units[0] + units[1] if after.wide else None)
 
     def _takes_abs(self, tensor: str) -> bool:
         """Whether the layer that makes a tensor can give absolute values instead."""
@@ -104,7 +107,9 @@ class Former:
     def _main_of_matrix(self, node: Node, w: Array) -> dict[str, Any]:
         view = view_of(self.graph, node.inputs[0], self.fronts.producers)
         base = self.graph.tensors[view.base]
-        return {"weights": packed(linear(w, view.order, base.shape)), "flatten": dim_of(base) != (1, 1)}
+        values = linear(w, view.order, base.shape)
+        pooled = bool(self.fronts.before(node).absorbed)
+        return {"weights": packed(values[:, :, None, None] if pooled else values), "flatten": dim_of(base) != (1, 1)}
 
     def _main_of_windows(self, node: Node, w: Array) -> dict[str, Any]:
         pads = integers(node.attrs, "pads_before")
@@ -119,7 +124,8 @@ class Former:
     def _alone(self, node: Node) -> None:
         """A layer without weights, or with those of a copy where the part needs them."""
         if node.op.name in ELTWISE and not self.fronts.same_steps(node):
-            raise RefusedError("its operands and its result are stored in different steps; quantise all alike")
+            self._sum(node)
+            return
         front = self.fronts.alone(node)
         layer = self._layer(node, front, Operation.PASSTHROUGH)
         subsamples = front.pool is not None or front.stride > 1
@@ -128,6 +134,25 @@ class Former:
             values = np.eye(layer.channels, dtype=np.int64)[:, :, None]
             weights = packed(values if flat else values[..., None])
             layer = replace(layer, operation=Operation.CONV1D if flat else Operation.CONV2D, weights=weights, shift=UNIT_SHIFT)
+        self._append(layer, node.outputs[0])
+
+    def _sum(self, node: Node) -> None:
+        """A sum of data in different steps: a convolution that reads both side by side, each with its own power of two."""
+        out, *operands = (self.graph.tensors[n] for n in (*node.outputs, *node.inputs))
+        powers = [exponent(t.quant) for t in operands]
+        if None in powers or any(t.shape != out.shape for t in operands) or not is_native(out):
+            raise RefusedError("its operands are not of one shape and in steps of powers of two; quantise them for this target")
+        known = [p for p in powers if p is not None]
+        least, rank, signs = min(known), len(out.shape), (1, -1 if node.op.name == "Sub" else 1)
+        shift = least - (exponent(out.quant) or 0) + UNIT_SHIFT
+        if max(known) - least >= UNIT_SHIFT or shift not in SHIFTS:
+            raise RefusedError(f"its operands count in steps of 2^{known[0]} and 2^{known[1]}, too far apart for weights; choose closer scales")
+        eye = np.eye(out.shape[-1], dtype=np.int64)
+        values = np.concatenate([sign * (eye << p - least) for sign, p in zip(signs, known, strict=True)], axis=1)
+        operation = {2: Operation.LINEAR, 3: Operation.CONV1D}.get(rank, Operation.CONV2D)
+        weights = packed(values.reshape(*values.shape, *(1,) * (rank - 2)))
+        inputs = tuple(piece for name in node.inputs for piece in self._pieces(name, node))
+        layer = Layer(node.name, operation, inputs, values.shape[1], dim_of(out), len(eye), weights=weights, shift=shift)
         self._append(layer, node.outputs[0])
 
     def _layer(self, node: Node, front: Front, operation: Operation) -> Layer:
@@ -179,7 +204,11 @@ class Former:
             self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, dim_of(made), channels), view.base)
         return self.made[view.base]
 
-    def _append(self, layer: Layer, tensor: str) -> None:
+    def _append(self, layer: Layer, tensor: str, step: int | None = None) -> None:
+        """step: the power of two that sums of 32 bits count."""
+        found = exponent(self.graph.tensors[tensor].quant) if step is None else step
+        assert found is not None
+        self.steps.append(found)
         self.made[tensor] = len(self.layers)
         self.layers.append(layer)
         self.tensors.append(tensor)

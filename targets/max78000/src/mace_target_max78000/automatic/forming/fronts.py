@@ -38,12 +38,13 @@ class Fronts:
         return cls(graph, producers(graph), graph.uses())
 
     def before(self, node: Node) -> Front:
-        """What a convolution or linear layer can do on the way; a layer that flattens does nothing before."""
-        view = view_of(self.graph, node.inputs[0], self.producers)
-        if node.op.name != "MatMul":
+        """What a convolution's layer can do on the way; one that flattens or doubles does nothing before, a linear one only pools."""
+        if node.op.name == "Conv":
             return self._ending(node.inputs[0])
-        base = self.graph.tensors[view.base]
-        return self._ending(view.base) if dim_of(base) == (1, 1) and self.uses[node.inputs[0]] == 1 else Front((view.base,))
+        view = view_of(self.graph, node.inputs[0], self.producers)
+        pool = self._sole(view.base, POOLS)
+        pooled = pool and node.op.name == "MatMul" and dim_of(self.graph.tensors[view.base]) == (1, 1) and self.uses[node.inputs[0]] == 1
+        return self._pooled(Front((pool.inputs[0],)), pool) if pool and pooled else Front((view.base,))
 
     def alone(self, node: Node) -> Front:
         """What the layer of a pool or element-wise operation does that no convolution takes along."""

@@ -21,9 +21,7 @@ SHIFTS = range(-15, 16)
 UNIT = 7
 """The accumulator counts 128ths: 2 ** 7 of its steps are one step of weight times data."""
 
-ELTWISE: Mapping[str, Eltwise] = MappingProxyType(
-    {"Add": Eltwise.ADD, "Sub": Eltwise.SUB, "BitwiseOr": Eltwise.OR, "BitwiseXor": Eltwise.XOR}
-)
+ELTWISE: Mapping[str, Eltwise] = MappingProxyType({"Add": Eltwise.ADD, "Sub": Eltwise.SUB})
 POOLS = ("MaxPool", "AveragePool")
 MAIN = ("Conv", "ConvTranspose", "MatMul")
 OPERATIONS: Mapping[tuple[str, int], Operation] = MappingProxyType(

@@ -10,6 +10,7 @@ from mace_target_max78000.automatic.forming import convolutions, rules
 from mace_target_max78000.automatic.forming.convolutions import Job, axes_of, lengths, spread
 from mace_target_max78000.automatic.forming.crops import crops, sunk
 from mace_target_max78000.automatic.forming.ends import Fold, folded_graph
+from mace_target_max78000.automatic.forming.lines import line
 from mace_target_max78000.automatic.forming.refusal import Faults
 from mace_target_max78000.automatic.forming.windows import Axis, direct, folded, together
 from mace_target_max78000.device import Device
@@ -40,6 +41,8 @@ def lowered(graph: Graph, device: Device, faults: Faults) -> tuple[Graph, Fold |
     graph, fold = with_folded_input(graph, device)
     graph = rewrite(graph, faults.noting(convolutions.rule(device)))
     graph = rewrite(graph, faults.noting(convolutions.rule(device)))  # grouped ones have become dense
+    if device.pipelined:
+        graph = rewrite(graph, faults.noting(line))
     graph = rewrite(graph, faults.noting(sunk))
     return rewrite(graph, faults.noting(crops)), fold
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from mace_core.build import Match
 from mace_core.ir import Array, Attrs, Node
-from mace_core.ops.resize import axis_taps
 from mace_core.ops.arguments import integers
+from mace_core.ops.resize import axis_taps
 from mace_core.ops.windows import Windows
-from mace_target_max78000.automatic.forming.convolutions import UNIT, copies, native, plain, unit_filters
+from mace_target_max78000.automatic.forming.convolutions import UNIT, native, plain, unit_filters
 from mace_target_max78000.automatic.forming.layers import MAIN
 from mace_target_max78000.automatic.forming.refusal import RefusedError
 from mace_target_max78000.automatic.powers import is_native

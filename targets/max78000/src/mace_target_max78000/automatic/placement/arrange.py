@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from mace_target_max78000.automatic.placement.lower import copy_of, selection
 from mace_target_max78000.automatic.placement.ties import Lane, Ties
 from mace_target_max78000.automatic.placement.values import Value, contiguous, folded, in_hardware, passes_of, per_pass, readers, values_of
-from mace_target_max78000.device import PER_MEMORY, Device
-from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
+from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +67,11 @@ def ways(layer: Layer, values: Mapping[int, Value], channels: Mapping[int, int])
         return [Way()]
     if layer.eltwise is not None:
         return [Way(len(inputs), k, 0, inputs) for k in range(len(inputs))]
-    passes, count = passes_of(layer.channels), per_pass(layer.channels)
-    found, first = [], 0
-    for source in inputs:
-        found.append(Way(passes, first // count, first % count, inputs))
-        first += channels[source] if passes > 1 else values[source].groups * PER_MEMORY
-    return found
+    passes = passes_of(layer.channels)
+    sizes = [channels[source] if passes > 1 else values[source].groups * PER_MEMORY for source in inputs]
+    count = per_pass(layer.channels) if passes > 1 else PROCESSORS
+    firsts = accumulate(sizes[:-1], initial=0)
+    return [Way(passes, first // count, first % count, inputs) for first in firsts]
 
 
 class _Arranger:

@@ -5,13 +5,15 @@ What the network computes stays as it is, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
+from mace_core.errors import MaceError
 from mace_target_max78000.automatic.placement.values import passes_of, per_pass, readers
-from mace_target_max78000.device import PER_MEMORY, Device
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Weights
 
 UNIT_BITS = 2
@@ -40,7 +42,13 @@ class Draft:
 
 
 def lowered(layers: Sequence[Layer], source: Layer, device: Device) -> tuple[Layer, ...]:
-    """The layers with every combination that the part lacks taken apart.  source: the network's input."""
+    """The layers with every combination that the part lacks taken apart.  source: the network's input.
+
+    Raises one MaceError with all layers whose inputs cannot be joined.
+    """
+    channels = {INPUT: source.out_channels} | {i: layer.out_channels for i, layer in enumerate(layers)}
+    if faults := list(_unjoinable(layers, channels)):
+        raise MaceError.of(faults)
     return _cut(_separated(layers, device), source)
 
 
@@ -64,8 +72,16 @@ def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
     for index, layer in enumerate(layers):
         rest = replace(layer, inputs=draft.sources(layer))
         if _must_separate(layer, device):
-            sole = Layer(f"{layer.name}/{layer.eltwise.name.lower() if layer.eltwise else 'copy'}", Operation.PASSTHROUGH, rest.inputs,
-                         layer.channels, layer.dim, layer.channels, eltwise=layer.eltwise, operands=layer.operands)
+            sole = Layer(
+                f"{layer.name}/{layer.eltwise.name.lower() if layer.eltwise else 'copy'}",
+                Operation.PASSTHROUGH,
+                rest.inputs,
+                layer.channels,
+                layer.dim,
+                layer.channels,
+                eltwise=layer.eltwise,
+                operands=layer.operands,
+            )
             rest = replace(rest, inputs=(draft.add(sole),), eltwise=None, operands=1, pool_first=True)
         draft.parts[index] = (draft.add(rest),)
     return tuple(draft.layers)
@@ -107,7 +123,7 @@ def _pieces(layer: Layer, channels: Mapping[int, int]) -> list[list[range]]:
     for source in layer.inputs:
         last = first + channels[source]
         edges = [first, *range(-(-(first + 1) // count) * count, last, count), last]
-        found.append([range(a - first, b - first) for a, b in zip(edges, edges[1:], strict=False)])
+        found.append([range(a - first, b - first) for a, b in pairwise(edges)])
         first = last
     return found
 
@@ -154,11 +170,14 @@ def visited(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     return tuple(draft.layers)
 
 
-def misaligned(layers: Sequence[Layer], channels: Mapping[int, int]) -> list[Layer]:
-    """Layers of several passes whose joined inputs would begin inside a word."""
-    found = []
+def _unjoinable(layers: Sequence[Layer], channels: Mapping[int, int]) -> Iterator[str]:
+    """Joined inputs that would begin inside a word: a layer writes whole words of four channels."""
     for layer in layers:
-        if passes_of(layer.channels) > 1 and len(layer.inputs) > 1 and layer.eltwise is None:
-            if any(channels[source] % PER_MEMORY for source in layer.inputs[:-1]):
-                found.append(layer)
-    return found
+        joined = [channels[source] for source in layer.inputs]
+        if layer.eltwise is not None or len(joined) == 1:
+            continue
+        words = sum(-(-count // PER_MEMORY) for count in joined)
+        several = passes_of(layer.channels) > 1 and any(count % PER_MEMORY for count in joined[:-1])
+        if several or (passes_of(layer.channels) == 1 and words > PROCESSORS // PER_MEMORY):
+            problem = f"it joins {', '.join(map(str, joined))} channels, of which each part begins with a new word of four"
+            yield f"layer {layer.name}: {problem}; make each part but the last a multiple of four channels"

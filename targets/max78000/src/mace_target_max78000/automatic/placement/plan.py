@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mace_core.errors import MaceError
-from mace_target_max78000.synthesis import bias, kernels
 from mace_target_max78000.automatic.placement.arrange import Arrangement
 from mace_target_max78000.automatic.placement.offsets import Buffer, Life, Over, Packer, distance
 from mace_target_max78000.automatic.placement.slots import Aim, Capacity, Demand, Fixed, slots
 from mace_target_max78000.automatic.placement.ties import clusters
-from mace_target_max78000.automatic.placement.values import Value, in_hardware, readers
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, Device
+from mace_target_max78000.automatic.placement.values import Value, contiguous, in_hardware, readers
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.options import Options
+from mace_target_max78000.synthesis import bias, kernels
 from mace_target_max78000.synthesis.streaming import streams
 from mace_target_max78000.unit import Unit
+
+SMALLER = "use fewer rows, columns or channels, or pool earlier"
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Way:
     quadrants: int
     aim: Aim
     overlap: bool
+
+    def input_pattern(self, channels: int) -> int:
+        """The input's slots where not the ones side by side: one of each data memory, or four of each FIFO's quadrant."""
+        step = PER_QUADRANT if self.fifo else PER_MEMORY
+        if self.chw:
+            return sum(1 << c * step for c in range(channels))
+        return sum(1 << c // PER_MEMORY * PER_QUADRANT + c % PER_MEMORY for c in range(channels)) if self.fifo else contiguous(channels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,23 +78,24 @@ class Plan:
         if faults := self._memory_faults(units):
             return Attempt(places, self.options, faults=tuple(faults))
         if idle := _idle(units):
-            return Attempt(places, self.options, faults=("quadrants would hold results and not work",), idle=idle)
+            return Attempt(places, self.options, faults=(_told_idle(idle),), idle=idle)
         buffers = self._buffers(units)
-        packing = Packer(list(buffers.values()), self.device.data_bytes, self._over(units, list(buffers))).pack()
-        if packing is None:
-            return Attempt(places, self.options, faults=tuple(self._data_faults(list(buffers.values()))))
-        options = replace(self.options, overlap_data=True) if packing.overlapping else self.options
         found = list(buffers.values())
+        too_large = self._data_faults(found)
+        packing = None
+        if self.way.overlap or not too_large:
+            packing = Packer(found, self.device.data_bytes, self._over(units, list(buffers))).pack()
+        if packing is None:
+            fragments = f"data memory: the layers' data do not pack into {self.device.data_bytes} bytes; {SMALLER}"
+            return Attempt(places, self.options, faults=tuple(too_large or [fragments]))
+        options = replace(self.options, overlap_data=True) if packing.overlapping else self.options
         places = self._places(dict(zip(buffers, packing.offsets, strict=True)))
         return Attempt(places, options, packing.touched(found), packing.highest(found))
 
     def _input(self, value: Value) -> Value:
-        """The input's slots where not the ones side by side: one of each data memory, or four of each FIFO's quadrant."""
-        channels = range(value.pattern.bit_count())
-        if self.way.chw:
-            return Value(sum(1 << c * (PER_QUADRANT if self.way.fifo else PER_MEMORY) for c in channels), -(-value.words // 4))
-        if self.way.fifo:
-            return replace(value, pattern=sum(1 << c // PER_MEMORY * PER_QUADRANT + c % PER_MEMORY for c in channels))
+        """The input as it arrives; channel by channel it takes a quarter of the words."""
+        if self.way.chw or self.way.fifo:
+            return Value(self.way.input_pattern(value.pattern.bit_count()), -(-value.words // 4) if self.way.chw else value.words)
         return value
 
     def _time(self, layer: int) -> int:
@@ -191,8 +201,8 @@ class Plan:
             need = max(sum(b.lead + b.size for b in buffers if _lives(b, time, m)) for m in range(PROCESSORS // PER_MEMORY))
             if need > capacity:
                 problem = f"what it reads and writes, and what later layers need, takes {need} bytes of a data memory, {capacity} are there"
-                found.append(f"layer {layer.name}: {problem}")
-        return found or [f"data memory: the layers' data do not pack into {capacity} bytes"]
+                found.append(f"layer {layer.name}: {problem}; {SMALLER}")
+        return found
 
 
 def _in_a_row(unit: Unit) -> bool:
@@ -207,6 +217,11 @@ def _idle(units: Sequence[Unit]) -> int:
     used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {s // PER_QUADRANT for s in units[-1].slots}
     needed = {s // PER_QUADRANT for unit in units for s in unit.slots} | {0}
     return sum(1 << q for q in needed - used)
+
+
+def _told_idle(idle: int) -> str:
+    numbers = ", ".join(str(q) for q in range(QUADRANTS) if idle >> q & 1)
+    return f"network: quadrants {numbers} would hold 32-bit results and not work; let the layer with the most results be the last one"
 
 
 def _lives(buffer: Buffer, time: int, memory: int) -> bool:

@@ -70,7 +70,8 @@ def slots(groups: Mapping[int, Sequence[Demand]], fixed: Fixed, capacity: Capaci
     working = 0
     for group in sorted(groups, key=lambda g: (g != fixed.first, g in fixed.parked, -load.weight(groups[g]))):
         pattern = _pattern(groups[group])
-        starts = range(0, 1 if group == fixed.first else capacity.quadrants * PER_QUADRANT - pattern.bit_length() + 1, PER_MEMORY)
+        last = 0 if group == fixed.first else capacity.quadrants * PER_QUADRANT - pattern.bit_length()
+        starts: Sequence[int] = range(0, last + 1, PER_MEMORY)
         if group in fixed.parked:
             starts = [start for start in starts if not _quadrants(pattern << start) & ~working] or starts
         start = min(starts, key=lambda start: (load.cost(groups[group], start), start))

@@ -87,7 +87,7 @@ def _output(unit: Unit) -> Value:
 
 def readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
     """For the input and each layer, the layers that read it, in order; one that reads it twice is there twice."""
-    found: dict[int, list[int]] = {INPUT: []} | {i: [] for i in range(len(layers))}
+    found: dict[int, list[int]] = {i: [] for i in range(INPUT, len(layers))}
     for index, layer in enumerate(layers):
         for source in layer.inputs:
             found[source].append(index)

@@ -141,7 +141,7 @@ def _factors(weights: Mapping[str, Array], link: Link, graph: Graph) -> Array:
     sound = (own > 0) & (next_ > 0)
     factors = np.ones(len(own))
     factors[sound] = np.sqrt(next_[sound] / own[sound])
-    return np.clip(factors / np.exp(np.mean(np.log(factors))), 1 / MOST, MOST)
+    return np.asarray(np.clip(factors / np.exp(np.mean(np.log(factors))), 1 / MOST, MOST))
 
 
 def _peaks_out(weights: Mapping[str, Array], node: Node) -> Array:

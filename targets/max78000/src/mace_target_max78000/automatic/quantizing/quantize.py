@@ -133,7 +133,7 @@ class Plan:
             for name in exact.outputs:
                 quant = rounded.tensors[name].quant
                 real = dequantize(found[name], quant) if quant else found[name]
-                shares.append(np.linalg.norm(real - want[name]) / max(np.linalg.norm(want[name]), 1e-30))
+                shares.append(float(np.linalg.norm(real - want[name])) / max(float(np.linalg.norm(want[name])), 1e-30))
         return float(np.mean(shares))
 
     def _stored(self, name: str, value: Array) -> Array:

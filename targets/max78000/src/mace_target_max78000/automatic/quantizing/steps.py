@@ -60,11 +60,12 @@ def _best(group: list[Seen]) -> int:
 def best_step(values: Array) -> float:
     """The step, of any size, that loses least of some numbers."""
     most = max(float(np.max(values)), -float(np.min(values)), 1e-30)
-    return min((most / 127 * 2.0 ** (-i / EIGHTHS) for i in range(FINER * EIGHTHS)), key=lambda step: _loss(values, step))
+    tried = [most / 127 * 2.0 ** (-i / EIGHTHS) for i in range(FINER * EIGHTHS)]
+    return float(min(tried, key=lambda step: _loss(values, step)))
 
 
 def _loss(values: Array, step: float) -> float:
     """What rounding to steps and saturation lose of numbers, as a share of what they carry."""
     exact = values.astype(np.float64)
     error = exact - np.clip(np.rint(exact / step), -128, 127) * step
-    return float(np.mean(error**2) / max(np.var(exact), 1e-30))
+    return float(np.mean(error**2)) / max(float(np.var(exact)), 1e-30)

@@ -27,7 +27,10 @@ FINER = 2
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Weights as integers in steps of 2 ** power, in the shape that the node has them; bias: bytes.  error: expected, squared, of the output."""
+    """Weights as integers in steps of 2 ** power, [out, weights of one output].
+
+    bias: bytes.  error: what is expected of the output, squared, over all channels.
+    """
 
     values: Array
     power: int

@@ -1,7 +1,5 @@
-/* Registers of the part's processor side; addresses and bits are those of the maker's user guide. */
+/* Clocks, console, pins and the accelerator's supply, by registers; addresses and bits are those of the maker's user guide. */
 #include "board.h"
-
-#define REGISTER(address) (*(volatile uint32_t *)(address))
 
 #define CLOCK_CONTROL REGISTER(0x40000008u)
 #define CLOCK_IPO_ENABLE (UINT32_C(1) << 19)
@@ -36,28 +34,8 @@
 #define UART_FULL (UINT32_C(1) << 7)
 #define UART_BUSY UINT32_C(1)
 
-#define CORE_HERTZ 100000000u
-#define PERIPHERAL_HERTZ (CORE_HERTZ / 2)
+#define PERIPHERAL_HERTZ (BOARD_CORE_HERTZ / 2)
 #define BAUD 115200u
-
-/* ARMv7-M */
-#define SYSTICK_CONTROL REGISTER(0xe000e010u)
-#define SYSTICK_RELOAD REGISTER(0xe000e014u)
-#define SYSTICK_VALUE REGISTER(0xe000e018u)
-#define SYSTICK_ON 7u
-#define SYSTICK_SPAN (UINT32_C(1) << 24)
-#define INTERRUPT_ENABLE(n) REGISTER(0xe000e100u + 4 * ((n) / 32))
-#define CNN_IRQ 101u
-
-static void (*cnn_handler)(void);
-static volatile uint32_t systick_wraps;
-
-void board_cnn_handler(void);
-void board_systick_handler(void);
-
-void board_cnn_handler(void) { cnn_handler(); }
-
-void board_systick_handler(void) { systick_wraps++; }
 
 static void console_init(void) {
   board_port *port = BOARD_PORT(0);
@@ -76,8 +54,6 @@ void board_init(void) {
   console_init();
 }
 
-void board_putc(char c);
-
 void board_putc(char c) {
   if (c == '\n') board_putc('\r');
   while (UART0_STATUS & UART_FULL) continue;
@@ -87,41 +63,6 @@ void board_putc(char c) {
 void board_exit(int status) {
   while (UART0_STATUS & UART_BUSY) continue;
   for (;;) __asm volatile("" : : "r"(status));
-}
-
-void board_wait(const volatile uint32_t *flag) {
-  __asm volatile("cpsid i" ::: "memory");
-  while (*flag == 0) {
-    __asm volatile("wfi" ::: "memory");
-    __asm volatile("cpsie i\n\tisb\n\tcpsid i" ::: "memory");
-  }
-  __asm volatile("cpsie i" ::: "memory");
-}
-
-/* The system timer counts down 24 bits; its interrupt counts the rest. */
-void board_timer_start(uint32_t timer) {
-  (void)timer;
-  systick_wraps = 0;
-  SYSTICK_RELOAD = SYSTICK_SPAN - 1;
-  SYSTICK_VALUE = 0;
-  SYSTICK_CONTROL = SYSTICK_ON;
-}
-
-uint32_t board_timer_stop(uint32_t timer) {
-  (void)timer;
-  SYSTICK_CONTROL = 0;
-  const uint32_t passed = (SYSTICK_SPAN - SYSTICK_VALUE) % SYSTICK_SPAN;
-  const uint32_t microseconds = (uint32_t)((uint64_t)systick_wraps * SYSTICK_SPAN / (CORE_HERTZ / 1000000u)) + passed / (CORE_HERTZ / 1000000u);
-  return microseconds ? microseconds : 1;
-}
-
-void board_delay_ms(uint32_t milliseconds) {
-  board_timer_start(0);
-  while (milliseconds--) {
-    const uint32_t begin = SYSTICK_VALUE;
-    while (((begin - SYSTICK_VALUE) & (SYSTICK_SPAN - 1)) < CORE_HERTZ / 1000u) continue;
-  }
-  SYSTICK_CONTROL = 0;
 }
 
 void board_cnn_power(uint32_t quadrants) {
@@ -151,11 +92,6 @@ void board_cnn_clock(uint32_t source, uint32_t divider) {
 }
 
 void board_cnn_clock_off(void) { PERIPHERALS_OFF |= CNN_OFF; }
-
-void board_cnn_interrupt(void (*handler)(void)) {
-  cnn_handler = handler;
-  INTERRUPT_ENABLE(CNN_IRQ) = UINT32_C(1) << CNN_IRQ % 32;
-}
 
 void board_pin_write(board_port *port, uint32_t pin, int high) {
   port->enable0_set = pin;

@@ -2,12 +2,16 @@
 #ifndef BOARD_BARE_H
 #define BOARD_BARE_H
 
+#define REGISTER(address) (*(volatile uint32_t *)(address))
+
 /* Registers of a port of pins. */
 typedef struct board_port {
   volatile uint32_t enable0, enable0_set, enable0_clear;
   volatile uint32_t output, output_set, output_clear;
   volatile uint32_t out, out_set, out_clear;
 } board_port;
+
+#define BOARD_CORE_HERTZ 100000000u
 
 #define BOARD_PORT(n) ((board_port *)((n) == 2 ? 0x40080400u : 0x40008000u + 0x1000u * (n)))
 #define BOARD_PIN(n) (UINT32_C(1) << (n))
@@ -16,5 +20,11 @@ typedef struct board_port {
 #define BOARD_CNN_CLOCK_IPLL (UINT32_C(3) << 17)
 #define BOARD_CNN_CLOCK_DIV1 (UINT32_C(4) << 14)
 #define BOARD_CNN_CLOCK_DIV4 (UINT32_C(1) << 14)
+
+/* One character to the console. */
+void board_putc(char c);
+
+/* One character to the console. */
+void board_putc(char c);
 
 #endif

@@ -4,8 +4,6 @@
 
 #include "board.h"
 
-void board_putc(char c);
-
 enum { DIGITS = 10 };
 
 static void put_number(uint32_t value, uint32_t base, int width, char fill) {

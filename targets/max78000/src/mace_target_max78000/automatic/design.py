@@ -1,0 +1,39 @@
+"""The automatic way as a whole: any graph -> a network with a sample, placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mace_core.ir import Array, Graph
+from mace_target_max78000.automatic.fit import prepare
+from mace_target_max78000.automatic.forming import Formed
+from mace_target_max78000.automatic.place import place
+from mace_target_max78000.automatic.quantizing.observe import random_inputs
+from mace_target_max78000.automatic.quantizing.quantize import Policy
+from mace_target_max78000.device import Device
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+
+
+@dataclass(frozen=True, eq=False)
+class Designed:
+    """A network and the layers that it was placed from.  options: those given, with what the places rely on."""
+
+    network: Network
+    formed: Formed
+    options: Options
+
+
+def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]) -> Designed:
+    """The network of a graph; its sample is the first of the samples, else random numbers.
+
+    MaceError with everything that the device cannot compute, or that does not fit.
+    """
+    options, policy = settings
+    formed = prepare(graph, device, samples, policy)
+    first = samples[0] if samples else random_inputs(graph, policy.limits, 1)[0]
+    sample = formed.entry.apply(first[formed.entry.name])
+    placed = place(formed.layers, sample.shape, device, options)
+    network = Network(graph.name, placed.layers, placed.places, sample, notes=formed.notes)
+    return Designed(network, formed, placed.options)

@@ -1,0 +1,45 @@
+"""A network's C project, with what it takes on the chip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mace_core.api import Content
+from mace_core.errors import MaceError
+from mace_target_max78000 import report
+from mace_target_max78000.device import Device
+from mace_target_max78000.legal import faults
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+from mace_target_max78000.project import emit_project
+from mace_target_max78000.synthesis import synthesise
+
+MAPS = ("report.txt", "report.json", "memory.svg")
+"""Files about a project, beside its own."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A network's C project with its maps, and what they say."""
+
+    files: Mapping[str, Content]
+    found: report.Report
+
+    @property
+    def summary(self) -> str:
+        """The report for people."""
+        return report.summary(self.found)
+
+
+def built(network: Network, options: Options, device: Device) -> Project:
+    """The project of a network; one MaceError with everything that the hardware cannot do."""
+    if wrong := faults(network, device, options):
+        raise MaceError.of(f"{network.name}: {fault}" for fault in wrong)
+    made = synthesise(network, options, device)
+    found = report.analysed(network, made, options)
+    summary = report.summary(found)
+    maps = (summary, json.dumps(report.as_dict(found), indent=1) + "\n", report.picture(found))
+    files: dict[str, Content] = {**emit_project(made.image, network, options, summary), **dict(zip(MAPS, maps, strict=True))}
+    return Project(files, found)

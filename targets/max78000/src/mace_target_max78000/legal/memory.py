@@ -1,0 +1,162 @@
+"""Data memory: everything fits, and nothing that is still needed is written over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mace_core.ir import Array
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS
+from mace_target_max78000.legal.flow import WORD, memories_of, read_words, written_words
+from mace_target_max78000.legal.site import Fault, Site
+from mace_target_max78000.network import BUFFER, INPUT, STOP
+
+NOBODY = -1000
+MEMORIES = PROCESSORS // PER_MEMORY
+
+
+def alignment_faults(site: Site) -> Iterator[Fault]:
+    """Offsets that are not whole words; one that comes from the layer before is told there."""
+    before = site.network.places[site.index - 1].out_offset if site.index else None
+    for key, offset in (("in_offset", site.place.in_offset), ("out_offset", site.place.out_offset)):
+        if offset % WORD and not (key == "in_offset" and offset == before):
+            down = offset // WORD * WORD
+            remedy = f"write {key}: {down:#06x} or {down + WORD:#06x}"
+            yield site.fault(key, f"a multiple of {WORD}", f"{offset:#06x}", remedy)
+
+
+def extent_faults(site: Site) -> Iterator[Fault]:
+    """Input and output inside the memories."""
+    place = site.place
+    if not site.fifo and not (site.index and place.streaming):
+        yield from _fits(site, "in_offset", place.in_offset, read_words(site))
+    if not place.streaming:
+        yield from _fits(site, "out_offset", place.out_offset, written_words(site))
+
+
+def _fits(site: Site, key: str, offset: int, words: Array) -> Iterator[Fault]:
+    size = site.device.data_bytes
+    end = (int(words[-1]) + 1) * WORD if words.size else offset
+    if end <= size:
+        return
+    what = "input" if key == "in_offset" else "output"
+    length = end - offset
+    expected = f"an end at {size:#06x} or before"
+    if length <= size:
+        remedy = f"write {key}: {size - length:#06x} or less"
+    elif key == "in_offset" and site.index == 0:
+        remedy = "use a FIFO with streaming, or fold the data into more channels"
+    else:
+        remedy = f"its {length} bytes in each memory are too many: pool before, use more processors, or streaming"
+    yield site.fault(key, expected, f"{what} from {offset:#06x} to {end:#06x}", remedy)
+
+
+def overlap_faults(sites: Sequence[Site]) -> list[Fault]:
+    """Layers that write over data that they or later layers still read, over results, or over buffers.
+
+    Data of streaming layers pass by, and layers that jump have no order: nothing can be said of those.
+    """
+    if any(site.place.next not in (None, STOP) for site in sites):
+        return []
+    memories = _Memories(sites)
+    faults: list[Fault] = []
+    for site in sites:
+        if not site.place.streaming:
+            faults += memories.written_over(site)
+        if not memories.passes_by(site):
+            memories.mark(memories_of(site.place.output_processors), written_words(site), site.index)
+    return faults
+
+
+class _Memories:
+    """The data memories while layer after layer runs: whose data each word holds."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        network = sites[0].network
+        self._sites = sites
+        self._results = [layer.output for layer in network.layers]
+        self._readers = {i: [k for k, layer in enumerate(network.layers) if i in layer.inputs] for i in range(INPUT, len(sites))}
+        self._owners = np.full((MEMORIES, sites[0].device.data_bytes // WORD), NOBODY, np.int16)
+        self._told: set[int] = set()
+        for number, buffer in enumerate(network.buffers):
+            words = np.arange(buffer.offset // WORD, (buffer.offset + buffer.pitch * buffer.dim[0] * buffer.dim[1]) // WORD)
+            self.mark(memories_of(buffer.processors), words, BUFFER - number)
+        if not sites[0].fifo and INPUT in network.layers[0].inputs:
+            self.mark(memories_of(sites[0].place.processors), read_words(sites[0]), INPUT)
+
+    def passes_by(self, site: Site) -> bool:
+        """Whether the next layer takes the output while it is made."""
+        return site.index + 1 < len(self._sites) and self._sites[site.index + 1].place.streaming
+
+    def mark(self, instances: Array, words: Array, owner: int) -> None:
+        """Words of some memories hold somebody's data now."""
+        self._owners[np.ix_(instances, words[words < self._owners.shape[1]])] = owner
+
+    def written_over(self, site: Site) -> Iterator[Fault]:
+        """What a layer writes over, one fault for each layer whose data it is."""
+        instances, words = memories_of(site.place.output_processors), written_words(site)
+        held = self._owners[np.ix_(instances, words)].ravel()
+        victims = (np.flatnonzero(np.bincount(held - NOBODY)) + NOBODY).tolist()
+        found = f"its output from {_address(words[0])} to {_address(words[-1] + 1)}"
+        own = self._own(site)
+        if own[np.ix_(instances, words)].any() and not site.options.overlap_data and self._told.isdisjoint(site.layer.inputs):
+            read = read_words(site)
+            expected = f"memory outside its own input, which lies from {_address(read[0])} to {_address(read[-1] + 1)}"
+            self._told.add(site.index)
+            yield site.fault("out_offset", expected, found, self._remedy(site, own))
+        for victim in victims:
+            if victim not in self._told and (why := self._needed(site, victim)):
+                self._told.add(site.index)
+                yield site.fault("out_offset", f"memory without {why}", found, self._remedy(site, own))
+
+    def _own(self, site: Site) -> Array:
+        """Words that the layer itself reads."""
+        own = np.zeros(self._owners.shape, bool)
+        if not site.fifo and all(i > BUFFER for i in site.layer.inputs):
+            own[np.ix_(memories_of(site.place.processors), read_words(site))] = True
+        return own
+
+    def _needed(self, site: Site, victim: int) -> str:
+        """Whose data these are and who needs them; empty where nobody does."""
+        if victim == NOBODY:
+            return ""
+        if victim <= BUFFER:
+            buffer = site.network.buffers[BUFFER - victim]
+            return "" if site.place.output_processors == buffer.processors else f"the buffer {buffer.name}"
+        name = site.network.layers[victim].name if victim >= 0 else "the network's input"
+        if later := [reader for reader in self._readers[victim] if reader > site.index]:
+            return f"data of {name}, which {site.network.layers[later[-1]].name} reads later"
+        results = victim >= 0 and self._results[victim] and not site.options.overlap_data
+        return f"data of {name}, which are results" if results else ""
+
+    def _remedy(self, site: Site, own: Array) -> str:
+        """The first offset where the output would be in nobody's way."""
+        instances = memories_of(site.place.output_processors)
+        holders = [*self._readers, *(BUFFER - k for k in range(len(site.network.buffers)))]
+        wanted = [holder for holder in holders if self._needed(site, holder)]
+        busy = (np.isin(self._owners[instances], wanted) | own[instances]).any(axis=0)
+        words = written_words(site)
+        length = int(words[-1] - words[0]) + 1
+        sums = np.concatenate(([0], np.cumsum(busy)))
+        free = np.flatnonzero(sums[length:] == sums[:-length])
+        if free.size:
+            return f"write out_offset: {_address(free[0])}, which is free"
+        return "move other layers' data, use other output_processors, or allow it with overlap-data where reading is ahead of writing"
+
+
+def _address(word: int) -> str:
+    return f"{int(word) * WORD:#06x}"
+
+
+def unload_faults(sites: Sequence[Site]) -> Iterator[Fault]:
+    """Blocks of results to unload lie inside the memories."""
+    device = sites[0].device
+    for number, unload in enumerate(sites[0].network.unloads):
+        passes = -(-unload.channels // PROCESSORS)
+        words = unload.dim[0] * unload.dim[1] * passes * (unload.write_gap + 1) * unload.width // 8
+        end = unload.offset + words * WORD
+        if unload.offset % WORD or end > device.data_bytes:
+            expected = f"a multiple of {WORD} with an end at {device.data_bytes:#06x} or before"
+            found = f"{unload.offset:#06x} to {end:#06x}"
+            yield Fault("", f"unload {number}", expected, found, "correct offset, channels or dim")
