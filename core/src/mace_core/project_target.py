@@ -14,7 +14,7 @@ from mace_core.ir import Graph, Node
 class Layout:
     """What a project consists of, known before its model is read; paths are relative to the project's folder.
 
-    files: all that `emit` writes.  sources: those that are compiled.  includes: folders of headers.  link: flags of the link.
+    files: all that `emit` writes.  sources: those that are compiled.  includes: folders of headers.  link: flags of the link, and files.
     """
 
     files: tuple[str, ...]

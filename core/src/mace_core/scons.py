@@ -185,7 +185,8 @@ class Build:
                 env.Depends(made, headers)
                 objects += made
             command = _shown("$CC $PROGRAM_FLAGS $EXTRA -o $TARGET $SOURCES $LIBS", "linking")
-            linked = env.Command(f"{folder}/bin/{variant}/{model.name}.elf", objects, command, EXTRA=[f"-L{path}", *layout.link])
+            link = [os.path.join(path, flag) if flag in layout.files else flag for flag in layout.link]
+            linked = env.Command(f"{folder}/bin/{variant}/{model.name}.elf", objects, command, EXTRA=link)
             env.Depends(linked, files)
             programs += linked
         return [*programs, report]

@@ -170,17 +170,18 @@ def last_needed(layer: Layer) -> Words:
     """For each input position the last output position that depends on it; those of no use -1."""
     rows, columns = layer.out_dim
     found = np.full(layer.dim, -1, np.int64)
-    if layer.flatten or layer.operation is Operation.CONV_TRANSPOSE2D or layer.dilation != (1, 1):
+    reach = [(k - 1) * d + 1 for k, d in zip(layer.kernel, layer.dilation, strict=True)]
+    if layer.flatten or layer.operation is Operation.CONV_TRANSPOSE2D or max(reach) > 9:
         return np.full(layer.dim, rows * columns)
     size, dilation, stride = layer.window
     for position in range(rows * columns):
-        r, c = divmod(position, columns)
         spans = []
-        for at, kernel, pad, window, apart in zip((r, c), layer.kernel, layer.pad, size, dilation, strict=True):
+        for at, kernel, pad, window, apart in zip(divmod(position, columns), reach, layer.pad, size, dilation, strict=True):
             spans.append(slice(max(0, at - pad) * stride, max(0, (at - pad + kernel - 1) * stride + (window - 1) * apart + 1)))
         found[spans[0], spans[1] if layer.dim[1] > 1 else slice(0, 1)] = position
     return found
 
 
 def faults(placed: Placed, device: Device) -> list[str]:
+    """What is wrong with a placement."""
     return Checker(placed, device).check()

@@ -20,7 +20,6 @@ from mace_core.run.files import write_all
 from mace_core.testing.requirements import require
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.emulator.firmware import run
-from mace_target_max78000.emulator.image import load
 from mace_target_max78000.image import Block, Check, Chunk, Image, Poll, Write
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place, Unload, Weights
 from mace_target_max78000.options import Options
@@ -30,7 +29,7 @@ from mace_target_max78002.device import MAX78002
 
 DEVICES = [MAX78000, MAX78002]
 Build = Callable[[Image, Network, Options], bytes]
-FIFO, STATUS = 0x50000008, 0x50000004
+FIFO, STATUS, FAST_FIFO = 0x50000008, 0x50000004, 0x400C0410
 DONE = 1 << 12
 GO = 1
 
@@ -48,9 +47,10 @@ class Recorder:
     def write(self, address: int, value: int, size: int = 4) -> None:
         self.writes.append((address, value, size))
         self.memory[address] = value
-        self.fifo_words -= address == FIFO
+        fed = address in (FIFO, FAST_FIFO)
+        self.fifo_words -= fed
         starts = address == self.device.control and value & GO
-        if (starts and self.fifo_words <= 0) or (address == FIFO and self.fifo_words == 0):
+        if (starts and self.fifo_words <= 0) or (fed and self.fifo_words == 0):
             self.memory[self.device.control] |= DONE
             assert self.on_done is not None
             self.on_done()
@@ -110,6 +110,11 @@ def fed_by_fifo(image: Image, fifos: int) -> Image:
     """The same program with all input by FIFOs."""
     blocks = tuple(Block(FIFO + 4 * n, tuple(range(10 * n, 10 * n + 6)), processor=16 * n, fifo=n) for n in range(fifos))
     return replace(image, inputs=blocks, known_answer=())
+
+
+def fed_by_fast_fifo(image: Image) -> Image:
+    """The same program with its input by the FIFO of the RISC-V core."""
+    return replace(image, inputs=(Block(FAST_FIFO, tuple(range(6)), processor=0, fifo=0),), known_answer=())
 
 
 @pytest.fixture(params=["arm-none-eabi", "zig"])
@@ -252,7 +257,7 @@ BLOCKS = (
 
 
 def in_memory(unload: Unload, values: np.ndarray, device: Device) -> dict[int, int]:
-    """The words of data memory that hold a block's values [channels, pixels], by address: the layout that the facts about the part state."""
+    """The words of data memory that hold a block's values [channels, pixels], by address, as the facts about the part state them."""
     slots = [p for p in range(64) if unload.processors >> p & 1]
     passes, memory = -(-unload.channels // len(slots)), {}
     bytes_each = unload.width // 8
@@ -294,18 +299,22 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     assert np.allclose(told, 100 * powers / powers.sum(), atol=0.1)
 
 
-def test_tables_take_less_flash(quick_build: Build) -> None:
-    image = image_of(MAX78000)
-    names = ("RCNT", "CCNT", "WPTR_BASE", "RPTR_BASE", "LCTL", "POST")
-    writes = tuple(Write(MAX78000.layer_register(q, n, layer), 7 * layer) for layer in range(10) for q in range(4) for n in names)
-    image = replace(image, configure=writes)
-    sizes = [flash(quick_build(image, network_of(), Options(table_driven=tables))) for tables in (False, True)]
-    assert sizes[0] - sizes[1] > 2 * len(writes)
-
-
-def flash(elf: bytes) -> int:
-    """Bytes that a firmware takes in flash."""
-    return sum(len(data) for _, data in load(elf).segments)
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize("options", [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)], ids=["", "busy", "fast"])
+def test_the_risc_v_core_runs_the_network(device: Device, options: Options, tmp_path: Path) -> None:
+    zig = Registry.load().toolchains["zig"]
+    require(zig.missing("rv32imc"))
+    image = fed_by_fast_fifo(image_of(device)) if options.fast_fifo else image_of(device)
+    project = emit_project(image, network_of(), replace(options, riscv=True, riscv_exclusive=True, deepsleep=True), "")
+    assert {"main.c", "main_riscv.c", "board/bare/link_riscv.ld"} <= set(project)
+    accelerator = Recorder(device, fifo_words=6 if options.fast_fifo else 0)
+    outcome = run(firmware(project, zig.compiler("rv32imc"), tmp_path / "riscv", riscv=True), device, accelerator)
+    assert outcome.passed, outcome.console
+    expected = list(written(image))
+    assert [w for w in accelerator.writes if w in expected][: len(expected)] == expected
+    starter = firmware(project, zig.compiler("cortex-m4"), tmp_path / "arm")
+    with pytest.raises(MaceError, match="waits for an interrupt that never comes"):
+        run(starter, device, Recorder(device))
 
 
 def test_nothing_but_the_network_changes_a_project() -> None:

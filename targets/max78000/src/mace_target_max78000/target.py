@@ -59,7 +59,7 @@ class Max78000(ProjectTarget):
     def layout(self, model: Model) -> Layout:
         """The files that the options ask for, the board layer, and the maps."""
         files = tuple(project_layout(self._options(model)[0]))
-        return Layout((*files, *MAPS), sources(files), INCLUDES, (f"-Wl,-T,{LINKER_SCRIPT}",))
+        return Layout((*files, *MAPS), sources(files), INCLUDES, ("-T", LINKER_SCRIPT))
 
     def emit(self, model: Model, read: Read) -> Sources:
         """The C project of a model: described by hand (platform ai8x), else quantised, formed and placed here."""

@@ -150,4 +150,4 @@ class RiscV(Core):
         self.write("MCAUSE", 1 << 31 | self.IRQ)
         self.write("MSTATUS", self.read("MSTATUS") & ~self.ENABLED | self.BEFORE | self.MACHINE)
         base = self.read("MTVEC")
-        return base & ~3 | 0 if not base & 1 else (base & ~3) + 4 * self.IRQ
+        return (base & ~3) + (4 * self.IRQ if base & 1 else 0)

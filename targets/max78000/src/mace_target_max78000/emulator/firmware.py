@@ -1,7 +1,7 @@
-"""Executes a firmware's binary: an emulated Cortex-M4, its memories, the few peripherals that the board layer uses, the accelerator.
+"""Executes a firmware's binary: an emulated core, its memories, the few peripherals that the board layer uses, the accelerator.
 
-What is not modelled: the nested vectored interrupt controller (one interrupt, taken between two basic blocks whenever the program
-allows it; a WFI ends at once if it is pending) and time (every look at the system timer finds it 1000 cycles later).
+What is not modelled: interrupt controllers (there is one interrupt, taken between two basic blocks whenever the program lets it in;
+a WFI ends at once if it is pending) and time (every look at the system timer finds it 1000 cycles later).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Machine:
         for base, size in PERIPHERALS:
             self._map(base, size, self._peripherals.read, self._peripherals.write)
         uc.hook_add(unicorn.UC_HOOK_BLOCK, self._block)
-        uc.hook_add(unicorn.UC_HOOK_INTR, lambda uc, number, _: uc.emu_stop())
+        uc.hook_add(unicorn.UC_HOOK_INTR, lambda *_: uc.emu_stop())
 
     def _map(self, base: int, size: int, read: Callable[[int, int], int], write: Callable[[int, int, int], None]) -> None:
         def loaded(_: Any, offset: int, n: int, __: Any) -> int:
@@ -109,7 +109,7 @@ class Machine:
             return self._core.interrupt(self._peripherals.read(VECTOR_TABLE, 4))
         slept = self._uc.mem_read(stopped - len(self._core.wfi), len(self._core.wfi)) == self._core.wfi
         if slept and self._pending:  # it will open interrupts
-            return self._core.at | self.firmware.thumb
+            return stopped | self.firmware.thumb
         if slept:
             raise self._fault("waits for an interrupt that never comes", "look at the accelerator's start, or at the input")
         if time.monotonic() >= before:

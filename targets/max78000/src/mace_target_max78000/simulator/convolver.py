@@ -37,7 +37,7 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
     number = np.float32 if largest < EXACT else np.float64
     total = np.zeros((matrices.shape[1], rows * columns), number)
     for matrix, tap in zip(matrices, taps, strict=True):
-        total += matrix.astype(number) @ tap[heard].reshape(matrix.shape[1], -1).astype(number)
+        total += matrix.astype(number) @ tap[heard].reshape(matrix.shape[1], rows * columns).astype(number)
     return total.astype(np.int64).reshape(-1, rows, columns)
 
 

@@ -1,0 +1,60 @@
+"""Networks as graphs of the core's ops: the ops' own references give the maker's known answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from references import MODELS, Reference, references
+
+from mace_core.deployment import Model, Port
+from mace_core.errors import MaceError
+from mace_core.registry import Registry
+from mace_core.run.reference import execute
+from mace_target_max78000.frontend import Ai8x
+from mace_target_max78000.graph import as_graph
+from mace_target_max78000.network import Eltwise
+from mace_target_max78000.synthesis import memory
+from mace_target_max78000.unit import units
+
+REFERENCES = [r for r in references() if r.path.parent.name != "camvid_unet"]  # its ops' references take a minute
+BITWISE = (Eltwise.OR, Eltwise.XOR)
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.name)
+def test_known_answer(reference: Reference) -> None:
+    network = reference.network
+    if any(layer.eltwise in BITWISE for layer in network.layers):
+        with pytest.raises(MaceError, match="bits of stored numbers"):
+            as_graph(network)
+        return
+    graph = as_graph(network)
+    values = execute(graph, {"input": network.sample[None].astype(np.int8)})
+    results = [u for u in units(network, reference.device.pipelined) if network.layers[u.index].output]
+    pairs = [(u, values[name][0].astype(np.int64)) for u, name in zip(results, graph.outputs, strict=True)]
+    found = memory.known_answer(pairs, reference.options, reference.device)
+    assert found == reference.known_answer
+
+
+@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+def test_frontend_reads_description_and_checkpoint() -> None:
+    """The graph and the arithmetic agree on data that neither was made for."""
+    reference = next(r for r in REFERENCES if r.path.parent.name == "mnist")
+    folder, content = reference.path.parent, reference.content
+    files = (folder / content["network"], folder / content["checkpoint"])
+    model = Model("mnist", files, inputs=(Port("input", data=(str(folder / content["sample"]),)),))
+    frontend = Ai8x()
+    assert frontend.claims(files[0])
+    graph = frontend.load(files, model, Registry.load().ops)
+    data = np.random.default_rng(1).integers(-128, 128, (1, 1, 28, 28)).astype(np.int8)
+    expected = frontend.reference(files, model)({"input": data})
+    found = execute(graph, {"input": data})
+    assert list(expected) == list(graph.outputs)
+    for name in graph.outputs:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_a_model_without_a_checkpoint_is_told() -> None:
+    with pytest.raises(MaceError, match="weight_file_path"):
+        Ai8x().load((Path("net.yaml"),), Model("net", (Path("net.yaml"),)), {})

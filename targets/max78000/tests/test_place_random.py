@@ -1,0 +1,51 @@
+"""Random networks through the automatic placement: legal word by word, and on the simulator what the arithmetic says."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from placed_memory import faults
+
+from mace_core.errors import MaceError
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78002.device import MAX78002
+
+EXAMPLES = 150
+
+
+def script(name: str) -> Any:
+    """A file of the benchmarks."""
+    spec = spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+RANDOM = script("random_networks")
+
+
+@pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_simulator_equals_arithmetic(device: Device, data: st.DataObject) -> None:
+    def pick(of: Any) -> Any:
+        return data.draw(st.sampled_from(of))
+
+    layers, sample = RANDOM.random_network(device, pick, np.random.default_rng(data.draw(st.integers(0, 1 << 32))))
+    try:
+        placed, different = RANDOM.checked(layers, sample, device, RANDOM.random_options(layers, pick))
+    except MaceError as refusal:
+        assert str(refusal).startswith("weight memory: layer")  # noqa: PT017  # what does not fit is told, and nothing else is refused
+        return
+    assert different == []
+    assert faults(placed, device) == []

@@ -1,0 +1,100 @@
+"""Firmware from a deployment file: built by SCons, executed without its board."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mace_core.registry import Registry
+from mace_core.testing.requirements import require
+
+DIGITS = Path(__file__).parents[1] / "models" / "digits"
+PARTS = ("max78000", "max78002")
+SAMPLES = 3
+
+
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    chains = Registry.load().abis()["cortex-m4"]
+    require(None if any(chain.missing("cortex-m4") is None for chain in chains) else "no compiler for cortex-m4: pip install ziglang")
+
+
+def mace(folder: Path, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "mace_core.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import numpy as np
+
+    folder = tmp_path_factory.mktemp("digits")
+    shutil.copytree(DIGITS, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("builds"))
+    for name in ("test_inputs.npy", "test_outputs.npy"):
+        np.save(folder / name, np.load(folder / name)[:SAMPLES])
+    return folder
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_digits_from_model_to_results(part: str, project: Path) -> None:
+    built = mace(project, "build", "digits.yml", "--target", part)
+    assert "linking" in built
+    (row,) = json.loads(mace(project, "validate", "digits.yml", "--target", part, "--json"))
+    assert row["passed"]
+    assert row["cosine"] > 0.999
+    assert "compiling" not in mace(project, "build", "digits.yml", "--target", part)
+
+
+def test_explain_shows_the_memory_map(project: Path) -> None:
+    text = mace(project, "explain", "digits.yml", "--target", "max78000")
+    assert "Weight memory" in text
+    assert "processors" in text
+
+
+def test_a_corrupted_weight_fails_the_known_answer_test(project: Path) -> None:
+    mace(project, "build", "digits.yml", "--target", "max78000")
+    firmware = project / "builds/digits/bin/max78000/digits.elf"
+    data = bytearray(firmware.read_bytes())
+    weights = (project / "builds/digits/gen/max78000/digits/weights.h").read_text()
+    first, second = (int(word, 16).to_bytes(4, "little") for word in re.findall(r"0x([0-9a-f]{8})", weights)[1:3])
+    at = data.index(first + second)
+    data[at] ^= 0x80
+    firmware.write_bytes(data)
+    command = [sys.executable, "-m", "mace_core.cli", "validate", "digits.yml", "--target", "max78000"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    firmware.unlink()
+    assert done.returncode == 2
+    assert "known-answer test" in done.stderr
+
+
+def test_every_fault_of_a_model_at_once(tmp_path: Path) -> None:
+    """Two layers that the accelerator lacks: both are named, and nothing is written."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    conv = numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Sin", ["a"], ["b"], name="curve"),
+        helper.make_node("Exp", ["b"], ["c"], name="growth"),
+        helper.make_node("Relu", ["c"], ["y"], name="last"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 6, 6])
+    model = helper.make_model(helper.make_graph(nodes, "strange", [x], [y], [conv]), opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "strange.onnx")
+    (tmp_path / "strange.yml").write_text("library_name: strange\nmodels:\n  strange:\n    model_file_path: strange.onnx\n")
+    command = [sys.executable, "-m", "mace_core.cli", "check", "strange.yml", "--target", "max78000"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "curve" in done.stderr
+    assert "growth" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["strange.onnx", "strange.yml"]
