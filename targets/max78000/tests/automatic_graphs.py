@@ -77,8 +77,14 @@ class Writer:
 
     def pool(self, x: str, size: Sequence[int], stride: int, average: bool = False, **attrs: Any) -> str:
         rank = len(size)
-        complete = {"kernel": tuple(size), "strides": (stride,) * rank, "dilations": (1,) * rank, "pads_before": (0,) * rank,
-                    "pads_after": (0,) * rank, **attrs}
+        complete = {
+            "kernel": tuple(size),
+            "strides": (stride,) * rank,
+            "dilations": (1,) * rank,
+            "pads_before": (0,) * rank,
+            "pads_after": (0,) * rank,
+            **attrs,
+        }
         return self.one("AveragePool" if average else "MaxPool", [x], complete)
 
     def one(self, op: str, inputs: Sequence[str], attrs: dict[str, Any] | None = None) -> str:
@@ -113,7 +119,11 @@ def assert_same(graph: Graph, device: Device, seed: int = 0, tolerance: int = 0)
             if want.dtype.kind == "f":
                 want = np.rint(want / 2.0 ** (_step(graph, tensor)))
             want = np.moveaxis(want.reshape(*layer.out_dim, layer.out_channels), -1, 0)
-            assert np.abs(want.astype(np.int64) - found).max(initial=0) <= tolerance, (layer.name, want.reshape(-1)[:8], found.reshape(-1)[:8])
+            assert np.abs(want.astype(np.int64) - found).max(initial=0) <= tolerance, (
+                layer.name,
+                want.reshape(-1)[:8],
+                found.reshape(-1)[:8],
+            )
             compared += 1
     assert compared
     assert all(any(t == o or True for t in formed.tensors) for o in graph.outputs)

@@ -74,7 +74,7 @@ class Checker:
         step = passes * layer.operands
         positions = layer.dim[0] * layer.dim[1]
         self.lies[INPUT] = Lies(bits(place.processors), passes, place.in_offset // 4, step, 1, positions, chw=place.chw)
-        if layer.operands == 1 or len(layer.inputs) > 1:
+        if not place.streaming and (layer.operands == 1 or len(layer.inputs) > 1):
             self._tag(INPUT, range(layer.channels))
 
     def _legal(self, layer: Layer, place: Place) -> None:
@@ -100,8 +100,10 @@ class Checker:
         lies = self.lies[maker]
         for channel in channels:
             memory, words = lies.words(channel)
-            self._require(int(words.max()) < self.tags.shape[1], f"value {maker}: beyond the memory")
-            self.tags[memory, words] = maker * (1 << 32) + words
+            inside = int(words.max()) < self.tags.shape[1]
+            self._require(inside, f"value {maker}: beyond the memory")
+            kept = words if inside else words[:0]
+            self.tags[memory, kept] = maker * (1 << 32) + kept
 
     def _find(self, maker: int, channels: range, reader: str) -> None:
         for channel in channels:
@@ -112,7 +114,7 @@ class Checker:
         """Every channel of every input must lie where the layer's registers make it look, and be whole."""
         for source, channel, own, operand in self._channels(layer):
             lies = self.lies[source]
-            if self._streams(place):
+            if place.streaming:
                 continue
             passes = -(-layer.channels // 64)
             gap = layer.operands * (place.read_gap + 1)
@@ -123,9 +125,6 @@ class Checker:
             self._require(slot == lies.slots[own % len(lies.slots)], f"{layer.name}: channel {channel} in slot {slot}")
             self._require(memory == made and bool((words == found).all()), f"{layer.name}: channel {channel} is looked for elsewhere")
             self._find(source, range(own, own + 1), layer.name)
-
-    def _streams(self, place: Place) -> bool:
-        return place.streaming
 
     def _channels(self, layer: Layer) -> Iterator[tuple[int, int, int, int]]:
         """(source, the layer's channel, the source's channel, operand)"""
@@ -151,7 +150,8 @@ class Checker:
         if not place.streaming:
             self._spare(layer, place, lies)
         self.lies[index] = lies
-        self._tag(index, range(layer.out_channels))
+        if not any(p.streaming for p in self.placed.places[index + 1 : index + 2]):
+            self._tag(index, range(layer.out_channels))
 
     def _spare(self, layer: Layer, place: Place, output: Lies) -> None:
         """No word that a position still needs may be written before it has been computed."""

@@ -209,6 +209,11 @@ class Buffer:
         """Bytes between two positions."""
         return 4 * -(-self.channels // 64)
 
+    @property
+    def end(self) -> int:
+        """The offset behind the last position."""
+        return self.offset + self.dim[0] * self.dim[1] * self.pitch
+
 
 @dataclass(frozen=True, eq=False)
 class Network:

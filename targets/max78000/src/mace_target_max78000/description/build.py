@@ -15,7 +15,7 @@ from mace_target_max78000.checkpoint import Checkpoint, Form, LayerParameters
 from mace_target_max78000.description.keys import Description, parse
 from mace_target_max78000.description.layer import LayerReader, Shape, line_or_plane
 from mace_target_max78000.description.links import Links, link
-from mace_target_max78000.description.place import buffers, places, unloads
+from mace_target_max78000.description.place import buffers, check_buffers, places, unloads
 from mace_target_max78000.network import BUFFER, INPUT, Layer, Network
 from mace_target_max78000.options import Options
 
@@ -55,10 +55,13 @@ class _Builder:
         self.faults.check()
         if not any(layer.output for layer in layers):
             layers[-1] = replace(layers[-1], output=True)
+        laid = places(self.description, self.links, layers, self.options)
+        check_buffers(self.description, laid, self.faults)
+        self.faults.check()
         return Network(
             name=self.description.arch,
             layers=tuple(layers),
-            places=places(self.description, self.links, layers, self.options),
+            places=laid,
             sample=values,
             unloads=unloads(self.description),
             buffers=buffers(self.description),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mace_core.deployment.faults import Faults
 from mace_target_max78000.description.keys import Description
 from mace_target_max78000.description.layer import axes, line_or_plane
 from mace_target_max78000.description.links import Links
@@ -48,6 +49,30 @@ def _following(description: Description, index: int, layer: Layer) -> int:
 def unloads(description: Description) -> tuple[Unload, ...]:
     """What `unload` lists."""
     return tuple(Unload(u.processors, u.channels, line_or_plane(u.dim), u.offset, u.width, u.write_gap) for u in description.unload)
+
+
+def check_buffers(description: Description, laid: Sequence[Place], faults: Faults) -> None:
+    """Layers that shift or extend a buffer must lie as many positions from it as they say."""
+    found = buffers(description)
+    for d, place in zip(description.layers, laid, strict=False):
+        if not (d.buffer_shift or d.buffer_insert):
+            continue
+        key = "buffer_shift" if d.buffer_shift else "buffer_insert"
+        buffer = next((b for b in found if b.processors == place.output_processors and b.offset <= place.out_offset < b.end), None)
+        if buffer is None:
+            problem = f"{d.label}: {key}: no buffer lies at out_offset {place.out_offset:#06x} of its output_processors"
+            faults.add(d.lines[key], problem, "list the buffer as data_buffer, or correct out_offset")
+            continue
+        if d.buffer_shift and place.in_offset - place.out_offset != d.buffer_shift * buffer.pitch:
+            remedy = f"write in_offset: {place.out_offset + d.buffer_shift * buffer.pitch:#06x}"
+            problem = f"{d.label}: {key}: in_offset {place.in_offset:#06x} is not {d.buffer_shift} positions behind out_offset"
+            faults.add(d.lines[key], problem, remedy)
+        if d.buffer_insert and place.out_offset != buffer.end - d.buffer_insert * buffer.pitch:
+            remedy = f"write out_offset: {buffer.end - d.buffer_insert * buffer.pitch:#06x}"
+            problem = (
+                f"{d.label}: {key}: out_offset {place.out_offset:#06x} is not {d.buffer_insert} positions before the end of {buffer.name}"
+            )
+            faults.add(d.lines[key], problem, remedy)
 
 
 def buffers(description: Description) -> tuple[Buffer, ...]:

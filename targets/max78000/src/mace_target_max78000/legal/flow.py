@@ -11,7 +11,7 @@ from mace_core.ir import Array
 from mace_target_max78000.device import PER_MEMORY
 from mace_target_max78000.legal.processors import written
 from mace_target_max78000.legal.site import Fault, Site
-from mace_target_max78000.network import BUFFER, INPUT, Buffer
+from mace_target_max78000.network import BUFFER, INPUT
 from mace_target_max78000.unit import Unit, bits_of
 
 WORD = 4
@@ -99,17 +99,13 @@ def _outside(site: Site) -> Iterator[Fault]:
         if site.place.processors != buffer.processors:
             expected = f"{written(buffer.processors)}, as the buffer {buffer.name} has"
             yield site.fault("processors", expected, written(site.place.processors), "make the processors agree")
-        begin, end = _extent(buffer)
+        begin, end = buffer.offset, buffer.end
         rows, columns = site.layer.dim
         last = site.place.in_offset + rows * columns * buffer.pitch
         if site.place.in_offset < begin or last > end or (site.place.in_offset - begin) % buffer.pitch:
             expected = f"positions of the buffer {buffer.name}, {begin:#06x} to {end:#06x}"
             found = f"{site.place.in_offset:#06x} to {last:#06x}"
             yield site.fault("in_offset", expected, found, "correct in_offset or in_dim")
-
-
-def _extent(buffer: Buffer) -> tuple[int, int]:
-    return buffer.offset, buffer.offset + buffer.dim[0] * buffer.dim[1] * buffer.pitch
 
 
 def read_words(site: Site) -> Array:

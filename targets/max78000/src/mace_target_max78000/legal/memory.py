@@ -80,7 +80,7 @@ class _Memories:
         self._owners = np.full((MEMORIES, sites[0].device.data_bytes // WORD), NOBODY, np.int16)
         self._told: set[int] = set()
         for number, buffer in enumerate(network.buffers):
-            words = np.arange(buffer.offset // WORD, (buffer.offset + buffer.pitch * buffer.dim[0] * buffer.dim[1]) // WORD)
+            words = np.arange(buffer.offset // WORD, buffer.end // WORD)
             self.mark(memories_of(buffer.processors), words, BUFFER - number)
         if not sites[0].fifo and INPUT in network.layers[0].inputs:
             self.mark(memories_of(sites[0].place.processors), read_words(sites[0]), INPUT)

@@ -31,8 +31,9 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
     heard = np.array([p // PER_QUADRANT in setting.sources | {master} for p in setting.processors])
     passes = setting.reading.passes
     # [taps, outputs, processors * passes]
-    matrices = weights[heard].reshape(int(heard.sum()), -1, passes, len(taps)).transpose(3, 1, 0, 2)
-    matrices = matrices.reshape(len(taps), matrices.shape[1], -1)
+    outputs = kernel.count // passes
+    matrices = weights[heard].reshape(-1, outputs, passes, len(taps)).transpose(3, 1, 0, 2)
+    matrices = matrices.reshape(len(taps), outputs, int(heard.sum()) * passes)
     largest = int(np.abs(values).max(initial=0)) * int(np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0))
     number = np.float32 if largest < EXACT else np.float64
     total = np.zeros((matrices.shape[1], rows * columns), number)

@@ -19,21 +19,21 @@ class Fifos:
 
     def __init__(self) -> None:
         self.control = 0
-        self._words: list[list[Array]] = [[] for _ in range(QUADRANTS)]
+        self._waiting = tuple(bytearray() for _ in range(QUADRANTS))
 
     def write(self, number: int, data: bytes) -> None:
         """Words."""
-        self._words[number].append(np.frombuffer(data, "<u4"))
+        self._waiting[number].extend(data)
 
     def count(self, number: int) -> int:
         """Words that wait."""
-        return sum(part.size for part in self._words[number])
+        return len(self._waiting[number]) // 4
 
     def take(self, number: int, count: int) -> Array:
         """The first words that wait."""
-        words = np.concatenate(self._words[number])
-        self._words[number] = [words[count:]]
-        return words[:count]
+        words = np.frombuffer(bytes(self._waiting[number][: 4 * count]), "<u4")
+        del self._waiting[number][: 4 * count]
+        return words
 
 
 def numbers(processors: Iterable[int], fast: bool, control: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -47,16 +48,18 @@ class Run:
         """What the first layer still waits for; empty where it waits for nothing."""
         if self._fed:
             return ""
-        frame, chip = self._frame(), self._chip
-        short = [n for n in self._sources() if chip.fifos.count(n) < frame]
+        frame, chip = self._frame, self._chip
+        short = [n for n in self._sources if chip.fifos.count(n) < frame]
         return ", ".join(f"FIFO {n} had {chip.fifos.count(n)} of {frame} words" for n in short)
 
+    @cached_property
     def _frame(self) -> int:
         frames = {self._chip.registers.layers[q].get(0, {}).get("IFRM", 0) for q in self.start.quadrants}
         if len(frames) != 1 or frames == {0}:
             raise SimulationError("IFRM", f"words of the input's frame are {sorted(frames)}", "write the same count to every quadrant")
         return frames.pop()
 
+    @cached_property
     def _sources(self) -> tuple[int, ...]:
         setting = self._setting(self.start.first)
         return fifo.numbers(setting.processors, self.start.has(FAST), self._chip.fifos.control)
@@ -81,8 +84,8 @@ class Run:
 
     def _feed(self) -> None:
         """Move the frame from the FIFOs to data memory or, if the first layer streams, to its history."""
-        setting, frame, chip = self._setting(self.start.first), self._frame(), self._chip
-        base, sources = setting.reading.base, self._sources()
+        setting, frame, chip = self._setting(self.start.first), self._frame, self._chip
+        base, sources = setting.reading.base, self._sources
         memories = frozenset(n * PER_QUADRANT // PER_MEMORY for n in sources)
         if self._streams(setting):
             data = np.zeros((len(chip.data.data), 4 * (base + frame)), np.uint8)

@@ -11,7 +11,18 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
 from mace_target_max78000.automatic.forming.fronts import Front, Fronts
-from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS, SHIFTS, Arithmetic, arithmetic, dim_of, operation_of, packed, pair
+from mace_target_max78000.automatic.forming.layers import (
+    ELTWISE,
+    MAIN,
+    POOLS,
+    SHIFTS,
+    Arithmetic,
+    arithmetic,
+    dim_of,
+    operation_of,
+    packed,
+    pair,
+)
 from mace_target_max78000.automatic.forming.refusal import Faults, RefusedError
 from mace_target_max78000.automatic.forming.views import VIEWS, view_of
 from mace_target_max78000.automatic.powers import exponent, is_native
@@ -146,7 +157,9 @@ class Former:
         least, rank, signs = min(known), len(out.shape), (1, -1 if node.op.name == "Sub" else 1)
         shift = least - (exponent(out.quant) or 0) + UNIT_SHIFT
         if max(known) - least >= UNIT_SHIFT or shift not in SHIFTS:
-            raise RefusedError(f"its operands count in steps of 2^{known[0]} and 2^{known[1]}, too far apart for weights; choose closer scales")
+            raise RefusedError(
+                f"its operands count in steps of 2^{known[0]} and 2^{known[1]}, too far apart for weights; choose closer scales"
+            )
         eye = np.eye(out.shape[-1], dtype=np.int64)
         values = np.concatenate([sign * (eye << p - least) for sign, p in zip(signs, known, strict=True)], axis=1)
         operation = {2: Operation.LINEAR, 3: Operation.CONV1D}.get(rank, Operation.CONV2D)
