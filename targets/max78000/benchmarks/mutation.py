@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -21,14 +21,15 @@ import numpy as np
 
 from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Device
 from mace_target_max78000.image import Image, Step, Write
-from mace_target_max78000.network import Network
+from mace_target_max78000.network import Activation, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import SimulationError, Simulator, mismatches, replay
 from mace_target_max78000.simulator.decode import decode
 from mace_target_max78000.synthesis import synthesise
 
 FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = "fault", "answer", "rewritten", "ignored", "elsewhere", "same"
-"""What became of a flip: refused, another answer; written again before it mattered, not modelled, only words that are not compared, nothing."""
+"""What became of a flip: refused, another answer; else written again before it mattered, not modelled, only words that nobody compares,
+no difference at all."""
 CAUGHT = (FAULT, ANSWER)
 
 IGNORED_BITS: Mapping[str, int] = {
@@ -41,10 +42,14 @@ IGNORED_BITS: Mapping[str, int] = {
     "AON": 0xFFFFFFFF,
     # any value clears the registers that has these bits, or is written after it
     "TEST": 0xFFFFE77F,
-    # shifts of the read-ahead, an optimisation
-    "LCTL": 0xFC000000,
 }
 """Bits that the simulator does not model, because they change when something happens and not what."""
+
+EVERY: Mapping[str, Sequence[int]] = {}
+ARITHMETIC: Mapping[str, Sequence[int]] = {"POST": range(13, 18), "LCTL": (9,)}
+"""Bits that mean another shift, or whether negative results become 0."""
+ALWAYS_CAUGHT = frozenset(["ENA", "MCNT", "MCNT1", "MCNT2", "OCHAN", "RPTR_BASE", "TPTR", "PRCNT", "PCCNT", "SRAM", "LCNT", "IFRM"])
+"""Registers of layers with weights whose every bit matters."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class Flip:
-    """One bit and what became of it.  must: whether the arithmetic says that the answer changes; None where it is not asked."""
+    """One bit and what became of it.
+
+    register: its name; empty for a weight's.  must: whether the arithmetic of a changed network says that the answer changes; None where no
+    network means the same as the bit.
+    """
 
     what: str
     outcome: str
+    register: str = ""
     must: bool | None = None
 
 
@@ -90,7 +100,7 @@ def weight_flips(subject: Subject, count: int, random: np.random.Generator) -> I
         assert not list(mismatches(simulator, image)), f"{what}: the arithmetic of the changed network finds another answer"
         different = any(True for _ in mismatches(simulator, subject.image))
         must = [c.values for c in image.known_answer] != [c.values for c in subject.image.known_answer]
-        yield Flip(what, ANSWER if different else SAME, must)
+        yield Flip(what, ANSWER if different else SAME, must=must)
 
 
 def weights_of(network: Network, index: int) -> Any:
@@ -123,24 +133,26 @@ def difference(one: Image, other: Image) -> int:
     return sum((a ^ b).bit_count() for c, d in zip(one.kernels, other.kernels, strict=True) for a, b in zip(c.words, d.words, strict=True))
 
 
-def register_flips(subject: Subject, count: int, random: np.random.Generator) -> Iterator[Flip]:
-    """Turn over bits of register writes that are not 0."""
+def register_flips(subject: Subject, count: int, random: np.random.Generator, bits: Mapping[str, Sequence[int]] = EVERY) -> Iterator[Flip]:
+    """Turn over bits of register writes that are not 0.  bits: of these registers only; of all where it is empty."""
     image = subject.image
     whole = replay(image)
     phases = ("init", "configure", "start")
-    places = [(p, i) for p in phases for i, s in enumerate(getattr(image, p)) if isinstance(s, Write) and s.value]
-    for _ in range(count):
-        phase, i = places[int(random.integers(len(places)))]
+    writes = [(p, i, s) for p in phases for i, s in enumerate(getattr(image, p)) if isinstance(s, Write) and s.value]
+    if bits:
+        writes = [w for w in writes if register(subject.device, w[2].address)[0] in bits]
+    for _ in range(count if writes else 0):
+        phase, i, write = writes[int(random.integers(len(writes)))]
+        name, layer = register(subject.device, write.address)
+        bit = int(random.choice(bits.get(name, range(32))))
         steps: list[Step] = list(getattr(image, phase))
-        write, bit = steps[i], int(random.integers(32))
-        assert isinstance(write, Write)
         steps[i] = Write(write.address, write.value ^ 1 << bit)
-        name, what = register(subject.device, write.address)
         changes: dict[str, Any] = {phase: tuple(steps)}
         outcome = judge(subject, whole, replace(image, **changes), name, bit)
         if outcome not in CAUGHT and again(image, phase, i, write.address):
             outcome = REWRITTEN
-        yield Flip(f"{subject.name}: {phase}, {what}, bit {bit} of {write.value:#x}", outcome)
+        what = f"{subject.name}: {phase}, {name} of layer {layer}, bit {bit} of {write.value:#x}"
+        yield Flip(what, outcome, name, must(subject, name, layer, steps[i]) if outcome != FAULT else None)
 
 
 def again(image: Image, phase: str, index: int, address: int) -> bool:
@@ -170,19 +182,41 @@ def settings(simulator: Simulator, image: Image) -> list[object]:
     return [decode(simulator.device, n, {q: registers.layers[q].get(n, {}) for q in image.quadrants}) for n in range(last + 1)]
 
 
-def register(device: Device, address: int) -> tuple[str, str]:
-    """A register's name, and where it is."""
+def must(subject: Subject, name: str, layer: int, step: Step) -> bool | None:
+    """Whether the answer changes, where a register's new value means another shift or activation; None where it means something else.
+
+    Only programs of one quadrant are asked, and of networks whose layers are the hardware's.
+    """
+    if name not in ARITHMETIC or len(subject.image.quadrants) > 1 or layer >= len(subject.network.layers):
+        return None
+    assert isinstance(step, Write)
+    described = subject.network.layers[layer]
+    if subject.device.layer_register(0, name, layer) != step.address or described.weights is None:
+        return None
+    if name == "POST":
+        shift = -(step.value >> 13 & 15) if step.value >> 17 & 1 else step.value >> 13 & 15
+        other = replace(described, shift=shift)
+    else:
+        other = replace(described, activation=Activation.RELU if step.value >> 9 & 1 else Activation.NONE)
+    if (other.shift, other.activation) == (described.shift, described.activation) or described.activation is Activation.ABS:
+        return None
+    layers = [other if i == layer else each for i, each in enumerate(subject.network.layers)]
+    changed = synthesise(replace(subject.network, layers=tuple(layers)), subject.options, subject.device).image
+    return changed.known_answer != subject.image.known_answer
+
+
+def register(device: Device, address: int) -> tuple[str, int]:
+    """A register's name and layer; layer 0 for those that no layer has."""
     if address < device.control:
-        name = "FIFO_CONTROL" if address == FIFO_CONTROL else "FAST_FIFO" if address // 0x100 == FAST_FIFO // 0x100 else "AON"
-        return name, name
-    quadrant, offset = divmod(address - device.control, device.quadrant_pitch)
+        return "FIFO_CONTROL" if address == FIFO_CONTROL else "FAST_FIFO" if address // 0x100 == FAST_FIFO // 0x100 else "AON", 0
+    offset = (address - device.control) % device.quadrant_pitch
     for number, name in enumerate(("CTL", "SRAM", "LCNT", "TEST")):
         if offset == 4 * number:
-            return name, f"{name} of quadrant {quadrant}"
+            return name, 0
     for name in (*device.registers, *device.stream_registers, "IFRM"):
         for layer in range(8 if name in device.stream_registers else device.layers):
-            if address == device.layer_register(quadrant, name, layer):
-                return name, f"{name} of layer {layer}, quadrant {quadrant}"
+            if device.control + offset == device.layer_register(0, name, layer):
+                return name, layer
     raise ValueError(f"{address:#x} is no register")
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000.automatic.place import Placed, place
-from mace_target_max78000.automatic.placement.values import folded, per_pass
+from mace_target_max78000.automatic.placement.values import folded
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.options import Options
@@ -34,6 +34,9 @@ Pick = Callable[[Sequence[T]], T]
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 24, 32, 48, 60, 63, 64, 65, 72, 96, 100, 128, 130, 192)
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 16)
 LENGTHS = (1, 2, 3, 5, 8, 13, 20, 33, 50)
+LARGE = range(90, 120), range(150, 180)
+"""Sides beyond what data memory holds, on either generation; there the channels are few."""
+FEW = (1, 2, 3, 4, 8, 12, 16)
 PASS = 64
 """Channels of one pass."""
 
@@ -50,12 +53,13 @@ class Shape:
 
 @dataclass
 class Draft:
-    """A network that grows.  pick: chooses one of several; random: fills weights."""
+    """A network that grows.  pick: chooses one of several; random: fills weights.  channels: to choose from; flat: one-dimensional."""
 
     device: Device
     pick: Pick
     random: np.random.Generator
     flat: bool
+    channels: Sequence[int]
     layers: list[Layer] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)
 
@@ -77,13 +81,15 @@ class Draft:
 
 def random_network(device: Device, pick: Pick, random: np.random.Generator) -> tuple[tuple[Layer, ...], Array]:
     """Layers that the part can run, and a sample: convolutions, pooling, residual and joined inputs, one or two dimensions."""
-    flat = pick(range(100)) < 30
-    dim = (pick(LENGTHS), 1) if flat else (pick(SIDES), pick(SIDES))
-    channels = pick(CHANNELS)
-    draft = Draft(device, pick, random, flat)
+    large = pick(range(100)) < 2
+    flat = not large and pick(range(100)) < 30
+    sides = LARGE[device.pipelined] if large else SIDES
+    dim = (pick(LENGTHS), 1) if flat else (pick(sides), pick(sides))
+    draft = Draft(device, pick, random, flat, FEW if large else CHANNELS)
+    channels = pick(draft.channels)
     draft.shapes.append(Shape(INPUT, channels, dim, flat))
+    kinds = (convolution,) if large else (convolution, convolution, convolution, residual, joined, pooling, transposed, depthwise)
     for _ in range(pick(range(1, 6))):
-        kinds = (convolution, convolution, convolution, residual, joined, pooling, transposed, depthwise)
         pick(kinds)(draft)
     if not draft.layers:
         convolution(draft)
@@ -107,7 +113,7 @@ def convolution(draft: Draft, shape: Shape | None = None, out: int | None = None
     shape = shape or draft.latest()
     pool = pool_of(draft, shape) if "eltwise" not in given and draft.chance(35) else given.pop("pool", None)
     layer = Layer("conv", Operation.CONV1D if shape.flat else Operation.CONV2D, (shape.source,), shape.channels, shape.dim,
-                  out or draft.pick(CHANNELS), pool=pool)  # fmt: skip
+                  out or draft.pick(draft.channels), pool=pool)  # fmt: skip
     layer = replace(layer, **given)
     kernel, pad, dilation = window_of(draft, layer)
     return draft.add(weighted(draft, replace(layer, kernel=kernel, pad=pad, dilation=dilation)), shape.flat)
@@ -130,7 +136,7 @@ def window_of(draft: Draft, layer: Layer) -> tuple[tuple[int, int], tuple[int, i
 
 def weighted(draft: Draft, layer: Layer) -> Layer:
     """The layer with weights, bias, shift and activation; the shift keeps most results inside eight bits."""
-    bits = draft.pick((8, 8, 8, 4, 2, 1) if per_pass(layer.out_channels) % 8 == 0 or layer.out_channels <= PASS else (8, 4, 2))
+    bits = draft.pick((8, 8, 8, 4, 2, 1))
     inputs = layer.channels // layer.groups * (prod(layer.pooled) if layer.flatten else 1)
     shape: tuple[int, ...] = (layer.out_channels, inputs)
     if layer.operation is Operation.CONV_TRANSPOSE2D:
@@ -167,7 +173,7 @@ def transposed(draft: Draft) -> None:
     shape = draft.latest()
     if not shape.flat and max(shape.dim) <= 8:
         pads = [p for p in (0, 1, 2) if min(shape.dim) * 2 + 2 - 2 * p > 0]
-        layer = Layer("up", Operation.CONV_TRANSPOSE2D, (shape.source,), shape.channels, shape.dim, draft.pick(CHANNELS),
+        layer = Layer("up", Operation.CONV_TRANSPOSE2D, (shape.source,), shape.channels, shape.dim, draft.pick(draft.channels),
                       kernel=(3, 3), pad=(draft.pick(pads),) * 2)  # fmt: skip
         draft.add(weighted(draft, layer), flat=False)
 

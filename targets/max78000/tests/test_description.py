@@ -196,7 +196,9 @@ def test_weights_are_shared_quantised_and_binary(files: Files) -> None:
 """
     network = files.read(text, parameters((2, 2, 3, 3), bits=2, bias=True), zeros(2, 6, 6))
     a, b, c = (layer.weights for layer in network.layers)
-    assert a and b and c
+    assert a
+    assert b
+    assert c
     assert a.values is b.values is c.values
     assert [w.bits for w in (a, b, c)] == [2, 8, 1]
     assert [w.binary for w in (a, b, c)] == [False, False, True]
@@ -205,9 +207,11 @@ def test_weights_are_shared_quantised_and_binary(files: Files) -> None:
 
 
 def test_linear_weights_of_one_by_one_kernels_and_matrices_for_convolutions(files: Files) -> None:
-    text = "layers:\n  - {processors: 0x3, op: conv2d, kernel_size: 1x1, pad: 0}\n  - {processors: 0xf, op: fc, flatten: true, output_width: 32}\n"
+    text = "layers:\n  - {processors: 0x3, op: conv2d, kernel_size: 1x1, pad: 0}\n"
+    text += "  - {processors: 0xf, op: fc, flatten: true, output_width: 32}\n"
     first, last = files.read(text, parameters((4, 2), (3, 16, 1, 1)), zeros(2, 2, 2)).layers
-    assert first.weights and last.weights
+    assert first.weights
+    assert last.weights
     assert first.weights.values.shape == (4, 2, 1, 1)
     assert last.weights.values.shape == (3, 16)
     assert (last.flatten, last.wide, last.out_dim) == (True, True, (1, 1))
@@ -309,9 +313,7 @@ layers:
         "10: layer 0: bias_group: '5' is not quadrants, from 0 to 3; correct the value",
         "11: layer 0: in_sequences: a list is not a layer's name or sequence number, or a list of them; correct the value",
         "12: layer 0: streaming: 'maybe' is not true or false; correct the value",
-        "13: layer 0: kernel_size: a list is not one whole number or two [rows, columns], from 0 to 65536; correct the value".replace(
-            "from 0", "from 1"
-        ),
+        "13: layer 0: kernel_size: a list is not one whole number or two [rows, columns], from 1 to 65536; correct the value",
         "14: layer 0: activate: 'reluu' is not one of relu, abs, none; did you mean relu?",
         "15: layer 0: activation: says again what line 14 says; keep one of them",
         "16: layer 0: name: a mapping is not a word; correct the value",

@@ -106,7 +106,7 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["mnist-MAX78000", "cats-dogs-MAX78000", "cats-dogs-MAX78002", "svhn_tinierssd-MAX78002", "test-fifostream-pool-hwc-MAX78000"]
 )
-@pytest.mark.parametrize("mlator", [False, True], ids=["", "mlator"])
+@pytest.mark.parametrize("mlator", [False, True], ids=["plain", "mlator"])
 def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     """What cnn_unload gives for input that the firmware was not made with is what the layers compute."""
     whole = made(name, mlator=mlator)

@@ -213,9 +213,9 @@ def test_refusals_name_every_layer() -> None:
     rows = np.zeros((1000, 64, 3, 3), np.int64)
     large = [
         replace(conv("a", INPUT, 64, dim, 4), weights=Weights(rows), out_channels=1000),
-        replace(conv("b", INPUT, 64, dim, 4), weights=Weights(rows), out_channels=1000),
+        replace(conv("b", INPUT, 64, dim, 4), weights=Weights(rows + 1), out_channels=1000),
     ]
-    with pytest.raises(MaceError, match=r"layer \d+ \(a\) needs 1000 words(.|\n)*layer \d+ \(b\) needs 1000 words"):
+    with pytest.raises(MaceError, match=r"layer \d+ \(a\) needs 1024 words(.|\n)*layer \d+ \(b\) needs 1024 words"):
         place(large, None, MAX78000, Options())
     sides = [conv("a", INPUT, 64, (120, 120), 64), conv("b", 0, 64, (120, 120), 64)]
     with pytest.raises(MaceError, match=r"layer a: (.|\n)*layer b: what it reads and writes(.|\n)*are there; use fewer rows"):
@@ -224,15 +224,19 @@ def test_refusals_name_every_layer() -> None:
     with pytest.raises(MaceError, match="34 layers are needed, the MAX78000 runs 32"):
         place(many, None, MAX78000, Options())
     parts = [conv("a", INPUT, 3, dim, 30), conv("b", INPUT, 3, dim, 50), conv("c", 0, 80, dim, 4, inputs=(0, 1))]
-    with pytest.raises(MaceError, match="layer c: it joins 30, 50 channels(.|\n)*multiple of four"):
+    with pytest.raises(MaceError, match=r"layer c: it joins 30, 50 channels(.|\n)*multiple of four"):
         place(parts, None, MAX78000, Options())
+    values = Weights(np.ones((4, 3, 3), np.int64))
+    dilated = Layer("d", Operation.CONV1D, (INPUT,), 3, (40, 1), 4, values, kernel=(3, 1), dilation=(7, 1), wide=True)
+    with pytest.raises(MaceError, match="layer d: it is dilated, and its results have 32 bits"):
+        place([dilated], None, MAX78000, Options())
     with pytest.raises(MaceError, match="FIFOs of the MAX78000"):
         place([conv("a", INPUT, 17, dim, 4)], None, MAX78000, Options(fifo=True))
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_distance_is_the_least_that_loses_nothing(data: st.DataObject) -> None:
+def test_outputs_at_their_distance_lose_nothing(data: st.DataObject) -> None:
     draw = data.draw
     dim = draw(st.tuples(st.integers(1, 7), st.integers(1, 7)))
     kernel = draw(st.sampled_from([1, 3]))
@@ -243,8 +247,9 @@ def test_distance_is_the_least_that_loses_nothing(data: st.DataObject) -> None:
     step_in, step_out = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     least = distance(layer, step_in, step_out)
     assert least % 4 == 0
-    assert lost(layer, step_in, step_out, least // 4) == 0
-    assert lost(layer, step_in, step_out, least // 4 - 1) > 0
+    assert lost(layer, step_in, step_out, least // 4 + draw(st.integers(0, 9))) == 0
+    if pool is None and layer.pad[0] == kernel // 2 and step_in == step_out:
+        assert lost(layer, step_in, step_out, least // 4 - 1) > 0
 
 
 def lost(layer: Layer, step_in: int, step_out: int, before: int) -> int:

@@ -300,7 +300,7 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-@pytest.mark.parametrize("options", [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)], ids=["", "busy", "fast"])
+@pytest.mark.parametrize("options", [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)], ids=["plain", "busy", "fast"])
 def test_the_risc_v_core_runs_the_network(device: Device, options: Options, tmp_path: Path) -> None:
     zig = Registry.load().toolchains["zig"]
     require(zig.missing("rv32imc"))

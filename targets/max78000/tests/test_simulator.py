@@ -302,7 +302,7 @@ START_FAULTS: list[tuple[Callable[[list[Step]], Iterable[Step]], str]] = [
     (lambda steps: [steps[0], Write(steps[1].address, steps[1].value | 1 << 13), steps[2]], "where the master, quadrant 0, has"),
     (lambda steps: [steps[0], steps[2]], "sums of quadrants .* are awaited|which were not started"),
     (lambda steps: steps[:2], "never ends: a start"),
-    (lambda steps: [Write(s.address, s.value | 1 << 25) for s in steps if isinstance(s, Write)], "nothing that is documented"),
+    (lambda steps: [Write(s.address, s.value | 1 << 25) for s in steps if isinstance(s, Write)], "mean nothing here"),
 ]
 
 

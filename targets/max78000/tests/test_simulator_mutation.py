@@ -63,5 +63,12 @@ def test_registers(record_testsuite_property: Callable[[str, object], None]) -> 
     assert len(flips) >= 500
     assert len(caught) >= LEAST_CAUGHT * len(flips), mutation().table(flips)
     record_testsuite_property("register flips", mutation().table(flips))
-    unseen = {what.split(",")[1].split(" of ")[0].strip() for what in (f.what for f in flips if f.outcome in ("same", "elsewhere"))}
-    assert unseen <= set(mutation().DEPENDENT), unseen - set(mutation().DEPENDENT)
+    assert [f.what for f in flips if f not in caught and f.register in mutation().ALWAYS_CAUGHT] == []
+
+
+def test_shifts_and_activations() -> None:
+    random = np.random.default_rng(SEED)
+    flips = [f for subject in small() for f in mutation().register_flips(subject, 2, random, mutation().ARITHMETIC)]
+    answered = [f for f in flips if f.must is not None]
+    assert [f.what for f in answered if f.must != (f.outcome == mutation().ANSWER)] == []
+    assert len(answered) >= 50

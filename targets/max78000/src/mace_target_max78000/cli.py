@@ -45,6 +45,7 @@ def main() -> None:
 @click.option("--config-file", type=FILE, required=True, help="YAML description of the network.")
 @click.option("--checkpoint-file", type=FILE, required=True, help="Checkpoint with the weights, quantised or not.")
 @click.option("--sample-input", type=FILE, required=True, help="Sample data (.npy).")
+@click.option("--model", type=FILE, help="The trained model (ONNX, TFLite ...): the description is compared with it, layer by layer.")
 @click.option("--test-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder that gets the project's folder.")
 @click.option("--prefix", required=True, help="Name of the project and its folder.")
 @click.option("--overwrite", is_flag=True, help="Write even where the folder exists.")

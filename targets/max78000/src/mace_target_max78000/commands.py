@@ -31,6 +31,10 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
     options, device = Options.of_arguments(arguments, "options"), device_named(files["device"])
     sample = read_samples(str(files["sample_input"]))
     network = read_description(files["config_file"], parameters_of(files["checkpoint_file"], files["config_file"]), sample, options)
+    if files["model"]:
+        from mace_target_max78000.beside import check_beside
+
+        check_beside(network, files["model"], device)
     made = built(network, options, device)
     write_all(folder, made.files)
     return "\n".join([*(f"note: {note}" for note in network.notes), made.summary, f"wrote {folder}"])

@@ -20,6 +20,7 @@ from mace_core.project_target import Layout, ProjectTarget, Read
 from mace_core.run.files import read_samples
 from mace_target_max78000.automatic.design import design
 from mace_target_max78000.automatic.quantizing.quantize import Policy
+from mace_target_max78000.beside import check_beside
 from mace_target_max78000.build import MAPS, built
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
@@ -89,6 +90,8 @@ class Max78000(ProjectTarget):
 
     def _described(self, model: Model, options: Options) -> Design:
         network = read_network(model, options)
+        if trained := self.options(model).get("model"):
+            check_beside(network, model.files[0].parent / str(trained), self.device)
         outputs = output_tensors(network)
         return Design(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
 
@@ -102,7 +105,7 @@ class Max78000(ProjectTarget):
 
     def _options(self, model: Model) -> tuple[Options, Policy]:
         """What the deployment file asks for: options of the program, and how to quantise."""
-        asked = dict(self.options(model))
+        asked = {name: value for name, value in self.options(model).items() if name != "model"}
         place = f"model {model.name!r}: target_options: {self.name}"
         limits = model.inputs[0].limits if model.inputs else Policy.limits
         policy = Policy(bits=_bits(asked.pop("bits", {}), place), limits=limits)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mace_core.ir import Array, Graph
 from mace_target_max78000.automatic.forming import Formed, form
 from mace_target_max78000.automatic.placement.values import contiguous, in_hardware
-from mace_target_max78000.automatic.quantizing.quantize import Plan, Policy, calibrated, is_quantized
+from mace_target_max78000.automatic.quantizing.quantize import Plan, Policy, calibrated, draft, is_quantized
 from mace_target_max78000.device import PROCESSORS, Device
 from mace_target_max78000.network import Layer, Place
 from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
@@ -26,6 +26,7 @@ def prepare(graph: Graph, device: Device, samples: Sequence[Mapping[str, Array]]
     """
     if is_quantized(graph):
         return form(graph, device)
+    form(draft(graph), device)  # refuses what no quantisation helps, before any is looked for
     plan = calibrated(graph, samples, policy)
     bits = dict(policy.bits)
     while True:

@@ -139,7 +139,10 @@ class AreaDescription:
 
 @dataclass(frozen=True)
 class Description:
-    """A file: `layers` in the order of their sequence numbers."""
+    """A file: `layers` in the order of their sequence numbers.
+
+    bias, weights: names of the arrays of the maker's tests, which the caller reads.
+    """
 
     path: Path
     line: int = 1
@@ -147,6 +150,7 @@ class Description:
     arch: str = ""
     dataset: str = ""
     bias: str | None = None
+    weights: str | None = None
     output_map: int | None = None
     unload: tuple[AreaDescription, ...] = ()
     data_buffer: tuple[AreaDescription, ...] = ()
@@ -235,6 +239,7 @@ GLOBAL_KEYS: Mapping[str, Key] = {
     "dataset": Key("dataset", v.text, mandatory=True),
     "layers": Key("layers", v.items, mandatory=True),
     "bias": Key("bias", v.text),
+    "weights": Key("weights", v.text),
     "output_map": Key("output_map", v.mask),
     "unload": Key("unload", v.items),
     "data_buffer": Key("data_buffer", v.items),

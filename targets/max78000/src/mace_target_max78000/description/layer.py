@@ -187,7 +187,7 @@ class LayerReader:
 
     def _shift(self, weights: Weights | None) -> int:
         if self.described.bypass:
-            return BYPASS_SHIFT
+            return self.described.output_shift + BYPASS_SHIFT
         if weights is None:
             if self.described.output_shift:
                 self._fault("output_shift", "has no effect in a layer without weights", "remove it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mace_core.errors import MaceError
 from mace_target_max78000.device import Device
 from mace_target_max78000.legal.flow import flow_faults
 from mace_target_max78000.legal.memory import alignment_faults, extent_faults, overlap_faults, unload_faults
@@ -15,12 +14,6 @@ from mace_target_max78000.legal.streaming import streaming_faults
 from mace_target_max78000.legal.weights import value_faults, weight_faults
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
-
-
-def check(network: Network, device: Device, options: Options) -> None:
-    """Raise one MaceError with all faults, if there are any."""
-    if found := faults(network, device, options):
-        raise MaceError.of(f"{network.name}: {fault}" for fault in found)
 
 
 def faults(network: Network, device: Device, options: Options) -> list[Fault]:
@@ -51,4 +44,4 @@ def faults(network: Network, device: Device, options: Options) -> list[Fault]:
     return found if found else overlap_faults(sites)
 
 
-__all__ = ["Fault", "Site", "check", "faults"]
+__all__ = ["Fault", "faults"]

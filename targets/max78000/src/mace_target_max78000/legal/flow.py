@@ -11,7 +11,7 @@ from mace_core.ir import Array
 from mace_target_max78000.device import PER_MEMORY
 from mace_target_max78000.legal.processors import written
 from mace_target_max78000.legal.site import Fault, Site
-from mace_target_max78000.network import BUFFER, INPUT
+from mace_target_max78000.network import BUFFER, INPUT, Operation
 from mace_target_max78000.unit import Unit, bits_of
 
 WORD = 4
@@ -25,24 +25,61 @@ class Layout:
     offsets: Array
     pitch: int
 
+    def finds(self, other: Layout | None) -> bool:
+        """Whether reading here gives what was written there."""
+        if other is None:
+            return False
+        same = np.array_equal(self.processors, other.processors) and np.array_equal(self.offsets, other.offsets)
+        return same and self.pitch == other.pitch
+
 
 def flow_faults(site: Site) -> Iterator[Fault]:
     """Faults of one layer's offsets and processors against those of the layers that it reads from."""
-    layer = site.layer
-    if layer.inputs == (INPUT,):
-        return
-    if INPUT in layer.inputs or any(i <= BUFFER for i in layer.inputs):
-        yield from _outside(site)
-        return
-    begin = 0
+    yield from _outside(site)
+    for source, wanted in _wanted(site):
+        made = _made(site, source)
+        if made is not None and not any(wanted.finds(_made(site, i)) for i in _same_data(site, source)):
+            yield _difference(site, source, made, wanted)
+
+
+def origins(site: Site) -> list[int]:
+    """The layers, or INPUT, whose memory is read: not always the inputs, where passthrough layers have the same data elsewhere."""
+    return [next((i for i in _same_data(site, source) if wanted.finds(_made(site, i))), source) for source, wanted in _wanted(site)]
+
+
+def _wanted(site: Site) -> Iterator[tuple[int, Layout]]:
+    """For each input that lies in memory, what the layer takes of it."""
+    layer, begin = site.layer, 0
+    apart = layer.operands > 1 and len(layer.inputs) > 1
     for operand, index in enumerate(layer.inputs):
-        source = Unit(site.network.layers[index], site.network.places[index], index)
-        made = _written(source, site.place.in_crop[0])
-        apart = layer.operands > 1 and len(layer.inputs) > 1
-        count = source.layer.out_channels
-        wanted = _read(site.unit, operand if apart else 0, slice(0, count) if apart else slice(begin, begin + count))
+        if index <= BUFFER or (index == INPUT and site.index == 0):
+            continue
+        count = site.source(index).channels
+        yield index, _read(site.unit, operand if apart else 0, slice(0, count) if apart else slice(begin, begin + count))
         begin += 0 if apart else count
-        yield from _differences(site, source, made, wanted)
+
+
+def _same_data(site: Site, index: int) -> Iterator[int]:
+    """A layer, and those that hold the same data: what it only copied."""
+    yield index
+    while index >= 0:
+        layer, place = site.network.layers[index], site.network.places[index]
+        copied = layer.operation is Operation.PASSTHROUGH and layer.pool is None and layer.stride == 1 and len(layer.inputs) == 1
+        if not copied or layer.eltwise is not None or place.in_crop != (0, 0) or layer.inputs[0] <= BUFFER:
+            return
+        index = layer.inputs[0]
+        yield index
+
+
+def _made(site: Site, index: int) -> Layout | None:
+    """Where a layer's data, or the network's input, lie as this layer reads them; None where nothing lies in memory."""
+    network = site.network
+    if index >= 0:
+        return _written(Unit(network.layers[index], network.places[index], index), site.place.in_crop[0])
+    first = Site(network, site.device, site.options, 0)
+    if first.fifo or first.place.chw or first.layer.operands > 1 or first.layer.inputs != (INPUT,):
+        return None
+    return _read(first.unit, 0, slice(0, first.layer.channels))
 
 
 def _written(unit: Unit, rows_left_out: int) -> Layout:
@@ -66,30 +103,27 @@ def _read(unit: Unit, operand: int, channels: slice) -> Layout:
     return Layout(processors[number % len(processors)], offsets, unit.in_passes * single * step * WORD)
 
 
-def _differences(site: Site, source: Unit, made: Layout, wanted: Layout) -> Iterator[Fault]:
+def _difference(site: Site, index: int, made: Layout, wanted: Layout) -> Fault:
     """The first thing that does not match, as what to change."""
-    name = source.layer.name
+    name = site.source(index).name
     if not np.array_equal(made.processors, wanted.processors):
         at = int(np.flatnonzero(made.processors != wanted.processors)[0])
         found = f"{written(site.place.processors)}, which reads channel {at} of {name} by processor {wanted.processors[at]}"
-        expected = f"processors that read what {name} writes to {written(source.place.output_processors)}"
-        yield site.fault("processors", expected, found, f"make the output_processors of {name} and these processors agree")
-    elif made.pitch != wanted.pitch:
-        expected = f"positions {wanted.pitch} bytes apart"
-        gap = wanted.pitch // (source.out_passes * source.layer.width // 8 * WORD) - 1
-        remedy = f"write write_gap: {gap} in {name}" if gap >= 0 else f"read {name} by a passthrough layer first"
-        yield site.fault("in_sequences", expected, f"{name}'s {made.pitch} bytes apart", remedy)
-    elif not np.array_equal(made.offsets, wanted.offsets):
-        at = int(np.flatnonzero(made.offsets != wanted.offsets)[0])
-        if len(site.layer.inputs) == 1:
-            expected, found = f"{made.offsets[0]:#06x}, where {name} is read from", f"{site.place.in_offset:#06x}"
-            yield site.fault("in_offset", expected, found, f"write in_offset: {made.offsets[0]:#06x}")
-            return
-        expected = f"channel {at} of {name} at {wanted.offsets[at]:#06x}, as the order of in_sequences and in_offset say"
-        needed = source.place.out_offset + int(wanted.offsets[at] - made.offsets[at])
-        yield site.fault(
-            "in_sequences", expected, f"it at {made.offsets[at]:#06x}", f"write out_offset: {needed:#06x} in {name}, or correct in_offset"
-        )
+        expected = f"processors that read what {name} writes, its channel {at} lies at processor {made.processors[at]}"
+        return site.fault("processors", expected, found, f"make the output_processors of {name} and these processors agree")
+    if made.pitch != wanted.pitch:
+        factor, rest = divmod(wanted.pitch, made.pitch)
+        gap = site.network.places[index].write_gap if index >= 0 else 0
+        remedy = f"write write_gap: {(gap + 1) * factor - 1} in {name}" if not rest else f"read {name} by a passthrough layer first"
+        return site.fault("in_sequences", f"positions {wanted.pitch} bytes apart", f"{name}'s {made.pitch} bytes apart", remedy)
+    at = int(np.flatnonzero(made.offsets != wanted.offsets)[0])
+    if len(site.layer.inputs) == 1:
+        expected = f"{made.offsets[0]:#06x}, where {name} is read from"
+        return site.fault("in_offset", expected, f"{site.place.in_offset:#06x}", f"write in_offset: {made.offsets[0]:#06x}")
+    expected = f"channel {at} of {name} at {wanted.offsets[at]:#06x}, as the order of in_sequences and in_offset say"
+    needed = int(wanted.offsets[0] - made.offsets[0]) + (site.network.places[index].out_offset if index >= 0 else 0)
+    remedy = f"write out_offset: {needed:#06x} in {name}, or correct in_offset"
+    return site.fault("in_sequences", expected, f"it at {made.offsets[at]:#06x}", remedy)
 
 
 def _outside(site: Site) -> Iterator[Fault]:

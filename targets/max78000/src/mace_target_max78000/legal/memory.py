@@ -8,7 +8,7 @@ import numpy as np
 
 from mace_core.ir import Array
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS
-from mace_target_max78000.legal.flow import WORD, memories_of, read_words, written_words
+from mace_target_max78000.legal.flow import WORD, memories_of, origins, read_words, written_words
 from mace_target_max78000.legal.site import Fault, Site
 from mace_target_max78000.network import BUFFER, INPUT, STOP
 
@@ -76,7 +76,10 @@ class _Memories:
         network = sites[0].network
         self._sites = sites
         self._results = [layer.output for layer in network.layers]
-        self._readers = {i: [k for k, layer in enumerate(network.layers) if i in layer.inputs] for i in range(INPUT, len(sites))}
+        self._readers: dict[int, list[int]] = {i: [] for i in range(INPUT, len(sites))}
+        for site in sites:
+            for origin in origins(site):
+                self._readers[origin].append(site.index)
         self._owners = np.full((MEMORIES, sites[0].device.data_bytes // WORD), NOBODY, np.int16)
         self._told: set[int] = set()
         for number, buffer in enumerate(network.buffers):

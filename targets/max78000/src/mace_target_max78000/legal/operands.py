@@ -32,9 +32,8 @@ def _joined(site: Site) -> Iterator[Fault]:
     layer, sources = site.layer, site.sources()
     channels = sum(source.channels for source in sources)
     if channels != layer.channels:
-        yield site.fault(
-            "in_channels", f"{channels}, which {_named(sources)} has", str(layer.channels), "correct in_channels or in_sequences"
-        )
+        remedy = "correct in_channels or in_sequences"
+        yield site.fault("in_channels", f"{channels}, as {_named(sources)} has", str(layer.channels), remedy)
     if len(sources) == 1:
         yield from _positions(site, sources[0], prod(layer.dim))
         return

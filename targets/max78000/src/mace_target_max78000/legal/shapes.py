@@ -34,26 +34,33 @@ def size_faults(site: Site) -> list[Fault]:
 
 
 def _sizes(site: Site) -> Iterator[Fault]:
-    layer, largest = site.layer, site.device.largest
-    limit = f"at most {largest} rows and columns on the {site.device.name}"
-    if max(layer.dim) > largest and not layer.flatten:
-        yield site.fault("in_dim", limit, size(layer.dim), "fold the data into more channels, or crop them")
-    elif min(layer.dim) < 1:
-        yield site.fault("in_dim", "at least one row and column", size(layer.dim), "correct in_crop, or the layers before")
-    elif layer.one_dimensional and layer.dim[1] != 1:
+    layer = site.layer
+    if layer.one_dimensional and layer.dim[1] != 1:
         yield site.fault("in_dim", "one-dimensional data", size(layer.dim), f"write in_dim: {layer.dim[0] * layer.dim[1]}")
-    elif min(layer.pooled) < 1:
-        yield site.fault(
-            _pool_key(site), f"a window inside the input of {size(layer.dim)}", size(layer.window[0]), "make the window smaller"
-        )
-    elif min(layer.out_dim) < 1:
-        found = f"kernel {size(layer.kernel)} with pad {layer.pad[0]} on {size(layer.pooled)}"
-        yield site.fault("pad", "an output of at least one row and column", found, "raise pad, or pool less before")
-    elif max(layer.out_dim) > largest:
-        yield site.fault("pad", limit, f"an output of {size(layer.out_dim)}", "make the input smaller")
+    elif fault := _dimensions(site):
+        yield fault
     for key, channels in (("in_channels", layer.channels), ("out_channels", layer.out_channels)):
         if not 1 <= channels <= site.device.channels:
             yield site.fault(key, f"1 to {site.device.channels}", str(channels), SPLIT)
+
+
+def _dimensions(site: Site) -> Fault | None:
+    """The first step from input to output whose rows or columns are too few or too many."""
+    layer, largest = site.layer, site.device.largest
+    limit = f"at most {largest} rows and columns on the {site.device.name}"
+    if max(layer.dim) > largest and not layer.flatten:
+        return site.fault("in_dim", limit, size(layer.dim), "fold the data into more channels, or crop them")
+    if min(layer.dim) < 1:
+        return site.fault("in_dim", "at least one row and column", size(layer.dim), "correct in_crop, or the layers before")
+    if min(layer.pooled) < 1:
+        expected = f"a window inside the input of {size(layer.dim)}"
+        return site.fault(_pool_key(site), expected, size(layer.window[0]), "make the window smaller")
+    if min(layer.out_dim) < 1:
+        found = f"kernel {size(layer.kernel)} with pad {layer.pad[0]} on {size(layer.pooled)}"
+        return site.fault("pad", "an output of at least one row and column", found, "raise pad, or pool less before")
+    if max(layer.out_dim) > largest:
+        return site.fault("pad", limit, f"an output of {size(layer.out_dim)}", "make the input smaller")
+    return None
 
 
 def _pool_key(site: Site) -> str:

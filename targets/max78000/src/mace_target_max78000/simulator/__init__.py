@@ -10,7 +10,7 @@ It decodes everything from registers and memories and knows nothing of the netwo
 - Quadrants must agree in what is not each one's own, and registers that say the same thing twice must say the same.
 - A word is written whole: bytes of slots that no channel uses become 0.
 - Not modelled, and refused: calcx4 and tcalc, the snoop registers of conditional layers, 32-bit results of layers that do not sum over
-  processors.  The memories' self-test finds no faults.
+  processors.  The memories' self-test is not modelled either.
 """
 
 from __future__ import annotations

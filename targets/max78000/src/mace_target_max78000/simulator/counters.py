@@ -48,7 +48,7 @@ def second_generation(fields: Fields) -> Reading:
     if last[0] % stride or last[1] % stride or step % stride:
         raise fields.fault("STRIDE", f"the last window, {last}, and {step} words are no multiples of the step {stride}")
     unit, right = step // stride, fields.take("CCNT", 16, 16)
-    if fields.take("RCNT", 16, 16) != (right + (stride - 1) * (last[1] + right)) * unit & 0xFFFF:
+    if fields.take("RCNT", 16, 16) != (right + (stride - 1) * (last[1] + right)) * unit:
         problem = f"{right} columns from the last window on, {stride} rows and {unit} words at a position lead elsewhere"
         raise fields.fault("RCNT", problem)
     dilation = fields.take("PRCNT", 4, 4) + 1, fields.take("PCCNT", 4, 4) + 1

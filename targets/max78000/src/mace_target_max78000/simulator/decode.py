@@ -102,8 +102,8 @@ def _bypassed(master: Fields) -> bool:
 def _reads_ahead(master: Fields) -> bool:
     """Whether the second generation reads while it computes; then the highest bits count shifts."""
     ahead = master.device.pipelined and master.flag("LCTL", 17)
-    if ahead:
-        master.take("LCTL", 26, 6)
+    if ahead and master.take("LCTL", 26, 6) != master.take("LCTL2", 0, 4):
+        raise master.fault("LCTL", "shifts of the read-ahead that are not one for each further pass")
     return ahead
 
 

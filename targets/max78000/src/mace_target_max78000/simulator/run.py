@@ -147,6 +147,7 @@ class Run:
 
     def _deliver(self, setting: Setting, results: Array, places: writer.Places) -> None:
         """Write results to data memory, or to the history of the buffer that the next layer streams from."""
+        self._group.leave(setting)
         if self._streamed_on(setting):
             self._flow = flow_of(places, results.shape[1], self._chip.device)
             writer.write(setting, results, places, self._flow.data)

@@ -8,8 +8,8 @@ from mace_target_max78000.device import QUADRANTS, Device
 from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.registers import Registers
 
-GO, CLOCK, ONE_SHOT, SYNC, DONE, ROUNDING, STREAMING, FIFO, FIFO_STREAM, FAST, BINARY = (
-    1 << bit for bit in (0, 3, 8, 11, 12, 13, 14, 15, 19, 22, 30)
+GO, CLOCK, ONE_SHOT, SYNC, DONE, ROUNDING, STREAMING, FIFO, FIFO_STREAM, FAST, BINARY, QUAD = (
+    1 << bit for bit in (0, 3, 8, 11, 12, 13, 14, 15, 19, 22, 30, 31)
 )
 KNOWN = 0xC0FFFFFF
 """Bits of the control register that programs use."""
@@ -37,7 +37,7 @@ def started(device: Device, registers: Registers, master: int) -> Start:
     others = [q for q in range(QUADRANTS) if q != master and controls[q] & GO]
     own, place = controls[master], f"quadrant {master}, CTL"
     for quadrant in (master, *others):
-        _check(registers, quadrant, master)
+        _check(device, registers, quadrant, master)
     fed = any(controls[q] & FIFO for q in (master, *others)) or bool(own & FAST)
     if own & SYNC and not fed:
         raise SimulationError(place, f"{own:#x}: the master waits for a start from elsewhere", "clear bit 11")
@@ -50,14 +50,15 @@ def started(device: Device, registers: Registers, master: int) -> Start:
     return Start((master, *others), own, fed, first, last)
 
 
-def _check(registers: Registers, quadrant: int, master: int) -> None:
+def _check(device: Device, registers: Registers, quadrant: int, master: int) -> None:
     """Raise SimulationError if a quadrant is not ready to run with its master."""
     mine, its = registers.control[quadrant], registers.control[master]
     value, place = mine["CTL"], f"quadrant {quadrant}, CTL"
     if not value & CLOCK:
         raise SimulationError(place, f"{value:#x}: started without a clock", "set bit 3 before")
-    if value & ~KNOWN:
-        raise SimulationError(place, f"{value:#x}: bits {value & ~KNOWN:#x} mean nothing that is documented", "clear them")
+    unknown = value & ~KNOWN | (0 if device.pipelined else value & BINARY) | (0 if value & FAST else value & QUAD)
+    if unknown:
+        raise SimulationError(place, f"{value:#x}: bits {unknown:#x} mean nothing here", "clear them")
     if (value ^ its["CTL"]) & ~(GO | SYNC | FIFO | DONE):
         raise SimulationError(place, f"{value:#x} where the master, quadrant {master}, has {its['CTL']:#x}", "start all quadrants alike")
     if quadrant != master and not value & SYNC:

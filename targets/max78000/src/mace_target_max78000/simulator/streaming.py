@@ -42,6 +42,7 @@ class Group:
         self.row_words = 0
         self.buffers: list[tuple[int, int, int]] = []
         self._device = device
+        self._before: Setting | None = None
 
     def join(self, setting: Setting) -> None:
         """Add a layer; SimulationError where it does not fit the ones before it."""
@@ -53,19 +54,37 @@ class Group:
         self.passes += passes
         self.row_words += (last - first + 1) * passes
 
+    def leave(self, setting: Setting) -> None:
+        """The layer has run; the next one reads from it."""
+        self._before = setting
+
     def check(self, setting: Setting, available: int) -> None:
         """Raise SimulationError if the layer begins too early, never, or with a buffer that is too small.  available: words in all."""
         reading, start, rollover = setting.reading, setting.stream.start, setting.stream.rollover
         unit = 4 if reading.planar else reading.passes * reading.operands
-        window = (reading.size[0] - 1) * reading.inner_row + (reading.size[1] - 1) * reading.inner_column
-        if start < window // unit + 1:
-            raise setting.fault("STREAM1", f"it begins after {start} words, its first window ends with word {window // unit + 1}")
+        first = self._first(setting, unit)
+        if start < first:
+            raise setting.fault("STREAM1", f"it begins after {start} words, its first window is there after {first}")
         border = 2 * max(reading.pad) + 2
         most = (available // (1 if reading.planar else unit) + border * (available + border)) * reading.size[0]
         if start > most:
             raise setting.fault("STREAM1", f"it begins after {start} words, which never come")
         if rollover and not reading.planar and rollover <= start:
             raise setting.fault("FMAX", f"the buffer begins anew after {rollover} words, {start} must be there at once")
+
+    def _first(self, setting: Setting, unit: int) -> int:
+        """Words after which a layer's first window is there.
+
+        The first generation counts the padded positions of the layer before, which is done with a row when its kernel's last row is there.
+        Of the second one it is only known that the window itself must be there.
+        """
+        reading, before = setting.reading, self._before
+        if self._device.pipelined or before is None:
+            window = (reading.size[0] - 1) * reading.inner_row + (reading.size[1] - 1) * reading.inner_column
+            return window // unit + 1
+        width = before.reading.columns + 2 * before.reading.pad[1]
+        rows, columns = before.kernel.rows + reading.size[0] - 2, before.kernel.columns + reading.size[1] - 1
+        return width * rows + columns
 
     def roll(self, setting: Setting, flow: Flow, memory: Array) -> None:
         """Leave in data memory what a buffer holds at the end."""

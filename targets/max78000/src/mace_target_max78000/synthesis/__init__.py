@@ -45,7 +45,7 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
         kernels=kernels.chunks(layers, runs, device),
         bias=memories,
         init=tuple(control.init(registers.number(layers[-1]) + 1, bool(memories))),
-        configure=(*registers.writes(), *control.fifo_control()),
+        configure=(*registers.writes(), *(registers.unused() if options.zero_unused else ()), *control.fifo_control()),
         start=tuple(control.start()),
         inputs=memory.inputs(layers[0], network.sample, options, device),
         known_answer=memory.known_answer([(u, results[u.index]) for u in layers if network.layers[u.index].output], options, device),

@@ -67,6 +67,12 @@ class Registers:
                     if name in values and (values[name] or zeros):
                         yield Write(self.plan.device.layer_register(quadrant, name, number), values[name])
 
+    def unused(self) -> Iterator[Write]:
+        """Zeros in the registers of all layers that the network leaves free."""
+        device, last = self.plan.device, self.number(self.plan.units[-1])
+        for number, quadrant, name in product(range(last + 1, device.layers), self.plan.quadrants, device.registers):
+            yield Write(device.layer_register(quadrant, name, number), 0)
+
     def inserted(self, unit: Unit) -> dict[str, int]:
         """Registers of a layer that the hardware needs before this one; none if it needs none."""
         return {}

@@ -18,7 +18,7 @@ from mace_core.ir import Array, Attr, DType, Node, Quant, Storage
 from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
 from mace_target_max78000.automatic.forming.refusal import RefusedError
-from mace_target_max78000.automatic.forming.windows import Axis, Copied, Direct, copied, direct, together
+from mace_target_max78000.automatic.forming.windows import Axis, Copied, Direct, Stage, copied, direct, together
 from mace_target_max78000.device import Device
 
 UNIT = Quant.of(1.0)
@@ -26,6 +26,9 @@ UNIT = Quant.of(1.0)
 
 DILATED = 3
 """The longest kernel along a line that the hardware dilates beyond its longest kernel; it pads none."""
+
+MOST_STAGES = 4
+"""Stages of copies that are tried."""
 
 
 def lengths(rank: int) -> tuple[int, ...]:
@@ -125,12 +128,10 @@ class Job:
         return min((p for p in plans if p), key=lambda p: (sum(d.extra for d in p), p[0].length), default=None)
 
     def copied(self) -> tuple[Copied, ...] | None:
-        """The best way by copies of the data."""
-        length = lengths(self.rank)[-1]
-        return together(
-            [copied(a, length) for a in self.axes],
-            lambda p: (sum(c.extra for c in p), prod(len(c.moves) for c in p), len({(c.pad, c.final_pad) for c in p})),
-        )
+        """The best way by copies of the data, in as few stages as there are."""
+        known = lengths(self.rank)[1 if self.rank == 4 else 0 :]
+        ways = (together([copied(a, known, depth) for a in self.axes], _cost) for depth in range(1, MOST_STAGES + 1))
+        return next((plan for plan in ways if plan), None)
 
     def rewritten(self) -> Sequence[str] | None:
         """The outputs of what stands for the node; None if it can stay."""
@@ -146,7 +147,7 @@ class Job:
         if alone and self.fits and not (wide and stride > 1):
             return self._alone(alone, stride)
         copies = self.copied()
-        if copies and sum(c.extra for c in copies) == 0:
+        if copies:
             return self._copied(copies, stride)
         if alone and not wide:
             return self._alone(alone, stride)
@@ -168,15 +169,23 @@ class Job:
 
     def _copied(self, plan: Sequence[Copied], stride: int) -> Sequence[str]:
         channels = self.filters.shape[-1]
-        total = prod(len(c.moves) for c in plan) * channels
+        total = max(prod(len(stage.made) for stage in stages) for stages in zip(*(c.stages for c in plan), strict=True)) * channels
         if total > self.device.channels:
             raise RefusedError(f"it needs {total} copied channels, and a layer has at most {self.device.channels}; make its kernel smaller")
         length, new = lengths(self.rank)[-1], self.match.new
-        made = copies(new, self.match.node.inputs[0], [c.moves for c in plan], length, [c.pad for c in plan])
+        made, before = self.match.node.inputs[0], [1] * len(plan)
+        for stages in zip(*(c.stages for c in plan), strict=True):
+            made = copies(new, made, stages, before, length)
+            before = [len(stage.made) for stage in stages]
         if stride > 1:
             made = subsampled(new, made, stride)
-        filters = spread(self.filters, [c.places for c in plan], length, [len(c.moves) for c in plan])
-        return convolved(self.match, made, filters, tuple(c.final_pad for c in plan), self.match.node.outputs)
+        filters = spread(self.filters, [c.places for c in plan], plan[0].length, before)
+        return convolved(self.match, made, filters, tuple(c.pad for c in plan), self.match.node.outputs)
+
+
+def _cost(plan: tuple[Copied, ...]) -> tuple[int, int]:
+    """Fewest channels, then padding alike on rows and columns."""
+    return prod(c.copies for c in plan), len({(tuple(s.pad for s in c.stages), c.pad) for c in plan})
 
 
 def plain(pads: Sequence[int]) -> dict[str, Attr]:
@@ -224,11 +233,18 @@ def unit_filters(channels: int, places: Sequence[Sequence[int]], length: int) ->
     return whole.reshape(count * channels, *whole.shape[2:])
 
 
-def copies(new: Builder, x: str, moves: Sequence[Sequence[int]], length: int, pads: Sequence[int]) -> str:
-    """A tensor of copies of another, moved to the places of a kernel."""
-    tensor = new.tensors[x]
-    filters = new.weight(f"{x}.copies.weight", unit_filters(tensor.shape[-1], moves, length), UNIT)
-    return new.one("Conv", [x, filters], plain(pads), outputs=[new.stored(f"{x}.copies", native(tensor.storage, x))])
+def copies(new: Builder, x: str, stages: Sequence[Stage], before: Sequence[int], length: int) -> str:
+    """Copies of a tensor of copies, moved by kernels.  before: how many copies it holds along each axis, the last counting fastest."""
+    tensor, after = new.tensors[x], [len(stage.made) for stage in stages]
+    channels = tensor.shape[-1] // prod(before)
+    whole = np.zeros((prod(after), channels, *(length,) * len(stages), prod(before), channels), np.int8)
+    for copy, made in enumerate(product(*(stage.made for stage in stages))):
+        source = int(np.ravel_multi_index([s for s, _ in made], tuple(before)))
+        at: tuple[Any, ...] = (copy, slice(None), *(place for _, place in made), source)
+        whole[at] = np.eye(channels, dtype=np.int8)
+    filters = new.weight(f"{x}.copies.weight", whole.reshape(prod(after) * channels, *(length,) * len(stages), -1), UNIT)
+    pads = plain([stage.pad for stage in stages])
+    return new.one("Conv", [x, filters], pads, outputs=[new.stored(f"{x}.copies", native(tensor.storage, x))])
 
 
 def native(storage: Storage | None, name: str) -> Storage:

@@ -21,6 +21,7 @@ EXACT = (
     rules.stored,
     rules.split,
     rules.chosen,
+    rules.capped,
     rules.mean,
     rules.pointwise,
     rules.matrix,

@@ -9,14 +9,17 @@ from itertools import product
 import numpy as np
 
 from mace_core.build import Match
-from mace_core.ir import Array, Attrs, Node
+from mace_core.ir import Array, Attrs, Node, Quant
 from mace_core.ops.arguments import integers
 from mace_core.ops.resize import axis_taps
 from mace_core.ops.windows import Windows
 from mace_target_max78000.automatic.forming.convolutions import UNIT, native, plain, unit_filters
 from mace_target_max78000.automatic.forming.layers import MAIN
 from mace_target_max78000.automatic.forming.refusal import RefusedError
-from mace_target_max78000.automatic.powers import is_native
+from mace_target_max78000.automatic.powers import exponent, is_native
+
+RANK = 4
+"""Of images, with batch and channels."""
 
 MOST_POOL = 16
 """The largest window and stride of a pool."""
@@ -120,6 +123,37 @@ def split(match: Match) -> Sequence[str] | None:
         attrs = {"starts": (*(0,) * (len(shape) - 1), int(start)), "sizes": (*shape[:-1], size), "steps": (1,) * len(shape)}
         made.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
     return made
+
+
+def capped(match: Match) -> Sequence[str] | None:
+    """A limit below 127 steps as the limit of -128 steps of the negative: two copies, each of the negative, with bias between.
+
+    x is limited to m where -x is moved by m - 128 and saturates at -128.  Bias counts two steps of data, so m must be even.
+    """
+    node, new = match.node, match.new
+    tensor = new.tensors[node.inputs[0]] if node.op.name == "Clip" else None
+    storage = new.storages.get(node.outputs[0])
+    high = float(str(node.attrs.get("high" if node.op.name in MAIN else "max", math.inf))) if tensor or node.op.name in MAIN else math.inf
+    if storage is None or exponent(storage.quant) is None or high >= 127 * storage.quant.scale[0]:
+        return None
+    most = high / storage.quant.scale[0]
+    if most != int(most) or int(most) % 2 or most < 0 or len(new.shape(node.inputs[0])) != RANK:
+        return None
+    key = "high" if node.op.name in MAIN else "max"
+    free = new.add(node.op, node.inputs, {**node.attrs, key: math.inf}, outputs=[new.stored(f"{node.name}.free", storage)], like=node)[0]
+    turned = _turned(match, free, (int(most) - 128) // 2, new.stored(f"{node.name}.turned", storage))
+    return [_turned(match, turned, (int(most) - 128) // 2, node.outputs[0])]
+
+
+def _turned(match: Match, x: str, bias: int, output: str) -> str:
+    """The negative of data plus twice a bias."""
+    new, quant = match.new, match.new.tensors[x].quant
+    assert quant is not None
+    channels = new.shape(x)[-1]
+    weight = new.weight(f"{x}.negative", unit_filters(channels, [[0]] * (len(new.shape(x)) - 2), 1) * np.int8(-64), Quant.of(2.0**-6))
+    values = np.full(channels, 128 * bias, np.int32)
+    steps = new.weight(f"{x}.moved", values, Quant.of(quant.scale[0] * 2.0**-6))
+    return new.one("Conv", [x, weight, steps], plain((0,) * (len(new.shape(x)) - 2)), outputs=[output])
 
 
 def matrix(match: Match) -> Sequence[str] | None:

@@ -1,4 +1,4 @@
-"""Windows that the hardware lacks, as windows that it has: copies of the data, moved against each other, and a small kernel over all of them.
+"""Windows that the hardware lacks, as those that it has: copies of the data, moved against each other, and a small kernel over all.
 
 Along one axis an op wants, for result t, the elements s * t + e of its input for each offset e of its kernel, zeros where there are none.
 The hardware offers sums over 3 neighbours (9 along the only axis of one-dimensional data), padding of 0 to 2 on both sides alike, and
@@ -7,7 +7,7 @@ subsampling before a sum.  What a plan gives is exact: copies move integers, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
@@ -43,18 +43,29 @@ class Direct:
 
 
 @dataclass(frozen=True)
-class Copied:
-    """Copies of the input, moved by `moves`, subsampled, then one sum over all of them.
-
-    pad, size: of the copies.  final_pad: of the sum.  places: for each tap the copy's index and the place in the kernel.
-    """
+class Stage:
+    """Copies of copies of the input.  made: for each the copy before that it is of, and the place in the kernel that takes it."""
 
     pad: int
-    moves: tuple[int, ...]
-    size: int
-    final_pad: int
+    made: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Copies of the input, moved against each other in stages, subsampled, then one sum over all of them.
+
+    length, pad: of the sum's kernel.  places: for each tap the copy's index and the place in the kernel.
+    """
+
+    stages: tuple[Stage, ...]
+    length: int
+    pad: int
     places: tuple[tuple[int, int], ...]
-    extra: int
+
+    @property
+    def copies(self) -> int:
+        """How many there are at most."""
+        return max(len(stage.made) for stage in self.stages)
 
 
 @dataclass(frozen=True)
@@ -85,46 +96,88 @@ def together(ways: Sequence[Sequence[T]], key: Callable[[tuple[T, ...]], object]
     return min(product(*ways), key=key, default=None)  # type: ignore[arg-type]  # keys are tuples of numbers
 
 
-def copied(axis: Axis, length: int) -> list[Copied]:
-    """All ways by one set of copies."""
+Options = Sequence[tuple[int, int]]
+"""Ways to have an element: the move of a copy, and the place in the kernel that takes it."""
+
+
+def copied(axis: Axis, lengths: Sequence[int], depth: int) -> list[Copied]:
+    """All ways by so many stages of copies that leave no result too many.  lengths: of kernels, the longest last."""
     found = []
-    for pad, final in product(PADS, PADS):
-        size = axis.size + 2 * pad - length + 1
-        if size < 1:
+    for pads, last in product(product(PADS, repeat=depth + 1), lengths[-2:]):
+        shrunk = axis.size + 2 * sum(pads[:-1]) - depth * (lengths[-1] - 1)
+        if shrunk >= 1 and -(-shrunk // axis.stride) + 2 * pads[-1] - last + 1 == axis.count:
+            found.append(_through(axis, (lengths[-1], last), pads))
+    return [plan for plan in found if plan]
+
+
+def _through(axis: Axis, lengths: tuple[int, int], pads: Sequence[int]) -> Copied | None:
+    """The way with the fewest copies for given padding, that of the sum last.  lengths: of the kernels that copy, and that sum."""
+    length, last = lengths
+    levels: list[dict[int, Options]] = [{0: ()}]
+    size = axis.size
+    for pad in pads[:-1]:
+        grown = size + 2 * pad - length + 1
+        levels.append(_moved(axis.size, levels[-1], (size, grown, pad), length))
+        size = grown
+    chosen = _fewest([_taps(axis, e, levels[-1], (-(-size // axis.stride), pads[-1], last)) for e in axis.offsets])
+    return None if chosen is None else _backward(chosen, levels, pads, last)
+
+
+def _moved(size: int, before: Mapping[int, Options], grid: tuple[int, int, int], length: int) -> dict[int, Options]:
+    """The moves that a stage can make, each with its ways.  size: of the input.  grid: of the copies before, of these, and the padding.
+
+    A copy with move m has the input's element u + m at u, and zero where there is none; so must what a stage takes from its padding be.
+    """
+    old, new, pad = grid
+    found: dict[int, list[tuple[int, int]]] = {}
+    for move, place in product(before, range(length)):
+        beyond = (v for v in (u + place - pad for u in range(new)) if not 0 <= v < old)
+        if all(not 0 <= v + move < size for v in beyond):
+            found.setdefault(move + place - pad, []).append((move, place))
+    return {move: tuple(ways) for move, ways in found.items()}
+
+
+def _taps(axis: Axis, offset: int, moves: Mapping[int, Options], window: tuple[int, int, int]) -> Options:
+    """The copies and the places in the last kernel that give a tap, padding included.  window: size, padding and kernel of the sum."""
+    (coarse, pad, length), stride, count = window, axis.stride, axis.count
+    found = []
+    for move, place in product(moves, range(length)):
+        if stride * (place - pad) + move != offset:
             continue
-        coarse = -(-size // axis.stride)
-        extra = coarse + 2 * final - length + 1 - axis.count
-        if extra < 0:
-            continue
-        options = [_choices(axis, e, pad, final, coarse, length) for e in axis.offsets]
-        for moves in _fewest(options, length):
-            places = tuple(next((moves.index(c), p) for c, p in option if c in moves) for option in options)
-            found.append(Copied(pad, moves, size, final, places, extra))
+        beyond = (u for u in (t - pad + place for t in range(count)) if not 0 <= u < coarse)
+        if all(not 0 <= stride * u + move < axis.size for u in beyond):
+            found.append((move, place))
     return found
 
 
-def _choices(axis: Axis, offset: int, pad: int, final: int, coarse: int, length: int) -> list[tuple[int, int]]:
-    """The copies and the places in the kernel that give a tap, padding of the last sum included."""
-    found = []
-    for copy, place in product(range(length), range(length)):
-        if axis.stride * (place - final) + copy - pad != offset:
-            continue
-        beyond = (u for u in (t - final + place for t in range(axis.count)) if not 0 <= u < coarse)
-        if all(not 0 <= axis.stride * u + copy - pad < axis.size for u in beyond):
-            found.append((copy, place))
-    return found
+def _backward(chosen: Options, levels: Sequence[Mapping[int, Options]], pads: Sequence[int], last: int) -> Copied:
+    """From what the sum takes, stage by stage, what must be copied before."""
+    needed = tuple(dict.fromkeys(move for move, _ in chosen))
+    places = tuple((needed.index(move), place) for move, place in chosen)
+    stages: list[Stage] = []
+    for level, pad in zip(reversed(levels[1:]), reversed(pads[:-1]), strict=True):
+        ways = _fewest([level[move] for move in needed])
+        assert ways is not None  # each move was found with its ways
+        sources = tuple(dict.fromkeys(move for move, _ in ways))
+        stages.insert(0, Stage(pad, tuple((sources.index(move), place) for move, place in ways)))
+        needed = sources
+    return Copied(tuple(stages), last, pads[-1], places)
 
 
-def _fewest(options: Sequence[Sequence[tuple[int, int]]], length: int) -> Iterator[tuple[int, ...]]:
-    """The smallest set of copies that has one for each tap, if there is any."""
+MOST_TRIED = 4
+"""Copies of which every choice is tried; more are taken as they come."""
+
+
+def _fewest(options: Sequence[Options]) -> Options | None:
+    """For each element one of its ways, so that they need few copies; None if an element has none."""
     if not all(options):
-        return
-    needed = [{c for c, _ in option} for option in options]
-    for count in range(1, length + 1):
-        for moves in combinations(range(length), count):
-            if all(n.intersection(moves) for n in needed):
-                yield moves
-                return
+        return None
+    moves = sorted({move for option in options for move, _ in option}, key=abs)
+    for count in range(1, MOST_TRIED + 1):
+        for kept in combinations(moves, count):
+            if all(any(move in kept for move, _ in option) for option in options):
+                return [next(way for way in option if way[0] in kept) for option in options]
+    return [min(option, key=lambda way: moves.index(way[0])) for option in options]
 
 
 def folded(axes: Sequence[Axis], length: int) -> tuple[Folded, ...]:

@@ -36,7 +36,7 @@ class Arrangement:
 
 
 @dataclass(frozen=True)
-class Way:
+class Layout:
     """How a reader wants a value: its word among `gap`, its first slot counted from the reader's.  joined: all that it reads so."""
 
     gap: int = 1
@@ -60,18 +60,18 @@ def _words(layers: Sequence[Layer], device: Device) -> tuple[int, ...]:
     return tuple(0 if u.layer.weights is None else -(-words_of(u) // ALIGNMENT) * ALIGNMENT for u in units)
 
 
-def ways(layer: Layer, values: Mapping[int, Value], channels: Mapping[int, int]) -> list[Way]:
+def layouts(layer: Layer, values: Mapping[int, Value], channels: Mapping[int, int]) -> list[Layout]:
     """How a layer wants each of its inputs."""
     inputs = layer.inputs
     if len(inputs) == 1:
-        return [Way()]
+        return [Layout()]
     if layer.eltwise is not None:
-        return [Way(len(inputs), k, 0, inputs) for k in range(len(inputs))]
+        return [Layout(len(inputs), k, 0, inputs) for k in range(len(inputs))]
     passes = passes_of(layer.channels)
-    sizes = [channels[source] if passes > 1 else values[source].groups * PER_MEMORY for source in inputs]
+    sizes = [channels[source] if passes > 1 else values[source].memories * PER_MEMORY for source in inputs]
     count = per_pass(layer.channels) if passes > 1 else PROCESSORS
     firsts = accumulate(sizes[:-1], initial=0)
-    return [Way(passes, first // count, first % count, inputs) for first in firsts]
+    return [Layout(passes, first // count, first % count, inputs) for first in firsts]
 
 
 class _Arranger:
@@ -81,12 +81,12 @@ class _Arranger:
         self.old: Mapping[int, Layer] = dict(enumerate(layers)) | {INPUT: source}
         self.old_values, self.device = values_of(layers, source, device), device
         channels = {i: layer.out_channels for i, layer in self.old.items()}
-        self.wanted = [ways(layer, self.old_values, channels) for layer in layers]
+        self.wanted = [layouts(layer, self.old_values, channels) for layer in layers]
         self.readers = readers(layers)
         self.layers: list[Layer] = []
         self.renamed = {INPUT: INPUT}
         self.ties = Ties({INPUT: self.old_values[INPUT]})
-        self.copies: dict[tuple[int, Way], int] = {}
+        self.copies: dict[tuple[int, Layout], int] = {}
 
     def add(self, index: int) -> None:
         """Append an old layer, before it the copies that it needs."""
@@ -96,23 +96,23 @@ class _Arranger:
         number = self._append(replace(layer, inputs=tuple(inputs)), self.old_values[index])
         self.renamed[index] = number
         if layer.operation is Operation.PASSTHROUGH or layer.groups > 1:
-            shifts = [way.shift - pairs[0][1].shift for _, way in pairs]
+            shifts = [layout.shift - pairs[0][1].shift for _, layout in pairs]
             pattern = 0
             for value, shift in zip(inputs, shifts, strict=True):
                 pattern |= self.ties.values[value].pattern << shift
             self.ties.values[number] = replace(self.ties.values[number], pattern=pattern)
             self.ties.tie(inputs[0], number, 0)
 
-    def _inputs(self, layer: Layer, pairs: Sequence[tuple[int, Way]], free: bool) -> list[int]:
+    def _inputs(self, layer: Layer, pairs: Sequence[tuple[int, Layout]], free: bool) -> list[int]:
         """The values that a layer reads, side by side as it wants them; none, and nothing done, where other ties forbid it.
 
         free: all are copies that are tied to nothing else, which always can be.
         """
         count, copies, saved = len(self.layers), dict(self.copies), self.ties.saved()
         inputs: list[int] = []
-        for source, way in pairs:
+        for source, layout in pairs:
             anchor = (inputs[0], pairs[0][1]) if inputs else None
-            value = self._input(layer, source, (way, anchor), free)
+            value = self._input(layer, source, (layout, anchor), free)
             if value is None:
                 del self.layers[count:]
                 self.copies = copies
@@ -127,37 +127,37 @@ class _Arranger:
         self.ties.add(number, value)
         return number
 
-    def _input(self, layer: Layer, source: int, wanted: tuple[Way, tuple[int, Way] | None], free: bool) -> int | None:
+    def _input(self, layer: Layer, source: int, wanted: tuple[Layout, tuple[int, Layout] | None], free: bool) -> int | None:
         """The value that a layer reads: the source itself, or a copy that lies as it wants."""
-        value, (way, anchor) = self.renamed[source], wanted
+        value, (layout, anchor) = self.renamed[source], wanted
         if not free:
-            if self._direct(source, way) and self._join(value, way, anchor):
+            if self._direct(source, layout) and self._join(value, layout, anchor):
                 return value
-            if (source, way) in self.copies and self._join(self.copies[source, way], way, anchor):
-                return self.copies[source, way]
+            if (source, layout) in self.copies and self._join(self.copies[source, layout], layout, anchor):
+                return self.copies[source, layout]
         for kind in (self._convolution,) if free else (self._passthrough, self._convolution):
             number = kind(layer, source)
-            if self._join(number, way, anchor):
-                self.copies[source, way] = number
+            if self._join(number, layout, anchor):
+                self.copies[source, layout] = number
                 return number
             self.layers.pop()
             self.ties.remove(number)
         return None
 
-    def _direct(self, source: int, way: Way) -> bool:
+    def _direct(self, source: int, layout: Layout) -> bool:
         interleaved = self._interleaved(source)
-        return interleaved == way if way.gap > 1 else interleaved is None or not way.joined
+        return interleaved == layout if layout.gap > 1 else interleaved is None or not layout.joined
 
-    def _interleaved(self, source: int) -> Way | None:
+    def _interleaved(self, source: int) -> Layout | None:
         """The one way in which a value is written with gaps, if every reader can read it so."""
-        found = [(r, way) for r in dict.fromkeys(self.readers[source]) for s, way in self._reads(r) if s == source]
-        gapped = {way for _, way in found if way.gap > 1}
+        found = [(r, layout) for r in dict.fromkeys(self.readers[source]) for s, layout in self._reads(r) if s == source]
+        gapped = {layout for _, layout in found if layout.gap > 1}
         if len(gapped) != 1 or source == INPUT or folded(self.old[source]):
             return None
-        others = [self.old[r] for r, way in found if way.gap == 1]
+        others = [self.old[r] for r, layout in found if layout.gap == 1]
         return gapped.pop() if not others or self._skips(source, others) else None
 
-    def _reads(self, index: int) -> list[tuple[int, Way]]:
+    def _reads(self, index: int) -> list[tuple[int, Layout]]:
         return list(zip(self.old[index].inputs, self.wanted[index], strict=True))
 
     def _skips(self, source: int, others: Sequence[Layer]) -> bool:
@@ -165,13 +165,13 @@ class _Arranger:
         single = all(len(o.inputs) == 1 and o.operands == 1 and not (o.flatten or folded(o)) for o in others)
         return self.device.pipelined and single and passes_of(self.old[source].out_channels) == 1
 
-    def _join(self, value: int, way: Way, anchor: tuple[int, Way] | None) -> bool:
+    def _join(self, value: int, layout: Layout, anchor: tuple[int, Layout] | None) -> bool:
         """Let a value lie as a reader wants it, beside the reader's first input; False, and nothing done, where it cannot."""
         ties = self.ties
         lane = ties.lanes[value]
-        if way.gap > 1 and lane == Lane(lane.cluster):
-            ties.lanes[value] = Lane(lane.cluster, way.gap, way.position)
-        if anchor is None or ties.share(anchor[0], value, way.shift - anchor[1].shift):
+        if layout.gap > 1 and lane == Lane(lane.cluster):
+            ties.lanes[value] = Lane(lane.cluster, layout.gap, layout.position)
+        if anchor is None or ties.share(anchor[0], value, layout.shift - anchor[1].shift):
             return True
         ties.lanes[value] = lane
         return False

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from mace_core.errors import MaceError
-from mace_target_max78000.automatic.placement.values import passes_of, per_pass, readers
+from mace_target_max78000.automatic.placement.values import folded, passes_of, per_pass, readers
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Weights
 
@@ -44,12 +44,12 @@ class Draft:
 def lowered(layers: Sequence[Layer], source: Layer, device: Device) -> tuple[Layer, ...]:
     """The layers with every combination that the part lacks taken apart.  source: the network's input.
 
-    Raises one MaceError with all layers whose inputs cannot be joined.
+    Raises one MaceError with all layers that cannot lie anywhere.
     """
     channels = {INPUT: source.out_channels} | {i: layer.out_channels for i, layer in enumerate(layers)}
-    if faults := list(_unjoinable(layers, channels)):
+    if faults := [*_unjoinable(layers, channels), *_unshiftable(layers)]:
         raise MaceError.of(faults)
-    return _cut(_separated(layers, device), source)
+    return _cut(tuple(_in_whole_bytes(layer) for layer in _separated(layers, device)), source)
 
 
 def copy_of(maker: Layer, name: str, source: int) -> Layer:
@@ -85,6 +85,17 @@ def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
             rest = replace(rest, inputs=(draft.add(sole),), eltwise=None, operands=1, pool_first=True)
         draft.parts[index] = (draft.add(rest),)
     return tuple(draft.layers)
+
+
+def _in_whole_bytes(layer: Layer) -> Layer:
+    """A layer of 1-bit weights whose passes of outputs would begin inside a byte, with the same weights in two bits.
+
+    How weight memory continues there is not documented; in two bits every pass, a multiple of four slots, fills whole bytes.
+    """
+    weights = layer.weights
+    if weights is None or weights.bits > 1 or passes_of(layer.out_channels) == 1 or per_pass(layer.out_channels) % 8 == 0:
+        return layer
+    return replace(layer, weights=Weights(weights.values, UNIT_BITS))
 
 
 def _must_separate(layer: Layer, device: Device) -> bool:
@@ -181,3 +192,10 @@ def _unjoinable(layers: Sequence[Layer], channels: Mapping[int, int]) -> Iterato
         if several or (passes_of(layer.channels) == 1 and words > PROCESSORS // PER_MEMORY):
             problem = f"it joins {', '.join(map(str, joined))} channels, of which each part begins with a new word of four"
             yield f"layer {layer.name}: {problem}; make each part but the last a multiple of four channels"
+
+
+def _unshiftable(layers: Sequence[Layer]) -> Iterator[str]:
+    """Dilated layers of 32-bit results: the words before their output that hold nothing are counted in 8-bit words."""
+    for layer in layers:
+        if layer.wide and folded(layer):
+            yield f"layer {layer.name}: it is dilated, and its results have 32 bits; let them have 8, or undilate it"

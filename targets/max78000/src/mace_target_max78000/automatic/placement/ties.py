@@ -64,7 +64,7 @@ class Ties:
 
     def _span(self, value: int, move: int) -> tuple[int, int]:
         first = self.groups[value][1] + move
-        return first, first + self.values[value].groups * PER_MEMORY
+        return first, first + self.values[value].memories * PER_MEMORY
 
     def share(self, first: int, second: int, shift: int) -> bool:
         """Tie two values whose lanes have the same gap and let them share an offset; False, and nothing done, where they collide."""

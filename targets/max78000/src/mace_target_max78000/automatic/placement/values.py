@@ -30,7 +30,7 @@ class Value:
         return self.pattern.bit_length()
 
     @property
-    def groups(self) -> int:
+    def memories(self) -> int:
         """Data memories that hold it where its first slot is the first of a memory."""
         return -(-self.extent // PER_MEMORY)
 

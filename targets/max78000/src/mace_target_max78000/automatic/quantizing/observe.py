@@ -13,7 +13,7 @@ from mace_core.run.reference import execute
 KEPT = 1 << 16
 """Numbers of each tensor that are kept to try storages on."""
 
-SAMPLES = 32
+SAMPLES = 8
 """Random inputs where none are given."""
 
 

@@ -22,6 +22,9 @@ from mace_target_max78000.automatic.quantizing.weights import UNIT, Chosen, job,
 
 MAIN = ("Conv", "ConvTranspose", "MatMul")
 
+DRAFT = -4
+"""The power of two of all steps of a draft; limits such as 6 are whole numbers of these."""
+
 MEASURED = 8
 """Samples on which ways to scale channels are compared."""
 
@@ -97,6 +100,23 @@ def _plan(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy, 
     seen = observe(inner, samples)
     wide = _wide(inner) if policy.wide else set()
     return Plan(whole, seen, powers(inner, seen, [n for n in seen if n not in wide]), notes)
+
+
+def draft(graph: Graph) -> Graph:
+    """The graph with bytes everywhere, whatever they lose: enough to see whether the accelerator has all that it needs."""
+    plain = unlimited(prepared(as_floats(graph)))
+    inner, _ = without_tail(plain)
+    names = [*inner.inputs, *(o for node in inner.nodes for o in node.outputs)]
+    steps = {n: DRAFT for n in names if inner.tensors[n].dtype.is_float and n not in _wide(inner)}
+    nodes = [n for n in inner.nodes if n.op.name in MAIN and n.inputs[1] in inner.weights]
+    chosen = {n.name: _blank(inner, n) for n in nodes}
+    return _rounded(plain, steps, chosen)
+
+
+def _blank(graph: Graph, node: Node) -> Chosen:
+    w = graph.weights[node.inputs[1]]
+    rows = w.T if node.op.name == "MatMul" else w.reshape(len(w), -1)
+    return Chosen(np.zeros(rows.shape), -UNIT, np.zeros(len(rows)), 8, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
