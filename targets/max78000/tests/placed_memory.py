@@ -62,6 +62,7 @@ class Checker:
         self._load(layers[0], places[0])
         for index, (layer, place) in enumerate(zip(layers, places, strict=True)):
             self._legal(layer, place)
+            self._begin_average(layers[:index], layer, place)
             self._read(layer, place)
             self._write(index, layer, place)
         for index, layer in enumerate(layers):
@@ -91,6 +92,13 @@ class Checker:
         self._require(bits(place.output_processors)[0] % 4 == 0, f"{layer.name}: output begins inside a word")
         if layer.operation is Operation.PASSTHROUGH:
             self._require(place.processors == place.output_processors, f"{layer.name}: does not convolve, yet moves")
+
+    def _begin_average(self, before: tuple[Layer, ...], layer: Layer, place: Place) -> None:
+        """The second generation writes a word before an average that follows a layer with operands."""
+        if self.device.pipelined and before and before[-1].operands > 1 and layer.pool is not None and layer.pool.average:
+            slots = bits(place.output_processors)
+            inside = slots if layer.weights is not None else [s for s in slots if s < 16]
+            self.tags[inside[0] // 4 if inside else 0, place.out_offset // 4] = FREE
 
     def _require(self, holds: bool, fault: str) -> None:
         if not holds:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from references import MODELS, Reference, references
+from test_packing import rewritten
 
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
@@ -21,6 +22,7 @@ from mace_target_max78000.network import Layer, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
 from mace_target_max78000.project.compile import firmware
+from mace_target_max78000.project.table import table
 from mace_target_max78000.simulator import Simulator
 from mace_target_max78000.synthesis import synthesise
 
@@ -117,6 +119,14 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     outcome = run(whole.elf(tmp_path), device, Simulator(device), words)
     computed = zip(network.layers, outputs(network, whole.options, device), strict=True)
     assert outcome.results == tuple(word for layer, value in computed if layer.output for word in unloaded(layer, value))
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_registers_come_back_from_their_table(name: str) -> None:
+    image = made(name).image
+    found = table(image.configure, image.device)
+    assert (*rewritten(found, image.device), *found.rest) == image.configure
+    assert len(found.rest) <= 2  # the FIFOs'
 
 
 def unloaded(layer: Layer, value: np.ndarray) -> list[int]:

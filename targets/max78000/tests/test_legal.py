@@ -166,7 +166,8 @@ def network(*layers: Layer, sample: Array | None = None, places: tuple[Place, ..
         first = layers[0]
         sample = np.zeros((first.channels * first.operands, *first.dim), np.int64)
     if not places:
-        places = tuple(place(made, 0x4000 * (i % 2), 0x4000 * (1 - i % 2)) for i, made in enumerate(layers))
+        begin = (0 if made.inputs == (INPUT,) else 0x4000 * (i % 2) for i, made in enumerate(layers))
+        places = tuple(place(made, offset, 0x4000 * (1 - i % 2)) for i, (made, offset) in enumerate(zip(layers, begin, strict=True)))
     return Network("net", tuple(named), places, sample, **changes)
 
 
@@ -410,6 +411,39 @@ def test_operands_lie_word_by_word_in_turn() -> None:
     assert fault.remedy == "write out_offset: 0x0200 in two, or correct in_offset"
 
 
+def test_copies_may_be_read_where_the_original_lies() -> None:
+    """The maker's residual example: the layer after the one that reformats reads what that one read."""
+    first, gap, main = layer(C2, (4, 8, 8)), layer(NO, (4, 8, 8), inputs=(0,)), layer(C2, (4, 8, 8), inputs=(1,))
+    total = eltwise((4, 8, 8), C2, inputs=(1, 2))
+    places = [
+        place(first, 0x1000, 0),
+        place(gap, 0, 0x2000, write_gap=1),
+        place(main, 0, 0x2004, write_gap=1),
+        place(total, 0x2000, 0x3000),
+    ]
+    assert told(network(first, gap, main, total, places=tuple(places))) == []
+    pooled = replace(gap, pool=Pool(False, (1, 1), 1))
+    assert told(network(first, pooled, main, total, places=tuple(places))) == ["three: in_sequences"]
+    places[1] = replace(places[1], out_offset=0x10)
+    assert told(network(first, gap, main, total, places=tuple(places)))[0] == "four: in_sequences"
+
+
+def test_an_original_that_is_read_is_kept() -> None:
+    first, copy, other = layer(C2, (4, 8, 8)), layer(NO, (4, 8, 8), inputs=(0,)), layer(NO, (4, 8, 8), inputs=(0,))
+    last = layer(C2, (4, 8, 8), inputs=(1,))
+    places = (place(first, 0x1000, 0), place(copy, 0, 0x2000), place(other, 0x2000, 0), place(last, 0, 0x3000))
+    other = replace(other, inputs=(1,))
+    (fault,) = faults(network(first, copy, other, last, places=places), MAX78000, Options())
+    assert (fault.layer, fault.expected) == ("three", "memory without data of one, which four reads later")
+
+
+def test_later_layers_read_the_networks_input_where_it_lies() -> None:
+    a, b = layer(C2, (4, 8, 8)), layer(C2, (4, 8, 8))
+    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800)))) == []
+    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0x20, 0x800)))) == ["two: in_offset"]
+    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800))), fifo=True) == ["two: in_sequences"]
+
+
 def test_joined_data_lie_side_by_side_or_in_passes() -> None:
     a, b = layer(C2, (4, 8, 8), 64), layer(C2, (4, 8, 8), 64)
     joined = layer(C2, (128, 8, 8), 4, inputs=(0, 1))
@@ -480,3 +514,11 @@ def test_more_layers_than_there_are_registers() -> None:
     layers = [replace(layer(NO, (4, 4, 4), inputs=(i - 1,)), name=f"layer{i}") for i in range(33)]
     assert told(network(*layers)) == [": layers"]
     assert told(network(*layers), MAX78002) == []
+
+
+def test_rows_longer_than_row_memory_and_registers() -> None:
+    wide = layer(C2, (256, 2, 900), 4)
+    assert told(network(wide, places=(place(wide, 0, 0),)), overlap_data=True) == ["one: in_dim"]
+    rows = [layer(C2, (4, 20, 1000)), layer(C2, (4, 20, 1000), inputs=(0,), pool=Pool(False, (16, 16), 16))]
+    places = tuple(place(made, 0x100 * i, 0x100 * (i + 1), streaming=True) for i, made in enumerate(rows))
+    assert told(network(*rows, places=places), fifo=True) == ["two: streaming", "two: streaming"]

@@ -65,8 +65,8 @@ def rewritten(found: Table, device: Device) -> Iterator[Write]:
     """The writes that a table stands for."""
     data, values, written, layer = iter(found.data), [0] * len(found.registers), 0, -1
     for head in data:
-        layer += head >> 2 & 1
-        if head & 8:
+        layer += (head >> 2 & 1) - (head >> 3 & 1)
+        if head & 16:
             written = number(data)
         changed = number(data)
         for i, register in enumerate(found.registers):
@@ -91,11 +91,12 @@ def test_registers_come_back_in_order(device: Device) -> None:
     random = np.random.default_rng(3)
     names = [n for n in device.registers if n not in device.stream_registers]
     writes = []
-    for layer in (0, 1, 2, 5, 6):
+    for layer in (0, 1, 2, 5, 6, 5, 2, 8):
         for quadrant in random.permutation(4).tolist():
             used = random.permutation(names)[: random.integers(1, len(names))].tolist()
             values = random.choice([0, 1, 0x80, 0xFFFFFFFF, 0x1234], len(used)).tolist()
             writes += [Write(device.layer_register(quadrant, n, layer), v) for n, v in zip(used, values, strict=True)]
+    writes.insert(20, Write(device.layer_register(1, "IFRM", 0), 784))
     rest = (Write(0x50000000, 5), Write(device.layer_register(0, "RCNT", 0), 1))
     found = table([*writes, *rest], device)
     assert list(rewritten(found, device)) == writes

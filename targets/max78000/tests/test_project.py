@@ -300,7 +300,9 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-@pytest.mark.parametrize("options", [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)], ids=["plain", "busy", "fast"])
+@pytest.mark.parametrize(
+    "options", [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)], ids=["plain", "busy", "fast"]
+)
 def test_the_risc_v_core_runs_the_network(device: Device, options: Options, tmp_path: Path) -> None:
     zig = Registry.load().toolchains["zig"]
     require(zig.missing("rv32imc"))
@@ -324,6 +326,27 @@ def test_nothing_but_the_network_changes_a_project() -> None:
     assert not any(str(Path.home()) in str(text) or str(Path.cwd()) in str(text) for text in first.values())
     assert " * A\n *   B\n */" in str(first["cnn.h"])
     assert str(first["main.c"]).endswith("/*\n * A\n *   B\n */\n")
+
+
+def test_row_memories_are_cleared(quick_build: Build) -> None:
+    accelerator = Recorder()
+    assert run(quick_build(image_of(MAX78000), network_of(), Options(init_tram=True)), MAX78000, accelerator).passed
+    cleared = {a for a, v, _ in accelerator.writes if v == 0}
+    for quadrant in (0, 1):
+        for processor in range(16):
+            first = MAX78000.tram + quadrant * MAX78000.quadrant_pitch + processor * MAX78000.tram_pitch
+            assert cleared.issuperset(range(first, first + 4 * MAX78000.tram_words, 4))
+    assert not any(MAX78000.tram + 2 * MAX78000.quadrant_pitch <= a < MAX78000.kernels + 2 * MAX78000.quadrant_pitch for a in cleared)
+
+
+def test_macros_are_the_users() -> None:
+    files = emit_project(image_of(MAX78000), network_of(), Options(define=("FAST", "LEVEL=2")), "")
+    assert "\nDEFINES := -DFAST -DLEVEL=2\n" in str(files["Makefile"])
+
+
+def test_a_code_of_weights_is_loaded_in_one_way() -> None:
+    with pytest.raises(MaceError, match="table_driven: its weights are in a code"):
+        emit_project(image_of(MAX78000), network_of(), Options(table_driven=True, mexpress=False), "")
 
 
 def test_names_of_files_are_the_users() -> None:

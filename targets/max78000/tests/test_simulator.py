@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mace_target_max78000.device import FIFO_CONTROL, FIFO_STATUS, MAX78000, Device
+from mace_target_max78000 import simulator as simulator_package
+from mace_target_max78000.device import FIFO_CONTROL, FIFO_DATA, FIFO_STATUS, MAX78000, Device
 from mace_target_max78000.image import Check, Image, Poll, Step, Write
 from mace_target_max78000.network import INPUT, Activation, Layer, Network, Operation, Place, Pool, Weights
 from mace_target_max78000.options import Options
@@ -336,3 +339,26 @@ def test_loader_takes_words_in_order() -> None:
     simulator.write(address, 0x01020304)
     with pytest.raises(SimulationError, match="where the loader is at 0x4"):
         simulator.write(address + 8, 1)
+
+
+def test_registers_bias_and_fifos_are_words() -> None:
+    simulator = Simulator(MAX78000)
+    simulator.write(MAX78000.control_register(0, 0), CLOCK)
+    for address in (MAX78000.layer_register(0, "ENA", 0), MAX78000.bias_address(0), FIFO_DATA):
+        with pytest.raises(SimulationError, match="1 bytes are written where there are words"):
+            simulator.write(address, 1, size=1)
+    with pytest.raises(SimulationError, match="there is none"):
+        simulator.write(MAX78000.layer_register(0, "ENA", 0) + 2, 1)
+
+
+def test_knows_only_the_device_and_the_image() -> None:
+    folder = Path(simulator_package.__file__).parent
+    imported = {
+        name
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in [node.module.removeprefix("mace_target_max78000.").split(".")[0]]
+        if node.module.startswith("mace_")
+    }
+    assert imported == {"mace_core", "device", "image", "simulator"}

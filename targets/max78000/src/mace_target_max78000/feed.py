@@ -138,7 +138,7 @@ def _outputs(formed: Formed) -> Iterator[Output]:
     for name in inner.outputs:
         view = view_of(inner, name, producers(inner))
         layer = formed.tensors.index(view.base)
-        positions[name] = _position(formed.layers[layer], inner.tensors[view.base])[view.order] + starts[layer]
+        positions[name] = _position(inner.tensors[view.base])[view.order] + starts[layer]
     for node in tail:
         source, result = node.inputs[0], node.outputs[0]
         functions[result] = functions.get(source, ())
@@ -163,7 +163,6 @@ def _starts(formed: Formed) -> dict[int, int]:
     return starts
 
 
-def _position(layer: Layer, tensor: Tensor) -> Array:
+def _position(tensor: Tensor) -> Array:
     """For each element of a tensor, rows, columns, channels, its place in the block, which goes channel by channel."""
-    places = np.arange(tensor.elements).reshape(layer.out_channels, -1)
-    return places.T.ravel()
+    return np.arange(tensor.elements).reshape(tensor.shape[-1], -1).T.ravel()

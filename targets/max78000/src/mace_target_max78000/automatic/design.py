@@ -11,6 +11,7 @@ from mace_target_max78000.automatic.forming import Formed
 from mace_target_max78000.automatic.place import place
 from mace_target_max78000.automatic.quantizing.observe import random_inputs
 from mace_target_max78000.automatic.quantizing.quantize import Policy
+from mace_target_max78000.automatic.split import with_split_bias
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
@@ -31,7 +32,7 @@ def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device,
     MaceError with everything that the device cannot compute, or that does not fit.
     """
     options, policy = settings
-    formed = prepare(graph, device, samples, policy)
+    formed = with_split_bias(prepare(graph, device, samples, policy), device)
     first = samples[0] if samples else random_inputs(graph, policy.limits, 1)[0]
     sample = formed.entry.apply(first[formed.entry.name])
     placed = place(formed.layers, sample.shape, device, options)

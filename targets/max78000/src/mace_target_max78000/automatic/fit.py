@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from mace_core.ir import Array, Graph
+from mace_core.ir import Array, Graph, Node
 from mace_target_max78000.automatic.forming import Formed, form
 from mace_target_max78000.automatic.placement.values import contiguous, in_hardware
-from mace_target_max78000.automatic.quantizing.quantize import Plan, Policy, calibrated, draft, is_quantized
+from mace_target_max78000.automatic.quantizing.quantize import MAIN, Plan, Policy, calibrated, draft, is_quantized
 from mace_target_max78000.device import PROCESSORS, Device
 from mace_target_max78000.network import Layer, Place
 from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
@@ -28,14 +29,37 @@ def prepare(graph: Graph, device: Device, samples: Sequence[Mapping[str, Array]]
         return form(graph, device)
     form(draft(graph), device)  # refuses what no quantisation helps, before any is looked for
     plan = calibrated(graph, samples, policy)
-    bits = dict(policy.bits)
-    while True:
-        made = plan.rounded(bits)
-        formed = form(made.graph, device).noted(made.notes)
-        narrowed = _next(plan, bits, formed, policy, device) if _excess(formed.layers, device) > 0 else None
-        if narrowed is None:
-            return formed
-        bits |= narrowed
+    made = plan.rounded(policy.bits)
+    formed = form(made.graph, device)
+    narrowed = _narrowed(plan, formed.layers, policy, device)
+    if narrowed != policy.bits:
+        formed = form(plan.rounded(narrowed).graph, device)
+    return formed.noted(made.notes)
+
+
+def _narrowed(plan: Plan, layers: Sequence[Layer], policy: Policy, device: Device) -> Mapping[str, int]:
+    """How many bits each node's weights have when all fit, or when none can be narrower."""
+    bits, now = dict(policy.bits), {layer.name: layer for layer in layers}
+    nodes = {n.name: n for n in plan.graph.nodes if n.op.name in MAIN and n.name in now and n.name not in policy.bits}
+    harms = {name: _harms(plan, node) for name, node in nodes.items()}
+    while _excess(list(now.values()), device) > 0:
+        taken = dict(zip(now, (w * n for w, n in _words(list(now.values()), device)), strict=True))
+        left = {name: harms[name][bits.get(name, 8)] / taken[name] for name in nodes if bits.get(name, 8) in NARROWER}
+        if not left:
+            break
+        name = min(left, key=left.__getitem__)
+        bits[name] = NARROWER[bits.get(name, 8)]
+        weights = now[name].weights
+        assert weights is not None
+        now[name] = replace(now[name], weights=replace(weights, bits=min(weights.bits, bits[name])))
+    return bits
+
+
+def _harms(plan: Plan, node: Node) -> dict[int, float]:
+    """For each width of weights, how much more of the output the next one loses."""
+    errors = {bits: plan.choose(node, bits).error for bits in {*NARROWER, *NARROWER.values()}}
+    signal = float(plan.seen[node.outputs[0]].power.sum()) or 1.0
+    return {bits: max(errors[narrower] - errors[bits], 0.0) / signal for bits, narrower in NARROWER.items()}
 
 
 def _words(layers: Sequence[Layer], device: Device) -> list[tuple[int, int]]:
@@ -51,19 +75,3 @@ def _excess(layers: Sequence[Layer], device: Device) -> float:
     found = _words(layers, device)
     shared = sum(words for words, count in found if count > PROCESSORS // 2)
     return max(shared - device.kernel_words, sum(w * n for w, n in found) / PROCESSORS - device.kernel_words * SHARE)
-
-
-def _next(plan: Plan, bits: Mapping[str, int], formed: Formed, policy: Policy, device: Device) -> dict[str, int] | None:
-    """The node to narrow next, and to what; None if there is none left."""
-    freed = {layer.name: words * count for layer, (words, count) in zip(formed.layers, _words(formed.layers, device), strict=True)}
-    best: tuple[float, str, int] | None = None
-    for node in plan.graph.nodes:
-        now = bits.get(node.name, 8)
-        if node.name in policy.bits or now not in NARROWER or not freed.get(node.name):
-            continue
-        signal = float(plan.seen[node.outputs[0]].power.sum()) or 1.0
-        harm = (plan.choose(node, NARROWER[now]).error - plan.choose(node, now).error) / signal
-        cost = harm / freed[node.name]
-        if best is None or cost < best[0]:
-            best = (cost, node.name, NARROWER[now])
-    return {best[1]: best[2]} if best else None

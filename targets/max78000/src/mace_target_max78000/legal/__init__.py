@@ -8,6 +8,7 @@ from mace_target_max78000.legal.memory import alignment_faults, extent_faults, o
 from mace_target_max78000.legal.operands import operand_faults
 from mace_target_max78000.legal.order import order_faults
 from mace_target_max78000.legal.processors import network_processor_faults, processor_faults
+from mace_target_max78000.legal.rows import row_faults
 from mace_target_max78000.legal.shapes import form_faults, output_faults, size_faults
 from mace_target_max78000.legal.site import Fault, Site
 from mace_target_max78000.legal.streaming import streaming_faults
@@ -41,7 +42,7 @@ def faults(network: Network, device: Device, options: Options) -> list[Fault]:
         if misplaced.isdisjoint((site.index, *inputs)):
             found += (*flow_faults(site), *extent_faults(site))
     found += (*order_faults(sites), *network_processor_faults(sites), *streaming_faults(sites), *unload_faults(sites))
-    return found if found else overlap_faults(sites)
+    return found or [*overlap_faults(sites), *row_faults(sites)]
 
 
 __all__ = ["Fault", "faults"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,8 @@ def flow_faults(site: Site) -> Iterator[Fault]:
     yield from _outside(site)
     for source, wanted in _wanted(site):
         made = _made(site, source)
+        if made is None and (site.options.fifo or site.options.fast_fifo):
+            yield site.fault("in_sequences", "data in memory", "the network's input, which goes through a FIFO", "do not use FIFOs")
         if made is not None and not any(wanted.finds(_made(site, i)) for i in _same_data(site, source)):
             yield _difference(site, source, made, wanted)
 
@@ -73,13 +75,14 @@ def _same_data(site: Site, index: int) -> Iterator[int]:
 
 def _made(site: Site, index: int) -> Layout | None:
     """Where a layer's data, or the network's input, lie as this layer reads them; None where nothing lies in memory."""
-    network = site.network
+    network, rows = site.network, site.place.in_crop[0]
     if index >= 0:
-        return _written(Unit(network.layers[index], network.places[index], index), site.place.in_crop[0])
+        return _written(Unit(network.layers[index], network.places[index], index), rows)
     first = Site(network, site.device, site.options, 0)
     if first.fifo or first.place.chw or first.layer.operands > 1 or first.layer.inputs != (INPUT,):
         return None
-    return _read(first.unit, 0, slice(0, first.layer.channels))
+    found = _read(first.unit, 0, slice(0, first.layer.channels))
+    return replace(found, offsets=found.offsets + rows * first.layer.dim[1] * found.pitch)
 
 
 def _written(unit: Unit, rows_left_out: int) -> Layout:

@@ -13,8 +13,8 @@ from itertools import groupby
 from mace_target_max78000.device import QUADRANTS, Device
 from mace_target_max78000.image import Step, Write
 
-NEXT_LAYER, OTHER_REGISTERS = 4, 8
-"""Bits of a group's first byte above its quadrant."""
+NEXT_LAYER, PREVIOUS_LAYER, OTHER_REGISTERS = 4, 8, 16
+"""Bits of a group's first byte above its quadrant; a layer's writes may be interleaved with those of the next."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def _places(device: Device) -> dict[int, tuple[int, int, str]]:
         for layer in range(device.layers if name in device.registers else 8):
             for quadrant in range(QUADRANTS):
                 found[device.layer_register(quadrant, name, layer)] = (layer, quadrant, name)
+    for quadrant in range(QUADRANTS):  # a quadrant has it once, and gets it with its first layer
+        found[device.layer_register(quadrant, "IFRM", 0)] = (0, quadrant, "IFRM")
     return found
 
 
@@ -77,12 +79,13 @@ def _groups(found: Iterable[tuple[_Place, int]]) -> Iterator[int]:
     layer, written = -1, 0
     last: dict[int, int] = {}
     for (at, quadrant), values in _runs(found):
-        for _ in range(at - layer - 1):  # layers of which nothing is written
-            yield from (NEXT_LAYER | OTHER_REGISTERS, 0, 0)
+        step = NEXT_LAYER if at > layer else PREVIOUS_LAYER
+        for _ in range(abs(at - layer) - 1):  # layers of which nothing is written
+            yield from (step | OTHER_REGISTERS, 0, 0)
             written = 0
         wanted = _mask(values)
         changed = {r: v for r, v in values.items() if last.get(r, 0) != v}
-        yield quadrant | (NEXT_LAYER if at != layer else 0) | (OTHER_REGISTERS if wanted != written else 0)
+        yield quadrant | (step if at != layer else 0) | (OTHER_REGISTERS if wanted != written else 0)
         if wanted != written:
             yield from _number(wanted)
         yield from _number(_mask(changed))

@@ -27,8 +27,8 @@ class Results:
     @property
     def words(self) -> str:
         """The block in words."""
-        kind = "signed bytes" if self.width == 8 else "32-bit words"
-        return f"{self.channels} x {self.pixels} {kind} from offset 0x{self.offset:04x}"
+        kind = "bytes" if self.width == 8 else "words"
+        return f"{self.channels} channels of {self.pixels} {kind}, from offset 0x{self.offset:04x}"
 
     @property
     def size(self) -> int:

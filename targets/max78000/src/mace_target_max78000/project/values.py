@@ -164,7 +164,7 @@ def _table(image: Image, known: Mapping[int, str], options: Options) -> dict[str
 def _clock(image: Image, options: Options) -> dict[str, Any]:
     """The accelerator's clock: half of the processor's, or on the second generation a PLL that only the inference takes undivided."""
     if not image.device.pipelined or not options.pipeline:
-        return {"clock": "BOARD_CNN_CLOCK_PCLK, BOARD_CNN_CLOCK_DIV1", "clock_words": "50 MHz", "fast_clock": False}
+        return {"clock": "BOARD_CNN_CLOCK_PCLK, BOARD_CNN_CLOCK_DIV1", "clock_words": "half of the processor's", "fast_clock": False}
     fast = not options.max_speed
     divider = "BOARD_CNN_CLOCK_DIV4" if fast else "BOARD_CNN_CLOCK_DIV1"
     words = "PLL, 200 MHz for the inference" + (", a quarter before and after it" if fast else "")

@@ -6,7 +6,8 @@ It decodes everything from registers and memories and knows nothing of the netwo
   the read-ahead's shift count, the pipeline, ready-select, clocks and the FIFOs' thresholds are accepted and change nothing; a FIFO is
   never full.
 - What only time decides is checked instead where every working program fulfils it: where a stream begins, that its buffer is large enough
-  and overlaps no other, that a layer does not overwrite input that it still has to read.
+  and overlaps no other.  A layer that overwrites input which it still has to read gets what it wrote, and is
+  refused where that goes on and on.
 - Quadrants must agree in what is not each one's own, and registers that say the same thing twice must say the same.
 - A word is written whole: bytes of slots that no channel uses become 0.
 - Not modelled, and refused: calcx4 and tcalc, the snoop registers of conditional layers, 32-bit results of layers that do not sum over

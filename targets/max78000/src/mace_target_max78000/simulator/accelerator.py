@@ -44,7 +44,7 @@ class Simulator:
         self.registers = Registers(device, self._controlled)
         self.fifos = Fifos()
         self.on_done = on_done
-        self._documented = documented
+        self._chip = Chip(device, self.registers, self.data, self.weights, self.bias, self.fifos, documented)
         self._gatherer = Gatherer(device, self.data)
         self._run: Run | None = None
         self._plain: dict[int, int] = {}
@@ -131,7 +131,7 @@ class Simulator:
             layer, wide = self.registers.layers[quadrant].get(0, {}), 8 if self.device.pipelined else 4
             step = (layer.get("LCTL2", 0) >> 4 & (1 << wide) - 1) + 1
             self._gatherer.start(quadrant, layer.get("WPTR_BASE", 0), step, value >> 17 & 3)
-        if value & SYNC and not value & GO:
+        if value & SYNC and not value & GO and not before & DONE:
             self._run = None  # a start from the first layer, not the rest of one that stopped
         if value & ~before & GO and value >> 9 & 3 == quadrant:
             self._start(quadrant)
@@ -139,8 +139,7 @@ class Simulator:
     def _start(self, master: int) -> None:
         """Begin an inference, or go on with one that stopped after a layer."""
         if self._run is None or self._run.layer is None:
-            chip = Chip(self.device, self.registers, self.data, self.weights, self.bias, self.fifos, self._documented)
-            self._run = Run(chip, started(self.device, self.registers, master))
+            self._run = Run(self._chip, started(self.device, self.registers, master))
         self._go_on()
 
     def _go_on(self) -> None:

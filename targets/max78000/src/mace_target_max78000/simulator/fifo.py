@@ -8,7 +8,7 @@ import numpy as np
 
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS
 from mace_target_max78000.simulator.faults import SimulationError
-from mace_target_max78000.simulator.memory import Array
+from mace_target_max78000.simulator.memory import Array, whole_words
 
 
 class Fifos:
@@ -23,7 +23,7 @@ class Fifos:
 
     def write(self, number: int, data: bytes) -> None:
         """Words."""
-        self._waiting[number].extend(data)
+        self._waiting[number].extend(whole_words(data, f"FIFO {number}").tobytes())
 
     def count(self, number: int) -> int:
         """Words that wait."""

@@ -15,6 +15,13 @@ from mace_target_max78000.simulator.faults import SimulationError
 Array = np.ndarray[Any, Any]
 
 
+def whole_words(data: bytes, place: str) -> Array:
+    """Bytes as 32-bit words; SimulationError if they are none."""
+    if len(data) % 4:
+        raise SimulationError(place, f"{len(data)} bytes are written where there are words", "write 4 bytes")
+    return np.frombuffer(data, "<u4")
+
+
 class Memory(Protocol):
     """What the bus needs of a memory."""
 
@@ -139,7 +146,7 @@ class BiasMemory:
 
     def write(self, quadrant: int, offset: int, data: bytes) -> None:
         """Words, of which the lowest byte counts."""
-        words = np.frombuffer(data, "<u4")
+        words = whole_words(data, f"bias memory of quadrant {quadrant}")
         self.data[quadrant, offset // 4 : offset // 4 + len(words)] = words & 0xFF
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:

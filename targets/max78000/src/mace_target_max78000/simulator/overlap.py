@@ -1,4 +1,4 @@
-"""Layers that write over their own input: a result must not reach a word before the last position that needs it was read.
+"""Layers that write over their own input: what they read after a result has reached it is the result.
 
 A layer reads positions row by row, keeps in its row memory what a kernel needs of earlier ones, and writes a result as soon as the
 kernel's last position is there.
@@ -14,22 +14,20 @@ from mace_target_max78000.simulator.setting import Kind, Setting
 from mace_target_max78000.simulator.writer import Places
 
 
-def check(setting: Setting, places: Places, shape: tuple[int, int]) -> None:
-    """Raise SimulationError if a result overwrites input that is still to be read.  shape: rows and columns of the output."""
+def overwritten(setting: Setting, places: Places, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Memories and words of input that is read after a result was written there.  shape: rows and columns of the output."""
     reading = {p // PER_MEMORY for p in setting.processors}
-    shared = np.isin(places.memory, list(reading))
-    if not shared.any():
-        return
-    words = np.unique(places.word[shared])[:, None] + np.arange(shape[0] * shape[1]) * places.pixel
+    keys = np.unique(places.memory.astype(np.int64) << 32 | places.word)
+    memories, first = keys >> 32, keys & 0xFFFFFFFF
+    shared = np.isin(memories, list(reading))
+    words = first[shared][:, None] + np.arange(shape[0] * shape[1]) * places.pixel
     index, times = _read(setting)
-    if index.max() < words.min() or index.min() > words.max():
-        return
+    if not shared.any() or index.max() < words.min() or index.min() > words.max():
+        return memories[:0], first[:0]
     last = np.full(int(max(index.max(), words.max())) + 1, -1)
     np.maximum.at(last, index, times)
     early = last[words] > _written(setting, shape)
-    if early.any():
-        word = int(words[early][0])
-        raise setting.fault("WPTR_BASE", f"word {word} of the layer's own input is overwritten before it is read", "write elsewhere")
+    return np.broadcast_to(memories[shared][:, None], words.shape)[early], words[early]
 
 
 def _read(setting: Setting) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mace_target_max78000.device import QUADRANTS, Device
 from mace_target_max78000.simulator.faults import SimulationError
+from mace_target_max78000.simulator.memory import whole_words
 
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 CLEAR, CLEAR_BIAS, CLEARED = 0x1880, 1 << 10, 1 << 25
@@ -31,9 +32,7 @@ class Registers:
 
     def write(self, quadrant: int, offset: int, data: bytes) -> None:
         """One or more words."""
-        if len(data) % 4 or offset % 4:
-            raise SimulationError(f"quadrant {quadrant}, register {offset:#x}", f"{len(data)} bytes are written; registers are words")
-        for i, value in enumerate(np.frombuffer(data, "<u4").tolist()):
+        for i, value in enumerate(whole_words(data, f"quadrant {quadrant}, register {offset:#x}").tolist()):
             self._write(quadrant, offset + 4 * i, value)
 
     def _write(self, quadrant: int, offset: int, value: int) -> None:
@@ -73,6 +72,6 @@ class Registers:
         major, minor = divmod(offset - device.registers_base, large)
         number, layer = (minor // small, major) if device.layer_pitch == large else (major, minor // small)
         names = {n: name for name, n in device.registers.items()}
-        if offset < device.registers_base or layer >= device.layers or number not in names:
+        if offset % 4 or offset < device.registers_base or layer >= device.layers or number not in names:
             raise SimulationError(f"quadrant {quadrant}, register {offset:#x}", "there is none")
         return names[number], layer

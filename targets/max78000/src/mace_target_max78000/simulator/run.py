@@ -18,6 +18,9 @@ from mace_target_max78000.simulator.setting import Kind, Setting
 from mace_target_max78000.simulator.start import BINARY, FAST, ONE_SHOT, ROUNDING, STREAMING, Start
 from mace_target_max78000.simulator.streaming import Flow, Group, expected, flow_of
 
+ROUNDS = 8
+"""How often a layer is computed again that overwrites its own input, before its results are given up."""
+
 
 @dataclass(frozen=True)
 class Chip:
@@ -105,20 +108,37 @@ class Run:
 
     def _execute(self, setting: Setting) -> None:
         """Read, compute and write one layer."""
-        chip, master = self._chip, self.start.quadrants[0]
         self._heard(setting)
         source = self._source(setting)
+        results = self._results(setting, source)
+        places = writer.places(setting, self._chip.device, len(results), self.start.quadrants[0])
+        if not self._streams(setting):
+            results = self._overwriting(setting, source, places, results)
+        self._deliver(setting, results.reshape(len(results), -1), places)
+
+    def _results(self, setting: Setting, source: Array) -> Array:
+        """What a layer makes of data memory: [channels, rows, columns]."""
+        chip, master = self._chip, self.start.quadrants[0]
         values = reader.read(setting, source, reader.Averaging(self.start.has(ROUNDING), chip.documented))
         if setting.kind is Kind.PASSTHROUGH:
-            sums = 128 * values.astype(np.int64).reshape(-1, *values.shape[2:])
-        else:
-            sums = convolver.convolve(setting, values, self._weights(setting), master)
-            dummy = not chip.device.pipelined and self._streams(setting) and setting.layer == self.start.first
-            sums += convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None]
-        places = writer.places(setting, chip.device, len(sums), master)
-        if not self._streams(setting):
-            overlap.check(setting, places, (sums.shape[1], sums.shape[2]))
-        self._deliver(setting, writer.finish(setting, sums).reshape(len(sums), -1), places)
+            return writer.finish(setting, 128 * values.astype(np.int64).reshape(-1, *values.shape[2:]))
+        sums = convolver.convolve(setting, values, self._weights(setting), master)
+        dummy = not chip.device.pipelined and self._streams(setting) and setting.layer == self.start.first
+        return writer.finish(setting, sums + convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None])
+
+    def _overwriting(self, setting: Setting, source: Array, places: writer.Places, results: Array) -> Array:
+        """The results where some of them reach input that is still to be read: once more with these, until they are what they make."""
+        memories, words = overlap.overwritten(setting, places, (results.shape[1], results.shape[2]))
+        if not len(words):
+            return results
+        for _ in range(ROUNDS):
+            after, seen = source.copy(), source.copy()
+            writer.write(setting, results.reshape(len(results), -1), places, after)
+            seen.view("<u4")[memories, words] = after.view("<u4")[memories, words]
+            before, results = results, self._results(setting, seen)
+            if np.array_equal(before, results):
+                return results
+        raise setting.fault("WPTR_BASE", f"word {int(words[0])} of its own input is overwritten before it is read", "write elsewhere")
 
     def _heard(self, setting: Setting) -> None:
         """Raise SimulationError if the master waits for sums of a quadrant that does not run."""
@@ -137,9 +157,9 @@ class Run:
         if not self._streams(setting):
             self._group, self._flow = Group(self._chip.device), None
             return self._chip.data.data
+        self._group.join(setting)
         if self._flow is None:
             return self._chip.data.data
-        self._group.join(setting)
         expected(setting, self._flow)
         self._group.check(setting, self._flow.end - self._flow.first)
         self._group.roll(setting, self._flow, self._chip.data.data)

@@ -6,7 +6,7 @@ A rule changes what is computed where, never a number: see `windows` for why eac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -45,6 +45,12 @@ def axes_of(node: Node, x: Sequence[int], kernel: Sequence[int], count: Sequence
     return tuple(found)
 
 
+def subsampled_alike(axes: Sequence[Axis]) -> tuple[Axis, ...] | None:
+    """The axes with one stride, which does not matter along an axis of one result; None if two are needed."""
+    strides = {axis.stride for axis in axes if axis.count > 1} or {1}
+    return tuple(replace(axis, stride=min(strides)) for axis in axes) if len(strides) == 1 else None
+
+
 def rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
     """Rewrites each Conv that the device lacks."""
 
@@ -54,7 +60,11 @@ def rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
         x, w = match.shape(0), match.new.weights[match.node.inputs[1]]
         group = int(str(match.node.attrs["group"]))
         count = Windows.of(w.shape[1:-1], match.node.attrs).count(x[1:-1])
-        job = Job(match, axes_of(match.node, x[1:-1], w.shape[1:-1], count), w, device)
+        axes = subsampled_alike(axes_of(match.node, x[1:-1], w.shape[1:-1], count))
+        if axes is None:
+            strides = integers(match.node.attrs, "strides")
+            raise RefusedError(f"its strides {list(strides)} differ; the hardware has one for rows and columns")
+        job = Job(match, axes, w, device)
         if group > 1 and not (device.pipelined and group == x[-1] == w.shape[0] and job.fits):
             return replaced(match, dense(w, group), group=1)
         return job.rewritten()
@@ -96,10 +106,7 @@ class Job:
     @property
     def stride(self) -> int:
         """The one stride that subsampling has."""
-        strides = {axis.stride for axis in self.axes if axis.count > 1} or {1}
-        if len(strides) > 1:
-            raise RefusedError(f"its strides {[a.stride for a in self.axes]} differ; the hardware has one for rows and columns")
-        return strides.pop()
+        return self.axes[0].stride
 
     @property
     def is_native(self) -> bool:
@@ -108,8 +115,8 @@ class Job:
         before, after = (integers(attrs, key) for key in ("pads_before", "pads_after"))
         dilated = max(integers(attrs, "dilations"))
         if dilated > 1 and self.rank == 3 and kernel[0] <= DILATED and (kernel[0] - 1) * dilated >= lengths(self.rank)[-1]:
-            return not any(before + after) and self.axes[0].stride == 1
-        plain = all(a.stride == 1 for a in self.axes) and dilated == 1
+            return not any(before + after) and integers(attrs, "strides") == (1,)
+        plain = set(integers(attrs, "strides")) == {1} and dilated == 1
         alike = len(set(kernel)) == 1 and kernel[0] in lengths(self.rank) and before == after and max(before) <= 2
         return plain and alike
 
@@ -172,10 +179,10 @@ class Job:
         total = max(prod(len(stage.made) for stage in stages) for stages in zip(*(c.stages for c in plan), strict=True)) * channels
         if total > self.device.channels:
             raise RefusedError(f"it needs {total} copied channels, and a layer has at most {self.device.channels}; make its kernel smaller")
-        length, new = lengths(self.rank)[-1], self.match.new
+        new = self.match.new
         made, before = self.match.node.inputs[0], [1] * len(plan)
         for stages in zip(*(c.stages for c in plan), strict=True):
-            made = copies(new, made, stages, before, length)
+            made = copies(new, made, stages, before, plan[0].copying)
             before = [len(stage.made) for stage in stages]
         if stride > 1:
             made = subsampled(new, made, stride)

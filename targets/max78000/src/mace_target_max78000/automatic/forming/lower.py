@@ -7,12 +7,12 @@ import numpy as np
 from mace_core.build import Builder, Match, rewrite
 from mace_core.ir import Graph
 from mace_target_max78000.automatic.forming import convolutions, rules
-from mace_target_max78000.automatic.forming.convolutions import Job, axes_of, lengths, spread
+from mace_target_max78000.automatic.forming.convolutions import Job, axes_of, lengths, spread, subsampled_alike
 from mace_target_max78000.automatic.forming.crops import crops, sunk
 from mace_target_max78000.automatic.forming.ends import Fold, folded_graph
 from mace_target_max78000.automatic.forming.lines import line
 from mace_target_max78000.automatic.forming.refusal import Faults
-from mace_target_max78000.automatic.forming.windows import Axis, direct, folded, together
+from mace_target_max78000.automatic.forming.windows import folded
 from mace_target_max78000.device import Device
 
 EXACT = (
@@ -56,19 +56,13 @@ def with_folded_input(graph: Graph, device: Device) -> tuple[Graph, Fold | None]
     node, x = readers[0], graph.tensors[graph.inputs[0]].shape
     w = graph.weights[node.inputs[1]]
     axes = axes_of(node, x[1:-1], w.shape[1:-1], graph.tensors[node.outputs[0]].shape[1:-1])
-    job = Job(Match(node, Builder(graph.name), {}), axes, w, device)
-    if job.is_native or _in_one_layer(w.shape, axes) or int(str(node.attrs["group"])) > 1:
+    alike = subsampled_alike(axes)
+    job = Job(Match(node, Builder(graph.name), {}), alike, w, device) if alike else None
+    if (job and (job.is_native or job.fits)) or int(str(node.attrs["group"])) > 1:
         return graph, None
-    plan = folded(axes, lengths(len(x))[-1] if len(x) == 4 else 9)
+    plan = folded(axes, lengths(len(x))[-1])
     if int(np.prod([len(f.moves) for f in plan])) * x[-1] > device.channels:
         return graph, None
     filters = spread(w, [f.places for f in plan], plan[0].length, [len(f.moves) for f in plan])
     return folded_graph(graph, node, plan, filters)
 
-
-def _in_one_layer(shape: tuple[int, ...], axes: tuple[Axis, ...]) -> bool:
-    """Whether the hardware's kernel does it alone, with one subsampling in the next layer."""
-    if len({a.stride for a in axes}) > 1:
-        return False
-    ways = (together([direct(a, n) for a in axes], lambda p: sum(d.extra for d in p)) for n in lengths(len(shape)))
-    return any(p is not None and not any(d.extra for d in p) for p in ways)

@@ -17,6 +17,12 @@ T = TypeVar("T")
 
 PADS = (0, 1, 2)
 
+NEIGHBOURS = 3
+"""The kernel of an image, and a short one along a line, which loses fewer elements at the ends."""
+
+Options = Sequence[tuple[int, int]]
+"""Ways to have an element: the move or the index of a copy, and the place in the kernel that takes it."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -54,13 +60,15 @@ class Stage:
 class Copied:
     """Copies of the input, moved against each other in stages, subsampled, then one sum over all of them.
 
-    length, pad: of the sum's kernel.  places: for each tap the copy's index and the place in the kernel.
+    copying: the length of the kernels that copy.  length, pad: of the sum's kernel.
+    places: for each tap the copy's index and the place in the kernel.
     """
 
     stages: tuple[Stage, ...]
+    copying: int
     length: int
     pad: int
-    places: tuple[tuple[int, int], ...]
+    places: Options
 
     @property
     def copies(self) -> int:
@@ -76,7 +84,7 @@ class Folded:
     size: int
     pad: int
     length: int
-    places: tuple[tuple[int, int], ...]
+    places: Options
 
 
 def direct(axis: Axis, length: int) -> list[Direct]:
@@ -96,17 +104,13 @@ def together(ways: Sequence[Sequence[T]], key: Callable[[tuple[T, ...]], object]
     return min(product(*ways), key=key, default=None)  # type: ignore[arg-type]  # keys are tuples of numbers
 
 
-Options = Sequence[tuple[int, int]]
-"""Ways to have an element: the move of a copy, and the place in the kernel that takes it."""
-
-
 def copied(axis: Axis, lengths: Sequence[int], depth: int) -> list[Copied]:
-    """All ways by so many stages of copies that leave no result too many.  lengths: of kernels, the longest last."""
+    """All ways by so many stages of copies that leave no result too many.  lengths: of kernels that the hardware has, the longest last."""
     found = []
-    for pads, last in product(product(PADS, repeat=depth + 1), lengths[-2:]):
-        shrunk = axis.size + 2 * sum(pads[:-1]) - depth * (lengths[-1] - 1)
-        if shrunk >= 1 and -(-shrunk // axis.stride) + 2 * pads[-1] - last + 1 == axis.count:
-            found.append(_through(axis, (lengths[-1], last), pads))
+    for pads, copying, last in product(product(PADS, repeat=depth + 1), {min(NEIGHBOURS, lengths[-1]), lengths[-1]}, lengths):
+        size = axis.size + 2 * sum(pads[:-1]) - depth * (copying - 1)
+        if size >= 1 and -(-size // axis.stride) + 2 * pads[-1] - last + 1 == axis.count:
+            found.append(_through(axis, (copying, last), pads))
     return [plan for plan in found if plan]
 
 
@@ -120,7 +124,10 @@ def _through(axis: Axis, lengths: tuple[int, int], pads: Sequence[int]) -> Copie
         levels.append(_moved(axis.size, levels[-1], (size, grown, pad), length))
         size = grown
     chosen = _fewest([_taps(axis, e, levels[-1], (-(-size // axis.stride), pads[-1], last)) for e in axis.offsets])
-    return None if chosen is None else _backward(chosen, levels, pads, last)
+    if chosen is None:
+        return None
+    stages, places = _backward(chosen, levels, pads)
+    return Copied(stages, length, last, pads[-1], places)
 
 
 def _moved(size: int, before: Mapping[int, Options], grid: tuple[int, int, int], length: int) -> dict[int, Options]:
@@ -150,10 +157,10 @@ def _taps(axis: Axis, offset: int, moves: Mapping[int, Options], window: tuple[i
     return found
 
 
-def _backward(chosen: Options, levels: Sequence[Mapping[int, Options]], pads: Sequence[int], last: int) -> Copied:
-    """From what the sum takes, stage by stage, what must be copied before."""
+def _backward(chosen: Options, levels: Sequence[Mapping[int, Options]], pads: Sequence[int]) -> tuple[tuple[Stage, ...], Options]:
+    """From what the sum takes, stage by stage, what must be copied before; with the sum's copies by their index."""
     needed = tuple(dict.fromkeys(move for move, _ in chosen))
-    places = tuple((needed.index(move), place) for move, place in chosen)
+    places: Options = tuple((needed.index(move), place) for move, place in chosen)
     stages: list[Stage] = []
     for level, pad in zip(reversed(levels[1:]), reversed(pads[:-1]), strict=True):
         ways = _fewest([level[move] for move in needed])
@@ -161,7 +168,7 @@ def _backward(chosen: Options, levels: Sequence[Mapping[int, Options]], pads: Se
         sources = tuple(dict.fromkeys(move for move, _ in ways))
         stages.insert(0, Stage(pad, tuple((sources.index(move), place) for move, place in ways)))
         needed = sources
-    return Copied(tuple(stages), last, pads[-1], places)
+    return tuple(stages), places
 
 
 MOST_TRIED = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mace_core.errors import MaceError
@@ -168,10 +168,23 @@ class Plan:
             cluster: Buffer(
                 lead=4 * max(self.values[v].lead for v in members),
                 size=4 * max(rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members),
-                lives=tuple(Life(_memories(self._mask((v,), self.starts)), *self._life(v)) for v in members),
+                lives=tuple(life for v in members for life in self._lives(v)),
             )
             for cluster, members in clusters(self.lanes).items()
         }
+
+    def _lives(self, value: int) -> Iterator[Life]:
+        """Where and how long a value lives; on the second generation also where the word goes that begins an average.
+
+        That layer is inserted between one with operands and one that averages.  It runs in the first quadrant, and writes where that
+        quadrant's first result lies: in its first data memory, if none of a layer that does not convolve does.
+        """
+        mask = self._mask((value,), self.starts)
+        yield Life(_memories(mask), *self._life(value))
+        layer = self.layers[value] if value != INPUT else None
+        averages = layer is not None and layer.operation is Operation.PASSTHROUGH and layer.pool is not None and layer.pool.average
+        if self.device.pipelined and averages and value > 0 and self.layers[value - 1].operands > 1 and not mask & 0xFFFF:
+            yield Life(1, self._time(value - 1), self._time(value))
 
     def _rings(self, units: Sequence[Unit]) -> dict[int, int]:
         """Words of each value that streams."""

@@ -11,8 +11,6 @@ typedef struct board_port {
   volatile uint32_t out, out_set, out_clear;
 } board_port;
 
-#define BOARD_CORE_HERTZ 100000000u
-
 #define BOARD_PORT(n) ((board_port *)((n) == 2 ? 0x40080400u : 0x40008000u + 0x1000u * (n)))
 #define BOARD_PIN(n) (UINT32_C(1) << (n))
 

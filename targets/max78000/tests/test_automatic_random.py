@@ -1,0 +1,50 @@
+"""Random graphs all the way: formed, placed, synthesised; the simulator, fed with the program's bytes alone, equals the IR's reference."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from automatic_graphs import assert_same, sample_of
+from automatic_random import random_graph
+
+from mace_core.ir import Array, Graph
+from mace_core.run.reference import execute
+from mace_target_max78000.arithmetic import outputs
+from mace_target_max78000.automatic import Formed
+from mace_target_max78000.automatic.place import place
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.legal import faults
+from mace_target_max78000.network import Network
+from mace_target_max78000.options import Options
+from mace_target_max78000.simulator import mismatches, replay
+from mace_target_max78000.synthesis import synthesise
+from mace_target_max78002.device import MAX78002
+
+COUNT = int(os.environ.get("MACE_RANDOM_NETWORKS", "150"))
+"""Graphs for each part; 150 make 300."""
+
+
+@pytest.mark.parametrize("device", (MAX78000, MAX78002), ids=lambda d: d.name)
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_simulator_equals_the_reference(seed: int, device: Device) -> None:
+    graph = random_graph(seed)
+    check_placed(assert_same(graph, device, seed), graph, sample_of(graph, seed), device)
+
+
+def check_placed(formed: Formed, graph: Graph, x: Array, device: Device) -> None:
+    sample = formed.entry.apply(x)
+    shape = sample.shape if sample.ndim < 3 or sample.shape[2] > 1 else sample.shape[:2]
+    placed = place(formed.layers, shape, device, Options())
+    network = Network("random", placed.layers, placed.places, sample.reshape(shape))
+    assert [str(fault) for fault in faults(network, device, placed.options)] == []
+    made = outputs(network, placed.options, device)
+    results = [made[i] for i, layer in enumerate(network.layers) if layer.output]
+    expected = execute(graph, {graph.inputs[0]: x})[graph.outputs[0]]
+    assert len(results) == 1
+    step = formed.steps[[layer.output for layer in formed.layers].index(True)]
+    whole = np.rint(expected / 2.0**step) if expected.dtype.kind == "f" else expected
+    assert np.array_equal(np.moveaxis(results[0], 0, -1).reshape(-1), whole.reshape(-1).astype(np.int64))
+    image = synthesise(network, placed.options, device).image
+    assert list(mismatches(replay(image), image)) == []
