@@ -10,6 +10,7 @@ from mace_core.api import Runner, Sources, Target
 from mace_core.deployment import Model
 from mace_core.ir import Graph, Node
 
+
 @dataclass(frozen=True)
 class Layout:
     """What a project consists of, known before its model is read; paths are relative to the project's folder.

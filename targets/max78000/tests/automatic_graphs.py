@@ -70,7 +70,8 @@ class Writer:
         unit, power = powers
         count = w.shape[-1] if op == "MatMul" else w.shape[0]
         step = self.power(x) + unit
-        bias = (2 * 128 * self.random.integers(-128, 128, count) + (power is not None)).astype(np.int32)
+        half = int(power is not None and power > step)
+        bias = (2 * 128 * self.random.integers(-128, 128, count) + half).astype(np.int32)
         weight = self.build.weight("w", w, Quant.of(2.0**unit))
         name = self.build.stored("y", storage(power) if power is not None else None)
         return self.build.one(op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name])
@@ -126,7 +127,6 @@ def assert_same(graph: Graph, device: Device, seed: int = 0, tolerance: int = 0)
             )
             compared += 1
     assert compared
-    assert all(any(t == o or True for t in formed.tensors) for o in graph.outputs)
     return formed
 
 

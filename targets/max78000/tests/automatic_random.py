@@ -10,6 +10,9 @@ from automatic_graphs import Writer
 from mace_core.ir import Graph
 from mace_target_max78000.automatic.powers import storage
 
+MOST_FLATTENED = 3000
+"""Inputs of a linear layer: more, of the 70 outputs that it may have, fill weight memory."""
+
 Step = Callable[["Maker", str], str]
 
 
@@ -41,7 +44,7 @@ class Maker:
         return self.writer.graph(last)
 
     def end(self, x: str) -> str:
-        if np.prod(self.spatial(x)) <= 100 and self.random.random() < 0.7:
+        if np.prod(self.writer.shape(x)) <= MOST_FLATTENED and self.random.random() < 0.7:
             return self.writer.dense(x, self.pick(2, 5, 10, 70), power=None if self.random.random() < 0.5 else -7)
         return conv(self, x, sums=self.random.random() < 0.5)
 
@@ -55,22 +58,25 @@ class Maker:
 def conv(maker: Maker, x: str, sums: bool = False) -> str:
     rank = len(maker.spatial(x))
     k = maker.pick(1, 2, 3, 3, 3, 5) if rank == 2 else maker.pick(1, 2, 3, 5, 7, 9)
-    if not maker.room(x, k):
+    if maker.writer.shape(x)[-1] > 64:  # of which copies would fill weight memory
+        k = min(k, 3) if k % 2 else 1
+    if not maker.room(x, k) or (sums and k % 2 == 0):
         k = 1
     pad = maker.pick(0, (k - 1) // 2)
-    stride = maker.pick(1, 1, 1, 2) if not sums else 1
+    stride = maker.pick(1, 1, 1, 2) if not sums and maker.writer.shape(x)[-1] <= 64 else 1
     after = pad if stride == 1 and k % 2 else maker.pick(pad, min(pad + 1, k - 1)) if k % 2 and stride == 2 else pad
     attrs = {"strides": (stride,) * rank, "pads_before": (pad,) * rank, "pads_after": (after,) * rank}
     if not sums:
         attrs |= {"low": 0.0} if maker.random.random() < 0.5 else {}
-    channels = maker.pick(1, 3, 4, 8, 12, 16, 33, 64) if maker.random.random() < 0.9 else maker.pick(65, 80, 128)
+    wide = maker.random.random() < 0.1 and maker.writer.shape(x)[-1] <= 64
+    channels = maker.pick(65, 80, 128) if wide else maker.pick(1, 3, 4, 8, 12, 16, 33, 64)
     power = None if sums else maker.writer.power(x)
     return maker.writer.conv(x, channels, (k,) * rank, bits=maker.pick(1, 2, 4, 8, 8, 8), power=power, **attrs)
 
 
 def grouped(maker: Maker, x: str) -> str:
     channels, rank = maker.writer.shape(x)[-1], len(maker.spatial(x))
-    if not maker.room(x, 3):
+    if not maker.room(x, 3) or channels > 64:
         return x
     return maker.writer.conv(x, channels, (3,) * rank, group=channels, pads_before=(1,) * rank, pads_after=(1,) * rank)
 

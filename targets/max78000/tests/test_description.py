@@ -297,7 +297,7 @@ layers:
     activate: reluu
     activation: relu
     name: {a: b}
-  - out_offset: -4
+  - out_offset: 0x100000000
     pad: 1
     pad: 2
 """
@@ -308,16 +308,16 @@ layers:
         "6: layer 0: unknown key 'ouput'; did you mean output?",
         "7: layer 0: op: 'conv3d' is not one of conv1d, conv2d, convtranspose2d, none, passthrough, linear, fc, mlp, add, sub, xor,"
         " bitwisexor, or, bitwiseor; did you mean conv2d?",
-        "8: layer 0: pad: 'x' is not one whole number or two [rows, columns], from 0 to 65536; correct the value",
+        "8: layer 0: pad: 'x' is not one whole number or two [rows, columns], from 0 to 4096; correct the value",
         "9: layer 0: output_width: '16' is not one of 8, 32; correct the value",
         "10: layer 0: bias_group: '5' is not quadrants, from 0 to 3; correct the value",
         "11: layer 0: in_sequences: a list is not a layer's name or sequence number, or a list of them; correct the value",
         "12: layer 0: streaming: 'maybe' is not true or false; correct the value",
-        "13: layer 0: kernel_size: a list is not one whole number or two [rows, columns], from 1 to 65536; correct the value",
+        "13: layer 0: kernel_size: a list is not one whole number or two [rows, columns], from 1 to 4096; correct the value",
         "14: layer 0: activate: 'reluu' is not one of relu, abs, none; did you mean relu?",
         "15: layer 0: activation: says again what line 14 says; keep one of them",
         "16: layer 0: name: a mapping is not a word; correct the value",
-        "17: layer 1: out_offset: '-4' is not a number of bytes such as 0x2000; correct the value",
+        "17: layer 1: out_offset: '0x100000000' is not a number of bytes such as 0x2000; correct the value",
         "17: layer 1: processors: is missing; write processors: ...",
         "19: pad: is there a second time, first in line 18; keep one of them",
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import urllib.request
@@ -14,10 +13,8 @@ from typing import IO
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
+from mace_core.cache import cache_folder
 from mace_core.errors import MaceError
-
-CACHE = "MACE_CACHE"
-"""Environment variable: the folder for downloads, instead of `mace` in the user's cache folder."""
 
 TIMEOUT = 60.0
 """Seconds without an answer after which a download fails."""
@@ -29,23 +26,13 @@ def is_url(location: str) -> bool:
 
 
 def cached(url: str, checksum: str) -> Path:
-    """Where a download is or will be kept: under its checksum, with the name that the URL ends in.
-
-    The folder follows the XDG base directory specification unless MACE_CACHE names it.
-    """
+    """Where a download is or will be kept: under its checksum, with the name that the URL ends in."""
     try:
         name = PurePosixPath(unquote(urlsplit(url).path)).name
     except ValueError:  # as for an unfinished IPv6 address; `download` tells
         name = ""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[-100:].lstrip(".") or "model"
-    return _cache() / "models" / checksum / name
-
-
-def _cache() -> Path:
-    if folder := os.environ.get(CACHE):
-        return Path(folder).absolute()
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if os.path.isabs(home) else Path(os.path.expanduser("~"), ".cache")) / "mace"
+    return cache_folder("models") / checksum / name
 
 
 def sha256(path: Path) -> str:

@@ -5,4 +5,4 @@ import sys
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.emulator.command import main
 
-sys.exit(main(MAX78000, sys.argv[1:]))
+raise SystemExit(main(MAX78000, sys.argv[1:]))

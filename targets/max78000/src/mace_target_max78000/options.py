@@ -34,7 +34,6 @@ class Options:
     compact_weights: bool = False
     mexpress: bool = True
     mlator: bool = False
-    mlator_verify: bool = True
     softmax: bool = False
     boost: tuple[int, int] | None = None
     timer: int | None = None
@@ -47,7 +46,6 @@ class Options:
     riscv_exclusive: bool = False
     unload: bool = True
     known_answer: bool = True
-    scale_output: bool = True
     verify_weights: bool = False
     c_filename: str = "main.c"
     api_filename: str = "cnn.c"
@@ -77,14 +75,11 @@ class Options:
     increase_delta2: int = 0
     override_delta2: int | None = None
     # Hardware
-    powerdown: bool = False
     deepsleep: bool = False
     write_zero_registers: bool = False
     init_tram: bool = False
-    zero_sram: bool = False
     zero_unused: bool = False
     ready_sel: int = 0
-    ready_sel_fifo: int = 0
     ready_sel_aon: int = 0
 
     @classmethod
@@ -124,19 +119,20 @@ SWITCHED_OFF: Mapping[str, str] = {
     "no_unload": "unload",
     "no_kat": "known_answer",
     "no_deduplicate_weights": "deduplicate_weights",
-    "no_scale_output": "scale_output",
     "no_fifo_wait": "fifo_wait",
-    "mlator_noverify": "mlator_verify",
 }
 """Options that switch off what is the default."""
 
 WITHOUT_EFFECT = frozenset(
     (
         *("new_kernel_loader", "verbose", "no_log", "log_intermediate", "log_pooling", "debug", "debug_computation", "overwrite"),
-        *("compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming"),
+        *("compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming", "mlator_noverify", "no_scale_output"),
     )
 )
 """Options of the maker's tool that change nothing in the generated program, or ask for what is always done."""
+
+UNDOCUMENTED = ("powerdown", "zero_sram", "ready_sel_fifo")
+"""Options whose registers no public document tells."""
 
 HEXADECIMAL = ("override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset", "synthesize_input")
 
@@ -154,6 +150,9 @@ class _Reader:
         for written, value in asked.items():
             name = written.replace("-", "_")
             if name in WITHOUT_EFFECT:
+                continue
+            if name in UNDOCUMENTED:
+                self.faults.append(f"{self.place}: {written}: the registers for it are documented nowhere; leave it out")
                 continue
             field = SWITCHED_OFF.get(name, name)
             if field not in self.types:

@@ -59,7 +59,11 @@ class Max78000(ProjectTarget):
 
     def layout(self, model: Model) -> Layout:
         """The files that the options ask for, the board layer, and the maps."""
-        files = tuple(project_layout(self._options(model)[0]))
+        options, _ = self._options(model)
+        if options.riscv:
+            remedy = "write it with `mace convert` and build it with its Makefile"
+            raise MaceError(f"model {model.name!r}", "a project for the RISC-V core is two programs, and this builds one", remedy)
+        files = tuple(project_layout(options))
         return Layout((*files, *MAPS), sources(files), INCLUDES, ("-T", LINKER_SCRIPT))
 
     def emit(self, model: Model, read: Read) -> Sources:

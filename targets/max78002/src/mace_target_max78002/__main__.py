@@ -5,4 +5,4 @@ import sys
 from mace_target_max78000.emulator.command import main
 from mace_target_max78002.device import MAX78002
 
-sys.exit(main(MAX78002, sys.argv[1:]))
+raise SystemExit(main(MAX78002, sys.argv[1:]))

@@ -1,8 +1,8 @@
 """Where every layer of a network works: processors, output slots and offsets, chosen so that everything fits in little memory.
 
-Ways are tried from the one that asks least of the hardware on: the fewest quadrants, data that never overlap, then an input that lies
-channel by channel, outputs over inputs that are done with, and layers that stream.  Of those that fit alike, the one that takes the
-least data memory is chosen.
+Ways are tried from the one that asks least of the hardware on: with the fewest quadrants and data that never overlap; with more
+quadrants; with outputs over inputs that are done with; with an input that lies channel by channel; with layers that stream.  Of those
+that ask alike, the one that takes the least data memory is chosen.
 """
 
 from __future__ import annotations

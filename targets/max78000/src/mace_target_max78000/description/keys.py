@@ -15,7 +15,7 @@ from mace_target_max78000.description import values as v
 from mace_target_max78000.description.values import Pair
 from mace_target_max78000.network import Activation, Eltwise, Operation
 
-MOST = 1 << 16
+MOST = 1 << 12
 """Larger than any size, so that what a limit of the hardware forbids is told as that."""
 
 

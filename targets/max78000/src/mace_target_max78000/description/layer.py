@@ -167,7 +167,7 @@ class LayerReader:
         if d.operation is Operation.PASSTHROUGH:
             return None
         if d.bypass:
-            return Weights(np.ones((d.out_channels or channels, max(1, channels // d.groups), *kernel), np.int64))
+            return Weights(np.broadcast_to(np.int64(1), (d.out_channels or channels, max(1, channels // d.groups), *kernel)))
         if self.parameters is None:
             return None
         values = self.parameters.weights

@@ -49,7 +49,7 @@ def whole(low: int, high: int) -> Reader:
 def offset(value: Written) -> int:
     """Bytes from the beginning of a memory."""
     number = _number(value.content)
-    if number is None or number < 0:
+    if number is None or not 0 <= number < 1 << 32:
         raise UnreadError("a number of bytes such as 0x2000")
     return number
 

@@ -145,7 +145,7 @@ def _range(network: Network, units: Sequence[Unit], maker: int, rings: Mapping[i
     readers = [i for i, layer in enumerate(network.layers) if maker in layer.inputs]
     ring = rings.get(readers[0]) if len(readers) == 1 else None
     if maker == INPUT:
-        mask, first, words = _input(units[0])
+        mask, first, words = _input(units[0], network.layers[0])
         stays = False
     else:
         mask, first, words = _output(units[maker])
@@ -164,9 +164,9 @@ def _output(unit: Unit) -> tuple[int, int, int]:
     return unit.place.output_processors, unit.place.out_offset - 4 * unit.ignored, (words - 1) * unit.write_step + 1
 
 
-def _input(unit: Unit) -> tuple[int, int, int]:
-    """The input's slots, its first byte, its words in each data memory."""
-    positions = unit.layer.dim[0] * unit.layer.dim[1]
+def _input(unit: Unit, layer: Layer) -> tuple[int, int, int]:
+    """The input's slots, its first byte, its words in each data memory.  layer: as the network has it."""
+    positions = layer.dim[0] * layer.dim[1]
     words = -(-positions // 4) if unit.place.chw else positions * unit.in_passes * unit.layer.operands
     return unit.place.processors, unit.place.in_offset, words
 

@@ -29,6 +29,7 @@ class Registers:
         """By quadrant, whether its layer registers hold zeros where nothing was written; the second generation must be told."""
         self._written = written
         self._device = device
+        self._names = {number: name for name, number in device.registers.items()}
 
     def write(self, quadrant: int, offset: int, data: bytes) -> None:
         """One or more words."""
@@ -71,7 +72,6 @@ class Registers:
         small, large = sorted((device.register_pitch, device.layer_pitch))
         major, minor = divmod(offset - device.registers_base, large)
         number, layer = (minor // small, major) if device.layer_pitch == large else (major, minor // small)
-        names = {n: name for name, n in device.registers.items()}
-        if offset % 4 or offset < device.registers_base or layer >= device.layers or number not in names:
+        if offset % 4 or offset < device.registers_base or layer >= device.layers or number not in self._names:
             raise SimulationError(f"quadrant {quadrant}, register {offset:#x}", "there is none")
-        return names[number], layer
+        return self._names[number], layer

@@ -69,7 +69,8 @@ def words_of(unit: Unit) -> int:
 
 def _lead(unit: Unit) -> tuple[int, int]:
     """Bytes before the first kernel, for output slots that are not in use: of words left out, and of the first word."""
-    words, rest = divmod(unit.skipped_kernels * unit.taps, KERNEL_BYTES)
+    skipped = unit.skipped_slots * unit.in_passes * unit.positions
+    words, rest = divmod(skipped * unit.taps, KERNEL_BYTES)
     return words * KERNEL_BYTES, rest // (8 // unit.bits)
 
 

@@ -19,6 +19,9 @@ from mace_target_max78000.automatic.powers import exponent, is_native, storage
 TAIL = (*VIEWS, "Softmax", "LogSoftmax", "Sigmoid", "Dequantize", "Cast", "Concat")
 """Ops that the application computes where they come last."""
 
+FLAT = 2
+"""Axes of data without rows and columns."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fold:
@@ -86,7 +89,7 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
         raise MaceError(graph.name, f"it has {len(graph.inputs)} inputs, and the accelerator takes one", "join them along channels outside")
     made, name = producers(graph), graph.inputs[0]
     start, steps = name, []
-    while (reader := _sole_reader(graph, start)) and reader.op.name in (*VIEWS, "Quantize"):
+    while (reader := _sole_reader(graph, start)) and reader.op.name in (*VIEWS, "Quantize") and not _flattens(graph, reader):
         start = reader.outputs[0]
         steps.append(reader)
     tensor = graph.tensors[start]
@@ -98,6 +101,12 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
         return graph, Entry(name, power, order)
     nodes = tuple(n for n in graph.nodes if n not in steps)
     return replace(graph, nodes=nodes, inputs=(start,)), Entry(name, power, order)
+
+
+def _flattens(graph: Graph, node: Node) -> bool:
+    """Whether a node joins rows, columns and channels, as the hardware does before a linear layer."""
+    before, after = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
+    return len(after) == FLAT < len(before) and before[-1] != after[-1]
 
 
 def _unstored(graph: Graph, steps: list[Node]) -> Graph:

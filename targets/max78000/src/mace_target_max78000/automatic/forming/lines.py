@@ -22,7 +22,7 @@ def line(match: Match) -> Sequence[str] | None:
     if node.op.name != "Conv" or len(match.shape(0)) != 3 or match.shape(0)[-1] <= PROCESSORS:
         return None
     pad, w = integers(node.attrs, "pads_before")[0], match.new.weights[node.inputs[1]]
-    if not pad or int(str(node.attrs["group"])) > 1:
+    if not pad:
         return None
     if w.shape[1] == KERNEL and pad <= 2:
         return _as_image(match, w, pad)

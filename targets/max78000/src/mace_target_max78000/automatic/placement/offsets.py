@@ -37,7 +37,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Packing:
-    """The offset of each buffer, and which of them lie partly over the input of the layer that writes them."""
+    """The offset of each buffer, and whether any lies partly over the input of the layer that writes it."""
 
     offsets: tuple[int, ...]
     overlapping: bool

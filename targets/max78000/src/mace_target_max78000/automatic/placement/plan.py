@@ -26,7 +26,8 @@ class Way:
     """A way to place a network.
 
     chw: the input lies channel by channel.  fifo: it arrives through FIFOs.  streaming: layers, from the first one on, that begin
-    before their input is complete.  quadrants: that may be used.  overlap: outputs may lie over inputs that are done with.
+    before their input is complete.  quadrants: that may be used.  aim: what is kept small when processors are chosen.
+    overlap: outputs may lie over inputs that are done with.
     """
 
     chw: bool
