@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import sections
+
 from mace_core.commands import benchmark_models
 
 ROOT = Path(__file__).parents[1]
@@ -37,8 +39,8 @@ TABLE = (
 
 FRAMEWORKS = {".onnx": "ONNX Runtime", ".tflite": "LiteRT"}
 
-HEAD = """# Benchmarks
-
+HEADING = "Libraries beside their frameworks"
+HEAD = """
 Written by `uv run python benchmarks/models.py`; run it again on your own machine. Milliseconds for one inference, median of {rounds}
 rounds after a warm-up, one thread, ours and the framework's (one thread, all optimisations; LiteRT with XNNPACK) in one process in
 turn. Both include the call from Python. Ratio: ours over the framework's; below 1 is faster. Library: the shared library with its
@@ -81,7 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [row(Path(folder), name, file, port) for name, file, port in TABLE if file.is_file()]
     text = HEAD.format(rounds=ROUNDS, machine=machine()) + "".join(rows)
-    (ROOT / "docs/benchmarks.md").write_text(text)
+    sections.write(HEADING, text)
     sys.stdout.write(text)
 
 

@@ -1,7 +1,8 @@
 """Time `mace-ai8x synthesize` on the maker's networks and write it to docs/benchmarks.md: `uv run python benchmarks/synthesis.py`.
 
-Each network is one process from its start to the written project; processor time and peak memory are those that the system accounts for it.
-The maker's processor time is the one in the reference files. The networks are looked for where MACE_MODELS points, else in ../shared/models.
+Each network is one process from its start to the written project; processor time and peak memory are those that the system accounts
+for it. The maker's processor time is the one in the reference files. The networks are looked for where MACE_MODELS points, else in
+../shared/models.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ MODELS = Path(os.environ.get("MACE_MODELS", Path(__file__).parents[1].parent / "
 ROUNDS = 5
 HEADING = "MAX78000 and MAX78002: synthesis"
 HEAD = f"""
-Written by `uv run python benchmarks/synthesis.py`. Processor seconds of one `mace-ai8x synthesize`, from the start of the process to the
-written project, least of {ROUNDS}, Python's modules compiled before; beside them the processor seconds of the maker's generator as the reference files have them (another
-machine's run). Memory: the process's peak.
+Written by `uv run python benchmarks/synthesis.py`. Processor seconds of one `mace-ai8x synthesize`, from the start of the process to
+the written project, least of {ROUNDS}, Python's modules compiled before; beside them the processor seconds of the maker's generator as
+the reference files have them (another machine's run). Memory: the process's peak.
 
 | network | part | ours s | maker's s | times faster | peak MB |
 |---|---|---|---|---|---|
@@ -39,7 +40,7 @@ def measured(reference: Path) -> tuple[float, float]:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": f"{place}/cache", "PYTHONDONTWRITEBYTECODE": ""}
         command += ["--sample-input", str(folder / content["sample"]), "--test-dir", place, "--prefix", "net", "--overwrite"]
         for _ in range(ROUNDS):
-            process = subprocess.Popen([*command, *content["options"]], stdout=subprocess.DEVNULL, env=environment)
+            process = subprocess.Popen([*command, *content["options"]], stdout=subprocess.DEVNULL, env=environment)  # noqa: S603  # our own command
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:

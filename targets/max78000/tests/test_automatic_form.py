@@ -157,7 +157,12 @@ def test_transposed(device: Device) -> None:
     b = w.conv(a, 8, (2, 2), **up)
     c = w.conv(w.pool(b, (2, 2), 2), 8, (3, 3), **SAME, **up)
     d = w.conv(c, 4, (3, 3), op="ConvTranspose", **SAME)
-    sizes = {"sizes": (1, *(2 * n for n in w.shape(d)[1:3]), 4), "scales": (1.0, 2.0, 2.0, 1.0), "coordinates": "asymmetric", "nearest": "floor"}
+    sizes = {
+        "sizes": (1, *(2 * n for n in w.shape(d)[1:3]), 4),
+        "scales": (1.0, 2.0, 2.0, 1.0),
+        "coordinates": "asymmetric",
+        "nearest": "floor",
+    }
     formed = assert_same(w.graph(w.conv(w.one("Resize", [d], sizes), 4, (3, 3))), device)
     doubling = [layer for layer in formed.layers if layer.operation is Operation.CONV_TRANSPOSE2D]
     assert len(doubling) >= 4

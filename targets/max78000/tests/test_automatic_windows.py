@@ -19,7 +19,9 @@ def wanted(x: Array, axis: Axis, weights: Array) -> Array:
     def at(i: int) -> int:
         return int(x[i]) if 0 <= i < len(x) else 0
 
-    return np.asarray([sum(int(w) * at(axis.stride * t + e) for w, e in zip(weights, axis.offsets, strict=True)) for t in range(axis.count)])
+    return np.asarray(
+        [sum(int(w) * at(axis.stride * t + e) for w, e in zip(weights, axis.offsets, strict=True)) for t in range(axis.count)]
+    )
 
 
 def by_direct(x: Array, axis: Axis, weights: Array, plan: Direct) -> Array:

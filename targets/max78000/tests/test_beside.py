@@ -28,7 +28,7 @@ def test_descriptions_are_those_of_their_models(reference: Reference, tmp_path: 
 @pytest.mark.parametrize(
     ("mistake", "told"),
     [
-        (("activate: ReLU\n    out_offset: 0x2000\n    processors: 0xf", "out_offset: 0x2000\n    processors: 0xf"), "layer 2 .*activation: none"),
+        (("activate: ReLU\n    out_offset: 0x2000\n    proc", "out_offset: 0x2000\n    proc"), "layer 0 .*activation: none"),
         (("avg_pool: 2", "max_pool: 2"), "layer 3 .*pooling: max 2x2 stride 2 is described, .* has average 2x2"),
         (("max_pool: 2\n    pool_stride: 2\n    pad: 1", "avg_pool: 2\n    pool_stride: 2\n    pad: 1"), "layer 2 .*pooling: average"),
         (("activate: None", "activate: Abs\n    output_shift: 1"), "layer 4 .*activation: abs"),

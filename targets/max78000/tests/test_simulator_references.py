@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from references import IMPOSSIBLE as UNREADABLE
+from references import references
 
 from mace_core.testing.requirements import require
 from mace_target_max78000.device import Device
 from mace_target_max78000.simulator import Simulator, mismatches, replay
 from mace_target_max78000.synthesis import synthesise
 
-
-def beside(name: str) -> Any:
-    """A file of tests beside this one."""
-    spec = spec_from_file_location(f"max78000_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    made = module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-KNOWN = beside("references")
-REFERENCES = {r.name: r for r in KNOWN.references()}
-IMPOSSIBLE = [name for name in KNOWN.IMPOSSIBLE if name in REFERENCES]
+REFERENCES = {r.name: r for r in references()}
+IMPOSSIBLE = [name for name in UNREADABLE if name in REFERENCES]
 
 
 @pytest.fixture(autouse=True)

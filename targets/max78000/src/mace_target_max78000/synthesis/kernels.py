@@ -260,7 +260,7 @@ def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device) -> tu
 
 def _spans(used: Array) -> Iterator[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
-    yield from edges.reshape(-1, 2).tolist()
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def _chunk(memory: Array, processor: int, span: tuple[int, int], device: Device) -> Chunk:

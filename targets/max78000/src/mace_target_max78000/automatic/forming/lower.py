@@ -65,4 +65,3 @@ def with_folded_input(graph: Graph, device: Device) -> tuple[Graph, Fold | None]
         return graph, None
     filters = spread(w, [f.places for f in plan], plan[0].length, [len(f.moves) for f in plan])
     return folded_graph(graph, node, plan, filters)
-

@@ -14,6 +14,7 @@ from mace_core.ops.windows import Windows
 from mace_core.quantization import dequantize
 
 LIMITED = ("Conv", "ConvTranspose", "MatMul")
+SUMS = ("Add", "Sub")
 LARGEST_POOL = 16
 
 
@@ -43,6 +44,8 @@ def _add(new: Builder, node: Node, graph: Graph) -> None:
         new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     elif node.op.name in LIMITED:
         new.add(node.op, node.inputs, {**node.attrs, "low": low}, outputs=node.outputs, like=node)
+    elif node.op.name not in SUMS:
+        new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     else:
         inner = new.add(node.op, node.inputs, node.attrs, outputs=[new.fresh(f"{node.outputs[0]}.free")], like=node)
         new.add("Clip", inner, {"min": low, "max": math.inf}, outputs=node.outputs, like=node)
