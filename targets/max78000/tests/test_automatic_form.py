@@ -17,7 +17,7 @@ from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.network import Activation, Eltwise, Operation, Pool
 from mace_target_max78002.device import MAX78002
 
-DEVICES = pytest.mark.parametrize("device", (MAX78000, MAX78002), ids=lambda d: d.name)
+DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 
 WINDOWS = (
@@ -45,7 +45,7 @@ WINDOWS = (
 
 @DEVICES
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("inner", (False, True), ids=("input", "inner"))
+@pytest.mark.parametrize("inner", [False, True], ids=("input", "inner"))
 def test_windows_that_the_hardware_lacks(window: tuple[Sequence[int], ...], inner: bool, device: Device) -> None:
     kernel, before, after, stride, dilation = window
     w = Writer(2)
@@ -101,7 +101,7 @@ def test_residual(device: Device) -> None:
 
 
 @DEVICES
-@pytest.mark.parametrize("op", ("Add", "Sub"))
+@pytest.mark.parametrize("op", ["Add", "Sub"])
 def test_pool_and_element_wise_operation_in_either_order(op: str, device: Device) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
@@ -125,7 +125,7 @@ def test_sum_of_data_in_different_steps(device: Device) -> None:
 
 
 @DEVICES
-@pytest.mark.parametrize("channels", ((16, 16), (5, 7)), ids=str)
+@pytest.mark.parametrize("channels", [(16, 16), (5, 7)], ids=str)
 def test_concatenation(channels: tuple[int, int], device: Device) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
@@ -206,7 +206,7 @@ def test_more_than_64_channels(device: Device) -> None:
     assert alone.operation is (Operation.PASSTHROUGH if device.pipelined else Operation.CONV2D)
 
 
-@pytest.mark.parametrize("bits", (1, 2, 4, 8))
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
 def test_weights_take_the_fewest_bits(bits: int) -> None:
     w = Writer(bits)
     formed = assert_same(w.graph(w.conv(w.input(6, 6, 8), 16, (3, 3), bits=bits)), MAX78000)

@@ -20,15 +20,21 @@ from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_target_max78000.automatic import Formed, Policy, form, prepare, quantize
 from mace_target_max78000.automatic.forming.ends import without_tail
+from mace_target_max78000.automatic.place import place
 from mace_target_max78000.automatic.powers import exponent, is_native
+from mace_target_max78000.automatic.split import with_split_bias
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.legal import faults
+from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
+from mace_target_max78000.simulator import mismatches, replay
+from mace_target_max78000.synthesis import synthesise
 from mace_target_max78002.device import MAX78002
 
 ROOT = Path(__file__).parents[3]
 MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
 DIGITS = ROOT / "models" / "digits"
-DEVICES = pytest.mark.parametrize("device", (MAX78000, MAX78002), ids=lambda d: d.name)
+DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 ROUNDED = Options(avg_pool_rounding=True)
 
 
@@ -44,9 +50,9 @@ def read(path: Path, registry: Registry) -> Graph:
 
 
 def results(formed: Formed, x: Array, device: Device) -> Array:
-    """The last layer's output as real numbers."""
-    index = [layer.output for layer in formed.layers].index(True)
-    return np.asarray(computed(formed, x, device, ROUNDED)[index].reshape(-1) * 2.0 ** formed.steps[index])
+    """What the layers that are outputs give, as real numbers."""
+    made = zip(formed.layers, formed.steps, computed(formed, x, device, ROUNDED), strict=True)
+    return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
 
 
 @DEVICES
@@ -54,6 +60,7 @@ def test_digits_lose_no_accuracy(device: Device, registry: Registry) -> None:
     graph = read(DIGITS / "digits.onnx", registry)
     pictures, labels = np.load(DIGITS / "test_inputs.npy").reshape(-1, 1, 1, 8, 8), np.load(DIGITS / "test_labels.npy")
     formed = prepare(graph, device, [{"image": x} for x in pictures[:16]], Policy())
+    assert_runs(formed, formed.entry.apply(pictures[0]), device)
     right = [results(formed, x, device).argmax() == label for x, label in zip(pictures, labels, strict=True)]
     exact = [execute(graph, {"image": x})[graph.outputs[0]].argmax() == label for x, label in zip(pictures, labels, strict=True)]
     assert np.mean(right) >= np.mean(exact) - 0.003
@@ -72,6 +79,16 @@ class Tiny:
 TINY = (Tiny("ic", 0.08, 15), Tiny("kws", 0.08, 11), Tiny("ad", 0.05, 10))
 
 
+def assert_runs(formed: Formed, sample: Array, device: Device) -> None:
+    """The layers find their places, and the simulator, fed with the program's bytes alone, finds what they compute."""
+    shape = sample.shape if sample.shape[-1] > 1 else sample.shape[:2]
+    placed = place(with_split_bias(formed, device).layers, shape, device, ROUNDED)
+    network = Network("network", placed.layers, placed.places, sample.reshape(shape))
+    assert [str(fault) for fault in faults(network, device, placed.options)] == []
+    image = synthesise(network, placed.options, device).image
+    assert list(mismatches(replay(image), image)) == []
+
+
 def recorded(tiny: Tiny, kind: str, graph: Graph) -> list[dict[str, Array]]:
     with np.load(MODELS / f"mlperf_{tiny.name}" / f"golden_{tiny.name}_{kind}_tflite.npz") as file:
         shape = graph.tensors[graph.inputs[0]].shape
@@ -85,6 +102,7 @@ def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
     samples = recorded(tiny, "fp32", graph)
     formed = prepare(graph, device, samples, Policy())
     assert len(formed.layers) == tiny.layers
+    assert_runs(formed, formed.entry.apply(samples[0][graph.inputs[0]]), device)
     inner, _ = without_tail(graph)
     errors = []
     for sample in samples:
@@ -170,7 +188,7 @@ def test_channels_of_unlike_size_are_equalised() -> None:
     assert loss(graph, samples, Policy(equalize=True)) <= loss(graph, samples, Policy(equalize=False))
 
 
-@pytest.mark.parametrize("limit", (6.0, 1.0, 5.0))
+@pytest.mark.parametrize("limit", [6.0, 1.0, 5.0])
 def test_limits_above_become_the_hardwares(limit: float) -> None:
     net, x = Net.over(8, 8, 3)
     graph = net.build.finish([net.conv(net.conv(x, 8, low=0.0, high=limit), 4)])

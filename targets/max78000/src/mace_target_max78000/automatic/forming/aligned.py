@@ -5,6 +5,7 @@ Four channels share a word, and a layer writes whole words.  Weights of zero mak
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,17 +24,20 @@ def aligned(layers: Sequence[Layer], faults: Faults) -> tuple[tuple[Layer, ...],
     """The layers with joined inputs of whole words, and which of them each layer given has become."""
     new: list[Layer] = []
     now: list[int] = []
+    readers = Counter(i for layer in layers for i in layer.inputs)
     for layer in layers:
         whole = replace(layer, inputs=tuple(i if i == INPUT else now[i] for i in layer.inputs))
         if len(layer.inputs) > 1 and layer.eltwise is None:
-            whole = _joined(whole, new, faults)
+            sole = {now[i] for i in layer.inputs if i != INPUT and readers[i] == 1 and not layers[i].output}
+            whole = _joined(whole, (new, sole), faults)
         now.append(len(new))
         new.append(whole)
     return tuple(new), tuple(now)
 
 
-def _joined(layer: Layer, new: list[Layer], faults: Faults) -> Layer:
-    """A layer that reads copies with channels of zeros in the place of inputs that do not fill their words."""
+def _joined(layer: Layer, before: tuple[list[Layer], set[int]], faults: Faults) -> Layer:
+    """A layer whose inputs fill their words.  before: the layers so far, and which of them it alone reads."""
+    new, sole = before
     known = {i: new[i].out_channels for i in layer.inputs if i != INPUT}
     own = layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)
     channels = [known.get(i, own) for i in layer.inputs]
@@ -43,16 +47,35 @@ def _joined(layer: Layer, new: list[Layer], faults: Faults) -> Layer:
         faults.add(f"layer {layer.name!r}", f"it joins {channels} channels; all but the last must be multiples of {PER_MEMORY}")
         return layer
     wide = [-(-count // PER_MEMORY) * PER_MEMORY for count in channels[:-1]] + channels[-1:]
-    inputs = tuple(_widened(layer, source, sizes, new) for source, *sizes in zip(layer.inputs, channels, wide, strict=True))
+    inputs = []
+    for source, narrow, count in zip(layer.inputs, channels, wide, strict=True):
+        if narrow != count and source in sole and _grows(new[source]):
+            new[source] = _grown(new[source], count)
+        elif narrow != count:
+            source = _widened(layer, source, (narrow, count), new)
+        inputs.append(source)
     values = _spread(layer, channels, wide)
-    return replace(layer, inputs=inputs, channels=sum(wide), weights=replace(layer.weights, values=values))
+    return replace(layer, inputs=tuple(inputs), channels=sum(wide), weights=replace(layer.weights, values=values))
+
+
+def _grows(layer: Layer) -> bool:
+    """Whether a layer can make channels of zeros itself."""
+    return layer.weights is not None and layer.groups == 1 and not layer.weights.binary
+
+
+def _grown(layer: Layer, channels: int) -> Layer:
+    """A layer that makes channels of zeros behind its own."""
+    assert layer.weights is not None
+    axis, more = int(layer.operation is Operation.CONV_TRANSPOSE2D), channels - layer.out_channels
+    values = layer.weights.values
+    widths = [(0, more if a == axis else 0) for a in range(values.ndim)]
+    bias = None if layer.bias is None else np.pad(layer.bias, (0, more))
+    return replace(layer, out_channels=channels, weights=replace(layer.weights, values=np.pad(values, widths)), bias=bias)
 
 
 def _widened(layer: Layer, source: int, sizes: Sequence[int], new: list[Layer]) -> int:
-    """A copy of an input with channels of zeros behind its own; the input itself if it needs none."""
+    """A copy of an input with channels of zeros behind its own.  sizes: channels of both."""
     narrow, wide = sizes
-    if narrow == wide:
-        return source
     values = np.eye(wide, narrow, dtype=np.int64).reshape(wide, narrow, *(1,) * (1 if layer.one_dimensional else 2))
     operation = Operation.CONV1D if layer.one_dimensional else Operation.CONV2D
     name = f"{layer.name}/words of {source}"

@@ -65,7 +65,7 @@ class Entry:
     def notes(self) -> tuple[str, ...]:
         """What the application must do before it loads an input."""
         found = [
-            f"the input {self.name!r} is loaded as signed bytes: its values divided by {2.0**self.power:g}, rounded, limited to -128 ... 127"
+            f"the input {self.name!r} is loaded as signed bytes: values divided by {2.0**self.power:g}, rounded, limited to -128 ... 127"
         ]
         if self.fold:
             found.append(f"the input {self.name!r} is folded: {self.fold}")

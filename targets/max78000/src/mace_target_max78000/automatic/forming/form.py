@@ -37,7 +37,8 @@ UNIT_SHIFT = 7
 class Former:
     """A graph on its way to layers.
 
-    tensors: of each layer what it computes.  steps: the power of two that it counts.  made: for each tensor in memory the layer that makes it, or INPUT.
+    tensors: of each layer what it computes.  steps: the power of two that it counts.
+    made: for each tensor in memory the layer that makes it, or INPUT.
     """
 
     graph: Graph
@@ -57,7 +58,7 @@ class Former:
         absorbed = {n.name for front in main.values() for n in front.absorbed}
         absorbed |= self._absorbed_alone(absorbed)
         for node in self.graph.nodes:
-            if node.name in absorbed or node.op.name in (*VIEWS, "Concat"):
+            if node.name in absorbed or node.op.name in (*VIEWS, "Concat", "Split"):
                 continue
             try:
                 self._node(node, main.get(node.name))
@@ -171,7 +172,7 @@ class Former:
     def _layer(self, node: Node, front: Front, operation: Operation) -> Layer:
         tensors = self.graph.tensors
         base = tensors[view_of(self.graph, front.tensors[0], self.fronts.producers).base]
-        inputs = tuple(map(self._in_memory, front.tensors)) if front.eltwise else tuple(self._pieces(front.tensors[0], node))
+        inputs = self._operands(front) if front.eltwise else tuple(self._pieces(front.tensors[0], node))
         return Layer(
             name=node.name,
             operation=operation,
@@ -185,6 +186,12 @@ class Former:
             operands=len(front.tensors) if front.eltwise else 1,
             pool_first=front.pool_first,
         )
+
+    def _operands(self, front: Front) -> tuple[int, ...]:
+        """The layers that make the operands of an element-wise operation; the input alone if they are its parts."""
+        made = {self.fronts.producers[t].name for t in front.tensors if t in self.fronts.producers}
+        sole = self.fronts.producers.get(front.tensors[0])
+        return (INPUT,) if sole and sole.op.name == "Split" and made == {sole.name} else tuple(map(self._in_memory, front.tensors))
 
     def _pieces(self, tensor: str, reader: Node) -> Iterator[int]:
         """The layers that make a tensor's channels, one after another."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from mace_core.build import Builder, Match, rewrite
 from mace_core.ir import Graph
-from mace_target_max78000.automatic.forming import convolutions, rules
+from mace_target_max78000.automatic.forming import convolutions, doubling, rules
 from mace_target_max78000.automatic.forming.convolutions import Job, axes_of, lengths, spread, subsampled_alike
 from mace_target_max78000.automatic.forming.crops import crops, sunk
 from mace_target_max78000.automatic.forming.ends import Fold, folded_graph
@@ -16,18 +16,21 @@ from mace_target_max78000.automatic.forming.windows import folded
 from mace_target_max78000.device import Device
 
 EXACT = (
-    rules.biased,
-    rules.limited,
-    rules.stored,
-    rules.split,
     rules.chosen,
     rules.capped,
     rules.mean,
     rules.pointwise,
     rules.matrix,
-    rules.resized,
-    rules.transposed,
+    doubling.resized,
+    doubling.transposed,
 )
+
+
+def gathered(graph: Graph) -> Graph:
+    """The graph with bias, limits and rounding in the layers that they end, where real numbers lie between."""
+    for rule in (rules.biased, rules.limited, rules.stored):
+        graph = rewrite(graph, rule)
+    return graph
 
 
 def lowered(graph: Graph, device: Device, faults: Faults) -> tuple[Graph, Fold | None]:
@@ -35,6 +38,8 @@ def lowered(graph: Graph, device: Device, faults: Faults) -> tuple[Graph, Fold |
 
     Returned with how the application folds the input, if that is needed.
     """
+    graph = gathered(graph)
+    graph = rewrite(graph, faults.noting(rules.split(rules.operands_of_input(graph))))
     for rule in EXACT:
         graph = rewrite(graph, faults.noting(rule))
     graph = rewrite(graph, faults.noting(rules.pool(device.pipelined)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mace_core.build import Match, Rule
 from mace_core.errors import MaceError
@@ -38,6 +38,3 @@ class Faults:
                 return None
 
         return attempt
-
-
-Attempt = Callable[[], None]

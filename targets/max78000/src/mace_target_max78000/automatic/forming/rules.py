@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mace_core.build import Match
-from mace_core.ir import Array, Attrs, Node, Quant
+from mace_core.build import Match, Rule
+from mace_core.ir import Attrs, Graph, Node, Quant
 from mace_core.ops.arguments import integers
-from mace_core.ops.resize import axis_taps
 from mace_core.ops.windows import Windows
 from mace_target_max78000.automatic.forming.convolutions import UNIT, native, plain, unit_filters
-from mace_target_max78000.automatic.forming.layers import MAIN
+from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS
 from mace_target_max78000.automatic.forming.refusal import RefusedError
 from mace_target_max78000.automatic.powers import exponent, is_native
 
@@ -23,9 +21,6 @@ RANK = 4
 
 MOST_POOL = 16
 """The largest window and stride of a pool."""
-
-TRANSPOSED = 3
-"""The hardware's only kernel of a transposed convolution; its stride is 2, and it makes 2 n + 2 - 2 pad of n."""
 
 
 def pointwise(match: Match) -> Sequence[str] | None:
@@ -111,18 +106,40 @@ def _joined(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> 
     return match.new.add(feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
 
 
-def split(match: Match) -> Sequence[str] | None:
-    """Parts of the channels as convolutions that copy."""
-    node = match.node
-    if node.op.name != "Split" or int(str(node.attrs["axis"])) % len(match.shape(0)) != len(match.shape(0)) - 1:
-        return None
-    shape, sizes = match.shape(0), integers(node.attrs, "sizes")
-    starts = np.cumsum((0, *sizes[:-1]))
-    made = []
-    for start, size, output in zip(starts, sizes, node.outputs, strict=True):
-        attrs = {"starts": (*(0,) * (len(shape) - 1), int(start)), "sizes": (*shape[:-1], size), "steps": (1,) * len(shape)}
-        made.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
-    return made
+def split(kept: frozenset[str]) -> Rule:
+    """Parts of the channels as convolutions that copy.  kept: names of nodes that stay."""
+
+    def rule(match: Match) -> Sequence[str] | None:
+        node, shape = match.node, match.shape(0) if match.node.inputs and match.node.inputs[0] else ()
+        if node.op.name != "Split" or node.name in kept or int(str(node.attrs["axis"])) % len(shape) != len(shape) - 1:
+            return None
+        sizes = integers(node.attrs, "sizes")
+        made = []
+        for start, size, output in zip(np.cumsum((0, *sizes[:-1])), sizes, node.outputs, strict=True):
+            attrs = {"starts": (*(0,) * (len(shape) - 1), int(start)), "sizes": (*shape[:-1], size), "steps": (1,) * len(shape)}
+            made.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
+        return made
+
+    return rule
+
+
+def operands_of_input(graph: Graph) -> frozenset[str]:
+    """Nodes that split the network's input into the operands of one element-wise operation: its layer reads them where they lie."""
+    return frozenset(n.name for n in graph.nodes if n.op.name == "Split" and n.inputs[0] in graph.inputs and _all_operands(graph, n))
+
+
+def _all_operands(graph: Graph, node: Node) -> bool:
+    """Whether the parts, pooled or not, are all the operands of one node, in order, and nothing else reads them."""
+    readers = {i: [n for n in graph.nodes if i in n.inputs] for n in graph.nodes for i in n.inputs}
+    parts = list(node.outputs)
+    if all(len(readers.get(p, ())) == 1 and readers[p][0].op.name in POOLS for p in parts):
+        parts = [readers[p][0].outputs[0] for p in parts]
+    alike = len(set(integers(node.attrs, "sizes"))) == 1 and not set(parts) & set(graph.outputs)
+    return (
+        alike
+        and any(n.op.name in ELTWISE and list(n.inputs) == parts for n in readers.get(parts[0], ()))
+        and all(len(readers.get(p, ())) == 1 for p in parts)
+    )
 
 
 def capped(match: Match) -> Sequence[str] | None:
@@ -275,106 +292,3 @@ def mean(match: Match) -> Sequence[str] | None:
     pooled = new.one(op, [node.inputs[0]], attrs, outputs=[name], like=node)
     kept = node.op.infer([new.tensors[node.inputs[0]].real], node.attrs)[0][1]
     return [pooled] if kept == new.shape(pooled) else match.emit("Reshape", [pooled], {"shape": kept})
-
-
-def transposed(match: Match) -> Sequence[str] | None:
-    """A transposed convolution of stride 1 as a convolution, one of stride 2 with the hardware's kernel."""
-    node = match.node
-    if node.op.name != "ConvTranspose":
-        return None
-    w = match.new.weights[node.inputs[1]]
-    group = int(str(node.attrs["group"]))
-    if group > 1:
-        raise RefusedError(f"it is transposed in {group} groups; use one group")
-    attrs = Transposed(match, w)
-    return attrs.as_convolution() if set(attrs.strides) == {1} else attrs.native()
-
-
-class Transposed:
-    """A transposed convolution.  w: filters [O, *kernel, I]."""
-
-    def __init__(self, match: Match, w: Array) -> None:
-        self.match, self.w = match, w
-        rank = w.ndim - 2
-        self.strides, self.dilations = (integers(match.node.attrs, key, rank) for key in ("strides", "dilations"))
-        self.before = integers(match.node.attrs, "pads_before", rank)
-        x = match.new.tensors[match.node.inputs[0]]
-        self.size = x.shape[1:-1]
-        specs = match.node.op.infer([match.new.tensors[i].real if i else None for i in match.node.inputs], match.node.attrs)
-        self.count = specs[0][1][1:-1]
-
-    def as_convolution(self) -> Sequence[str]:
-        """The kernel turned round, over as much padding as it reaches."""
-        kernel = self.w.shape[1:-1]
-        before = tuple((k - 1) * d - b for k, d, b in zip(kernel, self.dilations, self.before, strict=True))
-        after = tuple(c + (k - 1) * d - n - b for c, k, d, n, b in zip(self.count, kernel, self.dilations, self.size, before, strict=True))
-        if min(*before, *after) < 0:
-            raise RefusedError("its padding is larger than its kernel; make it smaller")
-        turned = np.flip(self.w, tuple(range(1, self.w.ndim - 1)))
-        attrs = {**plain(before), "pads_after": after, "dilations": self.dilations}
-        return self._emit("Conv", turned, attrs, self.match.node.outputs)
-
-    def native(self) -> Sequence[str] | None:
-        """The same with a kernel of 3, stride 2 and one more row and column, the rest of which is cut off."""
-        kernel = self.w.shape[1:-1]
-        if set(self.strides) != {2} or len(kernel) != 2:
-            raise RefusedError(
-                f"its strides are {list(self.strides)} over {len(kernel)} axes; the hardware doubles rows and columns of images"
-            )
-        plans = [self._axis(a) for a in range(2)]
-        places, pads, sizes = zip(*plans, strict=True)
-        attrs = {**plain(pads), "strides": (2, 2), "output_padding": (1, 1)}
-        if kernel == (TRANSPOSED, TRANSPOSED) and sizes == self.count and pads == self.before:
-            given = {key: self.match.node.attrs[key] for key in ("pads_after", "output_padding", "dilations")}
-            if given == {"pads_after": pads, "output_padding": (1, 1), "dilations": (1, 1)}:
-                return None
-        spread = np.zeros((len(self.w), TRANSPOSED, TRANSPOSED, self.w.shape[-1]), self.w.dtype)
-        for tap in product(*map(range, kernel)):
-            spread[:, places[0][tap[0]], places[1][tap[1]]] = self.w[:, tap[0], tap[1]]
-        if sizes == self.count:
-            return self._emit("ConvTranspose", spread, attrs, self.match.node.outputs)
-        new, node = self.match.new, self.match.node
-        full = self._emit("ConvTranspose", spread, attrs, [new.stored(f"{node.name}.full", new.storages.get(node.outputs[0]))])
-        shape = (1, *self.count, len(self.w))
-        return self.match.emit("Slice", full, {"starts": (0,) * 4, "sizes": shape, "steps": (1,) * 4})
-
-    def _axis(self, axis: int) -> tuple[tuple[int, ...], int, int]:
-        """The places of the taps in the hardware's kernel, its padding, and the size that it makes."""
-        offsets = [k * self.dilations[axis] - self.before[axis] for k in range(self.w.shape[1 + axis])]
-        for pad in (0, 1, 2):
-            places, size = tuple(e + pad for e in offsets), 2 * self.size[axis] + 2 - 2 * pad
-            if min(places) >= 0 and max(places) < TRANSPOSED and size >= self.count[axis]:
-                return places, pad, size
-        raise RefusedError(
-            f"kernel {list(self.w.shape[1:-1])} with padding {list(self.before)} reaches further than the hardware's of 3; "
-            "use kernel 3 with padding 1, or kernel 2 without"
-        )
-
-    def _emit(self, op: str, filters: Array, attrs: Mapping[str, object], outputs: Sequence[str]) -> Sequence[str]:
-        node, new = self.match.node, self.match.new
-        weight = new.weight(f"{node.inputs[1]}.formed", filters, new.tensors[node.inputs[1]].quant)
-        limits = {key: node.attrs[key] for key in ("low", "high")}
-        return new.add(op, [node.inputs[0], weight, *node.inputs[2:]], {**attrs, **limits}, outputs=outputs, like=node)
-
-
-def resized(match: Match) -> Sequence[str] | None:
-    """Twice the rows and columns by repeating each, as a transposed convolution."""
-    node = match.node
-    if node.op.name != "Resize":
-        return None
-    shape = match.shape(0)
-    doubled = len(shape) == 4 and all(
-        axis_taps(node.attrs, a, n).identity(n) if a in (0, 3) else _repeats(axis_taps(node.attrs, a, n).indices[:, 0], n)
-        for a, n in enumerate(shape)
-    )
-    if not doubled or node.attrs["mode"] != "nearest":
-        raise RefusedError("it resizes; the hardware doubles rows and columns of images by repeating them, and nothing else")
-    filters = unit_filters(shape[-1], [[1], [1]], TRANSPOSED)
-    for place in ((1, 2), (2, 1), (2, 2)):
-        filters[:, place[0], place[1]] = filters[:, 1, 1]
-    weight = match.new.weight(f"{node.name}.unit", filters, UNIT)
-    return match.emit("ConvTranspose", [node.inputs[0], weight], {**plain((1, 1)), "strides": (2, 2), "output_padding": (1, 1)})
-
-
-def _repeats(indices: Array, size: int) -> bool:
-    return bool(np.array_equal(indices, np.arange(2 * size) // 2))

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node, frozen
-from mace_target_max78000.automatic.forming.views import View, view_of
+from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.automatic.quantizing.observe import Seen
 from mace_target_max78000.automatic.quantizing.steps import best_step
 
@@ -27,12 +27,16 @@ MOST = 2.0**7
 """The largest factor of a channel: beyond it, bias and rounding of the next layer lose more than weights gain."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Link:
-    """A layer and all that read its channels.  high: where its output is limited above."""
+    """A layer and all that read its channels.
+
+    readers: each with the channel that each row of its matrix, or input channel of its filters, belongs to.
+    high: where the layer's output is limited above.
+    """
 
     maker: Node
-    readers: tuple[tuple[Node, str], ...]
+    readers: tuple[tuple[Node, Array], ...]
     high: float
 
 
@@ -42,7 +46,7 @@ def equalized(graph: Graph) -> Graph:
     links = [link for link in _links(graph) if math.isinf(link.high)]
     for _ in range(ROUNDS):
         for link in links:
-            _scale(weights, link, _factors(weights, link, graph), graph)
+            _scale(weights, link, _factors(weights, link))
     return _with(graph, weights)
 
 
@@ -52,7 +56,7 @@ def filled(graph: Graph, seen: Mapping[str, Seen]) -> Graph:
     for link in _links(graph):
         if math.isinf(link.high):
             values = seen[link.maker.outputs[0]].values.astype(np.float64)
-            _scale(weights, link, _uniform(graph, link, _to_power(best_step(values))), graph)
+            _scale(weights, link, _uniform(graph, link, _to_power(best_step(values))))
     return _with(graph, weights)
 
 
@@ -61,7 +65,7 @@ def unlimited(graph: Graph) -> Graph:
     weights = dict(graph.weights)
     links = [link for link in _links(graph) if not math.isinf(link.high)]
     for link in links:
-        _scale(weights, link, _uniform(graph, link, _to_power(link.high / 127)), graph)
+        _scale(weights, link, _uniform(graph, link, _to_power(link.high / 127)))
     done = {link.maker.name: _to_power(link.high / 127) * link.high for link in links}
     nodes = (replace(n, attrs=MappingProxyType({**n.attrs, "high": done[n.name]})) if n.name in done else n for n in graph.nodes)
     return replace(_with(graph, weights), nodes=tuple(nodes))
@@ -82,16 +86,16 @@ def _to_power(step: float) -> float:
 
 
 def _links(graph: Graph) -> Iterator[Link]:
-    made = {o: n for n in graph.nodes for o in n.outputs}
+    made = producers(graph)
     shared = {name for name, count in graph.uses().items() if count > 1}
     for node in graph.nodes:
         if node.op.name not in MAIN or node.inputs[1] not in graph.weights or not _own(node, shared):
             continue
         low, high = (float(str(node.attrs[key])) for key in ("low", "high"))
-        readers = _readers(graph, node.outputs[0])
+        readers, count = _readers(graph, node.outputs[0]), graph.tensors[node.outputs[0]].shape[-1]
         sound = low in (0.0, -math.inf) and (math.isinf(high) or low == 0)
-        if sound and readers and all(_own(r, shared) and _by_channel(graph, r, node.outputs[0], made) for r, _ in readers):
-            yield Link(node, tuple(readers), high)
+        if sound and readers and all(_own(r, shared) and _by_channel(graph, r, count) for r in readers):
+            yield Link(node, tuple((r, _channels(graph, r, count, made)) for r in readers), high)
 
 
 def _own(node: Node, shared: set[str]) -> bool:
@@ -99,44 +103,38 @@ def _own(node: Node, shared: set[str]) -> bool:
     return not any(name in shared for name in node.inputs[1:])
 
 
-def _readers(graph: Graph, tensor: str) -> list[tuple[Node, str]] | None:
+def _readers(graph: Graph, tensor: str) -> list[Node] | None:
     """The layers that read a tensor's channels, through ops that let factors pass; None if anything else does."""
     if tensor in graph.outputs:
         return None
-    found: list[tuple[Node, str]] = []
+    found: list[Node] = []
     for node in graph.nodes:
         if tensor not in node.inputs:
             continue
         if node.op.name in MAIN and node.inputs[0] == tensor and node.inputs[1] in graph.weights:
-            found.append((node, tensor))
-        elif node.op.name in THROUGH:
-            behind = _readers(graph, node.outputs[0])
-            if behind is None:
-                return None
+            found.append(node)
+        elif node.op.name in THROUGH and (behind := _readers(graph, node.outputs[0])) is not None:
             found.extend(behind)
         else:
             return None
     return found
 
 
-def _by_channel(graph: Graph, reader: Node, tensor: str, made: Mapping[str, Node]) -> bool:
-    """Whether each input of the reader is one channel of the tensor."""
-    if reader.op.name == "Conv":
-        return graph.tensors[reader.inputs[0]].shape[-1] == graph.tensors[tensor].shape[-1]
-    return graph.weights[reader.inputs[1]].ndim == 2 and graph.tensors[reader.inputs[0]].shape[-1] % graph.tensors[tensor].shape[-1] == 0
+def _by_channel(graph: Graph, reader: Node, count: int) -> bool:
+    """Whether each input of the reader is one of so many channels."""
+    width = graph.tensors[reader.inputs[0]].shape[-1]
+    return width == count if reader.op.name == "Conv" else graph.weights[reader.inputs[1]].ndim == 2 and width % count == 0
 
 
-def _channels_of(graph: Graph, reader: Node, count: int) -> Array:
-    """The maker's channel that each row of a reader's matrix, or input channel of its filters, belongs to."""
-    made = {o: n for n in graph.nodes for o in n.outputs}
-    view: View = view_of(graph, reader.inputs[0], made)
-    return np.asarray(view.order.reshape(-1) % count if reader.op.name == "MatMul" else np.arange(count))
+def _channels(graph: Graph, reader: Node, count: int, made: Mapping[str, Node]) -> Array:
+    """The channel, of so many, that each input of a reader is."""
+    return np.arange(count) if reader.op.name == "Conv" else view_of(graph, reader.inputs[0], made).order.reshape(-1) % count
 
 
-def _factors(weights: Mapping[str, Array], link: Link, graph: Graph) -> Array:
+def _factors(weights: Mapping[str, Array], link: Link) -> Array:
     """What each channel of the maker is multiplied by."""
     own = _peaks_out(weights, link.maker)
-    others = [_peaks_in(weights, reader, _channels_of(graph, reader, len(own)), len(own)) for reader, _ in link.readers]
+    others = [_peaks_in(weights, reader, channels, len(own)) for reader, channels in link.readers]
     next_ = np.max(others, axis=0)
     sound = (own > 0) & (next_ > 0)
     factors = np.ones(len(own))
@@ -165,15 +163,15 @@ def _peaks_in(weights: Mapping[str, Array], node: Node, channels: Array, count: 
     return peaks
 
 
-def _scale(weights: dict[str, Array], link: Link, factors: Array, graph: Graph) -> None:
+def _scale(weights: dict[str, Array], link: Link, factors: Array) -> None:
     """Multiply the maker's channels and divide what its readers do with them."""
     maker = link.maker
     w = weights[maker.inputs[1]].astype(np.float64)
     weights[maker.inputs[1]] = w * factors if maker.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
     if len(maker.inputs) > 2 and maker.inputs[2]:
         weights[maker.inputs[2]] = weights[maker.inputs[2]].astype(np.float64) * factors
-    for reader, _ in link.readers:
-        w, by = weights[reader.inputs[1]].astype(np.float64), factors[_channels_of(graph, reader, len(factors))]
+    for reader, channels in link.readers:
+        w, by = weights[reader.inputs[1]].astype(np.float64), factors[channels]
         if reader.op.name == "MatMul":
             weights[reader.inputs[1]] = w / by[:, None]
             continue

@@ -13,6 +13,7 @@ from mace_core.ir import Array, DType, Graph, Node, Quant
 from mace_core.quantization import dequantize, quantize
 from mace_core.run.reference import execute
 from mace_target_max78000.automatic.forming.ends import without_tail
+from mace_target_max78000.automatic.forming.lower import gathered
 from mace_target_max78000.automatic.powers import exponent, is_native, storage
 from mace_target_max78000.automatic.quantizing.equalize import equalized, filled, unlimited
 from mace_target_max78000.automatic.quantizing.floats import as_floats, prepared
@@ -59,7 +60,7 @@ class Quantized:
 
 def is_quantized(graph: Graph) -> bool:
     """Whether a graph's tensors are stored as the accelerator stores them already."""
-    inner, _ = without_tail(graph)
+    inner = gathered(without_tail(graph)[0])
     made = [inner.tensors[o] for node in inner.nodes for o in node.outputs]
     data = [*made, *(inner.tensors[n] for n in inner.inputs if not _quantized_at_once(inner, n))]
     weights = [inner.tensors[n.inputs[1]] for n in inner.nodes if n.op.name in MAIN]
