@@ -8,10 +8,12 @@ import numpy as np
 from automatic_graphs import Writer
 
 from mace_core.ir import Graph
-from mace_target_max78000.automatic.powers import storage
 
 MOST_FLATTENED = 3000
 """Inputs of a linear layer: more, of the 70 outputs that it may have, fill weight memory."""
+
+MOST_POSITIONS = 256
+"""Rows and columns that a linear layer joins."""
 
 Step = Callable[["Maker", str], str]
 
@@ -44,8 +46,10 @@ class Maker:
         return self.writer.graph(last)
 
     def end(self, x: str) -> str:
-        if np.prod(self.writer.shape(x)) <= MOST_FLATTENED and self.random.random() < 0.7:
-            return self.writer.dense(x, self.pick(2, 5, 10, 70), power=None if self.random.random() < 0.5 else -7)
+        positions = int(np.prod(self.spatial(x)))
+        if positions <= MOST_POSITIONS and np.prod(self.writer.shape(x)) <= MOST_FLATTENED and self.random.random() < 0.7:
+            outputs = self.pick(2, 5, 10, 70 if positions <= MOST_FLATTENED // 70 else 10)
+            return self.writer.dense(x, outputs, power=None if self.random.random() < 0.5 else -7)
         return conv(self, x, sums=self.random.random() < 0.5)
 
     def spatial(self, x: str) -> tuple[int, ...]:
@@ -116,6 +120,3 @@ def doubled(maker: Maker, x: str) -> str:
 def random_graph(seed: int) -> Graph:
     """The graph of a number."""
     return Maker(seed).graph()
-
-
-__all__ = ["random_graph", "storage"]

@@ -240,6 +240,7 @@ class Former:
             self.faults.add(f"output {name!r}", "it is the network's input; leave it out")
             return
         self.layers[index] = replace(self.layers[index], output=True)
+        self.tensors[index] = name
 
 
 def _finished(layer: Layer, after: Arithmetic, shape: dict[str, Any]) -> Layer:
