@@ -83,4 +83,4 @@ def test_what_no_frontend_claims_is_told(name: str, tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "mace_core.cli", "check", "all.yml"]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert f"model 'm': 0 frontends claim '{name}'; say `platform:` (one of caffe, keras, onnx, pytorch" in done.stderr
+    assert f"model 'm': 0 frontends claim '{name}'; say `platform:` (one of ai8x, caffe, keras, onnx, pytorch" in done.stderr

@@ -91,6 +91,15 @@ def test_depthwise(device: Device) -> None:
 
 
 @DEVICES
+def test_depthwise_as_tensorflow_halves(device: Device) -> None:
+    """Padding behind only: the first result of the hardware is one too many, and is cut off."""
+    w = Writer(2)
+    y = w.conv(w.conv(w.input(8, 8, 3), 8, (3, 3), low=0.0, **SAME), 8, (3, 3), group=8, strides=(2, 2), pads_after=(1, 1))
+    formed = assert_same(w.graph(w.conv(y, 4, (1, 1))), device)
+    assert (formed.layers[1].groups == 8) == device.pipelined
+
+
+@DEVICES
 def test_residual(device: Device) -> None:
     w = Writer(3)
     a = w.conv(w.input(8, 8, 4), 16, (3, 3), low=0.0, **SAME)

@@ -80,6 +80,7 @@ class Max78000(ProjectTarget):
             "weight_bytes": made.found.weight_bytes,
             "cycles": made.found.cycles,
             "feed": design.feed.described(),
+            "documented": design.options.documented,
             "summary": made.summary,
             "notes": list(design.network.notes),
         }

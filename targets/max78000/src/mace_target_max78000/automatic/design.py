@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mace_core.ir import Array, Graph
 from mace_target_max78000.automatic.fit import prepare
 from mace_target_max78000.automatic.forming import Formed
 from mace_target_max78000.automatic.place import place
 from mace_target_max78000.automatic.quantizing.observe import random_inputs
-from mace_target_max78000.automatic.quantizing.quantize import Policy
+from mace_target_max78000.automatic.quantizing.quantize import Policy, is_quantized
 from mace_target_max78000.automatic.split import with_split_bias
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import Network
@@ -33,6 +33,8 @@ def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device,
     """
     options, policy = settings
     formed = with_split_bias(prepare(graph, device, samples, policy), device)
+    if not is_quantized(graph):
+        options = replace(options, avg_pool_rounding=True)  # the means of real numbers are nearer than cut off ones
     first = samples[0] if samples else random_inputs(graph, policy.limits, 1)[0]
     sample = formed.entry.apply(first[formed.entry.name])
     placed = place(formed.layers, sample.shape, device, options)

@@ -105,7 +105,7 @@ def _arrivals(arrangement: Arrangement, device: Device, options: Options) -> Ite
     channels = first.channels
     convolves = first.weights is not None and first.groups == 1 and not folded(first)
     alone = convolves and first.inputs == (INPUT,) and readers(arrangement.layers)[INPUT] == (0,)
-    by_channel = alone and channels <= PROCESSORS // 4 and first.operands == 1
+    by_channel = alone and channels <= PROCESSORS // 4 and first.operands == 1 and not first.flatten
     fifo = options.fifo or options.fast_fifo
     if not fifo:
         yield by_channel and channels == 1, False, 0

@@ -84,4 +84,4 @@ class _Runner:
         return self.feed.arrays(outcome.results)
 
     def _execute(self, words: Mapping[int, Sequence[int]] | None) -> Outcome:
-        return run(self.elf, self.device, Simulator(self.device), words)
+        return run(self.elf, self.device, Simulator(self.device, documented=self.report["documented"]), words)

@@ -65,7 +65,7 @@ def rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
             strides = integers(match.node.attrs, "strides")
             raise RefusedError(f"its strides {list(strides)} differ; the hardware has one for rows and columns")
         job = Job(match, axes, w, device)
-        if group > 1 and not (device.pipelined and group == x[-1] == w.shape[0] and job.fits):
+        if group > 1 and not (device.pipelined and group == x[-1] == w.shape[0] and job.direct()):
             return replaced(match, dense(w, group), group=1)
         return job.rewritten()
 
@@ -121,18 +121,20 @@ class Job:
         return plain and alike
 
     @property
+    def _dense(self) -> bool:
+        """Whether each output looks at all channels."""
+        return int(str(self.match.node.attrs["group"])) == 1
+
+    @property
     def fits(self) -> bool:
         """Whether one kernel of the hardware does it alone, with no result too many."""
         plan = self.direct()
-        return plan is not None and not any(d.extra for d in plan)
+        return plan is not None and _unwanted(plan) == 0
 
     def direct(self) -> tuple[Direct, ...] | None:
-        """The best kernel of the hardware that does it alone."""
-        plans = [
-            together([direct(a, n) for a in self.axes], lambda p: (sum(d.extra for d in p), len({d.pad for d in p})))
-            for n in lengths(self.rank)
-        ]
-        return min((p for p in plans if p), key=lambda p: (sum(d.extra for d in p), p[0].length), default=None)
+        """The best kernel of the hardware that does it alone: with fewest results too many, and padding alike, and short."""
+        plans = [together([direct(a, n) for a in self.axes], lambda p: (_unwanted(p), len({d.pad for d in p}))) for n in lengths(self.rank)]
+        return min((p for p in plans if p), key=lambda p: (_unwanted(p), p[0].length), default=None)
 
     def copied(self) -> tuple[Copied, ...] | None:
         """The best way by copies of the data, in as few stages as there are."""
@@ -153,8 +155,8 @@ class Job:
         alone, wide = self.direct(), self.match.new.storages.get(self.match.node.outputs[0]) is None
         if alone and self.fits and not (wide and stride > 1):
             return self._alone(alone, stride)
-        copies = self.copied()
-        if copies:
+        copies = self.copied() if self._dense else None
+        if copies and _channels(copies) * self.filters.shape[-1] <= self.device.channels:
             return self._copied(copies, stride)
         if alone and not wide:
             return self._alone(alone, stride)
@@ -166,19 +168,15 @@ class Job:
         places = [[(0, place) for place in d.places] for d in plan]
         filters = spread(self.filters, places, plan[0].length, [1] * len(plan))
         pads = tuple(d.pad for d in plan)
-        if stride == 1 and not any(d.extra for d in plan):
+        if stride == 1 and _unwanted(plan) == 0:
             return replaced(self.match, filters, **plain(pads))
         name = self.match.new.stored(f"{self.match.node.outputs[0]}.full", self.match.new.storages[self.match.node.outputs[0]])
         full = convolved(self.match, self.match.node.inputs[0], filters, pads, [name])[0]
         if stride > 1:
             full = subsampled(self.match.new, full, stride)
-        return cropped(self.match, full)
+        return cropped(self.match, full, [d.lead for d in plan])
 
     def _copied(self, plan: Sequence[Copied], stride: int) -> Sequence[str]:
-        channels = self.filters.shape[-1]
-        total = max(prod(len(stage.made) for stage in stages) for stages in zip(*(c.stages for c in plan), strict=True)) * channels
-        if total > self.device.channels:
-            raise RefusedError(f"it needs {total} copied channels, and a layer has at most {self.device.channels}; make its kernel smaller")
         new = self.match.new
         made, before = self.match.node.inputs[0], [1] * len(plan)
         for stages in zip(*(c.stages for c in plan), strict=True):
@@ -188,6 +186,16 @@ class Job:
             made = subsampled(new, made, stride)
         filters = spread(self.filters, [c.places for c in plan], plan[0].length, before)
         return convolved(self.match, made, filters, tuple(c.pad for c in plan), self.match.node.outputs)
+
+
+def _channels(plan: Sequence[Copied]) -> int:
+    """The most copies of each channel that a stage makes."""
+    return max(prod(len(stage.made) for stage in stages) for stages in zip(*(c.stages for c in plan), strict=True))
+
+
+def _unwanted(plan: Sequence[Direct]) -> int:
+    """Results too many."""
+    return sum(d.lead + d.extra for d in plan)
 
 
 def _cost(plan: tuple[Copied, ...]) -> tuple[int, int]:
@@ -268,9 +276,9 @@ def subsampled(new: Builder, x: str, stride: int) -> str:
     return new.one("MaxPool", [x], attrs, outputs=[new.stored(f"{x}.subsampled", new.tensors[x].storage)])
 
 
-def cropped(match: Match, x: str) -> Sequence[str]:
-    """The beginning of a tensor as large as the node's result."""
+def cropped(match: Match, x: str, starts: Sequence[int]) -> Sequence[str]:
+    """A part of a tensor as large as the node's result, from these rows and columns on."""
     shape = match.node.op.infer([t and t.real for t in (match.new.tensors.get(i) for i in match.node.inputs)], match.node.attrs)[0][1]
     if shape == match.new.shape(x):
         return [x]
-    return match.emit("Slice", [x], {"starts": (0,) * len(shape), "sizes": shape, "steps": (1,) * len(shape)})
+    return match.emit("Slice", [x], {"starts": (0, *starts, 0), "sizes": shape, "steps": (1,) * len(shape)})

@@ -38,13 +38,13 @@ class Axis:
 class Direct:
     """One sum at every position, every `stride`th of which is a result.
 
-    length: of the kernel.  places: of each tap in it.  size: of the output before subsampling; extra: results after the last wanted.
+    length: of the kernel.  places: of each tap in it.  lead, extra: results before the first wanted, and after the last.
     """
 
     length: int
     pad: int
     places: tuple[int, ...]
-    size: int
+    lead: int
     extra: int
 
 
@@ -88,15 +88,14 @@ class Folded:
 
 
 def direct(axis: Axis, length: int) -> list[Direct]:
-    """All kernels of this length that do it alone; the best first: those with no results too many."""
+    """All kernels of this length that do it alone, some with results too many."""
     found = []
-    for pad in PADS:
-        places = tuple(e + pad for e in axis.offsets)
-        size = axis.size + 2 * pad - length + 1
-        extra = -(-size // axis.stride) - axis.count
+    for pad, lead in product(PADS, (0, 1) if axis.stride > 1 else (0,)):
+        places = tuple(e + pad - axis.stride * lead for e in axis.offsets)
+        extra = -(-(axis.size + 2 * pad - length + 1) // axis.stride) - lead - axis.count
         if min(places) >= 0 and max(places) < length and extra >= 0:
-            found.append(Direct(length, pad, places, size, extra))
-    return sorted(found, key=lambda d: (d.extra, d.pad))
+            found.append(Direct(length, pad, places, lead, extra))
+    return found
 
 
 def together(ways: Sequence[Sequence[T]], key: Callable[[tuple[T, ...]], object]) -> tuple[T, ...] | None:
