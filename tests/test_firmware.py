@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from manifest import MODELS, entries
 
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
@@ -33,8 +35,6 @@ def mace(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import numpy as np
-
     folder = tmp_path_factory.mktemp("digits")
     shutil.copytree(DIGITS, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("builds"))
     for name in ("test_inputs.npy", "test_outputs.npy"):
@@ -50,6 +50,24 @@ def test_digits_from_model_to_results(part: str, project: Path) -> None:
     assert row["passed"]
     assert row["cosine"] > 0.999
     assert "compiling" not in mace(project, "build", "digits.yml", "--target", part)
+
+
+@pytest.mark.parametrize(("model", "part"), [("ic", "max78000"), ("kws", "max78000"), ("ad", "max78000"), ("kws", "max78002")])
+def test_float_models_that_nobody_laid_out(model: str, part: str, tmp_path: Path) -> None:
+    """The MLPerf Tiny networks as they are: quantised, placed, compiled and executed; beside the float model's own results."""
+    file = MODELS / f"mlperf_{model}" / f"{model}_fp32.tflite"
+    if not file.is_file():
+        pytest.skip(f"no models in {MODELS}; MACE_MODELS names another folder")
+    golden = np.load(MODELS / next(str(e.golden_file) for e in entries() if e.file.endswith(file.name)))
+    for stem, port in (("in_", "inputs"), ("out_", "outputs")):
+        np.save(tmp_path / f"{port}.npy", np.concatenate([golden[name] for name in golden.files if name.startswith(stem)]))
+    (tmp_path / "net.yml").write_text(
+        f"library_name: net\nmodels:\n  net:\n    model_file_path: {file}\n    subgraphs:\n      - input_tensors: input_1\n"
+        "        output_tensors: Identity\n        validation_inputs_data: inputs.npy\n        validation_outputs_data: outputs.npy\n"
+    )
+    mace(tmp_path, "build", "net.yml", "--target", part)
+    (row,) = json.loads(mace(tmp_path, "validate", "net.yml", "--target", part, "--json"))
+    assert row["cosine"] > 0.995
 
 
 def test_explain_shows_the_memory_map(project: Path) -> None:
@@ -76,7 +94,6 @@ def test_a_corrupted_weight_fails_the_known_answer_test(project: Path) -> None:
 
 def test_every_fault_of_a_model_at_once(tmp_path: Path) -> None:
     """Two layers that the accelerator lacks: both are named, and nothing is written."""
-    import numpy as np
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
