@@ -185,10 +185,11 @@ class Registry:
         return tuple(wanted)
 
     def matrix(self) -> list[str]:
-        """Every choice that can be built here: each ready ABI, alone and with each target that is no CPU."""
-        ready = [abi for abi, chains in sorted(self.abis().items()) if any(t.missing(abi) is None for t in chains)]
+        """Every choice that can be built here: each ready ABI, alone where programs run on it, and with each target that is no CPU."""
+        chains = {abi: next((t for t in found if t.missing(abi) is None), None) for abi, found in sorted(self.abis().items())}
+        ready = {abi: chain.compiler(abi).hosted for abi, chain in chains.items() if chain}
         more = [t for t in self.targets.values() if t.runtime != "cpu" and not t.missing()]
-        return [c for abi in ready for c in (abi, *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))]
+        return [c for abi in ready for c in (*([abi] if ready[abi] else []), *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))]
 
     def owner(self, kind: str, name: str) -> Plugin:
         """The plugin that offers a thing; kind as in the hook's name."""

@@ -104,9 +104,9 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
 
 
 def _flattens(graph: Graph, node: Node) -> bool:
-    """Whether a node joins rows, columns and channels, as the hardware does before a linear layer."""
+    """Whether a node joins rows, columns and channels, as the hardware does before a linear layer; a single line is channels as it is."""
     before, after = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
-    return len(after) == FLAT < len(before) and before[-1] != after[-1]
+    return len(after) == FLAT < len(before) and before[-1] != after[-1] and sum(n > 1 for n in before) > 1
 
 
 def _unstored(graph: Graph, steps: list[Node]) -> Graph:
