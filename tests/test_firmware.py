@@ -52,18 +52,31 @@ def test_digits_from_model_to_results(part: str, project: Path) -> None:
     assert "compiling" not in mace(project, "build", "digits.yml", "--target", part)
 
 
-@pytest.mark.parametrize(("model", "part"), [("ic", "max78000"), ("kws", "max78000"), ("ad", "max78000"), ("kws", "max78002")])
-def test_float_models_that_nobody_laid_out(model: str, part: str, tmp_path: Path) -> None:
-    """The MLPerf Tiny networks as they are: quantised, placed, compiled and executed; beside the float model's own results."""
-    file = MODELS / f"mlperf_{model}" / f"{model}_fp32.tflite"
-    if not file.is_file():
+FLOATS = ("input_1", "Identity")
+STORED = ("input_1_int8", "Identity_int8")
+
+
+@pytest.mark.parametrize(
+    ("model", "ports", "part"),
+    [
+        ("ic_fp32", FLOATS, "max78000"),
+        ("ic_int8", STORED, "max78000"),
+        ("kws_fp32", FLOATS, "max78000"),
+        ("kws_fp32", FLOATS, "max78002"),
+        ("ad_fp32", FLOATS, "max78000"),
+    ],
+)
+def test_models_that_nobody_laid_out(model: str, ports: tuple[str, str], part: str, tmp_path: Path) -> None:
+    """The MLPerf Tiny networks as they are: quantised, placed, compiled and executed; beside the model's own results."""
+    entry = next((e for e in entries() if e.file.endswith(f"{model}.tflite")), None)
+    if entry is None:
         pytest.skip(f"no models in {MODELS}; MACE_MODELS names another folder")
-    golden = next(e.golden for e in entries() if e.file.endswith(file.name))
-    for stem, port in (("in_", "inputs"), ("out_", "outputs")):
-        np.save(tmp_path / f"{port}.npy", np.concatenate([array for name, array in golden.items() if name.startswith(stem)]))
+    for kind, name in (("in_", "inputs"), ("out_", "outputs")):
+        np.save(tmp_path / f"{name}.npy", np.concatenate([a for n, a in entry.golden.items() if n.startswith(kind)]))
     (tmp_path / "net.yml").write_text(
-        f"library_name: net\nmodels:\n  net:\n    model_file_path: {file}\n    subgraphs:\n      - input_tensors: input_1\n"
-        "        output_tensors: Identity\n        validation_inputs_data: inputs.npy\n        validation_outputs_data: outputs.npy\n"
+        f"library_name: net\nmodels:\n  net:\n    model_file_path: {MODELS / entry.file}\n    subgraphs:\n"
+        f"      - input_tensors: {ports[0]}\n        output_tensors: {ports[1]}\n"
+        "        validation_inputs_data: inputs.npy\n        validation_outputs_data: outputs.npy\n"
     )
     mace(tmp_path, "build", "net.yml", "--target", part)
     (row,) = json.loads(mace(tmp_path, "validate", "net.yml", "--target", part, "--json"))

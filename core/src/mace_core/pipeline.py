@@ -83,7 +83,7 @@ def projects(job: Job, registry: Registry, progress: Progress = lambda _: None) 
     files: dict[str, Content] = {}
     reports: dict[str, object] = {}
     for model in job.deployment.models:
-        progress(f"{model.name}: reading")
+        progress(f"{model.name}: making the project for {job.choice.text}")
         made = project(model, job.choice, registry)
         files |= {f"{model.name}/{name}": content for name, content in made.files.items()}
         reports[model.name] = {"refusals": {}, "transposes": 0, **made.report}

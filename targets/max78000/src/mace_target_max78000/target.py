@@ -17,6 +17,7 @@ from mace_core.emit.code import described
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, ProjectTarget, Read
+from mace_core.quantization import dequantize
 from mace_core.run.files import read_samples
 from mace_target_max78000.automatic.design import design
 from mace_target_max78000.automatic.quantizing.quantize import Policy
@@ -105,7 +106,7 @@ class Max78000(ProjectTarget):
         formed = made.formed
         units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)
-        inputs, outputs = ([graph.tensors[name].real for name in names] for names in (graph.inputs, graph.outputs))
+        inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
         return Design(made.network, made.options, feed, inputs, outputs)
 
     def _options(self, model: Model) -> tuple[Options, Policy]:
@@ -125,14 +126,14 @@ def _bits(asked: object, place: str) -> Mapping[str, int]:
 
 
 def _samples(model: Model, graph: Graph) -> list[Mapping[str, Array]]:
-    """The first of the model's validation data, one sample each, in the shape of the graph's input."""
+    """The first of the model's validation data as real numbers, one sample each, in the shape of the graph's input."""
     ports = [p for p in model.inputs if p.data]
     if not ports or len(graph.inputs) != 1:
         return []
     tensor = graph.tensors[graph.inputs[0]]
     data = np.concatenate([read_samples(file).reshape(-1, *tensor.shape[1:]) for file in ports[0].data])
     rows = data.reshape(-1, *tensor.shape)[:CALIBRATION]
-    return [{tensor.name: row.astype(tensor.dtype.numpy)} for row in rows]
+    return [{tensor.name: dequantize(row, tensor.quant) if tensor.quant else row.astype(tensor.dtype.numpy)} for row in rows]
 
 
 class Emulator(Runner):

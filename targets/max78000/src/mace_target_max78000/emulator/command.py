@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType
+from mace_core.ir import Array, DType, Quant, Storage
+from mace_core.quantization import dequantize, quantize
 from mace_target_max78000.device import Device
 from mace_target_max78000.emulator.firmware import Outcome, run
 from mace_target_max78000.feed import Feed
@@ -46,6 +47,13 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(arguments)
 
 
+def _storage(described: Mapping[str, Any]) -> Storage | None:
+    """How a tensor of the report is stored; None for real numbers."""
+    if "scale" not in described:
+        return None
+    return Storage(DType(described["dtype"]), Quant.of(described["scale"], described["zero_point"]))
+
+
 class _Runner:
     """One model's firmware and what its report says of it."""
 
@@ -67,7 +75,7 @@ class _Runner:
             return console
         (described,) = self.report["inputs"]
         samples = np.fromfile(asked.inputs[0], DType(described["dtype"]).numpy).reshape(-1, *described["shape"])
-        outcomes = [self._sample(sample) for sample in samples]
+        outcomes = [self._sample(sample, described) for sample in samples]
         for i in range(len(self.report["outputs"])):
             Path(asked.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
         return console
@@ -78,10 +86,16 @@ class _Runner:
             raise MaceError("known-answer test", f"failed: {outcome.console.strip()}", "the firmware does not compute what it was made for")
         return outcome.console
 
-    def _sample(self, sample: Array) -> list[Array]:
-        outcome = self._execute(self.feed.words(sample, self.device))
+    def _sample(self, sample: Array, described: Mapping[str, Any]) -> list[Array]:
+        """The outputs for one sample, each stored as the model stores it."""
+        storage = _storage(described) if self.feed.entry else None
+        outcome = self._execute(self.feed.words(dequantize(sample, storage.quant) if storage else sample, self.device))
         assert outcome.results is not None
-        return self.feed.arrays(outcome.results)
+        found = self.feed.arrays(outcome.results)
+        if not self.feed.outputs:
+            return found
+        storages = map(_storage, self.report["outputs"])
+        return [quantize(value, s) if s else value for value, s in zip(found, storages, strict=True)]
 
     def _execute(self, words: Mapping[int, Sequence[int]] | None) -> Outcome:
         return run(self.elf, self.device, Simulator(self.device, documented=self.report["documented"]), words)
