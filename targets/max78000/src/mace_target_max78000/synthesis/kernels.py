@@ -26,7 +26,7 @@ ALIGNMENT = 4
 class Stream:
     """What one layer puts into weight memory.
 
-    data: uint8 [processors, words, 9], bytes of a word from the most significant on.  lead: words left out before the first.
+    data: uint8 [processors, words, 9], bytes of a word from the most significant on.
     used: which words hold anything; one-dimensional, the same for all processors.
     """
 

@@ -33,7 +33,7 @@ class Plan:
     """What the registers of all layers follow from.
 
     quadrants: in use, the first is the master.  runs: of weight memory, by layer.  bias: where each layer's lies.
-    streams: by layer.  tram: words of row memory that earlier streaming layers take, by layer.
+    streams: by layer.
     """
 
     units: tuple[Unit, ...]
