@@ -164,4 +164,4 @@ def written_words(site: Site) -> Array:
 
 def memories_of(mask: int) -> Array:
     """Numbers of the memories that processors or slots belong to."""
-    return np.unique(np.array(bits_of(mask), int) // PER_MEMORY)
+    return np.array(sorted({p // PER_MEMORY for p in bits_of(mask)}), int)
