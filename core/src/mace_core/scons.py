@@ -284,7 +284,8 @@ def _generate(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     assert isinstance(models, dict)
     for name, figures in models.items():
         _say(f"{name}: {arena_line(figures)}, weights {figures['weight_bytes']} bytes, {figures['transposes']} transposes")
-    for note in job.deployment.notes:
+    notes = [f"{name}: {note}" for name, figures in models.items() for note in figures.get("notes", ())]
+    for note in (*job.deployment.notes, *notes):
         _say(f"note: {note}")
     return 0
 

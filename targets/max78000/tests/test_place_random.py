@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import random_networks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from placed_memory import faults
@@ -22,20 +20,6 @@ EXAMPLES = 150
 REFUSALS = {"weights", "data"}
 
 
-def script(name: str) -> Any:
-    """A file of the benchmarks."""
-    spec = spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = module_from_spec(spec)
-    sys.modules[name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-RANDOM = script("random_networks")
-
-
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -43,13 +27,13 @@ def test_simulator_equals_arithmetic(device: Device, data: st.DataObject) -> Non
     def pick(of: Any) -> Any:
         return data.draw(st.sampled_from(of))
 
-    layers, sample = RANDOM.random_network(device, pick, np.random.default_rng(data.draw(st.integers(0, 1 << 32))))
+    layers, sample = random_networks.random_network(device, pick, np.random.default_rng(data.draw(st.integers(0, 1 << 32))))
     try:
-        placed = place(layers, sample.shape, device, RANDOM.random_options(layers, pick))
+        placed = place(layers, sample.shape, device, random_networks.random_options(layers, pick))
     except MaceError as refusal:
         assert set(map(kind, str(refusal).splitlines())) <= REFUSALS  # noqa: PT017  # what does not fit is told, nothing else is refused
         return
-    assert RANDOM.different(placed, sample, device) == []
+    assert random_networks.different(placed, sample, device) == []
     assert faults(placed, device) == []
 
 

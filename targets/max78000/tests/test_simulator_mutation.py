@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
+import mutation
 import numpy as np
 import pytest
 
@@ -23,22 +21,9 @@ LEAST_CAUGHT = 0.75
 
 
 @cache
-def mutation() -> Any:
-    """The benchmark's module."""
-    path = Path(__file__).parents[1] / "benchmarks" / "mutation.py"
-    spec = spec_from_file_location("max78000_mutation", path)
-    assert spec is not None
-    assert spec.loader is not None
-    made = module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-@cache
 def small() -> tuple[Any, ...]:
     """The unit networks on both parts."""
-    sized = ((s, sum(layer.weights.values.size for layer in s.network.layers if layer.weights)) for s in mutation().subjects())
+    sized = ((s, sum(layer.weights.values.size for layer in s.network.layers if layer.weights)) for s in mutation.subjects())
     return tuple(s for s, size in sized if size < LARGE)
 
 
@@ -49,26 +34,26 @@ def networks() -> None:
 
 def test_weights(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
-    flips = [flip for subject in small() for flip in mutation().weight_flips(subject, WEIGHTS, random)]
+    flips = [flip for subject in small() for flip in mutation.weight_flips(subject, WEIGHTS, random)]
     # those that the arithmetic of the changed network says change the answer, and only those
-    assert [f.what for f in flips if f.must != (f.outcome == mutation().ANSWER)] == []
+    assert [f.what for f in flips if f.must != (f.outcome == mutation.ANSWER)] == []
     assert len(flips) >= 500
-    record_testsuite_property("weight flips", mutation().table(flips))
+    record_testsuite_property("weight flips", mutation.table(flips))
 
 
 def test_registers(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
-    flips = [flip for subject in small() for flip in mutation().register_flips(subject, REGISTERS, random)]
-    caught = [f for f in flips if f.outcome in mutation().CAUGHT]
+    flips = [flip for subject in small() for flip in mutation.register_flips(subject, REGISTERS, random)]
+    caught = [f for f in flips if f.outcome in mutation.CAUGHT]
     assert len(flips) >= 500
-    assert len(caught) >= LEAST_CAUGHT * len(flips), mutation().table(flips)
-    record_testsuite_property("register flips", mutation().table(flips))
-    assert [f.what for f in flips if f not in caught and f.register in mutation().ALWAYS_CAUGHT] == []
+    assert len(caught) >= LEAST_CAUGHT * len(flips), mutation.table(flips)
+    record_testsuite_property("register flips", mutation.table(flips))
+    assert [f.what for f in flips if f not in caught and f.register in mutation.ALWAYS_CAUGHT] == []
 
 
 def test_shifts_and_activations() -> None:
     random = np.random.default_rng(SEED)
-    flips = [f for subject in small() for f in mutation().register_flips(subject, 2, random, mutation().ARITHMETIC)]
+    flips = [f for subject in small() for f in mutation.register_flips(subject, 2, random, mutation.ARITHMETIC)]
     answered = [f for f in flips if f.must is not None]
-    assert [f.what for f in answered if f.must != (f.outcome == mutation().ANSWER)] == []
+    assert [f.what for f in answered if f.must != (f.outcome == mutation.ANSWER)] == []
     assert len(answered) >= 50

@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.ir import Array, Tensor
 from mace_core.ops import core_ops
 from mace_target_max78000.automatic import Formed
-from mace_target_max78000.automatic.forming.ends import Entry, Fold, without_tail
+from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, Fold, without_tail
 from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
@@ -19,9 +19,6 @@ from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import results
 from mace_target_max78000.synthesis.memory import inputs
 from mace_target_max78000.unit import Unit
-
-FUNCTIONS = ("Softmax", "LogSoftmax", "Sigmoid")
-"""What an application computes of the results, besides putting them in order."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ CALIBRATION = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class Ported:
     """A network, and how the model's inputs and outputs become its own.
 
     options: those asked for, with what the places rely on.
@@ -70,20 +70,20 @@ class Max78000(ProjectTarget):
     def emit(self, model: Model, read: Read) -> Sources:
         """The C project of a model: described by hand (platform ai8x), else quantised, formed and placed here."""
         options, policy = self._options(model)
-        design = self._described(model, options) if self._is_described(model) else self._designed(model, read(), options, policy)
-        made = built(design.network, design.options, self.device)
+        ported = self._described(model, options) if self._is_described(model) else self._designed(model, read(), options, policy)
+        made = built(ported.network, ported.options, self.device)
         figures = {
-            "inputs": [described(t) for t in design.inputs],
-            "outputs": [described(t) for t in design.outputs],
-            "layers": [{"node": t.name, **described(t)} for t in output_tensors(design.network)],
+            "inputs": [described(t) for t in ported.inputs],
+            "outputs": [described(t) for t in ported.outputs],
+            "layers": [{"node": t.name, **described(t)} for t in output_tensors(ported.network)],
             "arena_bytes": made.found.data_bytes,
             "arena_lower_bound": made.found.data_bytes,
             "weight_bytes": made.found.weight_bytes,
             "cycles": made.found.cycles,
-            "feed": design.feed.described(),
-            "documented": design.options.documented,
+            "feed": ported.feed.described(),
+            "documented": ported.options.documented,
             "summary": made.summary,
-            "notes": list(design.network.notes),
+            "notes": list(ported.network.notes),
         }
         return Sources(made.files, report=figures)
 
@@ -92,22 +92,22 @@ class Max78000(ProjectTarget):
         return Emulator(type(self).__module__.partition(".")[0])
 
     def _is_described(self, model: Model) -> bool:
-        return model.platform == Ai8x.name or (model.platform is None and bool(model.files) and model.files[0].suffix in Ai8x.suffixes)
+        return model.platform == Ai8x.name or (model.platform is None and any(map(Ai8x().claims, model.files[:1])))
 
-    def _described(self, model: Model, options: Options) -> Design:
+    def _described(self, model: Model, options: Options) -> Ported:
         network = read_network(model, options)
         if trained := self.options(model).get("model"):
             check_beside(network, model.files[0].parent / str(trained), self.device)
         outputs = output_tensors(network)
-        return Design(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
+        return Ported(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
 
-    def _designed(self, model: Model, graph: Graph, options: Options, policy: Policy) -> Design:
+    def _designed(self, model: Model, graph: Graph, options: Options, policy: Policy) -> Ported:
         made = design(graph, _samples(model, graph), self.device, (options, policy))
         formed = made.formed
         units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-        return Design(made.network, made.options, feed, inputs, outputs)
+        return Ported(made.network, made.options, feed, inputs, outputs)
 
     def _options(self, model: Model) -> tuple[Options, Policy]:
         """What the deployment file asks for: options of the program, and how to quantise."""

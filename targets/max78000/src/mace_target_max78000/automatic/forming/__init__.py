@@ -8,7 +8,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_target_max78000.automatic.forming.aligned import aligned
 from mace_target_max78000.automatic.forming.binary import with_binary
-from mace_target_max78000.automatic.forming.ends import Entry, entry, without_tail
+from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, entry, without_tail
 from mace_target_max78000.automatic.forming.form import Former
 from mace_target_max78000.automatic.forming.lower import lowered
 from mace_target_max78000.automatic.forming.refusal import Faults
@@ -21,7 +21,7 @@ class Formed:
     """The layers of a graph, in order, not placed.
 
     tensors: for each layer the graph's tensor that it computes.  steps: for each layer the power of two that its output counts.
-    entry: how the network's input is made.  after: the ops that the application does with the results, in order.
+    entry: how the network's input is made.
     graph: what they were formed from, whole.
     """
 
@@ -29,7 +29,6 @@ class Formed:
     tensors: tuple[str, ...]
     steps: tuple[int, ...]
     entry: Entry
-    after: tuple[str, ...]
     notes: tuple[str, ...]
     graph: Graph
 
@@ -59,7 +58,8 @@ def form(graph: Graph, device: Device) -> Formed:
     if device.pipelined:
         layers = with_binary(layers)
     start = replace(start, fold=fold)
-    notes = (*start.notes, *former.notes)
+    left = sorted({n.op.name for n in tail if n.op.name in FUNCTIONS})
+    notes = (*start.notes, *former.notes, *(f"the application computes {name} of the results" for name in left))
     tensors = dict(zip(places, former.tensors, strict=True))
     steps = dict(zip(places, former.steps, strict=True))
     return Formed(
@@ -67,7 +67,6 @@ def form(graph: Graph, device: Device) -> Formed:
         tuple(tensors.get(i, "") for i in range(len(layers))),
         tuple(steps.get(i, 0) for i in range(len(layers))),
         start,
-        tuple(n.op.name for n in tail),
         notes,
         graph,
     )

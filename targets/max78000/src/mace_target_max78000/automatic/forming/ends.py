@@ -16,7 +16,10 @@ from mace_target_max78000.automatic.forming.views import VIEWS, producers, view_
 from mace_target_max78000.automatic.forming.windows import Folded
 from mace_target_max78000.automatic.powers import exponent, is_native, storage
 
-TAIL = (*VIEWS, "Softmax", "LogSoftmax", "Sigmoid", "Dequantize", "Cast", "Concat")
+FUNCTIONS = ("Softmax", "LogSoftmax", "Sigmoid")
+"""What an application computes of the results, besides putting them in order."""
+
+TAIL = (*VIEWS, *FUNCTIONS, "Dequantize", "Cast", "Concat")
 """Ops that the application computes where they come last."""
 
 FLAT = 2

@@ -73,17 +73,6 @@ def _quantized_at_once(graph: Graph, name: str) -> bool:
     return bool(readers) and all(n.op.name in ("Quantize", "Reshape", "Transpose") for n in readers)
 
 
-def quantized(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy) -> Quantized:
-    """The graph with bytes for data and weights in steps of powers of two; as it is where it has them already.
-
-    samples: inputs by name, real numbers as the model takes them; where there are none, random ones are used, and a note says so.
-    """
-    if is_quantized(graph):
-        return Quantized(graph, {}, {}, ())
-    plan = calibrated(graph, samples, policy)
-    return plan.rounded(policy.bits)
-
-
 def calibrated(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy) -> Plan:
     """How a graph is best rounded: with channels scaled in the way, of those known, that errs least on the samples."""
     plain = prepared(as_floats(graph))
