@@ -105,7 +105,7 @@ def sample_of(graph: Graph, seed: int = 0) -> Array:
 def computed(formed: Formed, x: Array, device: Device, options: Options | None = None) -> tuple[Array, ...]:
     """What every layer computes: [channels, rows, columns]."""
     places = (Place(1, 1),) * len(formed.layers)
-    return outputs(Network("formed", formed.layers, places, formed.entry.apply(x)), options or Options(), device)
+    return outputs(Network("formed", formed.layers, places, formed.entry.apply(x)), options or Options())
 
 
 def assert_same(graph: Graph, device: Device, seed: int = 0) -> Formed:

@@ -12,7 +12,7 @@ from references import Reference, references
 
 from mace_core.ir import Array
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import Device
 from mace_target_max78000.network import BUFFER, INPUT, Activation, Buffer, Eltwise, Layer, Network, Operation, Place, Pool, Weights
 from mace_target_max78000.options import Options
 
@@ -21,7 +21,7 @@ HWC = Place(processors=0xF, output_processors=0xF)
 
 def run(layers: list[Layer], sample: Array, options: Options | None = None, **network: Any) -> tuple[Array, ...]:
     places = network.pop("places", (HWC,) * len(layers))
-    return outputs(Network("net", tuple(layers), places, sample, **network), options or Options(), MAX78000)
+    return outputs(Network("net", tuple(layers), places, sample, **network), options or Options())
 
 
 def passthrough(shape: tuple[int, ...], **changes: Any) -> Layer:
@@ -64,7 +64,7 @@ def bytes_of(layer: Layer, place: Place, device: Device, output: Array) -> Array
 @pytest.mark.parametrize("reference", [r for r in references() if "known_answer" in r.content], ids=lambda r: r.name)
 def test_known_answer(reference: Reference) -> None:
     network, device = reference.network, reference.device
-    results = outputs(network, reference.options, device)
+    results = outputs(network, reference.options)
     steps = list(zip(network.layers, network.places, results, strict=True))
     assert all(result.shape == (layer.out_channels, *layer.out_dim) for layer, _, result in steps)
     parts = np.concatenate([bytes_of(layer, place, device, result) for layer, place, result in steps if layer.output], axis=1)

@@ -49,7 +49,7 @@ def test_same_results(reference: Reference, registry: Registry, tmp_path: Path) 
     sample = network.sample.astype(np.int8)[None]
     split = any(layer.operands > 1 and len(layer.inputs) == 1 for layer in network.layers)
     found = computed(formed, np.moveaxis(sample, 1, -1) if split else sample, reference.device, reference.options)
-    made = outputs(network, reference.options, reference.device)
+    made = outputs(network, reference.options)
     expected = [made[i] for i, layer in enumerate(network.layers) if layer.output]
     results = [found[i] for i, layer in enumerate(formed.layers) if layer.output]
     assert len(results) == len(expected)

@@ -39,7 +39,7 @@ def check_placed(formed: Formed, graph: Graph, x: Array, device: Device) -> None
     placed = place(formed.layers, shape, device, Options())
     network = Network("random", placed.layers, placed.places, sample.reshape(shape))
     assert [str(fault) for fault in faults(network, device, placed.options)] == []
-    made = outputs(network, placed.options, device)
+    made = outputs(network, placed.options)
     results = [made[i] for i, layer in enumerate(network.layers) if layer.output]
     expected = execute(graph, {graph.inputs[0]: x})[graph.outputs[0]]
     assert len(results) == 1

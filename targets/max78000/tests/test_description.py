@@ -269,7 +269,7 @@ def test_rolling_buffers(files: Files) -> None:
     assert (buffer.name, buffer.dim, buffer.offset, buffer.end) == ("memory", (4, 1), 0x100, 0x110)
     assert [layer.inputs for layer in network.layers] == [(BUFFER,), (INPUT,), (BUFFER,)]
     assert faults(network, MAX78000, Options()) == []
-    assert outputs(network, Options(), MAX78000)[-1].ravel().tolist() == [12]
+    assert outputs(network, Options())[-1].ravel().tolist() == [12]
 
 
 def test_buffers_that_lie_elsewhere(files: Files) -> None:

@@ -117,7 +117,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     blocks = synthesise(network, whole.options, device).image.inputs
     words = {block.processor if block.fifo is None else block.fifo: block.words for block in blocks}
     outcome = run(whole.elf(tmp_path), device, Simulator(device), words)
-    computed = zip(network.layers, outputs(network, whole.options, device), strict=True)
+    computed = zip(network.layers, outputs(network, whole.options), strict=True)
     assert outcome.results == tuple(word for layer, value in computed if layer.output for word in unloaded(layer, value))
 
 

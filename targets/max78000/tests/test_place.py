@@ -93,7 +93,7 @@ def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None
 
 
 def results(network: Network, options: Options, device: Device) -> list[Any]:
-    return [values for values, layer in zip(outputs(network, options, device), network.layers, strict=True) if layer.output]
+    return [values for values, layer in zip(outputs(network, options), network.layers, strict=True) if layer.output]
 
 
 def test_few_channels_take_one_quadrant() -> None:

@@ -16,7 +16,6 @@ from math import prod
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.device import Device
 from mace_target_max78000.network import BUFFER, INPUT, Activation, Buffer, Eltwise, Layer, Network, Operation, Place, Pool
 from mace_target_max78000.options import Options
 
@@ -38,7 +37,7 @@ OPERATIONS: Mapping[Eltwise, np.ufunc] = {
 }
 
 
-def outputs(network: Network, options: Options, device: Device) -> tuple[Array, ...]:
+def outputs(network: Network, options: Options) -> tuple[Array, ...]:
     """Every layer's output for the network's sample: int32 [channels, rows, columns], one-dimensional data [channels, length, 1].
 
     Values are from -128 to 127, in wide layers the sums of products plus 128 times the bias.

@@ -18,7 +18,6 @@ from mace_core.run.files import read_samples
 from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.checkpoint import Checkpoint, Settings, description_bits, load_checkpoint
 from mace_target_max78000.description import read_description
-from mace_target_max78000.device import MAX78000
 from mace_target_max78000.graph import as_graph, output_tensors
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
@@ -42,7 +41,7 @@ class Ai8x(Frontend):
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             (data,) = inputs.values()
             fed = replace(network, sample=np.asarray(data, np.int64).reshape(network.sample.shape))
-            found = [v for layer, v in zip(network.layers, outputs(fed, Options(), MAX78000), strict=True) if layer.output]
+            found = [v for layer, v in zip(network.layers, outputs(fed, Options()), strict=True) if layer.output]
             described = zip(output_tensors(network), found, strict=True)
             return {t.name: value.reshape(t.shape).astype(t.dtype.numpy) for t, value in described}
 

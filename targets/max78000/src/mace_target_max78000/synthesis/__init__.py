@@ -39,7 +39,7 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
     plan = Plan(layers, quadrants, runs, found, streams(layers, options, device.pipelined), options, device)
     registers = (SecondGeneration if device.pipelined else Registers)(plan)
     control = Control(layers, quadrants, options, device)
-    results = outputs(network, options, device)
+    results = outputs(network, options)
     image = Image(
         device=device,
         kernels=kernels.chunks(layers, runs, device),
