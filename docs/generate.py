@@ -72,12 +72,25 @@ def _attributes(op: Op) -> str:
     return ", ".join(k if default is REQUIRED else f"{k}={default}" for k, default in op.attrs.items()).replace("|", "\\|")
 
 
+ENVIRONMENT = """\
+`${NAME}` in a value is replaced by the environment variable of that name, so that one file serves several machines:
+`model_file_path: ${MODELS}/net.onnx`. A URL takes none, neither written nor by a variable that holds one, and no user name or
+password: a deployment file may come from anywhere, and no command sends what your environment holds to a host that the file names.
+Download what needs a login by hand and give the local path.
+
+A download is kept under its checksum in the user's cache folder (`MACE_CACHE`) and continued where it was interrupted.
+`download_max_seconds` and `download_max_mib` limit it. Redirects are followed to `http://` and `https://` alone.
+A file with faults is reported before any host is asked.
+
+"""
+
+
 def deployment_keys() -> str:
     """The table of the deployment file's keys, from its schema."""
     schema = json.loads(schema_text())
     top = {k: v for k, v in schema["properties"].items() if k != "models"}
     text = "# The deployment file\n\n" + NOTICE
-    text += "`mace schema` prints the JSON Schema of this page for editors.\n\n"
+    text += "`mace schema` prints the JSON Schema of this page for editors.\n\n" + ENVIRONMENT
     text += "## Of the library\n\n" + _table(top, schema)
     text += "\n## Of a model or a subgraph\n\nA subgraph inherits its model's keys.\n"
     groups: dict[str, dict[str, Any]] = {}

@@ -142,3 +142,12 @@ def test_damaged_files_end_in_one_error(tmp_path: Path, data: st.DataObject) -> 
         load_deployment(file, ("onnx",))
     except MaceError:
         return  # the one error that a damaged file may end in; any other fails the test
+
+
+@pytest.mark.parametrize("key", ["model_file_path", "weight_file_path"])
+def test_a_path_of_5000_characters_is_told_shortly(tmp_path: Path, key: str) -> None:
+    for name in ("x" * 5000, "x/" * 2500):
+        text = DICT_FORM.replace("model_file_path: net.onnx", f"model_file_path: {name}" if key.startswith("m") else f"{key}: {name}")
+        (told, *_) = faults(tmp_path, text)
+        assert told.startswith(f"vision.yml:4: {key}: File name too long") or "no such file" in told
+        assert len(told) < 400

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from mace_core.errors import MaceError
+from mace_core.progress import show_progress
 
 Command = Callable[..., Any]
 
@@ -40,6 +41,7 @@ def told(command: Command) -> Command:
 @click.version_option(package_name="mace-core", prog_name="mace")
 def main() -> None:
     """Turn trained networks into small, fast native libraries."""
+    show_progress()
 
 
 @main.command()

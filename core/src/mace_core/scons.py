@@ -24,6 +24,7 @@ from mace_core.deployment import Deployment, load_deployment
 from mace_core.errors import MaceError
 from mace_core.fingerprint import fingerprint
 from mace_core.pipeline import Job, build, file_names, isas
+from mace_core.progress import show_progress
 from mace_core.registry import Registry
 from mace_core.run.files import write, write_all
 
@@ -71,6 +72,7 @@ class Build:
         unknown = set(arguments) - {"target", "toolchain", "builds", "deployment"}
         if unknown:
             raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=")
+        show_progress()
         self.registry = Registry.load()
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
         self.builds = arguments.get("builds", "builds")

@@ -22,6 +22,10 @@ class Faults:
         """Note a fault; one that is known already is not repeated."""
         self._found[line, str(MaceError(self.place(line), problem, remedy))] = None
 
+    def __bool__(self) -> bool:
+        """Whether there is any fault."""
+        return bool(self._found)
+
     def check(self) -> None:
         """Raise one MaceError with every fault, by line, if there is any."""
         if self._found:

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.deployment.convert import convert
-from mace_core.deployment.download import download, is_url, sha256
+from mace_core.deployment.download import MIB, Limits, download, is_url, sha256
 from mace_core.deployment.faults import Faults
 from mace_core.deployment.objects import Deployment, Model, Port
 from mace_core.deployment.ports import Setting, Settings, ports
-from mace_core.deployment.schema import Part, Schema
+from mace_core.deployment.schema import Part, Schema, shorten
 from mace_core.deployment.values import Document, read_document
 from mace_core.errors import MaceError
 
@@ -26,15 +26,21 @@ def parse(path: Path, platforms: Sequence[str]) -> Deployment:
     """See `load_deployment`."""
     faults = Faults(path)
     document = read_document(Schema.read("deployment"), faults)
-    deployment = _Reader(document, tuple(platforms)).deployment()
+    deployment = _Reader(document, tuple(platforms), may_download=not faults).deployment()
     faults.check()
     return deployment
 
 
 @dataclass(frozen=True)
 class _Reader:
+    """Makes the objects of a document.
+
+    may_download: false for a file with faults, for which no host is asked.
+    """
+
     document: Document
     platforms: tuple[str, ...]
+    may_download: bool = True
     notes: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -131,10 +137,11 @@ class _Reader:
             return None
         checksum = str(stated.value) if stated and stated.value else ""
         if is_url(str(found.value)):
-            return self._downloaded(key, found, checksum)
+            limits = Limits(keys["download_max_seconds"].value, keys["download_max_mib"].value * MIB)
+            return self._downloaded(key, found, checksum, limits)
         path = self.faults.path.parent / str(found.value)
-        if not path.exists():
-            self.faults.add(found.line, f"{key}: no such file: {path}", "correct the path; it starts at this file's folder")
+        if problem := _absent(path):
+            self.faults.add(found.line, f"{key}: {problem}: {shorten(str(path), 200)}", "correct the path; it starts at this file's folder")
         elif checksum and path.is_dir():
             self.faults.add(stated.line if stated else 1, f"{kind}_sha256_checksum: {path} is a folder", "leave the checksum out")
         elif checksum and (actual := sha256(path)) != checksum:
@@ -143,13 +150,26 @@ class _Reader:
             )
         return path
 
-    def _downloaded(self, key: str, found: Setting, checksum: str) -> Path | None:
+    def _downloaded(self, key: str, found: Setting, checksum: str, limits: Limits) -> Path | None:
         if not checksum:
             remedy = f"state {key.replace('file_path', 'sha256_checksum')} with the file's SHA-256"
             self.faults.add(found.line, f"{key}: a download needs a checksum", remedy)
             return None
+        if not self.may_download:
+            return None
         try:
-            return download(str(found.value), checksum)
+            return download(str(found.value), checksum, limits)
         except MaceError as error:
             self.faults.add(found.line, f"{key}: {error}", "check the address and the network, or download it by hand")
             return None
+
+
+def _absent(path: Path) -> str | None:
+    """Why a path leads nowhere; None if something is there."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return "no such file"
+    except (OSError, ValueError) as error:  # as for a name that is too long, or a folder that may not be read
+        return (error.strerror if isinstance(error, OSError) else None) or "not a path"
+    return None

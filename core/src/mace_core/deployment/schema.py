@@ -196,7 +196,7 @@ def show(value: object) -> str:
     return shorten(repr(value) if isinstance(value, str) else json.dumps(value, default=str))
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, longest: int = LONGEST) -> str:
     """The text, or its beginning if it is long; on one line."""
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."

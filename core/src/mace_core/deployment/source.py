@@ -107,6 +107,11 @@ def _no_yaml(faults: Faults, line: int, problem: str) -> MaceError:
     return MaceError(faults.place(line), f"not valid YAML: {problem}", "check indentation, colons and quotes near this line")
 
 
+def _is_remote(text: str) -> bool:
+    """Whether a text names something on another machine, in any scheme."""
+    return "://" in text or text.lstrip().lower().startswith(("http:", "https:"))
+
+
 class _Tree:
     """Builds the tree from the parser's events."""
 
@@ -190,12 +195,24 @@ class _Tree:
                 self._faults.add(value.line, "<<: merges something that is no mapping", "give it an alias of a mapping")
 
     def _substituted(self, text: str, line: int) -> str:
-        """The text with each ${NAME} replaced by the environment variable."""
+        """The text with each ${NAME} replaced by the environment variable; never in a URL.
+
+        A deployment file may come from anywhere: what an environment holds, such as a token, must not be sent to a host that it names.
+        """
+        if _VARIABLE.search(text) and _is_remote(text):
+            return self._refused(text, line)
         found = _VARIABLE.sub(lambda match: self._variable(match[1], line), text)
+        if found != text and _is_remote(found):
+            return self._refused(text, line)
         if odd := _NO_TEXT.search(found):
             self._faults.add(line, f"character {odd[0]!r} is not allowed", "remove it")
             return _NO_TEXT.sub("", found)
         return found
+
+    def _refused(self, text: str, line: int) -> str:
+        remedy = "write the URL out, or download the file by hand and give its path"
+        self._faults.add(line, f"{text[:60]}: a URL takes no environment variables, which could be secrets", remedy)
+        return _VARIABLE.sub("", text)
 
     def _variable(self, name: str, line: int) -> str:
         value = os.environ.get(name)
