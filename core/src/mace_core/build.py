@@ -32,6 +32,7 @@ class Builder:
         self.tensors: dict[str, Tensor] = {}
         self.weights: dict[str, Array] = {}
         self.inputs: list[str] = []
+        self.notes: list[str] = []
         self.storages: dict[str, Storage] = {}
         self.reserved: frozenset[str] = frozenset()
         self._names: set[str] = set()
@@ -143,7 +144,8 @@ class Builder:
         tensors = {n: t for n, t in self.tensors.items() if n in live}
         weights = {n: w for n, w in self.weights.items() if n in live}
         order = tuple(reversed(kept))
-        return Graph(self.name, order, MappingProxyType(tensors), MappingProxyType(weights), tuple(self.inputs), tuple(made))
+        notes = tuple(dict.fromkeys(self.notes))
+        return Graph(self.name, order, MappingProxyType(tensors), MappingProxyType(weights), tuple(self.inputs), tuple(made), notes)
 
     def _as(self, tensor: str, name: str, taken: Sequence[str]) -> str:
         """Let a tensor that a node computes bear a public name: in place if it may, else through an Identity."""

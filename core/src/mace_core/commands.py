@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,10 @@ def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
     parsed, choice, registry = opened(deployment, target)
     sources = build_sources(Job(parsed, choice), registry)
     write_all(output, sources.files)
-    return [*(f"note: {n}" for n in parsed.notes), *(str(output / n) for n in sorted(sources.files))]
+    models = sources.report["models"]
+    assert isinstance(models, dict)
+    notes = [*parsed.notes, *(f"{name}: {note}" for name, figures in models.items() for note in figures.get("notes", ()))]
+    return [*(f"note: {n}" for n in notes), *(str(output / n) for n in sorted(sources.files))]
 
 
 def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
@@ -159,10 +162,12 @@ def check_deployment(deployment: Path, target: str) -> Iterator[str]:
     for model in parsed.models:
         try:
             if choice.project:
-                project(model, choice, registry)
+                made = project(model, choice, registry)
+                yield from _model_notes(model, made.report["notes"])
                 yield f"{model.name}: {choice.project.name} computes it"
                 continue
             graph = normalise(load(model, registry), registry)
+            yield from _model_notes(model, graph.notes)
             split(graph, registry.targets_for(choice, model.runtimes))
             yield f"{model.name}: {len(graph.nodes)} nodes, every one has a target"
         except MaceError as error:
@@ -171,6 +176,11 @@ def check_deployment(deployment: Path, target: str) -> Iterator[str]:
     if faults:
         raise MaceError.of(faults)
     yield f"{deployment}: ready for target={target} with toolchain {choice.toolchain.name} ({choice.compiler.libc})"
+
+
+def _model_notes(model: Model, notes: object) -> Iterator[str]:
+    assert isinstance(notes, Sequence)
+    yield from (f"note: {model.name}: {note}" for note in notes)
 
 
 def list_plugins() -> list[dict[str, Any]]:

@@ -145,7 +145,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A model: nodes in execution order, descriptions of every tensor, and the constants' data apart from them."""
+    """A model: nodes in execution order, descriptions of every tensor, and the constants' data apart from them.
+
+    notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise.
+    """
 
     name: str
     nodes: tuple[Node, ...]
@@ -153,6 +156,7 @@ class Graph:
     weights: Mapping[str, Array]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def inputs_of(self, node: Node) -> tuple[Tensor | None, ...]:
         """The node's input tensors; None for an absent optional one."""

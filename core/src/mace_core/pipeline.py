@@ -91,9 +91,19 @@ def projects(job: Job, registry: Registry, progress: Progress = lambda _: None) 
 
 
 def project(model: Model, choice: Choice, registry: Registry) -> Sources:
-    """The project of one model."""
+    """The project of one model; its report tells the notes of the frontend before the target's own."""
     assert choice.project is not None
-    return choice.project.emit(model, lambda: normalise(load(model, registry), registry))
+    notes: list[str] = []
+
+    def read() -> Graph:
+        graph = normalise(load(model, registry), registry)
+        notes.extend(graph.notes)
+        return graph
+
+    made = choice.project.emit(model, read)
+    own = made.report.get("notes", ())
+    assert isinstance(own, Sequence)
+    return replace(made, report={**made.report, "notes": [*dict.fromkeys(notes), *own]})
 
 
 def file_names(job: Job, registry: Registry) -> tuple[str, ...]:
@@ -119,7 +129,7 @@ def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -
         program = lower(graph, parts, registry)
         placed.append(code.Placed(program, arena(program)))
         refusals = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}
-        notes[model.name] = {"transposes": transposes(graph), "refusals": refusals}
+        notes[model.name] = {"transposes": transposes(graph), "refusals": refusals, "notes": list(graph.notes)}
     sources = code.library(job.deployment.library, placed, isas(job.choice, registry))
     models = {name: {**dict(figures), **notes[name]} for name, figures in sources.report.items()}  # type: ignore[call-overload]
     return replace(sources, report={"models": models, "notes": list(job.deployment.notes)})
@@ -137,12 +147,13 @@ def load(model: Model, registry: Registry) -> Graph:
         if not file.exists():
             raise MaceError(file, "no such file", f"correct the path of model {model.name!r} in the deployment file")
     graph = frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
-    return verify(as_stated(graph.renamed(model.name), model, frontend.order))
+    stated = as_stated(graph.renamed(model.name), model, frontend.order)
+    return verify(replace(stated, notes=graph.notes))
 
 
 def normalise(graph: Graph, registry: Registry) -> Graph:
     """The graph after the shared transforms, verified."""
-    return verify(apply(NORMAL, graph, registry))
+    return verify(replace(apply(NORMAL, graph, registry), notes=graph.notes))
 
 
 def apply(names: Iterable[str], graph: Graph, registry: Registry) -> Graph:

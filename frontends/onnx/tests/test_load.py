@@ -55,13 +55,33 @@ def test_names_are_kept(tmp_path: Path) -> None:
 
 
 def test_unknown_dimensions_are_told_together(tmp_path: Path) -> None:
-    text = fault(saved(tmp_path / "m.onnx", CHAIN))
+    chain = CHAIN.replace("float[N] s", 'float[N,?] "mask-1", float[N] s').replace('"mask-1"', "mask")
+    model = onnx.parser.parse_model(chain)
+    model.graph.input[1].name = "mask-1"
+    text = fault(saved(tmp_path / "m.onnx", model))
     assert text.splitlines() == [
-        "m.onnx: input 'x' leaves dimension 0 ('N'), 2 ('H') open; write it in the deployment file, each name replaced by a "
-        'number: input_shapes: ["N,3,H"]',
-        "m.onnx: input 's' leaves dimension 0 ('N') open; write it in the deployment file, each name replaced by a number: "
-        'input_shapes: ["N"]',
+        "m.onnx: input 'x' leaves dimension 2 ('H') open",
+        "m.onnx: input 'mask-1' leaves dimension 1 open; write in the deployment file, each name and ? replaced by a number:",
+        '  input_tensors: [x, "mask-1", s]',
+        '  input_shapes: ["1,3,H", "1,?", "1"]',
     ]
+
+
+def test_an_open_batch_is_one_and_a_note_says_so(tmp_path: Path) -> None:
+    text = HEAD + "(float[N,3] x, float[5,N] mask, float[M] t, float r) => (float[a,b] y) { a = MatMul(mask, x) b = Add(a, t) y = Mul(b, r) }"
+    graph = load(saved(tmp_path / "m.onnx", text))
+    assert [graph.tensors[n].shape for n in graph.inputs] == [(1, 3), (5, 1), (1,), ()]
+    assert graph.notes == (
+        "m.onnx leaves the first dimension of 'x', 'mask', 't' open: taken as 1; for another, write in the deployment file:\n"
+        '  input_tensors: [x, mask, t, r]\n  input_shapes: ["1,3", "5,1", "1", ""]',
+    )
+
+
+def test_the_lines_of_the_note_load(tmp_path: Path) -> None:
+    text = HEAD + "(float[N,3] x, float r) => (float[a,b] y) { y = Mul(x, r) }"
+    graph = load(saved(tmp_path / "m.onnx", text), (Port("x", (4, 3)), Port("r", (1,))))  # "" is read as (1,)
+    assert [graph.tensors[n].shape for n in graph.inputs] == [(4, 3), ()]
+    assert graph.notes == ()
 
 
 def test_a_symbol_is_known_from_another_input(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,10 @@ Dim = int | str | None
 """A dimension of the file: a number, a symbol, or nothing."""
 
 
+YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+"""Names that YAML would not read as text."""
+
+
 @dataclass(frozen=True)
 class Input:
     """An input of the wanted part."""
@@ -29,11 +34,15 @@ class Input:
 
 @dataclass(frozen=True)
 class Part:
-    """The wanted part of a model; `nodes` with their positions in the file, in order."""
+    """The wanted part of a model; `nodes` with their positions in the file, in order.
+
+    notes: what was decided in the user's place, with the lines that decide otherwise.
+    """
 
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
     nodes: tuple[tuple[int, NodeProto], ...]
+    notes: tuple[str, ...] = ()
 
 
 def wanted(source: Source, model: Model) -> Part:
@@ -52,7 +61,8 @@ def wanted(source: Source, model: Model) -> Part:
     outputs = tuple(p.name for p in model.outputs) or tuple(o.name for o in graph.output)
     nodes, read = _between(graph, stated, outputs)
     names = [*stated, *(name for name in own if name not in stated and (name in read or not stated))]
-    return Part(_inputs(source, names, model.inputs), outputs, nodes)
+    inputs, notes = _inputs(source, names, model.inputs)
+    return Part(inputs, outputs, nodes, notes)
 
 
 def reads(node: NodeProto) -> Iterator[str]:
@@ -86,24 +96,65 @@ def _between(graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]) -
     return tuple((i, graph.node[i]) for i in sorted(kept)), read
 
 
-def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tuple[Input, ...]:
+def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tuple[tuple[Input, ...], tuple[str, ...]]:
+    """The inputs with complete shapes, and a note for a batch that the file leaves open and that becomes 1."""
     shapes = {p.name: p.shape for p in ports if p.shape is not None}
     types = _types(source, names)
     symbols = _symbols(types, shapes)
-    faults, made = [], []
-    for name in names:
-        dims = _dims(types.get(name))
-        if dims is not None and name not in shapes:
-            dims = [symbols.get(d, d) if isinstance(d, str) else d for d in dims]
-        fault = _fault(name, dims, shapes.get(name)) or _type_fault(name, types.get(name))
-        if fault:
-            faults.append(f"{source.file.name}: {fault}")
-        else:
-            shape = shapes.get(name) or tuple(d for d in dims or () if isinstance(d, int))
-            made.append(Input(name, _dtype(types.get(name)), shape))
+    known = {name: _known(_dims(types.get(name)), shapes.get(name), symbols) for name in names}
+    batched = _one_of_a_batch(known)
+    faults = [f for name in names if (f := _contradiction(name, _dims(types.get(name)), shapes.get(name)) or _type_fault(name, types.get(name)))]
+    faults += [_open(name, dims) for name, dims in batched.items() if not _is_complete(dims)]
     if faults:
-        raise MaceError.of(faults)
-    return tuple(made)
+        text = [f"{source.file.name}: {fault}" for fault in faults]
+        if not all(map(_is_complete, batched.values())):
+            text[-1] += f"; write in the deployment file, each name and ? replaced by a number:{lines(batched)}"
+        raise MaceError.of(text)
+    complete = {name: tuple(d for d in dims or () if isinstance(d, int)) for name, dims in batched.items()}
+    made = tuple(Input(name, _dtype(types.get(name)), shape) for name, shape in complete.items())
+    changed = [name for name in names if batched[name] != known[name]]
+    if not changed:
+        return made, ()
+    listed = ", ".join(map(repr, changed))
+    note = f"{source.file.name} leaves the first dimension of {listed} open: taken as 1; for another, write in the deployment file:"
+    return made, (note + lines(complete),)
+
+
+def lines(shapes: Mapping[str, Sequence[Dim] | None]) -> str:
+    """The lines of a deployment file that state the shapes of inputs; what is unknown stands as its symbol, or as ?."""
+    names = ", ".join(map(_quoted, shapes))
+    rows = ", ".join(f'"{_row(dims)}"' for dims in shapes.values())
+    return f"\n  input_tensors: [{names}]\n  input_shapes: [{rows}]"
+
+
+def _quoted(name: str) -> str:
+    """A name as YAML takes it inside a list."""
+    plain = name.replace("_", "a").isalnum() and not name[0].isdigit() and name.lower() not in YAML_WORDS
+    return name if plain else json.dumps(name)
+
+
+def _row(dims: Sequence[Dim] | None) -> str:
+    return "?" if dims is None else ",".join("?" if d is None else str(d) for d in dims)
+
+
+def _known(dims: list[Dim] | None, shape: Shape | None, symbols: Mapping[str, int]) -> list[Dim] | None:
+    """The dimensions of an input as far as the file, its own stated shape and those of other inputs tell them."""
+    if dims is None or (shape is not None and not _is_one_number(dims, shape)):
+        return dims if shape is None else list(shape)
+    return [symbols.get(d, d) if isinstance(d, str) else d for d in dims]
+
+
+def _one_of_a_batch(known: Mapping[str, list[Dim] | None]) -> dict[str, list[Dim] | None]:
+    """The shapes with 1 for a first dimension that is open, as the other frontends read a batch, and wherever its symbol stands."""
+    batches = {dims[0] for dims in known.values() if dims and isinstance(dims[0], str)}
+    made: dict[str, list[Dim] | None] = {}
+    for name, dims in known.items():
+        made[name] = None if dims is None else [1 if d in batches or (i == 0 and d is None) else d for i, d in enumerate(dims)]
+    return made
+
+
+def _is_complete(dims: Sequence[Dim] | None) -> bool:
+    return dims is not None and all(isinstance(d, int) for d in dims)
 
 
 def _types(source: Source, names: Sequence[str]) -> dict[str, TypeProto]:
@@ -160,17 +211,22 @@ def _type_fault(name: str, kind: TypeProto | None) -> str | None:
     return None
 
 
-def _fault(name: str, dims: Sequence[Dim] | None, shape: Shape | None) -> str | None:
-    """What is wrong with an input's shape, with the remedy; None if it is known and agrees with the file."""
-    if shape is None and dims is None:
-        return f'input {name!r} has an unknown rank; write its shape in the deployment file: input_shapes: ["1,..."]'
-    if shape is None:
-        assert dims is not None
-        unknown = [f"{i} ({d!r})" if d else str(i) for i, d in enumerate(dims) if not isinstance(d, int)]
-        line = ",".join(str(d) if isinstance(d, int) else d or f"dim{i}" for i, d in enumerate(dims))
-        remedy = f'write it in the deployment file, each name replaced by a number: input_shapes: ["{line}"]'
-        return f"input {name!r} leaves dimension {', '.join(unknown)} open; {remedy}" if unknown else None
+def _open(name: str, dims: Sequence[Dim] | None) -> str:
+    """What is unknown of an input's shape."""
     if dims is None:
+        return f"input {name!r} has an unknown rank"
+    unknown = [f"{i} ({d!r})" if d else str(i) for i, d in enumerate(dims) if not isinstance(d, int)]
+    return f"input {name!r} leaves dimension {', '.join(unknown)} open"
+
+
+def _is_one_number(dims: Sequence[Dim], shape: Shape) -> bool:
+    """Whether a scalar of the model is stated as the deployment file can: an empty shape is read as (1,)."""
+    return not dims and shape == (1,)
+
+
+def _contradiction(name: str, dims: Sequence[Dim] | None, shape: Shape | None) -> str | None:
+    """How an input's stated shape contradicts the file, with the remedy; None if they agree or one is unknown."""
+    if dims is None or shape is None or _is_one_number(dims, shape):
         return None
     if len(dims) == len(shape) and all(not isinstance(d, int) or d in (n, 0) for d, n in zip(dims, shape, strict=True)):
         return None

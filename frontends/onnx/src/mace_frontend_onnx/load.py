@@ -27,6 +27,7 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     source = read(files[0])
     part = wanted(source, model)
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
+    translation.builder.notes.extend(part.notes)
     translation.refuse_unknown(part)
     check(source, (i.name for i in part.inputs), part.outputs, (node for _, node in part.nodes))
     outputs = translation.run(part)
