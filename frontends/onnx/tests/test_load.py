@@ -68,7 +68,9 @@ def test_unknown_dimensions_are_told_together(tmp_path: Path) -> None:
 
 
 def test_an_open_batch_is_one_and_a_note_says_so(tmp_path: Path) -> None:
-    text = HEAD + "(float[N,3] x, float[5,N] mask, float[M] t, float r) => (float[a,b] y) { a = MatMul(mask, x) b = Add(a, t) y = Mul(b, r) }"
+    text = (
+        HEAD + "(float[N,3] x, float[5,N] mask, float[M] t, float r) => (float[a,b] y) { a = MatMul(mask, x) b = Add(a, t) y = Mul(b, r) }"
+    )
     graph = load(saved(tmp_path / "m.onnx", text))
     assert [graph.tensors[n].shape for n in graph.inputs] == [(1, 3), (5, 1), (1,), ()]
     assert graph.notes == (

@@ -103,7 +103,12 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
     symbols = _symbols(types, shapes)
     known = {name: _known(_dims(types.get(name)), shapes.get(name), symbols) for name in names}
     batched = _one_of_a_batch(known)
-    faults = [f for name in names if (f := _contradiction(name, _dims(types.get(name)), shapes.get(name)) or _type_fault(name, types.get(name)))]
+    faults = []
+    for name in names:
+        kind = types.get(name)
+        fault = _contradiction(name, _dims(kind), shapes.get(name)) or _type_fault(name, kind)
+        if fault:
+            faults.append(fault)
     faults += [_open(name, dims) for name, dims in batched.items() if not _is_complete(dims)]
     if faults:
         text = [f"{source.file.name}: {fault}" for fault in faults]

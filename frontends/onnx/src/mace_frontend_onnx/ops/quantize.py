@@ -12,10 +12,12 @@ from mace_core.ir import DType, Storage
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.quantization import output_type, real, storage
+from mace_frontend_onnx.source import element_type
 
 
 def _quantize(node: Node) -> Sequence[Held]:
     """saturate(round(x / scale) + zero point); round half to even."""
+    _check_scale(node)
     dtype = output_type(node, 2)
     node.refuse_unless(not dtype.is_float, f"its result is of type {dtype.value}; only integers are supported")
     if node.dtype(0) is DType.F32 and (how := storage(node, 1, 2, dtype)):
@@ -33,14 +35,51 @@ def _quantize(node: Node) -> Sequence[Held]:
 
 def _dequantize(node: Node) -> Sequence[Held]:
     """(x - zero point) * scale."""
-    rank = len(node.shape(0))
-    axis = node.axis(node.attr("axis"), rank) if rank and len(node.shape(1)) else None
-    if node.dtype(1) is DType.F32 and (how := storage(node, 1, 2, node.dtype(0), axis)) and (stored := _stored(node, how)):
+    _check_scale(node)
+    code = node.attr("output_dtype")
+    dtype = element_type(code) if code else node.dtype(1)
+    if dtype is not node.dtype(1):
+        return node.done("Cast", [node.emit("Mul", _shifted(node), tag="real")], {"to": dtype.value})
+    how = None if _block(node) else storage(node, 1, 2, node.dtype(0), _axis(node))
+    if how and dtype is DType.F32 and (stored := _stored(node, how)):
         return node.done("Dequantize", [stored])
+    return node.done("Mul", _shifted(node))
+
+
+def _shifted(node: Node) -> list[str]:
+    """The factors of the real numbers: steps from the zero point, and the scale."""
     x = _to_float(node, node.input(0))
     if node.has(2):
         x = node.emit("Sub", [x, _to_float(node, _along_axis(node, 2))], tag="shift")
-    return node.done("Mul", [x, _along_axis(node, 1)])
+    return [x, _along_axis(node, 1)]
+
+
+def _axis(node: Node) -> int | None:
+    """The axis along which several scales lie; None where one holds for all, whatever the attribute says."""
+    return None if prod(node.shape(1)) == 1 else node.axis(node.attr("axis"), len(node.shape(0)))
+
+
+def _block(node: Node) -> int:
+    """How many elements along the axis share a scale; 0 where they do not come in blocks (as always before operator set 21)."""
+    return int(node.attr("block_size") or 0)
+
+
+def _check_scale(node: Node) -> None:
+    """Refuse scales that fit neither the whole tensor, nor an axis, nor blocks, and zero points that do not fit the scales."""
+    shape, scales, block = node.shape(0), node.shape(1), _block(node)
+    zeros = node.shape(2) if node.has(2) else scales
+    node.refuse_unless(zeros == scales or prod(zeros) == prod(scales) == 1, "its zero point is not of its scale's shape")
+    axis = _axis(node)
+    if axis is None:
+        return
+    node.refuse_unless(block >= 0, f"its block size is {block}")
+    if block:
+        wanted = tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape))
+        text = f"its scale has shape {list(scales)}; blocks of {block} along axis {axis} of {list(shape)} need {list(wanted)}"
+    else:
+        wanted = (shape[axis],)
+        text = f"its scale has shape {list(scales)}; one for each index of axis {axis} of {list(shape)} is {list(wanted)}"
+    node.refuse_unless(scales == wanted, text)
 
 
 def _stored(node: Node, how: Storage) -> str | None:
@@ -62,11 +101,10 @@ def _along_axis(node: Node, index: int) -> str:
     tensor = node.input(index)
     if prod(given) == 1:
         return tensor if not given else node.emit("Reshape", [tensor], {"shape": ()}, tag="scalar")
-    axis = node.axis(node.attr("axis"), len(shape))
-    if len(given) == 1:
+    axis, block = node.axis(node.attr("axis"), len(shape)), _block(node)
+    if not block:
         spread = tuple(given[0] if i == axis else 1 for i in range(len(shape)))
         return node.emit("Reshape", [tensor], {"shape": spread}, tag="per-channel")
-    block = node.attr("block_size") or -(-shape[axis] // given[axis])
     places = node.weight(np.arange(shape[axis]) // block, DType.I64, "blocks")
     return node.emit("Gather", [tensor, places], {"axis": axis}, tag="per-block")
 
