@@ -14,10 +14,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from mace_core.deployment import Deployment, Model
-from mace_core.errors import MaceError, PluginError
+from mace_core.errors import MaceError, PluginWarning
 from mace_core.hookspecs import GROUP
 from mace_core.pipeline import Job, build
-from mace_core.registry import DISABLED, Registry
+from mace_core.plugin_loader import DISABLED
+from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.scaffold import write_plugin
@@ -58,6 +59,10 @@ def test_a_name_that_is_none_and_a_folder_that_exists_are_refused(tmp_path: Path
         write_plugin("target", "acme", tmp_path)
 
 
+HOOK = "from mace_core import hookimpl\n\n@hookimpl\n"
+GOOD = "from mace_target_cpu import Cpu\n" + HOOK + "def mace_targets():\n    return (Cpu(),)\n"
+
+
 def offering(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> EntryPoint:
     """A plugin of one module."""
     (folder / f"mace_target_{name}.py").write_text(text)
@@ -65,26 +70,52 @@ def offering(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch
     return installed(folder, "target", name, "1.4")
 
 
-def test_a_plugin_that_does_not_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    point = offering(tmp_path, "bad", "import nothing_of_that_name\n", monkeypatch)
-    with pytest.raises(PluginError) as told:
-        Registry.load([point])
-    assert str(told.value).startswith("mace-target-bad 1.4: does not load: ModuleNotFoundError")
-    assert f"{DISABLED}=target-bad" in str(told.value)
-    monkeypatch.setenv(DISABLED, "target-bad")
-    assert Registry.load([point]).plugins == ()
+BROKEN = {
+    "no module": ("import nothing_of_that_name\n", "does not load: ModuleNotFoundError"),
+    "syntax": ("def f(:\n", "does not load: SyntaxError"),
+    "exit": ("import sys\nsys.exit(0)\n", "does not load: SystemExit: 0"),
+    "misspelt hook": (HOOK + "def mace_targetz():\n    return ()\n", "mace_targetz"),
+    "hook raises": (HOOK + "def mace_targets():\n    raise KeyError('x')\n", "its hook mace_targets fails: KeyError: 'x'"),
+    "hook exits": (HOOK + "def mace_targets():\n    raise SystemExit\n", "its hook mace_targets fails: SystemExit"),
+    "hook yields and raises": (HOOK + "def mace_targets():\n    yield 1 / 0\n", "its hook mace_targets fails: ZeroDivisionError"),
+    "not a target": (HOOK + "def mace_targets():\n    return ('cpu',)\n", "offers 'cpu', which is no Target"),
+    "nothing": (HOOK + "def mace_targets():\n    pass\n", "its hook mace_targets fails: TypeError"),
+}
 
 
-def test_a_misspelt_hook_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "from mace_core import hookimpl\n\n@hookimpl\ndef mace_targetz():\n    return ()\n"
-    with pytest.raises(PluginError, match=r"mace-target-typo 1\.4: .*mace_targetz"):
-        Registry.load([offering(tmp_path, "typo", text, monkeypatch)])
+@pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_plugin_is_named_and_the_others_stay_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    name = f"bad{abs(hash(text))}"  # a module of its own for each case
+    points = [offering(tmp_path, name, text, monkeypatch), offering(tmp_path, f"good{name}", GOOD, monkeypatch)]
+    with pytest.warns(PluginWarning) as warned:
+        registry = Registry.load(points)
+    assert str(warned[0].message).startswith(f"mace-target-{name} 1.4: ")
+    assert said in str(warned[0].message)
+    assert set(registry.targets) == {"cpu"}
+    monkeypatch.setenv(DISABLED, f"target-{name}")
+    assert [p.distribution for p in Registry.load(points).plugins] == [f"mace-target-good{name}"]
+
+
+@pytest.mark.parametrize(("text", "said"), [BROKEN[k] for k in ("exit", "misspelt hook", "hook raises")])
+def test_the_list_of_plugins_works_whatever_a_plugin_does(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mace_target_bad.py").write_text(text)
+    installed(tmp_path, "target", "bad")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "mace_core.cli", "plugins"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "MACE_DISABLED_PLUGINS=target-bad" in done.stdout or "hooks do not match" in done.stdout
+    assert said in done.stdout
+    assert "target cpu" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_two_plugins_with_one_name_are_both_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "from mace_target_cpu import Cpu, hookimpl\n\n@hookimpl\ndef mace_targets():\n    return (Cpu(),)\n"
     points = [offering(tmp_path, name, text, monkeypatch) for name in ("one", "two")]
-    with pytest.raises(PluginError, match=r"targets 'cpu': mace-target-one 1\.4 and mace-target-two 1\.4 both offer it"):
+    with pytest.raises(MaceError, match=r"targets 'cpu': mace-target-one 1\.4 and mace-target-two 1\.4 both offer it"):
         Registry.load(points)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from mace_core.errors import MaceError
+from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.progress import show_progress
+from mace_core.terminal import escape_controls
 
 Command = Callable[..., Any]
 
@@ -23,18 +25,24 @@ BUILDS = click.option("--builds", default="builds", show_default=True, type=clic
 THREADS = click.option("--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads.")
 
 
-def told(command: Command) -> Command:
-    """Let a command end with the one message of a MaceError and status 2."""
+def exit_on_error(command: Command) -> Command:
+    """Let a command end with one message and status 2 for a user's mistake, 3 for a defect; never with a traceback."""
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
-        except MaceError as error:
-            click.echo(f"mace: {error}", err=True)
-            sys.exit(2)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+            sys.exit(report_failure(error))
 
     return wrapped
+
+
+def echo(text: str, nl: bool = True) -> None:
+    """Print text that may hold names from models, files and servers: terminal commands in it are made visible."""
+    click.echo(escape_controls(text), nl=nl)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,19 +50,20 @@ def told(command: Command) -> Command:
 def main() -> None:
     """Turn trained networks into small, fast native libraries."""
     show_progress()
+    print_plugin_warnings()
 
 
 @main.command()
 @FILE
 @TARGET
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the sources.")
-@told
+@exit_on_error
 def convert(deployment: Path, target: str, output: Path) -> None:
     """Write the C sources of a deployment, without compiling them."""
     from mace_core.commands import convert_files
 
     for line in convert_files(deployment, target, output):
-        click.echo(line)
+        echo(line)
 
 
 @main.command()
@@ -62,7 +71,7 @@ def convert(deployment: Path, target: str, output: Path) -> None:
 @TARGET
 @BUILDS
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Compilers at a time.")
-@told
+@exit_on_error
 def build(deployment: Path, target: str, builds: Path, jobs: int) -> None:
     """Build the library of a deployment file: sources, static and shared library, programs."""
     from mace_core.commands import build_library
@@ -78,13 +87,13 @@ def build(deployment: Path, target: str, builds: Path, jobs: int) -> None:
 @click.option("--model", default="", help="Model of the deployment; the first without it.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Data of an input; else the deployment's.")
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy.")
-@told
+@exit_on_error
 def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **where: Any) -> None:
     """Run a built model on data from files."""
     from mace_core.commands import run_model
 
     for name, path in run_model(deployment, target, where, dict(_pair(i) for i in inputs), output).items():
-        click.echo(f"{name}: {path}")
+        echo(f"{name}: {path}")
 
 
 @main.command()
@@ -94,14 +103,14 @@ def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **
 @THREADS
 @JSON
 @click.option("--layers", is_flag=True, help="Compare every layer, and name the first that is wrong.")
-@told
+@exit_on_error
 def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where: Any) -> None:
     """Compare a built library with the deployment's stored outputs, or with the model's own framework."""
     from mace_core.commands import validate_layers, validate_library
     from mace_core.run.check import show, show_layers
 
     rows = (validate_layers if layers else validate_library)(deployment, target, where)
-    click.echo(json.dumps(rows, indent=1) if as_json else (show_layers if layers else show)(rows), nl=as_json)
+    echo(json.dumps(rows, indent=1) if as_json else (show_layers if layers else show)(rows), nl=as_json)
     if not all(row["passed"] for row in rows):
         sys.exit(1)
 
@@ -115,81 +124,81 @@ def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where
 @click.option("--rounds", default=50, show_default=True, type=click.IntRange(1), help="Runs that are timed.")
 @click.option("--layers", is_flag=True, help="Time every layer too.")
 @click.option("--against-framework", is_flag=True, help="Time the model's own framework in turn, in the same process.")
-@told
+@exit_on_error
 def benchmark(deployment: Path, target: str, as_json: bool, **how: Any) -> None:
     """Time a built library; with --against-framework beside the model's own framework, one thread each."""
     from mace_core.commands import benchmark_models, show_benchmark
 
     rows = benchmark_models(deployment, target, how)
-    click.echo(json.dumps(rows, indent=1) if as_json else show_benchmark(rows), nl=as_json)
+    echo(json.dumps(rows, indent=1) if as_json else show_benchmark(rows), nl=as_json)
 
 
 @main.command()
 @FILE
 @TARGET
 @JSON
-@told
+@exit_on_error
 def explain(deployment: Path, target: str, as_json: bool) -> None:
     """Tell which target computes which node, with which kernel, why others refused, and what memory it takes."""
     from mace_core.commands import explain_deployment, show_explanation
 
     found = explain_deployment(deployment, target)
-    click.echo(json.dumps(found, indent=1) if as_json else show_explanation(found), nl=as_json)
+    echo(json.dumps(found, indent=1) if as_json else show_explanation(found), nl=as_json)
 
 
 @main.command()
 @FILE
 @TARGET
-@told
+@exit_on_error
 def check(deployment: Path, target: str) -> None:
     """Check a deployment file, its models and the toolchain, all faults at once, and write nothing."""
     from mace_core.commands import check_deployment
 
     for line in check_deployment(deployment, target):
-        click.echo(line)
+        echo(line)
 
 
 @main.command()
 @JSON
-@told
+@exit_on_error
 def matrix(as_json: bool) -> None:
     """List every target=... that can be built here; --json for a CI matrix."""
     from mace_core.registry import Registry
 
     choices = Registry.load().matrix()
-    click.echo(json.dumps({"target": choices}) if as_json else "\n".join(choices))
+    echo(json.dumps({"target": choices}) if as_json else "\n".join(choices))
 
 
 @main.command()
 @JSON
-@told
+@exit_on_error
 def plugins(as_json: bool) -> None:
     """List the installed plugins and what they offer."""
     from mace_core.commands import list_plugins, show_plugins
 
     found = list_plugins()
-    click.echo(json.dumps(found, indent=1) if as_json else show_plugins(found), nl=as_json)
+    echo(json.dumps(found, indent=1) if as_json else show_plugins(found), nl=as_json)
 
 
 @main.command()
-@told
+@exit_on_error
 def schema() -> None:
     """Print the JSON Schema of the deployment file, for editors."""
     from mace_core.deployment import schema_text
 
-    click.echo(schema_text())
+    echo(schema_text())
 
 
 @main.command()
 @click.argument("kind", type=click.Choice(["frontend", "transform", "target", "toolchain"]))
 @click.argument("name")
 @click.option("--output", default=".", type=click.Path(file_okay=False, path_type=Path), help="Where its folder goes.")
-@told
+@exit_on_error
 def new(kind: str, name: str, output: Path) -> None:
     """Write a new plugin that installs, loads and passes its contract tests."""
     from mace_core.scaffold import write_plugin
 
-    click.echo(f"wrote {write_plugin(kind, name, output)}; next: pip install -e it, then pytest in it")
+    echo(f"wrote {write_plugin(kind, name, output)}; next: pip install -e it, then pytest in it")
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.pipeline import Job, load, lower, normalise, project, transposes
 from mace_core.pipeline import build as build_sources
+from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
 from mace_core.run.check import table
@@ -184,39 +185,54 @@ def _model_notes(model: Model, notes: object) -> Iterator[str]:
 
 
 def list_plugins() -> list[dict[str, Any]]:
-    """Every plugin: name, distribution, version, and what it offers that is not ready and why."""
-    registry = Registry.load()
+    """Describe every plugin: name, distribution, version, what it offers, what is not ready, and the fault of one that is broken."""
+    loader = PluginLoader()
+    loader.load()
     listed = []
-    for plugin in registry.plugins:
-        offers = [f"{kind[:-1]} {name}" for (kind, name), owner in registry.owners.items() if owner == plugin and kind != "ops"]
-        count = sum(owner == plugin and kind == "ops" for (kind, _), owner in registry.owners.items())
-        offers += [f"{count} ops"] if count else []
+    for plugin in loader.plugins:
+        offered = [(kind, name) for (kind, name), owner in loader.owners.items() if owner == plugin]
+        count = sum(kind == "ops" for kind, _ in offered)
+        offers = [f"{kind[:-1]} {name}" for kind, name in offered if kind != "ops"]
+        fault = loader.broken.get(plugin)
         listed.append(
             {
                 "name": plugin.name,
                 "distribution": plugin.distribution,
                 "version": plugin.version,
-                "offers": offers,
-                "missing": _missing(registry, offers),
+                "offers": [*offers, f"{count} ops"] if count else offers,
+                "missing": _missing(loader, offered),
+                "broken": str(fault) if fault else "",
+                "conflicts": [str(c) for c in loader.conflicts if str(plugin) in str(c)],
             }
         )
     return listed
 
 
 def show_plugins(found: list[dict[str, Any]]) -> str:
-    """A table of plugins."""
-    rows = [(p["name"], p["version"], ", ".join(p["offers"]), "; ".join(p["missing"]) or "ready") for p in found]
-    return table(("name", "version", "offers", "state"), rows)
+    """Return a table of plugins, then the whole text of what is broken."""
+    rows = [(p["name"], p["version"], ", ".join(p["offers"]), _state(p)) for p in found]
+    text = table(("name", "version", "offers", "state"), rows, whole=True)
+    return text + "".join(f"{fault}\n" for p in found for fault in [p["broken"], *p["conflicts"]] if fault)
 
 
-def _missing(registry: Registry, offers: list[str]) -> list[str]:
-    reasons = []
-    for kind, _, name in (o.partition(" ") for o in offers):
-        if kind == "target" and (reason := registry.targets[name].missing()):
-            reasons.append(reason)
-        if kind == "toolchain":
-            chain = registry.toolchains[name]
-            reasons += sorted({f"{abi}: {why}" for abi in chain.abis if (why := chain.missing(abi))})
+def _state(plugin: Mapping[str, Any]) -> str:
+    if plugin["broken"]:
+        return "broken: see below"
+    return "; ".join(plugin["missing"]) or "ready"
+
+
+def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[str]:
+    """Say what the targets and toolchains of one plugin lack; one that fails when asked is told, not raised."""
+    reasons: list[str] = []
+    for kind, name in offered:
+        offer = loader.tables[kind][name]
+        try:
+            if kind == "targets" and (reason := offer.missing()):
+                reasons.append(reason)
+            if kind == "toolchains":
+                reasons += sorted({f"{abi}: {why}" for abi in offer.abis if (why := offer.missing(abi))})
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # `mace plugins` must answer whatever a plugin does
+            reasons.append(f"{name}: cannot tell what it lacks: {type(error).__name__}: {error}")
     return reasons
 
 

@@ -1,8 +1,10 @@
-"""The two errors that people see; everything else is a bug and shows its traceback."""
+"""The two errors that people see; anything else is a bug, which `failure` turns into a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from mace_core.terminal import escape_controls
 
 
 class MaceError(Exception):
@@ -13,8 +15,10 @@ class MaceError(Exception):
 
     def __init__(self, place: object, problem: str, remedy: str = "") -> None:
         text = f"{problem}; {remedy}" if remedy else problem
-        super().__init__(f"{place}: {text}" if str(place) else text)
-        self._place, self._text = str(place), text
+        # A place is one line: a newline in a file's or a node's name must not look like another message.
+        shown = escape_controls(str(place), keep="")
+        super().__init__(f"{shown}: {text}" if shown else text)
+        self._place, self._text = shown, text
 
     @classmethod
     def of(cls, faults: Iterable[str]) -> MaceError:
@@ -28,3 +32,7 @@ class MaceError(Exception):
 
 class PluginError(MaceError):
     """A plugin that cannot be loaded or breaks its contract; the place is the distribution with its version."""
+
+
+class PluginWarning(UserWarning):
+    """A plugin that does not work while the others do; the commands print it and go on."""

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import TypeVar
 
-import pluggy
-
-from mace_core import hookspecs
 from mace_core.api import Compiler, Frontend, Runner, Target, Toolchain, Transform
 from mace_core.deployment import Model
-from mace_core.errors import MaceError, PluginError
+from mace_core.distributions import advise_install
+from mace_core.errors import MaceError, PluginWarning
 from mace_core.ops.op import Op
+from mace_core.plugin_loader import Plugin, PluginLoader
 from mace_core.project_target import ProjectTarget
 
-DISABLED = "MACE_DISABLED_PLUGINS"
-"""Environment variable: entry-point names, separated by commas, that are not loaded."""
-
 Offer = TypeVar("Offer", Frontend, Transform, Target, Toolchain, Op)
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """An installed plugin: entry point, and the distribution that brought it."""
-
-    name: str
-    module: str
-    distribution: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version}"
 
 
 @dataclass(frozen=True)
@@ -79,26 +63,23 @@ class Registry:
 
     @classmethod
     def load(cls, points: Iterable[EntryPoint] | None = None) -> Registry:
-        """Import every plugin and ask it; PluginError names the distribution of one that fails."""
-        manager = pluggy.PluginManager(hookspecs.GROUP)
-        manager.add_hookspecs(hookspecs)
-        disabled = set(filter(None, os.environ.get(DISABLED, "").split(",")))
-        found = sorted(points if points is not None else entry_points(group=hookspecs.GROUP), key=lambda p: p.name)
-        plugins = {p.name: _register(manager, p) for p in found if p.name not in disabled}
-        owners: dict[tuple[str, str], Plugin] = {}
+        """Import every plugin and ask it what it offers.
 
-        def offered(kind: str) -> dict[str, Offer]:
-            return _collect(manager, kind, plugins, owners)
+        Warns with a PluginWarning of each plugin that does not work, and goes on without it. Raises PluginError where two
+        plugins offer one name: which of them a build would use must not depend on chance.
+        """
+        loader = PluginLoader()
+        loader.load(points)
+        for fault in loader.broken.values():
+            warnings.warn(PluginWarning(str(fault)), stacklevel=2)
+        if loader.conflicts:
+            raise MaceError.of(map(str, loader.conflicts))
+        return cls.of(loader)
 
-        return cls(
-            tuple(plugins.values()),
-            offered("frontends"),
-            offered("transforms"),
-            offered("targets"),
-            offered("toolchains"),
-            offered("ops"),
-            MappingProxyType(owners),
-        )
+    @classmethod
+    def of(cls, loader: PluginLoader) -> Registry:
+        """Return what these plugins offer."""
+        return cls(tuple(loader.plugins), **loader.tables, owners=MappingProxyType(loader.owners))
 
     def frontend(self, model: Model) -> Frontend:
         """The frontend that `platform:` names, or the only one that claims the file."""
@@ -108,9 +89,13 @@ class Registry:
         file = model.files[0]
         fitting = [f for f in self.frontends.values() if f.claims(file)]
         if len(fitting) != 1:
-            names = ", ".join(sorted(self.frontends)) or "none is installed"
-            raise MaceError(place, f"{len(fitting)} frontends claim {file.name!r}", f"say `platform:` (one of {names})")
+            raise MaceError(place, f"{len(fitting)} frontends claim {file.name!r}", self._platform_advice(file))
         return fitting[0]
+
+    def _platform_advice(self, file: Path) -> str:
+        if not any(f.claims(file) for f in self.frontends.values()) and (install := advise_install("suffix", file.suffix.lower())):
+            return install
+        return f"say `platform:` (one of {', '.join(sorted(self.frontends)) or 'none is installed'})"
 
     def transform(self, name: str) -> Transform:
         """The transform of that name."""
@@ -140,7 +125,7 @@ class Registry:
         if abi in self.targets and abi not in abis:
             names, abi = [abi, *names], self._only_abi(self.targets[abi], abis)
         if abi not in abis:
-            raise MaceError(f"target={text}", f"no ABI {abi!r}", _advice(abi, abis, self.targets, "toolchain"))
+            raise MaceError(f"target={text}", f"no ABI {abi!r}", _advice(abi, abis, self.targets, "abi"))
         targets = tuple(_lookup(self.targets, n, "target", f"target={text}") for n in names)
         for target in targets:
             self._check(target, abi, text)
@@ -196,36 +181,6 @@ class Registry:
         return self.owners[kind, name]
 
 
-def _register(manager: pluggy.PluginManager, point: EntryPoint) -> Plugin:
-    dist = point.dist
-    plugin = Plugin(point.name, point.value, dist.name if dist else "?", dist.version if dist else "?")
-    try:
-        manager.register(point.load(), name=point.name)
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise PluginError(plugin, str(error).replace("\n", " "), "its hooks do not match this mace-core") from error
-    except Exception as error:  # any failure of foreign code at import is the plugin's, and named so
-        remedy = f"pip uninstall {plugin.distribution}, or set {DISABLED}={plugin.name}"
-        raise PluginError(plugin, f"does not load: {type(error).__name__}: {error}", remedy) from error
-    return plugin
-
-
-def _collect(
-    manager: pluggy.PluginManager, kind: str, plugins: Mapping[str, Plugin], owners: dict[tuple[str, str], Plugin]
-) -> dict[str, Offer]:
-    table: dict[str, Offer] = {}
-    hook: pluggy.HookCaller = getattr(manager.hook, f"mace_{kind}")
-    for implementation in sorted(hook.get_hookimpls(), key=lambda i: i.plugin_name):
-        plugin = plugins[implementation.plugin_name]
-        offers = cast(Iterable[Offer], implementation.function())
-        for offer in offers:
-            if offer.name in table:
-                raise PluginError(f"{kind} {offer.name!r}", f"{owners[kind, offer.name]} and {plugin} both offer it", "remove one")
-            table[offer.name] = offer
-            owners[kind, offer.name] = plugin
-    return table
-
-
 def _fits(target: Target, abi: str) -> bool:
     return any(fnmatchcase(abi, pattern) for pattern in target.abis)
 
@@ -237,6 +192,10 @@ def _lookup(table: Mapping[str, Offer], name: str, kind: str, place: str) -> Off
 
 
 def _advice(name: str, table: Iterable[str], also: Iterable[str], kind: str) -> str:
-    close = get_close_matches(name, [*table, *also], 1)
-    installed = ", ".join(sorted(table)) or "none"
-    return f"did you mean {close[0]!r}?" if close else f"try: pip install mace-{kind}-{name} (installed: {installed})"
+    known = list(table)
+    kinds = ("abi", "target") if kind == "abi" else (kind,)  # `target=max78000` names a target where an ABI stands
+    if install := next(filter(None, (advise_install(k, name) for k in kinds)), None):
+        return install
+    if close := get_close_matches(name, [*known, *also], 1):
+        return f"did you mean {close[0]!r}?"
+    return f"choose one of {', '.join(sorted(known)) or 'none: no plugin that offers one is installed'}"

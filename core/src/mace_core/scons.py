@@ -13,20 +13,24 @@ import sys
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import SCons.Action
+import SCons.Errors
 import SCons.Script
 
 from mace_core.deployment import Deployment, load_deployment
 from mace_core.errors import MaceError
+from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.fingerprint import fingerprint
 from mace_core.pipeline import Job, build, file_names, isas
 from mace_core.progress import show_progress
 from mace_core.registry import Registry
 from mace_core.run.files import write, write_all
+from mace_core.terminal import escape_controls
 
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections")
 LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
@@ -37,17 +41,31 @@ RUNTIME = Path(__file__).parent / "runtime"
 PROGRAMS = ("mace_run", "mace_benchmark")
 
 
-def told(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a rule end SCons with the one message of a MaceError and status 2."""
+def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a rule end SCons with one message: status 2 for a user's mistake, 3 for a defect."""
 
+    @wraps(rule)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return rule(*args, **kwargs)
-        except MaceError as error:
-            sys.stderr.write(f"mace: {error}\n")
-            sys.exit(2)
+        except (SCons.Errors.StopError, SCons.Errors.UserError):  # SCons words these itself
+            raise
+        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+            sys.exit(report_failure(error))
 
-    wrapped.__doc__ = rule.__doc__
+    return wrapped
+
+
+def fail_on_error(action: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Let an action fail with one message instead of SCons's traceback."""
+
+    @wraps(action)
+    def wrapped(target: Sequence[Any], source: Sequence[Any], env: Any) -> int | None:
+        try:
+            return action(target, source, env)
+        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+            return report_failure(error)
+
     return wrapped
 
 
@@ -67,12 +85,13 @@ class Build:
     arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for another output folder.
     """
 
-    @told
+    @exit_on_error
     def __init__(self, arguments: Mapping[str, str]) -> None:
         unknown = set(arguments) - {"target", "toolchain", "builds", "deployment"}
         if unknown:
             raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=")
         show_progress()
+        print_plugin_warnings()
         self.registry = Registry.load()
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
         self.builds = arguments.get("builds", "builds")
@@ -85,7 +104,7 @@ class Build:
     def rules(self) -> dict[str, Callable[..., Any]]:
         """The rules by name, for `exports=` of SConscript."""
         rules = (self.mace_library, self.mace_test, self.mace_benchmark, self.mace_package)
-        return {rule.__name__: told(rule) for rule in rules}
+        return {rule.__name__: exit_on_error(rule) for rule in rules}
 
     def mace_library(self, *, name: str, deployment: str) -> Library:
         """Build the library of a deployment file for every choice.
@@ -97,7 +116,7 @@ class Build:
             raise MaceError(deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}")
         return library
 
-    @told
+    @exit_on_error
     def library(self, deployment: str) -> Library:
         """Build the library of a deployment file, whatever its name."""
         file = self._env.File(deployment).srcnode()
@@ -267,21 +286,18 @@ def _announce(target: Sequence[Any], source: Sequence[Any], env: Any) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"  {text}\n")
+    sys.stdout.write(f"  {escape_controls(text)}\n")
     sys.stdout.flush()
 
 
+@fail_on_error
 def _generate(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     job: Job = env["MACE_JOB"]
-    try:
-        sources = build(job, env["MACE_REGISTRY"], _say)
-        assert set(file_names(job, env["MACE_REGISTRY"])) == set(sources.files), "file_names disagrees with build"
-        report = Path(target[-1].get_abspath())
-        write_all(report.parents[1] / "gen" / job.choice.text, sources.files)
-        write(report, json.dumps(sources.report, indent=1, sort_keys=True) + "\n")
-    except MaceError as error:
-        sys.stderr.write(f"mace: {error}\n")
-        return 2
+    sources = build(job, env["MACE_REGISTRY"], _say)
+    assert set(file_names(job, env["MACE_REGISTRY"])) == set(sources.files), "file_names disagrees with build"
+    report = Path(target[-1].get_abspath())
+    write_all(report.parents[1] / "gen" / job.choice.text, sources.files)
+    write(report, json.dumps(sources.report, indent=1, sort_keys=True) + "\n")
     models = sources.report["models"]
     assert isinstance(models, dict)
     for name, figures in models.items():
@@ -298,6 +314,7 @@ def arena_line(figures: Mapping[str, Any]) -> str:
     return f"arena {figures['arena_bytes']} bytes ({figures['arena_bytes'] / bound:.3f} x the largest live set)"
 
 
+@fail_on_error
 def _copy(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     """One file for all choices; they must agree on it."""
     first, *others = (Path(node.get_abspath()).read_bytes() for node in source)
@@ -308,20 +325,18 @@ def _copy(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     return 0
 
 
+@fail_on_error
 def _check(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     from mace_core.run.check import check_library
 
     library, choice, labels, accuracy, folder = env["MACE_CHECK"]
     labels_file = Path(source[-1].srcnode().get_abspath()) if labels else None
-    try:
-        rows = check_library((library.deployment, env["MACE_REGISTRY"]), Path(folder), choice, labels_file, accuracy)
-    except MaceError as error:
-        sys.stderr.write(f"mace: {error}\n")
-        return 2
+    rows = check_library((library.deployment, env["MACE_REGISTRY"]), Path(folder), choice, labels_file, accuracy)
     write(Path(target[0].get_abspath()), json.dumps(rows, indent=1) + "\n")
     return 0
 
 
+@fail_on_error
 def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     from mace_core.run.check import show
 
@@ -330,20 +345,18 @@ def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     return 0 if all(row["passed"] for row in rows) else 2
 
 
+@fail_on_error
 def _benchmark(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     from mace_core.run.check import benchmark_library
 
     library, choice, rounds, folder = env["MACE_BENCHMARK"]
-    try:
-        rows, text = benchmark_library(library.deployment, Path(folder), choice, rounds)
-    except MaceError as error:
-        sys.stderr.write(f"mace: {error}\n")
-        return 2
+    rows, text = benchmark_library(library.deployment, Path(folder), choice, rounds)
     sys.stdout.write(text)
     write(Path(target[0].get_abspath()), json.dumps(rows, indent=1) + "\n")
     return 0
 
 
+@fail_on_error
 def _package(target: Sequence[Any], source: Sequence[Any], env: Any) -> None:
     """Files in the order of their names, without owners or dates: the same bytes from the same files."""
     import gzip

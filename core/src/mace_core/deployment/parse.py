@@ -16,6 +16,7 @@ from mace_core.deployment.objects import Deployment, Model, Port
 from mace_core.deployment.ports import Setting, Settings, ports
 from mace_core.deployment.schema import Part, Schema, shorten
 from mace_core.deployment.values import Document, read_document
+from mace_core.distributions import advise_install
 from mace_core.errors import MaceError
 
 PORT_KEYS = ("tensors", "shapes", "data_types", "data_formats", "ranges", "aliases")
@@ -125,7 +126,8 @@ class _Reader:
         name = str(found.value)
         if self.platforms and name not in self.platforms:
             close = get_close_matches(name, self.platforms, 1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"try: pip install mace-frontend-{name}"
+            known = f"choose one of {', '.join(sorted(self.platforms))}"
+            remedy = advise_install("frontend", name) or (f"did you mean {close[0]!r}?" if close else known)
             self.faults.add(found.line, f"platform: no frontend {name!r} is installed", remedy)
         return name
 

@@ -13,6 +13,7 @@ from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
 from mace_core.run.files import read_samples
 from mace_core.run.validate import Question, Row, validate
+from mace_core.terminal import escape_controls
 
 WORDS = ("model", "target", "stage", "tensor", "op", "name", "offers", "state", "computes", "kernel")
 """Columns of text; the others hold numbers."""
@@ -77,18 +78,23 @@ def _short(cell: str) -> str:
     return cell if len(cell) <= LONGEST else f"{cell[:half]}…{cell[-half:]}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their names, for a terminal or a file."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], whole: bool = False) -> str:
+    """Columns under their names, for a terminal or a file.
+
+    whole: long cells are wrapped instead of shortened, because every word of them counts.
+    """
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table(box=SIMPLE)
     for name in head:
         words = name in WORDS
         drawn.add_column(_short(name), justify="left" if words or not name else "right", no_wrap=not words)
     for row in rows:
-        drawn.add_row(*map(_short, row))
+        # Text, not str: names of tensors may look like rich's markup, [bold] for example, and would vanish.
+        drawn.add_row(*(Text(escape_controls(cell if whole else _short(cell), keep="")) for cell in row))
     console = Console(file=StringIO(), width=160)
     console.print(drawn)
     assert isinstance(console.file, StringIO)
