@@ -193,7 +193,7 @@ def _lookup(table: Mapping[str, Offer], name: str, kind: str, place: str) -> Off
 
 def _advice(name: str, table: Iterable[str], also: Iterable[str], kind: str) -> str:
     known = list(table)
-    kinds = ("abi", "target") if kind == "abi" else (kind,)  # `target=max78000` names a target where an ABI stands
+    kinds = ("abi", "target") if kind == "abi" else (kind,)  # a target may stand where an ABI does
     if install := next(filter(None, (advise_install(k, name) for k in kinds)), None):
         return install
     if close := get_close_matches(name, [*known, *also], 1):
