@@ -57,6 +57,21 @@ class Frontend(ABC):
         """The original framework at its fastest on one CPU thread, for benchmarks; None if it is not installed."""
         return self.reference(files, model)
 
+    def recurrent(self, files: Files, model: Model) -> Reference | None:
+        """Return the model in its framework, which keeps its states from call to call and begins anew each time it is asked for.
+
+        It ignores inputs that are states inside the model. None where all states of the framework's model are inputs and
+        outputs as well, so that `reference` will do.
+        """
+        return None
+
+    def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
+        """Return the values before the first run of those of `model.inputs` that are states inside the model, by name.
+
+        Other states begin with zeros, stored integers with their zero point.
+        """
+        return {}
+
 
 @dataclass(frozen=True)
 class Transform:

@@ -72,6 +72,12 @@ def _perm(port: Port | None, rank: int, order: str) -> Perm | None:
     return TO_CHANNELS_LAST if port.order == "NHWC" else TO_CHANNELS_FIRST
 
 
+def stated_shape(port: Port, order: str) -> Shape | None:
+    """Return the shape that the deployment file states for a port whose shape is in the framework's order of axes."""
+    perm = _perm(port, len(port.shape or ()), order)
+    return port.shape if port.shape is None or perm is None else tuple(port.shape[i] for i in perm)
+
+
 def _source_shape(port: Port, order: str) -> Shape | None:
     perm = _perm(port, len(port.shape or ()), order)
     return port.shape if port.shape is None or perm is None else tuple(port.shape[i] for i in _inverse(perm))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType
 from mace_core.run.reference import execute
+from mace_frontend_tflite import TfLite
 from mace_frontend_tflite.cases import expected, f32, load
 from mace_frontend_tflite.write import Step, Value, Written
 
@@ -143,13 +145,69 @@ def test_a_variable_that_only_an_initialiser_sets_is_a_constant(tmp_path: Path) 
     agrees(tmp_path, *variables())
 
 
-def test_a_variable_that_lasts_is_to_be_carried_by_the_application(tmp_path: Path) -> None:
-    graphs = variables(Step("ASSIGN_VARIABLE", ["h", "y"], []))
-    with pytest.raises(MaceError, match=r"'v' \(READ_VARIABLE\).*under input_tensors and 'y' under output_tensors"):
-        load(tmp_path, *graphs)
-    model = Model("cut", (tmp_path / "case.tflite",), inputs=(Port("x"), Port("v")), outputs=(Port("y"),))
-    graph = load(tmp_path, *graphs, model=model)
-    assert execute(graph, {"x": np.ones(3, "f4"), "v": np.ones(1, "f4")})["y"].tolist() == [2, 2, 2]
+def counting() -> tuple[Written, Written]:
+    """A model that adds to a variable what it is given: y = x + v, and v is y from then on."""
+    main, initial = variables(Step("ASSIGN_VARIABLE", ["h", "y"], []))
+    values = [replace(v, shape=(1,)) if v.name in ("x", "y") else v for v in main.values]
+    return replace(main, values=values), initial
+
+
+def model(folder: Path, inputs: str = "", outputs: str = "", **keys: object) -> Model:
+    """A deployment of the case with these inputs, outputs and keys."""
+    ports = [tuple(Port(name) for name in names.split()) for names in (inputs, outputs)]
+    return Model("case", (folder / "case.tflite",), inputs=ports[0], outputs=ports[1], keys=keys)
+
+
+def test_a_variable_that_lasts_is_refused_with_both_ways_out(tmp_path: Path) -> None:
+    with pytest.raises(MaceError) as refusal:
+        load(tmp_path, *counting(), model=model(tmp_path))
+    text = str(refusal.value)
+    assert "keeps 1 state from run to run, which a library does not: 'v' (float32 [1], at first 1.0)" in text
+    assert '    input_tensors: ["x", "v"]\n    output_tensors: ["y", "v.next"]\n' in text
+    assert text.endswith("    states: reset")
+
+
+def test_a_variable_is_carried_by_the_application(tmp_path: Path) -> None:
+    carried = model(tmp_path, "x v", "y v.next")
+    graph = load(tmp_path, *counting(), model=carried)
+    run = TfLite().recurrent(carried.files, carried)
+    assert run is not None
+    state = TfLite().starts(carried.files, carried)["v"]
+    assert state.tolist() == [1.0]
+    for step in range(60):
+        x = np.float32([step % 7 - 3])
+        values = execute(graph, {"x": x, "v": state})
+        assert values["y"].tolist() == run({"x": x})["y"].tolist()
+        state = values["v.next"]
+
+
+def test_a_variable_begins_anew_where_the_deployment_file_says_so(tmp_path: Path) -> None:
+    graph = load(tmp_path, *counting(), model=model(tmp_path, states="reset"))
+    reference = TfLite().reference((tmp_path / "case.tflite",), model(tmp_path))
+    assert reference is not None
+    for x in (np.float32([1]), np.float32([5])):
+        assert execute(graph, {"x": x})["y"] == reference({"x": x})["y"] == x + 1
+
+
+def test_a_variable_is_read_as_the_run_has_left_it(tmp_path: Path) -> None:
+    """The second read sees what was assigned before it, whether the variable is an input or begins anew."""
+    main, initial = counting()
+    values = [*main.values, value("again", 1), value("z", 1)]
+    more = [Step("READ_VARIABLE", ["h"], ["again"]), Step("MUL", ["again", "x"], ["z"], ("MulOptions", {}))]
+    graphs = replace(main, values=values, steps=[*main.steps, *more], outputs=["z"]), initial
+    x = np.float32([3])
+    for chosen_model, inputs in ((model(tmp_path, states="reset"), {}), (model(tmp_path, "x v", "z v.next"), {"v": np.float32([1])})):
+        graph = load(tmp_path, *graphs, model=chosen_model)
+        assert execute(graph, {"x": x, **inputs})["z"] == expected(tmp_path, {"x": x})["z"] == 12
+
+
+def test_a_branch_chosen_at_run_time_that_changes_a_variable_is_refused(tmp_path: Path) -> None:
+    condition = value("condition", 1, dtype=DType.BOOL)
+    name = ("VarHandleOptions", {"SharedName": "v", "Container": "c"})
+    steps = [Step("VAR_HANDLE", [], ["h"], name), Step("ASSIGN_VARIABLE", ["h", "x"], []), Step("EXP", ["x"], ["y"])]
+    side = Written([value("x", 3), handle("h"), value("y", 3)], steps, ["x"], ["y"])
+    with pytest.raises(MaceError, match="a branch that is chosen at run time changes a state"):
+        load(tmp_path, chosen(condition), side, unary("SIN"))
 
 
 @pytest.mark.parametrize("code", ["RANDOM_UNIFORM", "HASHTABLE_FIND"])

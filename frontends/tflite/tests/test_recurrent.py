@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType
 from mace_core.run.reference import execute
-from mace_frontend_tflite.cases import Case, Operand, bytes_of, check, expected, f32, floats, i8, load, state, stored
-from mace_frontend_tflite.write import Scales, TableFields, Value
+from mace_frontend_tflite import TfLite
+from mace_frontend_tflite.cases import Case, Operand, bytes_of, check, expected, f32, floats, i8, load, random, same, state, stored
+from mace_frontend_tflite.write import Scales, Step, TableFields, Value, Written
 
 TIME, BATCH, WIDTH, UNITS = 4, 2, 3, 5
 GATES = range(4)
@@ -175,6 +178,69 @@ def test_a_state_can_be_carried_from_run_to_run(tmp_path: Path) -> None:
         y, hidden, cell = (execute(graph, {"in0": part, "in18": hidden, "in19": cell})[n] for n in graph.outputs)
         made.append(y)
     np.testing.assert_allclose(np.concatenate(made), wanted, rtol=1e-5, atol=1e-6)
+
+
+STREAMS = (
+    Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", PLAIN, (LSTM, TANH)),
+    next(case for case in FLOAT if case.name == "lstm with norms"),
+    next(case for case in FLOAT if case.name == "lstm both ways"),
+    next(case for case in FLOAT if case.name == "rnn step"),
+    next(case for case in FLOAT if case.name == "rnn both ways"),
+    next(case for case in FLOAT if case.name == "svdf"),
+    INTEGER[0],
+)
+
+
+@pytest.mark.parametrize("case", STREAMS, ids=lambda c: c.name)
+def test_states_carried_as_the_refusal_says_equal_the_framework_over_60_runs(case: Case, tmp_path: Path) -> None:
+    file = tmp_path / "case.tflite"
+    with pytest.raises(MaceError) as refusal:
+        load(tmp_path, case.written(), model=Model("case", (file,)))
+    keys = yaml.safe_load(str(refusal.value).split("write\n")[1].split("\nor, ")[0])
+    ports = [tuple(Port(name) for name in keys[f"{side}_tensors"]) for side in ("input", "output")]
+    model = Model("case", (file,), inputs=ports[0], outputs=ports[1])
+    graph = load(tmp_path, case.written(), model=model)
+    states, run = dict(TfLite().starts((file,), model)), TfLite().recurrent((file,), model)
+    assert run is not None
+    rng = np.random.default_rng(1)
+    inputs = [value for value in case.written().values if value.name in case.written().inputs]
+    for _ in range(60):
+        x = {value.name: random(rng, value, -1, 1) for value in inputs}
+        values = execute(graph, {**x, **states})
+        wanted = run(x)
+        for made, name in zip(case.outputs, graph.outputs, strict=False):
+            same(values[name], wanted[name], replace(case, tolerance=1e-4), made.scales is not None)
+        states = {name: values[f"{name}.next"] for name in states}
+    assert any(np.ptp(state) > 0 for state in states.values())
+
+
+def test_a_state_of_integers_begins_with_its_zero_point(tmp_path: Path) -> None:
+    operands = [*INTEGER[0].operands]
+    operands[18] = state(BATCH, UNITS, scales=Scales((H_SCALE,), (-7,)), dtype=DType.I8)
+    with pytest.raises(MaceError, match=r"'in18' \(int8 \[2, 5\], at first -7\)"):
+        load(tmp_path, replace(INTEGER[0], operands=operands).written(), model=Model("case", (tmp_path / "case.tflite",)))
+
+
+def test_a_state_in_the_body_of_a_loop_goes_on_from_turn_to_turn(tmp_path: Path) -> None:
+    """Two turns of one step are a sequence of two steps."""
+    step = ("RNNOptions", {"FusedActivationFunction": 4})
+    weights = [Value.constant(name, array) for name, array in zip("wrb", ONE, strict=True)]
+    body = [f32(BATCH, WIDTH), *weights, replace(state(BATCH, UNITS), name="h"), Value("y", shape=(BATCH, UNITS))]
+    body[0] = replace(body[0], name="x")
+    called = Written(body, [Step("RNN", ["x", "w", "r", "b", "h"], ["y"], step)], ["x"], ["y"])
+    call = ("CallOptions", {"Subgraph": 1})
+    names = ("first", "second", "y1", "y2")
+    shapes = ((BATCH, WIDTH), (BATCH, WIDTH), (BATCH, UNITS), (BATCH, UNITS))
+    values = [Value(name, shape=shape) for name, shape in zip(names, shapes, strict=True)]
+    main = Written(values, [Step("CALL", ["first"], ["y1"], call), Step("CALL", ["second"], ["y2"], call)], names[:2], names[2:])
+    graph = load(tmp_path, main, called)
+    x = {name: floats(BATCH, WIDTH, seed=i) for i, name in enumerate(names[:2])}
+    hidden = np.zeros((BATCH, UNITS), np.float32)
+    for name, given in zip(names[2:], x.values(), strict=True):
+        hidden = np.tanh(given @ ONE[0].T + hidden @ ONE[1].T + ONE[2])
+        np.testing.assert_allclose(execute(graph, x)[name], hidden, rtol=1e-5, atol=1e-6)
+    with pytest.raises(MaceError, match=r"'h' cannot be an input, since it lies inside .*\n    states: reset"):
+        load(tmp_path, main, called, model=Model("case", (tmp_path / "case.tflite",)))
 
 
 def test_one_step_in_its_basic_form(tmp_path: Path) -> None:

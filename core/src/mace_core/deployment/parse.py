@@ -103,6 +103,7 @@ class _Reader:
 
     def _stage(self, name: str, keys: Settings) -> Model:
         inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
+        self._check_states(keys, inputs, outputs)
         port_keys = {f"{kind}_{what}" for kind in ("input", "output") for what in PORT_KEYS}
         rest = {k: s.value for k, s in keys.items() if k not in port_keys}
         files = tuple(f for kind in ("model", "weight") if (f := self._file(kind, keys)))
@@ -115,6 +116,20 @@ class _Reader:
         if data in keys:
             keys = {**keys, data: Setting(tuple(self._beside(f) for f in keys[data].value), keys[data].line)}
         return ports(kind, keys, self.faults)
+
+    def _check_states(self, keys: Settings, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
+        """Note pairs under `states` that name no input or output of the model."""
+        found = keys.get("states")
+        if found is None or not isinstance(found.value, Mapping):
+            return
+        for side, sides_ports, names in (("input", inputs, found.value.keys()), ("output", outputs, found.value.values())):
+            missing = [name for name in names if name not in {port.name for port in sides_ports}]
+            if missing:
+                problem = f"states: {', '.join(map(repr, missing))} is not among {side}_tensors"
+                self.faults.add(found.line, problem, "name each state under input_tensors, its next value under output_tensors")
+        if len(set(found.value.values())) < len(found.value):
+            problem = "states: two states have one output as their next value"
+            self.faults.add(found.line, problem, "pair each state with an output of its own")
 
     def _beside(self, file: str) -> str:
         return file if is_url(file) else str(self.faults.path.parent / file)

@@ -21,6 +21,7 @@ from mace_core.run.built import Built
 from mace_core.run.files import read_samples
 from mace_core.run.reference import execute
 from mace_core.run.similarity import Similarity, accuracy, numbers
+from mace_core.run.steps import STEPS, public_pairs, run_steps
 
 Row = dict[str, Any]
 
@@ -48,8 +49,7 @@ def validate(question: Question) -> Row:
     """Figures of a model: similarity to the stored outputs, else to its framework's; accuracy, latency, sizes; whether it passed."""
     built, model = question.built, question.model
     ports = built.model(model.name)
-    samples, expected = expectation(question)
-    found = built.run(model.name, samples, question.threads)
+    found, expected = outcomes(question)
     described = {t.name: t for t in ports["outputs"]}
     alike = Similarity.worst(Similarity.of(numbers(a, described[n]), _numbers(expected[n], described[n], a)) for n, a in found.items())
     share = accuracy(next(iter(found.values())), question.labels) if question.labels is not None else None
@@ -65,6 +65,22 @@ def validate(question: Question) -> Row:
         "library_bytes": sum(f.stat().st_size for f in _products(built, model)),
         "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
     }
+
+
+def outcomes(question: Question) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return what the library and what the framework give, by output, each with a leading axis of samples.
+
+    States that the deployment file names no data for are carried from sample to sample, which are then steps in a row.
+    """
+    model, ports = question.model, question.built.model(question.model.name)
+    samples = stored(model.inputs, ports["inputs"])
+    pairs = public_pairs(model)
+    if pairs and not any(state in samples for state in pairs):
+        inputs = [tensor for tensor in ports["inputs"] if tensor.name not in pairs]
+        steps = samples or random_samples(model, inputs, STEPS)
+        return run_steps(question, steps, question.registry.frontend(model))
+    samples, expected = expectation(question)
+    return question.built.run(model.name, samples, question.threads), expected
 
 
 def expectation(question: Question) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -167,13 +183,13 @@ def _numbers(expected: Array, tensor: Tensor, like: Array) -> Array:
     return numbers(expected.reshape(like.shape), tensor)
 
 
-def random_samples(model: Model, tensors: Sequence[Tensor]) -> dict[str, Array]:
-    """Samples by input, each with a leading axis: all that stored integers can be, else numbers within the stated ranges."""
+def random_samples(model: Model, tensors: Sequence[Tensor], count: int = RANDOM_SAMPLES) -> dict[str, Array]:
+    """So many samples by input, each with a leading axis: all that stored integers can be, else numbers within the stated ranges."""
     rng = np.random.default_rng(0)
     limits = {(p.alias or p.name): p.limits for p in model.inputs}
     samples = {}
     for tensor in tensors:
-        shape = (RANDOM_SAMPLES, *tensor.shape)
+        shape = (count, *tensor.shape)
         if tensor.quant:
             ends = np.iinfo(tensor.dtype.numpy)
             samples[tensor.name] = rng.integers(ends.min, ends.max, shape, endpoint=True).astype(tensor.dtype.numpy)

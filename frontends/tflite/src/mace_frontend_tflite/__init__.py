@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mace_core.api import Files, Frontend, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
-from mace_core.ir import Graph
+from mace_core.ir import Array, Graph
 from mace_core.ops.op import Op
 
 
@@ -35,6 +35,18 @@ class TfLite(Frontend):
         from mace_frontend_tflite.reference import reference
 
         return reference(files, model, plain=False)
+
+    def recurrent(self, files: Files, model: Model) -> Reference | None:
+        """Return the model in LiteRT's plain kernels, its states kept from call to call; None if LiteRT is not installed."""
+        from mace_frontend_tflite.reference import recurrent
+
+        return recurrent(files, model)
+
+    def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
+        """Return what the states that the deployment file makes inputs are before the first run."""
+        from mace_frontend_tflite.load import starts
+
+        return starts(files, model)
 
 
 @hookimpl

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Shape
+from mace_core.states import NEXT
 from mace_core.translation import refuse_names
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
+from mace_frontend_tflite.variables import READ, assigning, variable_name
 
 EFFECTS = ("CALL_ONCE",)
 """Operators that matter without a result."""
-
-
-AFTER = ".next"
-"""Behind the name of a state, in `output_tensors`: its value after the run."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,7 @@ def wanted(source: Source, model: Model) -> Part:
     stated = [o.index for o in _named(source, model.inputs, "input")]
     own = [Output(graph.tensors[i].name, i) for i in graph.outputs]
     outputs = _named(source, model.outputs, "output") or own
-    changed = {o.index for o in outputs if o.after}
-    changing = [i for o in graph.operators if changed.intersection(o.inputs) for i in o.outputs]
-    operators, read = between(graph, stated, [*(o.index for o in outputs if not o.after), *changing])
+    operators, read = _needed(source, stated, outputs)
     rest = [i for i in dict.fromkeys(graph.inputs) if i not in stated and (i in read or not stated)]
     shapes = {p.name: p.shape for p in model.inputs if p.shape is not None}
     inputs = [graph.tensors[i] for i in (*stated, *rest)]
@@ -61,9 +57,35 @@ def wanted(source: Source, model: Model) -> Part:
     return Part(graph, complete, tuple(outputs), tuple(operators))
 
 
-def between(graph: Subgraph, inputs: Collection[int], outputs: Sequence[int]) -> tuple[list[Operator], set[int]]:
-    """The operators that compute the outputs from the inputs, in the order of the file, and all tensors that are read."""
-    found = {o.index: o for o in graph.operators if o.code in EFFECTS}
+def _needed(source: Source, inputs: Collection[int], outputs: Sequence[Output]) -> tuple[list[Operator], set[int]]:
+    """Return the operators of the main graph that the outputs need, and all tensors that are read.
+
+    What an operator does to a state is needed as well, where the state's next value is an output or is read later in the run.
+    """
+    graph = source.subgraphs[0]
+    changed = {o.index for o in outputs if o.after}
+    handles = {maker.inputs[0] for i in changed if (maker := graph.makers.get(i)) and maker.code == READ and maker.inputs}
+    after = {variable_name(graph, handle) for handle in handles}
+    changing = [i for o in graph.operators if changed.intersection(o.inputs) for i in o.outputs]
+    ends = [*(o.index for o in outputs if not o.after), *changing]
+    effects: list[Operator] = []
+    while True:
+        operators, read = between(graph, inputs, ends, effects)
+        more = assigning(source, operators, after)
+        if {o.index for o in more} <= {o.index for o in operators}:
+            return operators, read
+        effects = more
+
+
+def between(
+    graph: Subgraph, inputs: Collection[int], outputs: Sequence[int], effects: Sequence[Operator] = ()
+) -> tuple[list[Operator], set[int]]:
+    """The operators that compute the outputs from the inputs, in the order of the file, and all tensors that are read.
+
+    effects: operators that are wanted for what they do.
+    """
+    found = {o.index: o for o in (*(o for o in graph.operators if o.code in EFFECTS), *effects)}
+    outputs = [*outputs, *(i for operator in effects for i in operator.inputs)]
     open_ends, read = [*outputs], set[int]()
     while open_ends:
         index = open_ends.pop()
@@ -82,11 +104,17 @@ def _named(source: Source, ports: Sequence[Port], what: str) -> list[Output]:
     graph = source.subgraphs[0]
     places = {t.name: Output(t.name, t.index) for t in graph.tensors}
     if what == "output":
-        after = [Output(t.name + AFTER, t.index, after=True) for t in graph.tensors if t.variable]
+        after = [Output(t.name + NEXT, t.index, after=True) for t in graph.tensors if t.variable or _is_read(graph, t.index)]
         places = {**{o.name: o for o in after}, **places}
     own = [graph.tensors[i].name for i in (graph.inputs if what == "input" else graph.outputs)]
     refuse_names(source.file.name, what, [p.name for p in ports if p.name not in places], places, own)
     return [places[p.name] for p in ports]
+
+
+def _is_read(graph: Subgraph, index: int) -> bool:
+    """Tell whether a tensor is what a variable holds."""
+    maker = graph.makers.get(index)
+    return maker is not None and maker.code == READ
 
 
 def _fault(info: TensorInfo, shape: Shape | None) -> str | None:

@@ -8,10 +8,10 @@ from mace_core.api import Files
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.ir import Graph
+from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_frontend_tflite.boundary import wanted
+from mace_frontend_tflite.boundary import Part, wanted
 from mace_frontend_tflite.source import read
 from mace_frontend_tflite.translate import Translation
 
@@ -21,11 +21,25 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
 
     MaceError with every fault of the file: what is damaged, or each node that the IR cannot represent.
     """
+    part, translation = _translated(files, model, ops)
+    made = translation.run(part)
+    translation.refuse_lost(part, model)
+    return translation.builder.finish(made, [output.name for output in part.outputs])
+
+
+def starts(files: Files, model: Model) -> Mapping[str, Array]:
+    """Return what the states that are inputs of the wanted part are before the first run, by name."""
+    part, translation = _translated(files, model, {})
+    translation.run(part)
+    return translation.input_starts(part)
+
+
+def _translated(files: Files, model: Model, ops: Mapping[str, Op]) -> tuple[Part, Translation]:
+    """Read the wanted part of a file; MaceError if the file is none, or holds operators that nothing here knows."""
     if len(files) != 1:
         raise MaceError(model.name, f"a TensorFlow Lite model is one file, {len(files)} are named", "name the .tflite file alone")
     source = read(files[0])
     part = wanted(source, model)
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
     translation.refuse_unknown(part)
-    made = translation.run(part)
-    return translation.builder.finish(made, [output.name for output in part.outputs])
+    return part, translation

@@ -104,7 +104,10 @@ class Node(OperandNode):
         """State what the state at input `index` is after the node."""
         shape = self.shape(index)
         made = tensor if self.tensor(tensor).shape == shape else self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
-        self.work.states[self.graph.index, self.info(index).index] = made
+        place = self.info(index).index
+        self.work.states[self.graph.index, place] = made
+        if place in self.held:  # the graph is cut at the state: who reads it after this node reads what the node leaves
+            self.held[place] = made
 
     def inputs(self) -> list[str]:
         """All its tensors."""

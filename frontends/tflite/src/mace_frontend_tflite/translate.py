@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from mace_core.build import Builder
+from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Quant
+from mace_core.ir import Array, DType, Quant, Shape
+from mace_core.states import Ends, State, refuse_lost
 from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tflite.boundary import Part
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import handlers
 from mace_frontend_tflite.schema import DAMAGE
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
+from mace_frontend_tflite.variables import ANY, READ, lasting, variable_name
 
 SENSELESS = Senseless("its inputs or options", "convert the model again", (*DAMAGE, ArithmeticError))
 
@@ -38,8 +42,10 @@ Held = dict[int, str]
 class Translation:
     """A model on its way into a Builder, every fault noted.
 
-    variables: by name, what initialisers give them.
-    states: by graph and tensor, what a state is after the run.
+    variables: by name, what they hold at this place of the run.
+    starts: by name, what initializers give to variables.
+    states: by graph and tensor, what a state is after the run, as far as it is translated.
+    cut: names of variables that the deployment file makes inputs.
     """
 
     def __init__(self, source: Source, builder: Builder) -> None:
@@ -47,8 +53,12 @@ class Translation:
         self.builder = builder
         self.faults: list[str] = []
         self.variables: dict[str, str] = {}
+        self.starts: dict[str, str] = {}
+        self.cut: set[str] = set()
+        self.assigned: set[str] = set()
         self.states: dict[tuple[int, int], str] = {}
         self._constants: dict[object, str] = {}
+        self._kept: dict[object, State] = {}
         self._stems: dict[str, int] = {}
         self._depth = 0
 
@@ -68,12 +78,59 @@ class Translation:
             assert info.dtype is not None
             quant = info.quant if info.dtype is not DType.I64 else None
             held[info.index] = self.builder.input(info.name, info.dtype, shape, quant)
+            self._cut_variable(part.graph, info.index, held[info.index])
         self.builder.reserved = frozenset(output.name for output in part.outputs)
         self._nodes(part.graph, part.operators, held)
         outputs = self._outputs(part, held)
         if self.faults:
             raise MaceError.of(dict.fromkeys(self.faults))
         return outputs
+
+    def refuse_lost(self, part: Part, model: Model) -> None:
+        """Raise one MaceError for all states that the model changes and that are no inputs."""
+        lost = [state for key, state in self._kept.items() if isinstance(key, str) or key in self.states]
+        ends = Ends([info.name for info, _ in part.inputs], [output.name for output in part.outputs])
+        refuse_lost(self.source.file.name, lost, model, ends)
+
+    def input_starts(self, part: Part) -> dict[str, Array]:
+        """Return what the inputs that are states are before the first run, once the part is translated."""
+        found = {}
+        for info, shape in part.inputs:
+            maker = part.graph.makers.get(info.index)
+            if info.variable and info.dtype is not None:
+                found[info.name] = _first_value(info, shape)
+            elif maker is not None and maker.code == READ and maker.inputs:
+                start = self.builder.weights.get(self.starts.get(variable_name(part.graph, maker.inputs[0]), ""))
+                if start is not None:
+                    found[info.name] = start
+        return found
+
+    def _cut_variable(self, graph: Subgraph, index: int, tensor: str) -> None:
+        """Let an input that stands for what a variable holds be the variable's value for all who read it."""
+        maker = graph.makers.get(index)
+        if maker is not None and maker.code == READ and maker.inputs:
+            name = variable_name(graph, maker.inputs[0])
+            self.variables[name] = tensor
+            self.cut.add(name)
+
+    def keep_variable(self, name: str, graph: Subgraph, index: int) -> None:
+        """Note that a variable is read which lasts from run to run. graph, index: of the tensor that its value becomes."""
+        if self._lasts(name) and name not in self._kept:
+            start = self.builder.weights.get(self.starts.get(name, ""))
+            info = graph.tensors[index]
+            array = np.zeros(info.shape, info.dtype.numpy if info.dtype else np.float32) if start is None else start
+            self._kept[name] = State(info.name, array, named=graph.index == 0)
+
+    def _lasts(self, name: str) -> bool:
+        return bool(self._lasting & {name, ANY})
+
+    @cached_property
+    def _lasting(self) -> set[str]:
+        return lasting(self.source)
+
+    def marks(self) -> tuple[object, object]:
+        """Return what states and variables are at this place of the run, to tell whether something changes them."""
+        return dict(self.states), dict(self.variables)
 
     def _outputs(self, part: Part, held: Held) -> list[str]:
         found = []
@@ -89,6 +146,11 @@ class Translation:
 
     def _state(self, part: Part, index: int) -> str:
         key = (part.graph.index, index)
+        maker = part.graph.makers.get(index)
+        if maker is not None and maker.code == READ and maker.inputs:
+            name = variable_name(part.graph, maker.inputs[0])
+            if name in self.variables and self._lasts(name):
+                return self.variables[name]
         if key not in self.states:
             raise SkippedError if self.faults else RefusedError("no node that is read here changes it; name another tensor")
         return self.states[key]
@@ -122,22 +184,28 @@ class Translation:
             if held[index] == FAILED:
                 raise SkippedError
             return held[index]
+        if (graph.index, index) in self.states:  # an operator that ran before has left it, as in a loop's turn before this one
+            return self.states[graph.index, index]
         info = graph.tensors[index]
         if index in graph.makers or index in graph.inputs:
             raise RefusedError(f"it reads {info.name!r}, which nothing before it computes; convert the model again")
         key = (graph.index, index) if info.buffer == 0 else (info.buffer, info.shape, info.kind, info.quant)
         if key not in self._constants:
-            array, quant = self._constant(info)
+            array, quant = self._constant(graph, info)
             self._constants[key] = self.builder.weight(info.name, array, quant)
         return self._constants[key]
 
-    def _constant(self, info: TensorInfo) -> tuple[Array, Quant | None]:
+    def _constant(self, graph: Subgraph, info: TensorInfo) -> tuple[Array, Quant | None]:
         array = self.source.array(info)
         quant = info.quant
+        if info.variable and array is not None:
+            raise RefusedError(f"it reads state {info.name!r}, to which the file gives a value; convert the model again")
         if array is None and info.dtype and (info.variable or prod(info.shape) == 0):  # a state begins with zeros
             if prod(info.shape) > MOST_ZEROS:
                 raise RefusedError(f"{info.name!r} has a shape of {list(info.shape)}")
-            array = np.full(info.shape, quant.zero_point[0] if quant else 0, info.dtype.numpy)
+            array = _first_value(info, info.shape)
+            if info.variable:
+                self._kept[graph.index, info.index] = State(info.name, array, named=graph.index == 0)
         if array is None:
             raise RefusedError(f"it reads {info.name!r}, which the file neither holds nor computes; convert the model again")
         return (array, quant) if array.dtype != np.int64 or quant is None else (array, None)
@@ -174,3 +242,9 @@ class Translation:
 
     def _custom(self, code: str) -> str:
         return f"tflite::{code.removeprefix('custom ')}"
+
+
+def _first_value(info: TensorInfo, shape: Shape) -> Array:
+    """Return zeros, as integers store them."""
+    assert info.dtype is not None
+    return np.full(shape, info.quant.zero_point[0] if info.quant else 0, info.dtype.numpy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.ir import Array
@@ -10,7 +10,7 @@ from mace_core.translation import RefusedError
 from mace_frontend_tflite.boundary import between
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
-from mace_frontend_tflite.source import Operator, Subgraph
+from mace_frontend_tflite.variables import ANY, variable_name
 
 TURNS = 4096
 """How often a loop may turn and still be written out."""
@@ -23,7 +23,11 @@ def _if(node: Node) -> Sequence[str]:
     inputs = [node.stored(i) for i in range(1, node.count)]
     if condition is not None:
         return node.work.inline(node, graphs[0 if bool(condition.reshape(())) else 1], inputs)
-    sides = [node.work.inline(node, graph, inputs) for graph in graphs]
+    before = node.work.marks()
+    sides = []
+    for graph in graphs:
+        sides.append(node.work.inline(node, graph, inputs))
+        node.refuse_unless(node.work.marks() == before, "a branch that is chosen at run time changes a state; convert the model without it")
     node.refuse_unless(len(sides[0]) == len(sides[1]), "its branches have different numbers of results")
     return [_chosen(node, i, pair) for i, pair in enumerate(zip(*sides, strict=True))]
 
@@ -67,44 +71,29 @@ def _call_once(node: Node) -> Sequence[str]:
     assigned = [o for o in graph.operators if o.code == "ASSIGN_VARIABLE"]
     makers, _ = between(graph, (), [i for o in assigned for i in o.inputs])
     needed = {o.index: o for o in (*makers, *assigned)}
-    node.work.perform(node, graph, [needed[i] for i in sorted(needed)], {})
+    work = node.work
+    before, others = dict(work.variables), set(work.assigned)
+    work.perform(node, graph, [needed[i] for i in sorted(needed)], {})
+    work.starts.update(work.variables)
+    work.variables.update((name, before[name]) for name in work.cut)  # an input takes the place of the first value
+    work.assigned = others
     return ()
 
 
-def _variable(graph: Subgraph, index: int) -> str | None:
-    """The name of the variable that a tensor stands for."""
-    maker = graph.makers.get(index)
-    if maker is None or maker.code != "VAR_HANDLE":
-        return None
-    options = maker.options("VarHandleOptions")
-    return "/".join((part or b"").decode(errors="replace") for part in (options.Container(), options.SharedName()))
-
-
-def _assignments(node: Node) -> Iterator[tuple[Subgraph, Operator]]:
-    """What assigns to variables outside of initialisers."""
-    graphs = node.work.source.subgraphs
-    once = {o.options("CallOnceOptions").InitSubgraphIndex() for g in graphs for o in g.operators if o.code == "CALL_ONCE"}
-    for graph in graphs:
-        if graph.index not in once:
-            yield from ((graph, o) for o in graph.operators if o.code == "ASSIGN_VARIABLE")
-
-
 def _named(node: Node) -> str:
-    name = _variable(node.graph, node.info(0).index)
-    if name is None:
+    name = variable_name(node.graph, node.info(0).index)
+    if name == ANY:
         raise RefusedError("its variable is not known here; convert the model without variables")
     return name
 
 
 def _read_variable(node: Node) -> str:
+    """What the variable holds at this place of the run; a value from the run before is a state that is refused when all are known."""
     name = _named(node)
-    for graph, operator in _assignments(node):
-        if operator.inputs and _variable(graph, operator.inputs[0]) == name:
-            value = graph.tensors[operator.inputs[1]].name if len(operator.inputs) > 1 else ""
-            text = f"variable {name!r} keeps what one run leaves to the next; name {node.name!r} under input_tensors and {value!r} under"
-            raise RefusedError(f"{text} output_tensors, and let the application carry it over")
     if name not in node.work.variables:
         raise RefusedError(f"variable {name!r} is never given a value; convert the model again")
+    if name not in node.work.cut and name not in node.work.assigned:
+        node.work.keep_variable(name, node.graph, node.output().index)
     return node.work.variables[name]
 
 
@@ -114,7 +103,9 @@ def _var_handle(node: Node) -> Sequence[str]:
 
 
 def _assign_variable(node: Node) -> Sequence[str]:
-    node.work.variables[_named(node)] = node.stored(1)
+    name = _named(node)
+    node.work.variables[name] = node.stored(1)
+    node.work.assigned.add(name)
     return ()
 
 

@@ -1,4 +1,4 @@
-"""LSTM layers. A state that the file keeps between runs begins every run with zeros, unless the graph is cut at it."""
+"""LSTM layers."""
 
 from __future__ import annotations
 
@@ -87,6 +87,9 @@ def _basic(node: Node) -> Sequence[str]:
     added = node.emit("Mul", [opened[0], node.emit("Tanh", [parts[1]], tag="candidate")], tag="added")
     state = node.emit("Add", [node.emit("Mul", [node.input(4), opened[2]], tag="kept"), added], tag="state")
     (hidden,) = node.done("Mul", [node.emit("Tanh", [state], tag="squashed"), opened[3]])
+    for index, end in ((1, hidden), (4, state)):  # the kernel writes its results over its states as well
+        if node.info(index).variable:
+            node.leave(index, end)
     return [hidden, state, together, gates]
 
 

@@ -1,4 +1,4 @@
-"""Plain recurrent layers, and SVDF, which remembers what it saw as it is. States begin with zeros, unless the graph is cut at them."""
+"""Plain recurrent layers, and SVDF, which remembers what it saw as it is."""
 
 from __future__ import annotations
 
