@@ -1,12 +1,15 @@
 """The arena: nothing that lives at one time overlaps, and no more is taken than must be."""
 
+from collections.abc import Callable
 from importlib.resources import files
+from time import process_time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mace_core.ir import DType, Tensor
-from mace_core.memory import ALIGNMENT, arena
+from mace_core.memory import ALIGNMENT, Span, _overlapping_pairs, _sweeps, _Timeline, arena, lower_bound
 from mace_core.program import Call, Kernel, Program
 
 KERNEL = Kernel("k", files("mace_core") / "SConstruct")
@@ -68,3 +71,51 @@ def test_a_result_does_not_take_over_a_smaller_input_whatever_the_alignment() ->
 
 def test_inputs_and_outputs_are_not_in_the_arena() -> None:
     assert set(arena(program([8, 8], [[0], [0]], [False, False])).offsets) == {"t0"}
+
+
+def chain(count: int) -> list[list[int]]:
+    return [[i - 1] if i else [0] for i in range(count)]
+
+
+def branches(count: int) -> list[list[int]]:
+    """Each call reads the last result and one of a few before it."""
+    return [[max(0, i - 1), max(0, i - 1 - i * 7 % 11)] for i in range(count)]
+
+
+def unrolled(count: int) -> list[list[int]]:
+    """A recurrent layer as single calls: every fifth result lives until the last call joins them."""
+    return [*chain(count - 1), list(range(0, count - 1, 5))]
+
+
+@pytest.mark.parametrize("reads", [branches, unrolled])
+def test_twenty_thousand_calls_are_planned_in_seconds(reads: Callable[[int], list[list[int]]]) -> None:
+    count = 20_000
+    sizes = [16 * (1 + i * 37 % 101) for i in range(count)]
+    made = program(sizes, reads(count), [False] * count)
+    start = process_time()
+    plan = arena(made)
+    assert process_time() - start < 5  # by the pairs of all tensors it takes minutes
+    assert plan.bound <= plan.bytes <= 1.25 * plan.bound
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]]) -> None:
+    made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
+    timeline = _Timeline(1 + max(s.last for s in made))
+    for i, span in enumerate(made):
+        assert {o.name for o in timeline.beside(span)} == {o.name for o in made[:i] if o.overlaps(span)}
+        assert len(timeline.beside(span)) == len({o.name for o in timeline.beside(span)})
+        timeline.add(span)
+    assert _overlapping_pairs(made) == sum(a.overlaps(b) for i, a in enumerate(made) for b in made[:i])
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_plans_of_sweeps_keep_living_buffers_apart(spans: list[tuple[int, int, int]]) -> None:
+    made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
+    for plan in _sweeps(made, lower_bound(made)):
+        for i, a in enumerate(made):
+            for b in made[:i]:
+                apart = plan[a.name] + a.size <= plan[b.name] or plan[b.name] + b.size <= plan[a.name]
+                assert apart or not a.overlaps(b)

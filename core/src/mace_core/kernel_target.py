@@ -61,9 +61,12 @@ class KernelTarget(Target):
         """Columns of a packed weight matrix that lie together; a multiple of every level's tile."""
 
     def refuses(self, node: Node, graph: Graph) -> str | None:
-        """None if a trial lowering goes through; otherwise its reason."""
+        """None if a trial lowering goes through; otherwise its reason.
+
+        Each result counts as an output of the model, the harder case: it must lie in bytes of its own.
+        """
         try:
-            self._lower(node, Lowering(graph, self.panel))
+            self._lower(node, Lowering(replace(graph, nodes=(node,), outputs=node.outputs), self.panel))
         except Refused as reason:
             return str(reason)
         return None

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import heapq
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from mace_core.program import Program
 
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
 
-ATTEMPTS, EFFORT = 400, 1 << 24
-"""Shuffled orders tried where the plain ones miss the lower bound: fewer where there are many buffers, for each is held against each."""
+MAX_ATTEMPTS, MAX_EFFORT = 400, 1 << 20
+"""Shuffled orders tried where the plain ones miss the lower bound: as many as fit into the effort, which `_effort` counts."""
+
+SMALL_PROGRAM = 1 << 24
+"""A program of n buffers is shuffled at least SMALL_PROGRAM / n^2 times, whatever the effort."""
+
+MAX_PAIRS = 1_500_000
+"""Pairs of buffers that live at one time up to which each buffer is held against all beside it; above, only the sweeps
+over time are tried, whose cost does not grow with the pairs. An unrolled recurrent layer of 20,000 nodes has twenty times as many."""
 
 
 @dataclass(frozen=True)
@@ -79,48 +89,187 @@ def _spans(program: Program) -> tuple[dict[str, str], list[Span]]:
             if whole and root != result and last[root] == step:
                 owner[result] = owner[root]
                 break
-    ends = {buffer: max(last[r] for r in owner if owner[r] == buffer) for buffer in set(owner.values())}
+    ends: dict[str, int] = {}
+    for root, buffer in owner.items():
+        ends[buffer] = max(ends.get(buffer, 0), last[root])
     return owner, [Span(b, size[b], first[b], ends[b]) for b in first if b in ends]
 
 
 def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
-    """The smallest plan found: three fixed orders, then shuffles of the best, the same ones every time."""
+    """The smallest plan found; the same one every time."""
+    pairs = _overlapping_pairs(spans)
+    plans = _sweeps(spans, bound)
+    if pairs <= MAX_PAIRS:
+        plan, order = _fit_fixed_orders(spans)
+        shuffles = _shuffles(order, _height(spans, plan), _attempts(len(spans), pairs))
+        plans = chain([plan], plans, shuffles)
+    best: dict[str, int] = {}
+    height = -1
+    for plan in plans:
+        reached = _height(spans, plan)
+        if height < 0 or reached < height:
+            best, height = plan, reached
+        if height == bound:  # no plan is smaller, so the others need not be made
+            break
+    return best
+
+
+def _fit_fixed_orders(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[Span]]:
+    """The best plan of three orders, by size, by start and by length of life; and its order."""
     orders = [
         sorted(spans, key=lambda s: (-s.size, s.first, s.name)),
         sorted(spans, key=lambda s: (s.first, -s.size, s.name)),
         sorted(spans, key=lambda s: (s.first - s.last, -s.size, s.name)),
     ]
-    plans = [(_height(order, plan := _fit(order)), i, plan, order) for i, order in enumerate(orders)]
-    height, _, plan, order = min(plans, key=lambda p: p[:2])
+    plans = [_fit(order) for order in orders]
+    heights = [_height(spans, plan) for plan in plans]
+    best = heights.index(min(heights))
+    return plans[best], orders[best]
+
+
+def _shuffles(order: Sequence[Span], height: int, attempts: int) -> Iterator[dict[str, int]]:
+    """Plans of an order that is disturbed by weights, going on from each that is better.
+
+    height: of the plan that the order itself gives.
+    """
     shuffle = random.Random(0)  # noqa: S311  # repeatable, not secret
-    attempts = min(ATTEMPTS, EFFORT // max(1, len(spans)) ** 2)
-    for _ in range(attempts if height > bound else 0):
+    for _ in range(attempts):
         trial = sorted(order, key=lambda s: -s.size * shuffle.uniform(0.5, 1.5))
-        placed = _fit(trial)
-        if (reached := _height(trial, placed)) < height:
-            height, plan, order = reached, placed, trial
-        if height == bound:
-            break
-    return plan
+        plan = _fit(trial)
+        yield plan
+        if (reached := _height(trial, plan)) < height:
+            height, order = reached, trial
+
+
+def _sweeps(spans: Sequence[Span], bound: int) -> Iterator[dict[str, int]]:
+    """Plans of sweeps through time: forward and backward from the bottom, and forward from both ends.
+
+    A chain of layers needs both ends: each result at the other end than its operand never finds its gap cut in two.
+    """
+    end = max((s.last for s in spans), default=0)
+    mirrored = [Span(s.name, s.size, end - s.last, end - s.first) for s in spans]
+    yield _sweep(spans)
+    yield _sweep(mirrored)
+    yield _sweep(spans, bound)
+
+
+def _attempts(count: int, pairs: int) -> int:
+    """How many shuffled orders may be tried."""
+    floor = SMALL_PROGRAM // max(1, count) ** 2
+    return min(MAX_ATTEMPTS, max(floor, MAX_EFFORT // _effort(count, pairs)))
+
+
+def _effort(count: int, pairs: int) -> int:
+    """What one `_fit` costs, in pairs looked at: the search for the pairs of one buffer takes as long as 40 of them (measured)."""
+    return max(1, 40 * count + pairs)
+
+
+def _overlapping_pairs(spans: Sequence[Span]) -> int:
+    """How many pairs of buffers live at one time."""
+    starts = sorted(s.first for s in spans)
+    ends = sorted(s.last for s in spans)
+    # A buffer lives beside every one that started before it and has not ended: count those at each start.
+    return sum(i - bisect_left(ends, start) for i, start in enumerate(starts))
 
 
 def _height(spans: Iterable[Span], placed: Mapping[str, int]) -> int:
     return max((placed[s.name] + s.size for s in spans), default=0)
 
 
+class _Timeline:
+    """Placed buffers by the time that they live: finds those that live beside another in O(log n + found).
+
+    A buffer lives beside another if it lives when that one starts (looked up in a segment tree over the steps, in
+    which each buffer is filed under O(log n) nodes that together are its life), or if it starts while that one lives.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._leaves = steps
+        self._tree: list[list[Span]] = [[] for _ in range(2 * steps)]
+        self._starts: list[tuple[int, int]] = []
+        self._placed: list[Span] = []
+
+    def add(self, span: Span) -> None:
+        """File a buffer."""
+        insort(self._starts, (span.first, len(self._placed)))
+        self._placed.append(span)
+        left, right = span.first + self._leaves, span.last + self._leaves + 1
+        while left < right:
+            if left & 1:
+                self._tree[left].append(span)
+                left += 1
+            if right & 1:
+                right -= 1
+                self._tree[right].append(span)
+            left >>= 1
+            right >>= 1
+
+    def beside(self, span: Span) -> list[Span]:
+        """The filed buffers that live at some time that `span` does."""
+        found: list[Span] = []
+        node = span.first + self._leaves
+        while node:
+            found += self._tree[node]
+            node >>= 1
+        low = bisect_left(self._starts, (span.first + 1, 0))
+        high = bisect_left(self._starts, (span.last + 1, 0))
+        found += [self._placed[number] for _, number in self._starts[low:high]]
+        return found
+
+
 def _fit(order: Sequence[Span]) -> dict[str, int]:
     """Put each buffer, in this order, into the lowest gap that holds it among those that live beside it."""
     placed: dict[str, int] = {}
-    done: list[Span] = []
+    timeline = _Timeline(1 + max((s.last for s in order), default=0))
     for span in order:
-        at = 0
-        for other in sorted((o for o in done if o.overlaps(span)), key=lambda o: placed[o.name]):
-            if at + span.size <= placed[other.name]:
+        offset = 0
+        for start, end in sorted((placed[o.name], placed[o.name] + o.size) for o in timeline.beside(span)):
+            if offset + span.size <= start:
                 break
-            at = max(at, placed[other.name] + other.size)
-        placed[span.name] = at
-        done.append(span)
+            offset = max(offset, end)
+        placed[span.name] = offset
+        timeline.add(span)
     return placed
+
+
+def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
+    """Put each buffer, in the order of time, into the lowest gap that holds it, and give its place back when it dies.
+
+    ceiling: buffers that start at an odd step go as high as they can below it, where they can.
+    """
+    placed: dict[str, int] = {}
+    living: list[tuple[int, int, int]] = []  # (last step, offset, end), the first to die in front
+    gaps: list[tuple[int, int]] = [(0, sum(s.size for s in spans))]
+    for span in sorted(spans, key=lambda s: (s.first, -s.size, s.name)):
+        while living and living[0][0] < span.first:
+            _, start, end = heapq.heappop(living)
+            _release(gaps, start, end)
+        offset = _take(gaps, span.size, ceiling if span.first % 2 else 0)
+        placed[span.name] = offset
+        heapq.heappush(living, (span.last, offset, offset + span.size))
+    return placed
+
+
+def _take(gaps: list[tuple[int, int]], size: int, ceiling: int) -> int:
+    """Cut `size` bytes out of a sorted list of gaps: the highest below the ceiling, else the lowest; returns their offset."""
+    high = next((i for i in reversed(range(len(gaps))) if min(gaps[i][1], ceiling) - gaps[i][0] >= size), None)
+    number = next(i for i, (start, end) in enumerate(gaps) if end - start >= size) if high is None else high
+    start, end = gaps[number]
+    offset = start if high is None else min(end, ceiling) - size
+    left = [(start, offset), (offset + size, end)]
+    gaps[number : number + 1] = [gap for gap in left if gap[0] < gap[1]]
+    return offset
+
+
+def _release(gaps: list[tuple[int, int]], start: int, end: int) -> None:
+    """Add a gap to a sorted list of gaps, joined with those that it touches."""
+    number = bisect_right(gaps, (start, end))
+    if number < len(gaps) and gaps[number][0] == end:
+        end = gaps.pop(number)[1]
+    if number and gaps[number - 1][1] == start:
+        number -= 1
+        start = gaps.pop(number)[0]
+    gaps.insert(number, (start, end))
 
 
 def _aligned(size: int) -> int:

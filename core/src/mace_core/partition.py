@@ -58,48 +58,87 @@ def _complaint(graph: Graph, node: Node, targets: Sequence[Target], refusals: Ma
 
 @dataclass
 class _Growing:
-    """A region while nodes join it.  before: numbers of the regions that must run first, at any distance."""
+    """A region while nodes join it.
+
+    rank: its number among the regions of its target. The regions of one target form a chain: each was begun because
+    a path leads from the one before it to what it reads.
+    before: by target, how many of its regions must run first. A chain is cut at one place, so a count says which.
+    """
 
     target: Target
+    rank: int
     nodes: list[Node] = field(default_factory=list)
-    before: set[int] = field(default_factory=set)
+    before: dict[Target, int] = field(default_factory=dict)
+
+    def runs_after(self, other: _Growing) -> bool:
+        """Whether a path leads from the other region to this one."""
+        return self.before.get(other.target, 0) > other.rank
+
+    def follow(self, counts: Mapping[Target, int]) -> bool:
+        """Let so many regions of each target run before this one; returns whether that is new."""
+        later = {target: count for target, count in counts.items() if count > self.before.get(target, 0)}
+        self.before.update(later)
+        return bool(later)
 
 
 def _regions(graph: Graph, takers: Mapping[str, Target]) -> list[Region]:
     grown: list[_Growing] = []
+    newest: dict[Target, int] = {}
     home: dict[str, int] = {}
     for node in graph.nodes:
-        feeding = {home[i] for i in node.inputs if i in home}
-        number = _joinable(takers[node.name], feeding, grown)
+        target = takers[node.name]
+        feeding = [grown[number] for number in dict.fromkeys(home[i] for i in node.inputs if i in home)]
+        number = _joinable(newest.get(target), feeding, grown)
         if number == len(grown):
-            grown.append(_Growing(takers[node.name]))
-        region = grown[number]
-        region.nodes.append(node)
-        region.before |= {b for f in feeding - {number} for b in (f, *grown[f].before)}
-        for other in grown:
-            if number in other.before:
-                other.before |= region.before
+            rank = grown[newest[target]].rank + 1 if target in newest else 0
+            grown.append(_Growing(target, rank))
+            newest[target] = number
+        _join(number, node, feeding, grown)
         home.update(dict.fromkeys(node.outputs, number))
-    order = sorted(range(len(grown)), key=lambda n: (len(grown[n].before), n))
-    return [Region(grown[n].target, _subgraph(graph, grown[n].nodes, f"{graph.name}_{n}")) for n in order]
+    order = sorted(range(len(grown)), key=lambda n: (sum(grown[n].before.values()), n))
+    inner = _read_in_one_region(graph, home, grown)
+    return [Region(grown[n].target, _subgraph(graph, grown[n].nodes, inner, f"{graph.name}_{n}")) for n in order]
 
 
-def _joinable(target: Target, feeding: set[int], grown: Sequence[_Growing]) -> int:
-    """The newest region of the target that no path leaves to reach one of the feeding regions; else a new number."""
-    for number in reversed(range(len(grown))):
-        leaves = any(number in grown[f].before for f in feeding - {number})
-        if grown[number].target is target and not leaves:
-            return number
-    return len(grown)
+def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> int:
+    """The newest region of the node's target, unless a path leaves it to reach a feeding region; else a new number.
+
+    Where that path exists it exists from every older region of the target as well: they form a chain.
+    """
+    if newest is None or any(f.runs_after(grown[newest]) for f in feeding):
+        return len(grown)
+    return newest
 
 
-def _subgraph(graph: Graph, nodes: Sequence[Node], name: str) -> Graph:
+def _join(number: int, node: Node, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> None:
+    """Add a node to a region, which then runs after those that feed it, as do all that run after the region."""
+    region = grown[number]
+    region.nodes.append(node)
+    changed = False
+    for feeder in feeding:
+        if feeder is not region:
+            changed |= region.follow({**feeder.before, feeder.target: feeder.rank + 1})
+    if not changed or (number == len(grown) - 1 and len(region.nodes) == 1):  # nothing runs after a new region yet
+        return
+    for other in grown:
+        if other.runs_after(region):
+            other.follow(region.before)
+
+
+def _read_in_one_region(graph: Graph, home: Mapping[str, int], grown: Sequence[_Growing]) -> set[str]:
+    """The computed tensors that only nodes of their own region read."""
+    outside = set(graph.outputs)
+    for number, region in enumerate(grown):
+        for node in region.nodes:
+            outside.update(i for i in node.inputs if home.get(i, number) != number)
+    return set(home) - outside
+
+
+def _subgraph(graph: Graph, nodes: Sequence[Node], inner: set[str], name: str) -> Graph:
     made = {o for n in nodes for o in n.outputs}
     read = dict.fromkeys(i for n in nodes for i in n.inputs if i)
-    inside = {n.name for n in nodes}
-    others = {i for n in graph.nodes if n.name not in inside for i in n.inputs} | set(graph.outputs)
     inputs = tuple(i for i in read if i not in made and i not in graph.weights)
     weights = {i: graph.weights[i] for i in read if i in graph.weights}
     tensors = {t: graph.tensors[t] for t in (*inputs, *weights, *(o for n in nodes for o in n.outputs))}
-    outputs = tuple(o for n in nodes for o in n.outputs if o in others)
+    outputs = tuple(o for n in nodes for o in n.outputs if o not in inner)
     return Graph(name, tuple(nodes), MappingProxyType(tensors), MappingProxyType(weights), inputs, outputs)

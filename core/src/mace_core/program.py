@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
@@ -77,9 +78,18 @@ class Program:
 
     def root(self, tensor: str) -> str:
         """The tensor that owns the bytes."""
-        while tensor in self.aliases:
-            tensor = self.aliases[tensor]
-        return tensor
+        return find_root(tensor, self.aliases)
+
+
+def find_root(tensor: str, aliases: Mapping[str, str]) -> str:
+    """The tensor that owns the bytes of another."""
+    while tensor in aliases:
+        tensor = aliases[tensor]
+    return tensor
+
+
+def _as_stored(array: Array) -> Weight:
+    return Weight(array.shape, array.nbytes, lambda: array)
 
 
 class Lowering:
@@ -90,14 +100,15 @@ class Lowering:
         self.graph = graph
         self.panel = panel
         self.calls: list[Call] = []
-        self.tensors = dict(graph.tensors)
-        self.weights: dict[str, Weight] = {
-            name: Weight(array.shape, array.nbytes, lambda array=array: array)  # type: ignore[misc]
-            for name, array in graph.weights.items()
-        }
+        # A trial lowering is made for each node of a graph, so nothing here may take time with the size of the graph.
+        self.tensors: ChainMap[str, Tensor] = ChainMap({}, graph.tensors)  # type: ignore[arg-type]  # only the first is written
+        self.weights: dict[str, Weight] = {}  # those that lowerings made
         self.aliases: dict[str, str] = {}
+        self._outputs = frozenset(graph.outputs)
+        self._output_roots = set(graph.outputs)
         self._folded: dict[str, Array] = {}
         self._made: dict[Hashable, str] = {}
+        self._numbers: dict[str, int] = {}
 
     def shape(self, tensor: str) -> Shape:
         """A tensor's shape."""
@@ -113,7 +124,7 @@ class Lowering:
         name = self._fresh(name)
         self._folded[name] = array
         self.tensors[name] = Tensor(name, DType.of(array), array.shape, quant)
-        self.weights[name] = Weight(array.shape, array.nbytes, lambda: array)
+        self.weights[name] = _as_stored(array)
         return name
 
     def weight(self, name: str, shape: Shape, dtype: str, make: Callable[[], Array]) -> str:
@@ -142,14 +153,17 @@ class Lowering:
 
     def may_alias(self, tensor: str, of: str) -> bool:
         """Whether a tensor can share the bytes of another: an output of the model needs bytes that are its own."""
-        if tensor not in self.graph.outputs:
+        if tensor not in self._outputs:
             return True
-        owned = {*self.graph.inputs, *self.weights, *map(self._root, self.graph.outputs)} - {tensor}
-        return self._root(of) not in owned
+        root = self._root(of)
+        return not (root in self.graph.weights or root in self.weights or root in self._output_roots or root in self.graph.inputs)
 
     def alias(self, tensor: str, of: str) -> None:
         """Let a tensor share the bytes of another."""
-        self.aliases[tensor] = of
+        root = self._root(of)
+        self.aliases[tensor] = root
+        if tensor in self._outputs:
+            self._output_roots.add(root)
 
     def call(self, node: Node, call: Call) -> None:
         """Append a call on behalf of a node."""
@@ -162,19 +176,21 @@ class Lowering:
         """The program, with only the constants that its calls read."""
         graph = self.graph
         used = {self._root(t) for c in self.calls for t in c.reads if t}
-        weights = {n: w for n, w in self.weights.items() if n in used}
-        tensors = {n: t for n, t in self.tensors.items() if n not in self.weights}
+        stored = {n: _as_stored(a) for n, a in graph.weights.items() if n in used}
+        weights = {**stored, **{n: w for n, w in self.weights.items() if n in used}}
+        tensors = {n: t for n, t in self.tensors.items() if n not in graph.weights and n not in self.weights}
         return Program(graph.name, tuple(self.calls), tensors, weights, self.aliases, graph.inputs, graph.outputs)
 
     def _root(self, tensor: str) -> str:
-        return Program("", (), {}, {}, self.aliases, (), ()).root(tensor)
+        return find_root(tensor, self.aliases)
 
     def _fresh(self, stem: str) -> str:
-        number = 0
-        name = stem
+        number = self._numbers.get(stem, 0)
+        name = f"{stem}.{number}" if number else stem
         while name in self.tensors or name in self.weights:
             number += 1
             name = f"{stem}.{number}"
+        self._numbers[stem] = number
         return name
 
 
