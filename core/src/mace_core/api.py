@@ -156,6 +156,7 @@ class Compiler:
     flags: for every compilation and link.  shared, program: for linking a shared library, a program.
     libc: what it links against, in words; the build's log says so.
     hosted: whether there is an operating system: a C library, threads, shared libraries; without one a program brings its own start.
+    slow: why a command may take a minute, as a clause; told to the user who waits for it.
     """
 
     cc: tuple[str, ...]
@@ -166,6 +167,7 @@ class Compiler:
     libs: tuple[str, ...] = ("-lm",)
     libc: str = "the C library of this machine"
     hosted: bool = True
+    slow: str = ""
 
 
 class Runner(ABC):

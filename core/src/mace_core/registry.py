@@ -114,7 +114,7 @@ class Registry:
 
         toolchain: a name to take instead of the first that is ready.
         """
-        parts = [p.strip() for p in text.split(",") if p.strip()]
+        parts = dict.fromkeys(p.strip() for p in text.split(",") if p.strip())
         if not parts:
             raise MaceError("target", "names nothing", f"say one of {', '.join(sorted(self.abis()))}")
         return tuple(self._choice(part, toolchain) for part in parts)

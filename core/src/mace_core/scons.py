@@ -3,340 +3,254 @@
 from mace_core.scons import Build
 build = Build(ARGUMENTS)
 SConscript("models/SConscript", exports=build.rules())
+
+SCons substitutes `$NAME` and `${python}` in every string that it is given as a path or a command. So it is given none: files are nodes,
+made without substitution, and what is done to them are Python functions, which run commands without a shell.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from io import BytesIO
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import SCons.Action
-import SCons.Errors
 import SCons.Script
+import SCons.SConsign
 
+from mace_core.build_folder import BuildFolder, visible
+from mace_core.build_steps import Place, Step, choice_steps, common_steps
 from mace_core.deployment import Deployment, load_deployment
 from mace_core.errors import MaceError
-from mace_core.failure import print_plugin_warnings, report_failure
-from mace_core.fingerprint import fingerprint
-from mace_core.pipeline import Job, build, file_names, isas
+from mace_core.pipeline import Job
 from mace_core.progress import show_progress
-from mace_core.registry import Registry
-from mace_core.run.files import write, write_all
-from mace_core.terminal import escape_controls
+from mace_core.registry import Choice, Registry
+from mace_core.run.archive import pack
+from mace_core.run.command import Say
+from mace_core.run.files import write
 
-FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections")
-LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
 
-RUNTIME = Path(__file__).parent / "runtime"
-PROGRAMS = ("mace_run", "mace_benchmark")
+OPTIONS = ("target", "toolchain", "builds", "deployment")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
-def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a rule end SCons with one message: status 2 for a user's mistake, 3 for a defect."""
+def told(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a rule end SCons with the one message of a MaceError and status 2."""
 
-    @wraps(rule)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return rule(*args, **kwargs)
-        except (SCons.Errors.StopError, SCons.Errors.UserError):  # SCons words these itself
-            raise
-        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
-            sys.exit(report_failure(error))
+        except MaceError as error:
+            _complain(error)
+            sys.exit(2)
 
-    return wrapped
-
-
-def fail_on_error(action: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Let an action fail with one message instead of SCons's traceback."""
-
-    @wraps(action)
-    def wrapped(target: Sequence[Any], source: Sequence[Any], env: Any) -> int | None:
-        try:
-            return action(target, source, env)
-        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
-            return report_failure(error)
-
+    wrapped.__doc__ = rule.__doc__
     return wrapped
 
 
 @dataclass(frozen=True)
 class Library:
-    """What mace_library made, for the rules that build on it."""
+    """What mace_library made, for the rules that build on it.
+
+    folder: where it is built.  variants: the nodes of its products by the text of the choice.
+    """
 
     name: str
     deployment: Deployment
-    folder: str
+    folder: Path
     variants: Mapping[str, Sequence[Any]]
 
 
 class Build:
-    """One run of SCons: its arguments, the plugins, an environment for each choice.
+    """One run of SCons: its arguments, the plugins, the folder that everything is built in.
 
     arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for another output folder.
     """
 
-    @exit_on_error
+    @told
     def __init__(self, arguments: Mapping[str, str]) -> None:
-        unknown = set(arguments) - {"target", "toolchain", "builds", "deployment"}
+        unknown = set(arguments) - set(OPTIONS)
         if unknown:
             raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=")
+        _print_any_character()
         show_progress()
-        print_plugin_warnings()
         self.registry = Registry.load()
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
-        self.builds = arguments.get("builds", "builds")
-        Path(self.builds).mkdir(parents=True, exist_ok=True)
-        passed = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
-        self._env = SCons.Script.DefaultEnvironment(tools=[], ENV=passed)
-        self._env.SConsignFile(os.path.abspath(f"{self.builds}/.sconsign"))
-        SCons.Script.Help(_help(self.registry))
+        # Not the default environment, which belongs to the application's own rules and looks for its tools.
+        self._env = SCons.Script.Environment(tools=[])
+        self._folder = BuildFolder(Path(self._env.fs.Top.get_abspath(), arguments.get("builds") or "builds"))
+        self._env["MACE_FOLDER"] = self._folder
+        self._libraries: set[str] = set()
+        SCons.SConsign.File(str(self._folder.signatures))
+        SCons.Script.Help(_help(self.registry).replace("$", "$$"))
+        if SCons.Action.execute_actions and not SCons.Script.GetOption("help"):
+            self._folder.open(_say)
 
     def rules(self) -> dict[str, Callable[..., Any]]:
         """The rules by name, for `exports=` of SConscript."""
         rules = (self.mace_library, self.mace_test, self.mace_benchmark, self.mace_package)
-        return {rule.__name__: exit_on_error(rule) for rule in rules}
+        return {rule.__name__: told(rule) for rule in rules}
 
-    def mace_library(self, *, name: str, deployment: str) -> Library:
+    def mace_library(self, *, name: str, deployment: Any) -> Library:
         """Build the library of a deployment file for every choice.
 
-        Gives builds/NAME/{include,lib/VARIANT,bin/VARIANT,model}.
+        Gives builds/NAME/{include,lib/CHOICE,bin/CHOICE,model,src}.
         """
         library: Library = self.library(deployment)
         if library.name != name:
             raise MaceError(deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}")
         return library
 
-    @exit_on_error
-    def library(self, deployment: str) -> Library:
-        """Build the library of a deployment file, whatever its name."""
-        file = self._env.File(deployment).srcnode()
-        parsed = load_deployment(Path(file.get_abspath()), tuple(self.registry.frontends))
-        folder = f"{self._root}/{parsed.library}"
-        variants = {c.text: self._variant(Job(parsed, c), file, folder) for c in self.choices}
-        common = self._install(parsed.library, folder)
-        self._env.Default(*variants.values(), common)
-        return Library(parsed.library, parsed, folder, {choice: [*nodes, *common] for choice, nodes in variants.items()})
+    @told
+    def library(self, deployment: Any) -> Library:
+        """Build the library of a deployment file, whatever its name.
 
-    def mace_test(self, *, library: Library, labels: str = "", accuracy: float = 0.0) -> None:
+        deployment: its path from the folder of the SConscript, or a node.
+        """
+        file = Path(self._outside(deployment).srcnode().get_abspath())
+        parsed = load_deployment(file, tuple(self.registry.frontends))
+        if parsed.library in self._libraries:
+            raise MaceError(deployment, f"another library is called {parsed.library!r}", "give one of them another library_name")
+        self._libraries.add(parsed.library)
+        folder = self._folder.path / parsed.library
+        place = Place(file, folder, self._shown(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ})
+        jobs = [Job(parsed, choice) for choice in self.choices]
+        variants = {job.choice.text: self._add(folder, choice_steps(place, job, self.registry)) for job in jobs}
+        common = self._add(folder, common_steps(place, jobs))
+        products = [*variants.values(), common]
+        places = [f"{parsed.library} for {job.choice.text}: {_product_folder(place.shown, job.choice)}" for job in jobs]
+        self._env.Default(products if SCons.Script.GetOption("question") else self._summary(parsed.library, products, places))
+        return Library(parsed.library, parsed, folder, {text: [*nodes, *common] for text, nodes in variants.items()})
+
+    def mace_test(self, *, library: Library, labels: Any = "", accuracy: float = 0.0) -> None:
         """Let `scons check` run the library on its validation data and compare with the expected outputs.
 
         labels: a .npy with the right class of each sample; `accuracy` is then the least share that must be right.
         """
+        labels_node = self._outside(labels) if labels else None
+        labels_file = Path(labels_node.srcnode().get_abspath()) if labels_node else None
         for choice in self.choices:
-            result = f"{library.folder}/check/{choice.text}.json"
-            sources = [library.variants[choice.text], *([labels] if labels else [])]
-            env = self._env.Clone(MACE_CHECK=(library, choice, labels, accuracy, self._path(library.folder)), MACE_REGISTRY=self.registry)
-            checked = env.Command(result, sources, SCons.Action.Action(_check, f"checking {library.name} for {choice.text}"))
-            env.AlwaysBuild(checked)
+            result = library.folder / "check" / f"{choice.text}.json"
+            run = partial(self._check, library, choice, (labels_file, accuracy), result)
+            sources = [*library.variants[choice.text], *([labels_node] if labels_node else [])]
+            checked = self._always(result, sources, run, f"checking {library.name} for {choice.text}")
             table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_table, None)  # one table for all
             self._env.AlwaysBuild(self._env.Alias("check", checked, table))
 
     def mace_benchmark(self, *, library: Library, rounds: int = 50) -> None:
         """Let `scons benchmark` time every model of the library."""
         for choice in self.choices:
-            env = self._env.Clone(MACE_BENCHMARK=(library, choice, rounds, self._path(library.folder)))
-            result = f"{library.folder}/benchmark/{choice.text}.json"
-            timed = env.Command(result, library.variants[choice.text], SCons.Action.Action(_benchmark, None))
-            env.AlwaysBuild(timed)
-            env.Alias("benchmark", timed)
+            result = library.folder / "benchmark" / f"{choice.text}.json"
+            run = partial(_benchmark, library, choice, rounds, result)
+            self._env.Alias("benchmark", self._always(result, library.variants[choice.text], run, ""))
 
     def mace_package(self, *, name: str, libraries: Sequence[Library]) -> None:
         """Let `scons package` put libraries, headers and programs of all choices into builds/NAME.tar.gz."""
-        sources = [node for library in libraries for nodes in library.variants.values() for node in nodes]
-        action = SCons.Action.Action(_package, f"packing {name}.tar.gz")
-        env = self._env.Clone(MACE_ROOT=self._path(self._root))
-        env.Alias("package", env.Command(f"{self._root}/{name}.tar.gz", sources, action))
+        if not PLAIN_NAME.fullmatch(name):
+            raise MaceError(f"mace_package(name={name!r})", "not a file name", "use letters, digits, underscores, points, hyphens")
+        nodes = {node for library in libraries for made in library.variants.values() for node in made}
+        archive = self._folder.path / f"{name}.tar.gz"
+        files = sorted(Path(node.get_abspath()) for node in nodes)
+        step = Step((), (), partial(_pack, archive, self._folder.path, files), f"packing {name}.tar.gz")
+        self._env.Alias("package", self._command([self._file(archive)], list(nodes), step))
 
-    @property
-    def _root(self) -> str:
-        """The output folder as SCons wants it: `#` is the folder of the SConstruct."""
-        return self.builds if os.path.isabs(self.builds) else f"#{self.builds}"
+    def _check(self, library: Library, choice: Choice, asked: tuple[Path | None, float], result: Path, say: Say) -> None:
+        from mace_core.run.check import check_library
 
-    def _path(self, folder: str) -> str:
-        path: str = self._env.Dir(folder).get_abspath()
-        return path
+        rows = check_library((library.deployment, self.registry), library.folder, choice, *asked)
+        write(result, json.dumps(rows, indent=1) + "\n")
 
-    def _variant(self, job: Job, file: Any, folder: str) -> list[Any]:
-        """All products of a library for one choice."""
-        if job.choice.project:
-            return self._projects(job, file, folder)
-        env = self._configured(job)
-        name, variant = job.deployment.library, job.choice.text
-        generated = self._generate(env, job, file, folder)
-        by_name = {os.path.basename(str(node)): node for node in generated}
-        headers = [node for n, node in by_name.items() if n.endswith(".h")]
-        objects = [self._compile(env, by_name[n], headers, job) for n in by_name if n.endswith((".c", ".S"))]
-        weights = [node for n, node in by_name.items() if n.endswith(".bin")]
-        for node in objects:
-            env.Depends(node, weights if str(node).endswith("_weights.o") else headers)
-        static = env.Command(f"{folder}/lib/{variant}/lib{name}.a", objects, _shown("$AR rcsD $TARGET $SOURCES", "archiving"))
-        report = [node for n, node in by_name.items() if n.endswith(".json")]
-        if not job.choice.compiler.hosted:
-            return [static, *report]
-        shared = env.Command(f"{folder}/lib/{variant}/lib{name}.so", objects, _shown("$LINK_SHARED", "linking"))
-        programs = self._programs(env, job, folder, [static, headers])
-        return [static, shared, *programs, *report]
-
-    def _projects(self, job: Job, file: Any, folder: str) -> list[Any]:
-        """A program for each model, of the project that the target makes."""
-        env, target, variant = self._configured(job), job.choice.project, job.choice.text
-        assert target is not None
-        *generated, report = self._generate(env, job, file, folder)
-        programs = []
-        for model in job.deployment.models:
-            layout, root = target.layout(model), f"{folder}/gen/{variant}/{model.name}"
-            path = str(env.Dir(root))
-            files = [node for node in generated if str(node).startswith(f"{path}{os.sep}")]
-            headers = [node for node in files if str(node).endswith(".h")]
-            extra = [f"-I{os.path.join(path, include)}" for include in layout.includes]
-            objects = []
-            for source in layout.sources:
-                stem = f"{folder}/obj/{variant}/{model.name}/{os.path.splitext(source)[0]}"
-                made = env.Command(f"{stem}.o", f"{root}/{source}", _shown("$COMPILE", "compiling"), EXTRA=extra)
-                env.Depends(made, headers)
-                objects += made
-            command = _shown("$CC $PROGRAM_FLAGS $EXTRA -o $TARGET $SOURCES $LIBS", "linking")
-            link = [os.path.join(path, flag) if flag in layout.files else flag for flag in layout.link]
-            linked = env.Command(f"{folder}/bin/{variant}/{model.name}.elf", objects, command, EXTRA=link)
-            env.Depends(linked, files)
-            programs += linked
-        return [*programs, report]
-
-    def _configured(self, job: Job) -> Any:
-        compiler = job.choice.compiler
-        return self._env.Clone(
-            MACE_JOB=job,
-            MACE_REGISTRY=self.registry,
-            CC=[*compiler.cc],
-            AR=[*compiler.ar],
-            FLAGS=[*compiler.flags, *(LIBRARY_FLAGS if compiler.hosted else FLAGS)],
-            SHARED_FLAGS=[*compiler.flags, *compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,lib{job.deployment.library}.so"],
-            PROGRAM_FLAGS=[*compiler.flags, *compiler.program, *([] if job.choice.project else ["-s"])],
-            LIBS=[*compiler.libs],
-            COMPILE="$CC $FLAGS $EXTRA -c -o $TARGET $SOURCE",
-            LINK_SHARED="$CC $SHARED_FLAGS -o $TARGET $SOURCES $LIBS",
-            LINK_PROGRAM="$CC $PROGRAM_FLAGS -o $TARGET $SOURCES -pthread $LIBS",
-            EXTRA=[],
-        )
-
-    def _generate(self, env: Any, job: Job, file: Any, folder: str) -> list[Any]:
-        models, names = job.deployment.models, file_names(job, self.registry)
-        targets = [f"{folder}/gen/{job.choice.text}/{n}" for n in names] + [f"{folder}/model/{job.choice.text}.json"]
-        read = [str(f) for m in models for f in self.registry.frontend(m).sources(m.files)]
-        inputs = [file, *read, env.Value(fingerprint(job, self.registry))]
-        made: list[Any] = env.Command(targets, inputs, SCons.Action.Action(_generate, _announce))
-        env.Precious(made)
+    def _add(self, folder: Path, steps: Iterable[Step]) -> list[Any]:
+        """The nodes of all products of the steps."""
+        made: list[Any] = []
+        for step in steps:
+            sources = [self._file(folder / source) for source in step.sources]
+            inputs = [self._env.fs.Entry(os.path.abspath(path)) for path in step.inputs]
+            made += self._command([self._file(folder / product) for product in step.products], [*sources, *inputs], step)
         return made
 
-    def _compile(self, env: Any, source: Any, headers: Sequence[Any], job: Job) -> Any:
-        stem = os.path.splitext(os.path.basename(str(source)))[0]
-        level = next((i for i in isas(job.choice, self.registry) if stem.endswith(f"_kernels_{i.name}")), None)
-        extra = [f"-I{source.dir}", f"-Wa,-I{source.dir}", *(("-O3", *level.flags) if level else ())]
-        (made,) = env.Command(f"{source.dir.dir.dir}/obj/{job.choice.text}/{stem}.o", source, _shown("$COMPILE", "compiling"), EXTRA=extra)
-        return made
+    def _command(self, targets: list[Any], sources: list[Any], step: Step) -> list[Any]:
+        nodes: list[Any] = self._env.Command(targets, [*sources, self._env.Value(step.signature)], ACTION, MACE_STEP=step)
+        if step.replaces:
+            self._env.Precious(nodes)
+        return nodes
 
-    def _install(self, name: str, folder: str) -> list[Any]:
-        """What all choices have in common: headers, the thread pool's source, an example."""
-        libraries = [c for c in self.choices if not c.project]
-        if not libraries:
-            return []
-        action = SCons.Action.Action(_copy, None)
-        copied = {"include/mace_threads.h": "mace_threads.h", "src/mace_threads.c": "mace_threads.c", "src/example.c": "example.c"}
-        made = [self._env.Command(f"{folder}/{to}", self._env.File(str(RUNTIME / file)), action) for to, file in copied.items()]
-        for header in ("mace.h", f"{name}.h"):
-            variants = [f"{folder}/gen/{c.text}/{header}" for c in libraries]
-            made.append(self._env.Command(f"{folder}/include/{header}", variants, action))
-        return made
+    def _always(self, target: Path, sources: Sequence[Any], run: Callable[[Say], None], announcement: str) -> list[Any]:
+        """A file that is made anew whenever somebody asks for it."""
+        nodes = self._command([self._file(target)], list(sources), Step((), (), run, announcement))
+        self._env.AlwaysBuild(nodes)
+        return nodes
 
-    def _programs(self, env: Any, job: Job, folder: str, needs: Sequence[Any]) -> list[Any]:
-        static, headers = needs
-        variant = job.choice.text
-        define = f"-DMACE_LIBRARY={job.deployment.library}"
-        extra = [define, f"-I{headers[0].dir}", f"-I{RUNTIME}"]
-        objects = {}
-        for stem in (*PROGRAMS, "mace_threads"):
-            source = env.File(str(RUNTIME / f"{stem}.c"))
-            target = f"{folder}/obj/{variant}/{stem}.o"
-            (objects[stem],) = env.Command(target, source, _shown("$COMPILE", "compiling"), EXTRA=extra)
-            env.Depends(objects[stem], [*headers, env.File(str(RUNTIME / "mace_tool.h"))])
-        return [
-            env.Command(f"{folder}/bin/{variant}/{p}", [objects[p], objects["mace_threads"], static], _shown("$LINK_PROGRAM", "linking"))
-            for p in PROGRAMS
-        ]
+    def _summary(self, library: str, products: Sequence[Any], lines: Sequence[str]) -> Any:
+        """An alias that ends a build by telling where everything is; SCons would tell of every file that it is up to date."""
+        env = self._env.Clone(MACE_STEP=Step((), (), partial(_tell, lines)))
+        alias = env.Alias(f"library {library}", products, ACTION)
+        env.AlwaysBuild(alias)
+        return alias
+
+    def _file(self, path: Path) -> Any:
+        return self._env.fs.File(str(path))
+
+    def _outside(self, given: Any) -> Any:
+        """The node of a path that an SConscript names, from its own folder."""
+        return self._env.fs.Entry(given) if isinstance(given, str | os.PathLike) else given
+
+    def _shown(self, folder: Path) -> str:
+        """A folder as users should read it: from where they called SCons, if it lies below."""
+        top = self._env.fs.Top.get_abspath()
+        return visible(os.path.relpath(folder, top) if folder.is_relative_to(top) else str(folder))
 
 
-def _shown(command: str, verb: str) -> Any:
-    return SCons.Action.Action(command, f"{verb} $TARGET")
+def _perform(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
+    """Execute the step of a node; the one action that SCons knows."""
+    step: Step = env["MACE_STEP"]
+    try:
+        env["MACE_FOLDER"].begin()
+        step.run(_say)
+    except MaceError as error:
+        _complain(error)
+        return 2
+    return 0
 
 
 def _announce(target: Sequence[Any], source: Sequence[Any], env: Any) -> str:
-    job: Job = env["MACE_JOB"]
-    compiler = job.choice.compiler
-    return f"generating {job.deployment.library} for {job.choice.text} (toolchain {job.choice.toolchain.name}: {compiler.libc})"
+    step: Step = env["MACE_STEP"]
+    return step.announcement
+
+
+ACTION = SCons.Action.Action(_perform, _announce)
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"  {escape_controls(text)}\n")
+    _print([f"  {text}"])
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
 
-@fail_on_error
-def _generate(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
-    job: Job = env["MACE_JOB"]
-    sources = build(job, env["MACE_REGISTRY"], _say)
-    assert set(file_names(job, env["MACE_REGISTRY"])) == set(sources.files), "file_names disagrees with build"
-    report = Path(target[-1].get_abspath())
-    write_all(report.parents[1] / "gen" / job.choice.text, sources.files)
-    write(report, json.dumps(sources.report, indent=1, sort_keys=True) + "\n")
-    models = sources.report["models"]
-    assert isinstance(models, dict)
-    for name, figures in models.items():
-        _say(f"{name}: {arena_line(figures)}, weights {figures['weight_bytes']} bytes, {figures['transposes']} transposes")
-    notes = [f"{name}: {note}" for name, figures in models.items() for note in figures.get("notes", ())]
-    for note in (*job.deployment.notes, *notes):
-        _say(f"note: {note}")
-    return 0
+def _complain(error: MaceError) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(f"mace: {error}\n")
 
 
-def arena_line(figures: Mapping[str, Any]) -> str:
-    """The arena's size beside its lower bound, for the build's log."""
-    bound = max(figures["arena_lower_bound"], 1)
-    return f"arena {figures['arena_bytes']} bytes ({figures['arena_bytes'] / bound:.3f} x the largest live set)"
+def _print_any_character() -> None:
+    """Let names that the terminal's encoding lacks be printed escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
-@fail_on_error
-def _copy(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
-    """One file for all choices; they must agree on it."""
-    first, *others = (Path(node.get_abspath()).read_bytes() for node in source)
-    if any(other != first for other in others):
-        sys.stderr.write(f"mace: {target[0]}: the choices need different ones; build each with its own builds=FOLDER\n")
-        return 2
-    write(Path(target[0].get_abspath()), first)
-    return 0
-
-
-@fail_on_error
-def _check(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
-    from mace_core.run.check import check_library
-
-    library, choice, labels, accuracy, folder = env["MACE_CHECK"]
-    labels_file = Path(source[-1].srcnode().get_abspath()) if labels else None
-    rows = check_library((library.deployment, env["MACE_REGISTRY"]), Path(folder), choice, labels_file, accuracy)
-    write(Path(target[0].get_abspath()), json.dumps(rows, indent=1) + "\n")
-    return 0
-
-
-@fail_on_error
 def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     from mace_core.run.check import show
 
@@ -345,29 +259,24 @@ def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     return 0 if all(row["passed"] for row in rows) else 2
 
 
-@fail_on_error
-def _benchmark(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
+def _benchmark(library: Library, choice: Choice, rounds: int, result: Path, say: Say) -> None:
     from mace_core.run.check import benchmark_library
 
-    library, choice, rounds, folder = env["MACE_BENCHMARK"]
-    rows, text = benchmark_library(library.deployment, Path(folder), choice, rounds)
+    rows, text = benchmark_library(library.deployment, library.folder, choice, rounds)
     sys.stdout.write(text)
-    write(Path(target[0].get_abspath()), json.dumps(rows, indent=1) + "\n")
-    return 0
+    write(result, json.dumps(rows, indent=1) + "\n")
 
 
-@fail_on_error
-def _package(target: Sequence[Any], source: Sequence[Any], env: Any) -> None:
-    """Files in the order of their names, without owners or dates: the same bytes from the same files."""
-    import gzip
+def _pack(archive: Path, root: Path, files: Sequence[Path], say: Say) -> None:
+    pack(archive, root, files)
 
-    root, packed = Path(env["MACE_ROOT"]), BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-        for path in sorted({Path(node.get_abspath()) for node in source}):
-            entry = tarfile.TarInfo(str(path.relative_to(root)))
-            entry.size, entry.mode = path.stat().st_size, 0o755 if path.parent.parent.name == "bin" else 0o644
-            tar.addfile(entry, BytesIO(path.read_bytes()))
-    write(Path(target[0].get_abspath()), packed.getvalue())
+
+def _tell(lines: Sequence[str], say: Say) -> None:
+    _print(lines)
+
+
+def _product_folder(shown: str, choice: Choice) -> str:
+    return os.path.join(shown, "bin" if choice.project else "lib", choice.text)
 
 
 def _help(registry: Registry) -> str:

@@ -1,29 +1,88 @@
-/* A whole program around a library made by mace: build it with
+/* Runs the first model of the library @LIBRARY@ once, and prints what it computes. In the folder above this file, for the target T:
  *
- *   cc -DMACE_LIBRARY=vision -Iinclude example.c lib/ABI/libvision.a -lm
+ *   cc -Iinclude/T src/example.c lib/T/lib@LIBRARY@.a -lm -o example
+ *   ./example [FILE...]
+ *
+ * FILE: the raw values of an input, as the model stores them; one for each input, in order. An input without a file is all zeros.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mace.h"
+#include "@LIBRARY@.h"
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-const mace_model *JOIN(MACE_LIBRARY, _model)(const char *name);
-extern const mace_model *const JOIN(MACE_LIBRARY, _models)[];
+enum { SHOWN = 10 }; /* values of an output that are printed */
 
-int main(void) {
-  const mace_model *model = JOIN(MACE_LIBRARY, _models)[0]; /* or by name: vision_model("digits") */
-  const size_t bytes = mace_arena_bytes(model, 1);
-  void *arena = aligned_alloc(MACE_ALIGNMENT, (bytes / MACE_ALIGNMENT + 1) * MACE_ALIGNMENT);
-  const void **inputs = malloc(sizeof *inputs * (size_t)model->input_count);
-  void **outputs = malloc(sizeof *outputs * (size_t)model->output_count);
-  for (int i = 0; i < model->input_count; i++) inputs[i] = calloc(1, model->inputs[i].bytes); /* your data here */
-  for (int i = 0; i < model->output_count; i++) outputs[i] = calloc(1, model->outputs[i].bytes);
+/* Zeroed memory that every type may be stored in; the size that aligned_alloc takes is a multiple of the alignment. */
+static void *allocate(size_t bytes) {
+  const size_t rounded = (bytes / MACE_ALIGNMENT + 1) * MACE_ALIGNMENT;
+  char *memory = aligned_alloc(MACE_ALIGNMENT, rounded);
+  if (!memory) {
+    fprintf(stderr, "example: no memory\n");
+    exit(1);
+  }
+  for (size_t i = 0; i < rounded; i++) memory[i] = 0;
+  return memory;
+}
 
-  const mace_status status = mace_run_model(model, arena, inputs, outputs, NULL);
-  if (status != MACE_OK) return (int)status;
-  for (int i = 0; i < model->output_count; i++)
-    printf("%s: %s, %zu bytes\n", model->name, model->outputs[i].name, model->outputs[i].bytes);
+static void read_input(const mace_tensor *input, const char *path, void *data) {
+  FILE *file = fopen(path, "rb");
+  const size_t count = file ? fread(data, 1, input->bytes, file) : 0;
+  if (count != input->bytes) {
+    fprintf(stderr, "%s: input %s takes %zu bytes, read %zu\n", path, input->name, input->bytes, count);
+    exit(1);
+  }
+  fclose(file);
+}
+
+static size_t count_elements(const mace_tensor *tensor) {
+  size_t count = 1;
+  for (int32_t axis = 0; axis < tensor->rank; axis++) count *= (size_t)tensor->shape[axis];
+  return count;
+}
+
+/* An element as a number; an integer that stands for a real number has a scale. */
+static double element(const mace_tensor *tensor, const void *data, size_t i) {
+  double value;
+  switch (tensor->dtype) {
+    case MACE_F32: return ((const float *)data)[i];
+    case MACE_F64: return ((const double *)data)[i];
+    case MACE_I8: value = ((const int8_t *)data)[i]; break;
+    case MACE_I16: value = ((const int16_t *)data)[i]; break;
+    case MACE_U16: value = ((const uint16_t *)data)[i]; break;
+    case MACE_I32: value = ((const int32_t *)data)[i]; break;
+    case MACE_U32: value = ((const uint32_t *)data)[i]; break;
+    case MACE_I64: value = (double)((const int64_t *)data)[i]; break;
+    case MACE_U64: value = (double)((const uint64_t *)data)[i]; break;
+    case MACE_F16: value = ((const uint16_t *)data)[i]; break; /* the bits: C11 has no type for it */
+    default: value = ((const uint8_t *)data)[i]; break;
+  }
+  return tensor->scale != 0 ? (double)tensor->scale * (value - tensor->zero_point) : value;
+}
+
+static void print_output(const mace_tensor *output, const void *data) {
+  const size_t count = count_elements(output);
+  printf("%s:", output->name);
+  for (size_t i = 0; i < count && i < SHOWN; i++) printf(" %g", element(output, data, i));
+  if (count > SHOWN) printf(" ... (%zu values)", count);
+  printf("\n");
+}
+
+int main(int argc, char **argv) {
+  const mace_model *model = @LIBRARY@_models[0]; /* or by its name: @LIBRARY@_model("name") */
+  void *arena = allocate(mace_arena_bytes(model, 1));
+  const void **inputs = allocate(sizeof *inputs * (size_t)model->input_count);
+  void **outputs = allocate(sizeof *outputs * (size_t)model->output_count);
+  for (int32_t i = 0; i < model->input_count; i++) {
+    void *data = allocate(model->inputs[i].bytes);
+    if (i + 1 < argc) read_input(&model->inputs[i], argv[i + 1], data);
+    inputs[i] = data;
+  }
+  for (int32_t i = 0; i < model->output_count; i++) outputs[i] = allocate(model->outputs[i].bytes);
+
+  if (mace_run_model(model, arena, inputs, outputs, NULL) != MACE_OK) {
+    fprintf(stderr, "example: the model was built with another mace.h\n");
+    return 1;
+  }
+  for (int32_t i = 0; i < model->output_count; i++) print_output(&model->outputs[i], outputs[i]);
   return 0;
 }

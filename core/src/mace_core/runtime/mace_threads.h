@@ -1,4 +1,8 @@
-/* mace_threads.h - a thread pool for mace_options.threads, on POSIX threads. Use it, or write your own: the interface is mace_threads. */
+/* mace_threads.h - a thread pool for mace_options.threads, on POSIX threads. Use it, or write your own: the interface is mace_threads.
+ *
+ * Libraries for an operating system contain it (link with -pthread where the C library keeps threads apart); a static library links
+ * it only into applications that call mace_threads_new. Libraries for bare machines do without.
+ */
 #ifndef MACE_THREADS_H
 #define MACE_THREADS_H
 
@@ -9,10 +13,10 @@ extern "C" {
 #endif
 
 /* A pool of so many workers, the caller's thread among them. NULL if the system gives no memory or threads. */
-mace_threads *mace_threads_new(int32_t workers);
+MACE_API mace_threads *mace_threads_new(int32_t workers);
 
 /* End the threads and free the pool; NULL is allowed. */
-void mace_threads_delete(mace_threads *threads);
+MACE_API void mace_threads_delete(mace_threads *threads);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,42 @@
+"""Files beside a library that let other build systems find it, and an example that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+
+TEMPLATES = files("mace_core") / "runtime"
+
+
+@dataclass(frozen=True)
+class PackageFiles:
+    """Texts by path in the library's folder: those that all choices share, and those of one choice."""
+
+    common: Mapping[str, str]
+    of_choice: Mapping[str, str]
+
+
+def package_files(library: str, variant: str, hosted: bool = True) -> PackageFiles:
+    """The example, and for CMake and pkg-config a package of the library as it is built for one choice.
+
+    library: its name, a C identifier.  variant: the choice's text.  hosted: whether there are shared libraries and threads.
+    All paths in them start from the file itself, so that the library's folder can be moved.
+    """
+    values = {"LIBRARY": library, "LIBRARY_UPPER": library.upper(), "VARIANT": variant, "VERSION": version("mace-core")}
+    kind = "hosted" if hosted else "bare"
+    names = {
+        f"lib/{variant}/cmake/{library}Config.cmake": f"package_{kind}.cmake",
+        f"lib/{variant}/pkgconfig/{library}.pc": f"package_{kind}.pc",
+    }
+    example = {"src/example.c": _fill("example.c", values)}
+    return PackageFiles(example, {path: _fill(template, values) for path, template in names.items()})
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """The template's text with each @KEY@ replaced; all values are identifiers, versions or names of choices."""
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", value)
+    return text

@@ -1,0 +1,76 @@
+"""Runs a command of a toolchain without a shell, and tells a user who waits that it is still at work."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mace_core.errors import MaceError
+
+Say = Callable[[str], None]
+"""Takes a line for the user."""
+
+FIRST_WORD, NEXT_WORD = 5.0, 15.0
+"""Seconds until a command that is still running is spoken of, first and then again."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line and where it runs.
+
+    words: the program and its arguments; no shell sees them.  folder: where it runs.  environment: all variables that it sees.
+    product: what it makes, as users should read it.  slow: why it may take a minute, as a clause; empty where it should not.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    environment: Mapping[str, str]
+    product: str
+    slow: str = ""
+
+    def execute(self, say: Say) -> None:
+        """Run it to its end; MaceError with what it printed if it fails."""
+        try:
+            process = subprocess.Popen(  # noqa: S603  # a list of words, of a toolchain
+                self.words,
+                cwd=self.folder,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as error:
+            raise MaceError(self.words[0], f"cannot be started: {error.strerror}", "`mace doctor` tells what to install") from None
+        with process:
+            printed = self._wait(process, say)
+        if process.returncode:
+            raise MaceError(self.product, *self._failure(process.returncode, printed))
+        for line in printed.splitlines():
+            say(line)
+
+    def _wait(self, process: subprocess.Popen[str], say: Say) -> str:
+        """What the process printed; says how long it has been running while it does."""
+        start, patience = time.monotonic(), FIRST_WORD
+        while True:
+            try:
+                return process.communicate(timeout=patience)[0]
+            except subprocess.TimeoutExpired:
+                reason = f"; {self.slow}" if self.slow else ""
+                say(f"{self.product}: {time.monotonic() - start:.0f} s{reason}")
+                patience = NEXT_WORD
+
+    def _failure(self, status: int, printed: str) -> tuple[str, str]:
+        """The problem and the remedy of a command that failed."""
+        tool = Path(self.words[0]).name
+        if status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+            return f"{tool} was ended by {name}", "if memory is short, build with fewer jobs (-j1)"
+        said = printed.strip() or "it printed nothing"
+        return f"{tool} failed with exit status {status}\n{said}\ncommand: {' '.join(self.words)}", "correct it, or report a bug"
