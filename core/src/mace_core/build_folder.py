@@ -17,8 +17,9 @@ from mace_core.run.command import Say
 class BuildFolder:
     """The output folder of a build.
 
-    Beside the libraries lie the build system's signatures (what each product was made from), and while a build is at work a mark. The signatures are written at the end. Had a build been killed before, they would tell of older products than those that
-    are there, and a product that is wrong could count as up to date; so the next build forgets them.
+    Beside the libraries lie the build system's signatures (what each product was made from), and while a build is at work a mark.
+    The signatures are written at the end. Had a build been killed before, they would tell of older products than those that are
+    there, and a product that is wrong could count as up to date; so the next build forgets them.
     """
 
     path: Path

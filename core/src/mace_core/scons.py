@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import SCons.Action
-import SCons.Script
 import SCons.SConsign
+import SCons.Script
 
 from mace_core.build_folder import BuildFolder, visible
 from mace_core.build_steps import Place, Step, choice_steps, common_steps
