@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from small_project import ROOT, SCONS, quick_environment, run, write_deployment, write_model
 
-ROOT = Path(__file__).parents[1]
 SCONSCRIPT = """
 Import("mace_library", "mace_test", "mace_package")
 one = mace_library(name="one", deployment="one.yml")
@@ -22,14 +21,6 @@ mace_package(name="both", libraries=[one, two])
 """
 
 
-def model(path: Path, scale: float) -> None:
-    """A 3 x 3 convolution whose filters are all `scale`."""
-    weight = numpy_helper.from_array(np.full((2, 1, 3, 3), scale, np.float32), "w")
-    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 1, 6, 6]), ("y", [1, 2, 4, 4]))]
-    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], "conv")], "net", ports[:1], ports[1:], [weight])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Two libraries, the first with validation data."""
@@ -37,23 +28,13 @@ def project(tmp_path: Path) -> Path:
     (folder / "models").mkdir(parents=True)
     shutil.copy(ROOT / "SConstruct", folder)
     (folder / "models/SConscript").write_text(SCONSCRIPT)
-    np.save(folder / "models/x.npy", np.ones((1, 1, 6, 6), np.float32))
-    np.save(folder / "models/y.npy", np.full((1, 2, 4, 4), 9, np.float32))
     for name in ("one", "two"):
-        model(folder / f"models/{name}.onnx", 1.0)
-        (folder / f"models/{name}.yml").write_text(
-            f"library_name: {name}\nmodels:\n  net:\n    model_file_path: {name}.onnx\n    subgraphs:\n"
-            "      - input_tensors: x\n        output_tensors: y\n"
-            "        validation_inputs_data: x.npy\n        validation_outputs_data: y.npy\n"
-        )
+        write_deployment(folder / "models", name)
     return folder
 
 
-def scons(folder: Path, *arguments: str, status: int = 0) -> str:
-    command = [sys.executable, "-m", "SCons", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+def scons(folder: Path, *arguments: str, status: int = 0, **environment: str) -> str:
+    return run([*SCONS, *arguments], folder, quick_environment(folder) | environment, status)
 
 
 def acted(log: str) -> list[str]:
@@ -72,7 +53,7 @@ def products(folder: Path) -> dict[str, bytes]:
 def test_only_what_changed_is_rebuilt(project: Path) -> None:
     scons(project)
     assert acted(scons(project)) == []
-    model(project / "models/two.onnx", 2.0)
+    write_model(project / "models/two.onnx", 2.0)
     log = acted(scons(project))
     assert any(line.startswith("generating two") for line in log)
     assert "linking builds/two/lib/host/libtwo.so" in log
@@ -84,9 +65,9 @@ def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(pr
     scons(project)
     code = "import mace_core.fingerprint as f; f.version = lambda name: '99'"
     again = f"{code}; import SCons.Script.Main as m, sys; sys.argv = ['scons']; m.main()"
-    done = subprocess.run([sys.executable, "-c", again], cwd=project, capture_output=True, text=True, check=True)
-    assert "generating one" in done.stdout
-    assert "compiling" not in done.stdout
+    log = run([sys.executable, "-c", again], project, quick_environment(project))
+    assert "generating one" in log
+    assert "compiling" not in log
 
 
 def test_two_folders_give_the_same_bytes(project: Path, tmp_path: Path) -> None:

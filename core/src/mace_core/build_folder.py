@@ -46,7 +46,7 @@ class BuildFolder:
                 say("the last build did not come to its end: everything is built anew")
                 self.signatures.with_name(".sconsign.dblite").unlink(missing_ok=True)
         except OSError as error:
-            raise MaceError(f"builds={visible(str(self.path))}", f"cannot be written: {error.strerror}", "choose another folder") from None
+            raise MaceError(f"builds={self.path}", f"cannot be written: {error.strerror}", "choose another folder") from None
 
     def begin(self) -> None:
         """Note that products are about to change; the note goes when this process ends by itself."""
@@ -69,12 +69,7 @@ def lock(folder: Path, say: Say) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say(f"waiting for another build in {visible(str(folder))}")
+        say(f"waiting for another build in {folder}")
         fcntl.flock(handle, fcntl.LOCK_EX)
     except OSError:
         os.close(handle)  # a file system without locks
-
-
-def visible(text: str) -> str:
-    """Text whose control characters are escaped, so that a name cannot steer a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

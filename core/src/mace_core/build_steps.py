@@ -241,7 +241,7 @@ def _project_steps(builder: _Commands, target: ProjectTarget) -> Iterator[Step]:
         files = [f"{root}/{name}" for name in layout.files]
         headers = [file for file in files if file.endswith(".h")]
         includes = [f"-I{PurePosixPath(root, folder)}" for folder in layout.includes]
-        objects = []
+        objects: list[str] = []
         for source in layout.sources:
             step = builder.compile(f"{root}/{source}", f"{model.name}/{os.path.splitext(source)[0]}", headers, includes)
             yield step

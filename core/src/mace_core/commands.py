@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,10 +48,12 @@ def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
 def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
     """SCons's exit status."""
     opened(deployment, target)
-    script = str(files("mace_core") / "SConstruct")
+    script = str(files("mace_core") / "run" / "SConstruct")
     options = [f"deployment={deployment.resolve()}", f"target={target}", f"builds={builds}"]
-    command = [sys.executable, "-m", "SCons", "-Q", f"-j{jobs}", "-f", script, *options]
-    return subprocess.run(command, check=False).returncode  # noqa: S603  # our own build
+    # The folder may be a stranger's: neither its modules (-P) nor its site_scons are run, nor what SCONSFLAGS asks of other builds.
+    command = [sys.executable, "-P", "-m", "SCons", "--no-site-dir", "-Q", f"-j{jobs}", "-f", script, *options]
+    environment = {name: value for name, value in os.environ.items() if name != "SCONSFLAGS"}
+    return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  # our own build
 
 
 def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: Mapping[str, str], output: Path) -> dict[str, Path]:

@@ -16,25 +16,28 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import SCons.Action
+import SCons.Errors
 import SCons.SConsign
 import SCons.Script
 
-from mace_core.build_folder import BuildFolder, visible
+from mace_core.build_folder import BuildFolder
 from mace_core.build_steps import Place, Step, choice_steps, common_steps
 from mace_core.deployment import Deployment, load_deployment
 from mace_core.errors import MaceError
+from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.pipeline import Job
 from mace_core.progress import show_progress
 from mace_core.registry import Choice, Registry
 from mace_core.run.archive import pack
 from mace_core.run.command import Say
 from mace_core.run.files import write
+from mace_core.terminal import escape_controls
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
@@ -43,17 +46,18 @@ OPTIONS = ("target", "toolchain", "builds", "deployment")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
-def told(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a rule end SCons with the one message of a MaceError and status 2."""
+def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a rule end SCons with one message: status 2 for a user's mistake, 3 for a defect."""
 
+    @wraps(rule)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return rule(*args, **kwargs)
-        except MaceError as error:
-            _complain(error)
-            sys.exit(2)
+        except (SCons.Errors.StopError, SCons.Errors.UserError):  # SCons words these itself
+            raise
+        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+            sys.exit(report_failure(error))
 
-    wrapped.__doc__ = rule.__doc__
     return wrapped
 
 
@@ -76,18 +80,19 @@ class Build:
     arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for another output folder.
     """
 
-    @told
+    @exit_on_error
     def __init__(self, arguments: Mapping[str, str]) -> None:
         unknown = set(arguments) - set(OPTIONS)
         if unknown:
             raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=")
         _print_any_character()
         show_progress()
+        print_plugin_warnings()
         self.registry = Registry.load()
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
         # Not the default environment, which belongs to the application's own rules and looks for its tools.
         self._env = SCons.Script.Environment(tools=[])
-        self._folder = BuildFolder(Path(self._env.fs.Top.get_abspath(), arguments.get("builds") or "builds"))
+        self._folder = BuildFolder(Path(os.path.abspath(os.path.join(self._env.fs.Top.get_abspath(), arguments.get("builds") or "builds"))))
         self._env["MACE_FOLDER"] = self._folder
         self._libraries: set[str] = set()
         SCons.SConsign.File(str(self._folder.signatures))
@@ -98,7 +103,7 @@ class Build:
     def rules(self) -> dict[str, Callable[..., Any]]:
         """The rules by name, for `exports=` of SConscript."""
         rules = (self.mace_library, self.mace_test, self.mace_benchmark, self.mace_package)
-        return {rule.__name__: told(rule) for rule in rules}
+        return {rule.__name__: exit_on_error(rule) for rule in rules}
 
     def mace_library(self, *, name: str, deployment: Any) -> Library:
         """Build the library of a deployment file for every choice.
@@ -110,7 +115,7 @@ class Build:
             raise MaceError(deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}")
         return library
 
-    @told
+    @exit_on_error
     def library(self, deployment: Any) -> Library:
         """Build the library of a deployment file, whatever its name.
 
@@ -207,7 +212,7 @@ class Build:
     def _shown(self, folder: Path) -> str:
         """A folder as users should read it: from where they called SCons, if it lies below."""
         top = self._env.fs.Top.get_abspath()
-        return visible(os.path.relpath(folder, top) if folder.is_relative_to(top) else str(folder))
+        return os.path.relpath(folder, top) if folder.is_relative_to(top) else str(folder)
 
 
 def _perform(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
@@ -216,15 +221,15 @@ def _perform(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     try:
         env["MACE_FOLDER"].begin()
         step.run(_say)
-    except MaceError as error:
-        _complain(error)
-        return 2
+    except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+        sys.stdout.flush()
+        return report_failure(error)
     return 0
 
 
 def _announce(target: Sequence[Any], source: Sequence[Any], env: Any) -> str:
     step: Step = env["MACE_STEP"]
-    return step.announcement
+    return escape_controls(step.announcement, keep="")
 
 
 ACTION = SCons.Action.Action(_perform, _announce)
@@ -235,13 +240,8 @@ def _say(text: str) -> None:
 
 
 def _print(lines: Iterable[str]) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write("".join(f"{escape_controls(line)}\n" for line in lines))
     sys.stdout.flush()
-
-
-def _complain(error: MaceError) -> None:
-    sys.stdout.flush()
-    sys.stderr.write(f"mace: {error}\n")
 
 
 def _print_any_character() -> None:
@@ -252,6 +252,7 @@ def _print_any_character() -> None:
 
 
 def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
+    """Print the rows of all libraries that were checked."""
     from mace_core.run.check import show
 
     rows = [row for node in source for row in json.loads(Path(node.get_abspath()).read_text(encoding="utf-8"))]

@@ -45,7 +45,7 @@ class Zig(Toolchain):
 
 
 def _zig(tool: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "ziglang", tool)
+    return (sys.executable, "-P", "-m", "ziglang", tool)  # -P: no module of the folder where it runs
 
 
 def _abi(name: str) -> Abi:
