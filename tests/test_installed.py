@@ -1,4 +1,4 @@
-"""Single wheels in a clean environment: what the workspace hides, such as files left out of a wheel, shows here."""
+"""Wheels in a clean environment outside the repository: what the workspace hides, such as a file left out of a wheel, shows here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,50 +14,134 @@ import yaml
 
 from mace_core.testing.requirements import require
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
-KINDS = ("frontends", "targets", "toolchains", "plugins")
+KINDS = ("frontends", "plugins", "targets", "toolchains")
+FOLDERS = [ROOT / "bundle", ROOT / "core", *(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml"))]
+SCONSTRUCT = """
+from mace_core.scons import Build
+
+build = Build(ARGUMENTS)
+rules = build.rules()
+product = rules["mace_library"](name="digits", deployment="digits.yml")
+rules["mace_test"](library=product)
+rules["mace_package"](name="product", libraries=[product])
+"""
 
 
-def run(*command: str, folder: Path) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
+def run(*command: str, folder: Path, status: int = 0) -> str:
+    """Run a command without anything of this environment: neither its packages nor its compilers' caches."""
+    hidden = ("VIRTUAL_ENV", "PYTHONPATH", "MACE_MODELS")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+class Environment:
+    """A virtual environment that knows our wheels and the package index."""
+
+    def __init__(self, folder: Path, wheels: Path) -> None:
+        self.folder, self.wheels = folder, wheels
+        run("uv", "venv", "-q", str(folder), folder=folder.parent)
+
+    def install(self, *packages: str) -> None:
+        """Install by name, as a user would; our own distributions come from the wheels."""
+        python = str(self.folder / "bin/python")
+        run("uv", "pip", "install", "-q", "--find-links", str(self.wheels), "--python", python, *packages, folder=self.folder)
+
+    def run(self, program: str, *arguments: str, folder: Path, status: int = 0) -> str:
+        """Run a program of the environment."""
+        return run(str(self.folder / "bin" / program), *arguments, folder=folder, status=status)
 
 
 @pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheels of core and all plugins, and nothing of the workspace."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels of all distributions, and no source distribution beside them."""
     require(None if shutil.which("uv") else "uv is not installed: pip install uv")
-    folder = tmp_path_factory.mktemp("installed")
-    for package in (ROOT / "core", *(p for kind in KINDS for p in sorted((ROOT / kind).iterdir()) if (p / "pyproject.toml").is_file())):
-        run("uv", "build", "-q", "--wheel", "--out-dir", str(folder / "wheels"), str(package), folder=folder)
-    run("uv", "venv", "-q", str(folder / "venv"), folder=folder)
-    python = str(folder / "venv/bin/python")
-    run("uv", "pip", "install", "-q", "--python", python, *map(str, (folder / "wheels").glob("*.whl")), folder=folder)
+    folder = tmp_path_factory.mktemp("wheels")
+    for package in FOLDERS:
+        run("uv", "build", "-q", "--wheel", "--out-dir", str(folder), str(package), folder=folder)
     return folder
 
 
-def test_every_plugin_is_there_and_ready(clean: Path) -> None:
-    listed = json.loads(run(str(clean / "venv/bin/mace"), "plugins", "--json", folder=clean))
-    names = {p["distribution"] for p in listed}
-    assert names == {"mace-core"} | {f"mace-{_kind(k)}-{p.name}" for k in KINDS for p in (ROOT / k).iterdir() if p.is_dir()}
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Environment:
+    """What `pip install mace-build` gives."""
+    environment = Environment(tmp_path_factory.mktemp("bundle") / "venv", wheels)
+    environment.install("mace-build")
+    return environment
 
 
-def test_a_model_becomes_c_there(clean: Path) -> None:
-    out = clean / "out"
-    run(str(clean / "venv/bin/mace"), "convert", str(ROOT / "models/digits/digits.yml"), "--output", str(out), folder=clean)
-    assert (out / "digits.h").is_file()
-    assert (out / "digits_digits_weights.bin").stat().st_size > 20_000
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    """A user's folder: the digits network and nothing of the repository."""
+    folder = tmp_path / "my product"
+    shutil.copytree(ROOT / "models/digits", folder, ignore=shutil.ignore_patterns("*.py", "SConscript"))
+    return folder
 
 
-def test_the_matrix_feeds_the_workflow(clean: Path) -> None:
-    matrix = json.loads(run(str(clean / "venv/bin/mace"), "matrix", "--json", folder=clean))
+def test_every_wheel_carries_its_license_and_its_code(wheels: Path) -> None:
+    built = sorted(wheels.glob("*.whl"))
+    assert len(built) == len(FOLDERS)
+    for wheel in built:
+        names = zipfile.ZipFile(wheel).namelist()
+        assert any(n.endswith("licenses/LICENSE") for n in names), wheel.name
+        assert not any("/tests/" in n or n.startswith("tests/") for n in names), wheel.name
+        assert wheel.name.startswith("mace_build") or any(n.endswith("__init__.py") for n in names), wheel.name
+
+
+def test_one_install_is_enough_for_a_first_build(bundle: Environment, product: Path) -> None:
+    listed = json.loads(bundle.run("mace", "plugins", "--json", folder=product))
+    assert {"mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig", "mace-transform-fuse"} <= {p["distribution"] for p in listed}
+    assert not any(p["broken"] for p in listed)
+    assert "ready for target=host" in bundle.run("mace", "check", "digits.yml", folder=product)
+    bundle.run("mace", "build", "digits.yml", folder=product)
+    assert (product / "builds/digits/lib/host/libdigits.a").is_file()
+    (row,) = json.loads(bundle.run("mace", "validate", "digits.yml", "--json", folder=product))
+    assert row["passed"]
+
+
+def test_a_users_own_sconstruct_builds_checks_and_packs(bundle: Environment, product: Path) -> None:
+    (product / "SConstruct").write_text(SCONSTRUCT)
+    assert "passed" in bundle.run("scons", "-Q", "target=host", "check", folder=product)
+    bundle.run("scons", "-Q", "target=host", "package", folder=product)
+    assert (product / "builds/product.tar.gz").stat().st_size > 20_000
+
+
+def test_new_plugins_install_beside_it(bundle: Environment, tmp_path: Path) -> None:
+    for kind in ("target", "frontend", "transform", "toolchain"):
+        bundle.run("mace", "new", kind, f"new-{kind}", folder=tmp_path)
+        bundle.install(str(tmp_path / f"mace-{kind}-new-{kind}"))
+    listed = {p["distribution"]: p for p in json.loads(bundle.run("mace", "plugins", "--json", folder=tmp_path))}
+    for kind in ("target", "frontend", "transform", "toolchain"):
+        assert not listed[f"mace-{kind}-new-{kind}"]["broken"]
+
+
+def test_hardware_is_a_package_more(wheels: Path, tmp_path: Path, product: Path) -> None:
+    """The advice that a user without the package gets installs it, and firmware comes out."""
+    environment = Environment(tmp_path / "venv", wheels)
+    environment.install("mace-build")
+    text = environment.run("mace", "check", "digits.yml", "--target", "max78000", folder=product, status=2)
+    assert "pip install mace-target-max78000" in text
+    environment.install("mace-target-max78000")
+    environment.run("mace", "convert", "digits.yml", "--target", "max78000", "--output", "firmware", folder=product)
+    assert list((product / "firmware").rglob("cnn.c"))
+
+
+def test_four_packages_build_without_the_transforms(wheels: Path, tmp_path: Path, product: Path) -> None:
+    environment = Environment(tmp_path / "venv", wheels)
+    environment.install("mace-core", "mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig")
+    text = environment.run("mace", "build", "digits.yml", folder=product)
+    assert "standard transforms are not installed" in text
+    assert "pip install mace-transform-fuse" in text
+    (row,) = json.loads(environment.run("mace", "validate", "digits.yml", "--json", folder=product))
+    assert row["passed"]
+
+
+def test_the_matrix_feeds_the_workflow(bundle: Environment, tmp_path: Path) -> None:
+    matrix = json.loads(bundle.run("mace", "matrix", "--json", folder=tmp_path))
     assert "host" in matrix["target"]
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     assert workflow["jobs"]["build"]["strategy"]["matrix"]["target"] == "${{ fromJSON(needs.matrix.outputs.target) }}"
     assert any("mace matrix --json" in step.get("run", "") for step in workflow["jobs"]["matrix"]["steps"])
-
-
-def _kind(folder: str) -> str:
-    return {"plugins": "transform"}.get(folder, folder.removesuffix("s"))

@@ -19,7 +19,7 @@ def fingerprint(job: Job, registry: Registry) -> str:
     transforms = {*NORMAL, *(name for t in targets for name in registry.targets[t].pipeline)}
     used = [registry.owner("frontends", registry.frontend(m).name) for m in job.deployment.models]
     used += [registry.owner("targets", t) for t in targets]
-    used += [registry.owner("transforms", registry.transform(t).name) for t in transforms]
+    used += [registry.owner("transforms", t) for t in transforms if t in registry.transforms]
     used += [plugin for (kind, _), plugin in registry.owners.items() if kind == "ops"]
     lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
     lines |= {f"{package} {digest(package)}" for t in targets for package in _bases(registry.targets[t])}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from mace_core.api import Content, Sources, Target
 from mace_core.deployment import Deployment, Model
+from mace_core.distributions import advise_install
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Graph
@@ -118,6 +119,8 @@ def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -
     """The sources of one library that holds all models."""
     placed = []
     notes: dict[str, dict[str, object]] = {}
+    if missing := missing_transforms(registry):
+        progress(f"note: {missing}")
     for model in job.deployment.models:
         progress(f"{model.name}: reading")
         graph = normalise(load(model, registry), registry)
@@ -152,8 +155,22 @@ def load(model: Model, registry: Registry) -> Graph:
 
 
 def normalise(graph: Graph, registry: Registry) -> Graph:
-    """The graph after the shared transforms, verified."""
-    return verify(replace(apply(NORMAL, graph, registry), notes=graph.notes))
+    """Return the graph after those of the shared transforms that are installed, verified.
+
+    A graph is right as a frontend gives it; the transforms make what is built of it smaller and faster.
+    """
+    installed = [name for name in NORMAL if name in registry.transforms]
+    return verify(replace(apply(installed, graph, registry), notes=graph.notes))
+
+
+def missing_transforms(registry: Registry) -> str | None:
+    """Say which shared transforms are not installed and what installs them; None if all are there."""
+    missing = sorted({*NORMAL} - {*registry.transforms})
+    if not missing:
+        return None
+    installs = sorted({install for name in missing if (install := advise_install("transform", name))})
+    effect = "the library is right, but larger and slower"
+    return f"{len(missing)} of the standard transforms are not installed: {effect}; {' && '.join(installs)}"
 
 
 def apply(names: Iterable[str], graph: Graph, registry: Registry) -> Graph:
