@@ -20,7 +20,9 @@ from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 
-MODELS = Path(os.environ.get("MACE_MODELS", Path(__file__).parents[4] / "shared" / "models")) / "ai8x"
+ROOT = Path(os.environ.get("MACE_MODELS", Path(__file__).parents[4] / "shared" / "models"))
+MODELS = ROOT / "ai8x"
+FOLDERS = (MODELS, ROOT / "ai8x-more")
 DEVICES: Mapping[str, Device] = {d.name: d for d in (MAX78000, MAX78002)}
 
 IMPOSSIBLE = ("test-multilayer-eltwise-MAX78000", "test-multilayer-eltwise-MAX78002")
@@ -52,7 +54,18 @@ class Reference:
     @property
     def options(self) -> Options:
         """What the generator was asked for."""
-        return Options.of_arguments(self.content["options"])
+        return Options.of_arguments((*self.content["options"], *(() if "--fifo" in self.content["options"] else self._fifo)))
+
+    @property
+    def _fifo(self) -> tuple[str, ...]:
+        """The option of the FIFO where the program switches it on: files in `ai8x-more` do not record it."""
+        enabled = any(value >> 15 & 1 for _, value in self.content["registers"]["cnn_start"])
+        return ("--fifo",) if enabled else ()
+
+    @property
+    def conditional(self) -> bool:
+        """Whether layers run under conditions only, which the simulator does not model."""
+        return "snoop:" in (self.path.parent / self.content["network"]).read_text()
 
     @property
     def network(self) -> Network:
@@ -74,6 +87,6 @@ class Reference:
         return tuple(Check(address, mask, tuple(values)) for address, mask, values in self.content.get("known_answer", ()))
 
 
-def references() -> list[Reference]:
-    """All networks; none where the folder is absent."""
-    return [Reference(path) for path in sorted(MODELS.glob("**/reference-*.json"))]
+def references(folders: Sequence[Path] = FOLDERS) -> list[Reference]:
+    """All networks of some folders; none where these are absent."""
+    return [Reference(path) for folder in folders for path in sorted(folder.glob("**/reference-*.json"))]

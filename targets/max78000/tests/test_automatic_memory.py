@@ -23,7 +23,7 @@ from mace_target_max78000.synthesis import synthesise
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 FLAT = ("test-flatten-fc-quant8", "test-mlpflattennopool12to2")
 """Single linear layers whose input ONNX joins before any axis is known to be channels: they take up to 84 bytes of data more."""
-REFERENCES = [r for r in references() if not any(layer.eltwise in BITWISE for layer in r.network.layers)]
+REFERENCES = [r for r in references((MODELS,)) if not any(layer.eltwise in BITWISE for layer in r.network.layers)]
 PLACED = [r for r in REFERENCES if not r.name.startswith((*FLAT, "test-bypass"))]  # a bypass has no weights to store
 
 pytestmark = pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")

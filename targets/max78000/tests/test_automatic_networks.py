@@ -19,7 +19,7 @@ from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.automatic import Policy, prepare
 from mace_target_max78000.network import Eltwise, Layer
 
-REFERENCES = references()
+REFERENCES = references((MODELS,))
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 
 pytestmark = pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")

@@ -144,7 +144,7 @@ def test_every_key(files: Files) -> None:
     first, middle, second = network.layers
     assert [layer.name for layer in network.layers] == ["first", "layer7", "second"]
     assert (first.inputs, middle.inputs, second.inputs) == ((INPUT,), (0,), (0,))
-    assert (first.shift, first.activation, first.output, first.kernel) == (-2 + 1, Activation.RELU, True, (1, 1))
+    assert (first.shift, first.activation, first.output, first.kernel) == (-2, Activation.RELU, True, (1, 1))
     assert (second.shift, second.activation, second.output) == (1 + 4, Activation.ABS, False)
     assert second.pool == Pool(False, (2, 3), 2, (2, 1))
     assert middle.pool == Pool(True, (2, 2), 1)
@@ -307,7 +307,7 @@ layers:
         "5: layer 0: processors: '15' is not a hexadecimal number that shows what it is: 0x15, or 0xf for decimal 15; correct the value",
         "6: layer 0: unknown key 'ouput'; did you mean output?",
         "7: layer 0: op: 'conv3d' is not one of conv1d, conv2d, convtranspose2d, none, passthrough, linear, fc, mlp, add, sub, xor,"
-        " bitwisexor, or, bitwiseor; did you mean conv2d?",
+        " bitwisexor, bitwise_xor, or, bitwiseor, bitwise_or; did you mean conv2d?",
         "8: layer 0: pad: 'x' is not one whole number or two [rows, columns], from 0 to 4096; correct the value",
         "9: layer 0: output_width: '16' is not one of 8, 32; correct the value",
         "10: layer 0: bias_group: '5' is not quadrants, from 0 to 3; correct the value",

@@ -270,7 +270,7 @@ REGISTER_FAULTS: list[tuple[str, Callable[[int], int], str]] = [
     ("LCTL", lambda v: v | 1 << 10, "bits 0x400 mean nothing"),
     ("LCTL", lambda v: v & ~0x20, "set bits 5 and 11"),
     ("LCTL", lambda v: v | 0x8000, "adds the sums of others"),
-    ("MCNT", lambda _: 0xFFF8_FFF8, "which has 768"),
+    ("MCNT", lambda _: 0xFFF8_FFF8, "a memory that ends at 768"),
     ("MCNT", lambda v: v + 4, "kernels from bit"),
     ("ONED", lambda v: v | 1, "further time slots"),
     ("ONED", lambda v: v | 1 << 12, "a kernel of 0 values"),

@@ -12,11 +12,12 @@ from references import references
 
 from mace_core.testing.requirements import require
 from mace_target_max78000.device import Device
-from mace_target_max78000.simulator import Simulator, mismatches, replay
+from mace_target_max78000.simulator import NotModelledError, Simulator, mismatches, replay
 from mace_target_max78000.synthesis import synthesise
 
 REFERENCES = {r.name: r for r in references()}
 IMPOSSIBLE = [name for name in UNREADABLE if name in REFERENCES]
+CONDITIONAL = [name for name, reference in REFERENCES.items() if reference.conditional]
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +25,20 @@ def networks() -> None:
     require(None if REFERENCES else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
 
 
-@pytest.mark.parametrize("name", [n for n in REFERENCES if n not in IMPOSSIBLE] or [""])
+@pytest.mark.parametrize("name", [n for n in REFERENCES if n not in (*IMPOSSIBLE, *CONDITIONAL)] or [""])
 def test_known_answer(name: str) -> None:
     reference = REFERENCES[name]
     image = synthesise(reference.network, reference.options, reference.device).image
     simulator = replay(image)
     assert list(mismatches(simulator, replace(image, known_answer=reference.known_answer))) == []
+
+
+@pytest.mark.parametrize("name", CONDITIONAL or [""])
+def test_conditional_layers_are_told_apart_from_faults(name: str) -> None:
+    reference = REFERENCES[name]
+    image = synthesise(reference.network, reference.options, reference.device).image
+    with pytest.raises(NotModelledError, match="conditional layers are not simulated"):
+        replay(image)
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE or [""])

@@ -46,8 +46,11 @@ def outputs(network: Network, options: Options) -> tuple[Array, ...]:
     sample = network.sample.astype(np.int32)
     sample = sample.reshape(*sample.shape, *(1,) * (3 - sample.ndim))
     kept = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
-    for layer, place in zip(network.layers, network.places, strict=True):
-        inputs = [sample if i == INPUT else found[i] for i in layer.inputs if i > BUFFER]
+    before = dict(zip(network.sampled[1:], network.sampled, strict=False))
+    for index, (layer, place) in enumerate(zip(network.layers, network.places, strict=True)):
+        # what the layer before would have made is made by the one that ran before, where conditions left layers out
+        sources = [before.get(index, i) if i == index - 1 else i for i in layer.inputs if i > BUFFER]
+        inputs = [sample if i == INPUT else found[i] for i in sources]
         inputs += [_read(network.buffers[BUFFER - i], kept[BUFFER - i], layer, place) for i in layer.inputs if i <= BUFFER]
         step = _Step(layer, options)
         found.append(step.output(step.operands(_cropped(inputs, place))))

@@ -46,6 +46,8 @@ class Device:
     layer_pitch: int
     stream_registers: Mapping[str, int]
     frame: int
+    conditions: int | None
+    """Where the registers for conditional layers lie; None where there are none."""
     mlator: int
     bias: int
     bias_bytes: int
@@ -82,6 +84,11 @@ class Device:
         if name in self.stream_registers:
             return base + self.stream_registers[name] + 4 * layer
         return base + self.registers_base + self.registers[name] * self.register_pitch + layer * self.layer_pitch
+
+    def condition_register(self, quadrant: int, number: int) -> int:
+        """The address of a register of the conditions under which layers run."""
+        assert self.conditions is not None
+        return self.control + quadrant * self.quadrant_pitch + self.conditions + 4 * number
 
     def kernel_address(self, processor: int, word: int) -> int:
         """The address of a word of a processor's weight memory; words are 16 bytes apart."""
@@ -122,6 +129,7 @@ MAX78000 = Device(
     layer_pitch=4,
     stream_registers={},
     frame=0x990,
+    conditions=None,
     mlator=0x1000,
     bias=0x50108000,
     bias_bytes=512,
@@ -136,7 +144,7 @@ MAX78000 = Device(
     data_pitch=0x8000,
     data_bytes=0x8000,
     offset_bits=13,
-    largest=1023,
+    largest=1024,
     channels=1024,
     flash=0x80000,
     sram=0x20000,

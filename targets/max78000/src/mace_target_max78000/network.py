@@ -120,6 +120,11 @@ class Layer:
         return (self.pool.size, self.pool.dilation, self.pool.stride) if self.pool else ((1, 1), (1, 1), self.stride)
 
     @property
+    def pools(self) -> bool:
+        """Whether a window of several positions is pooled; a pool of one position only subsamples."""
+        return self.pool is not None and self.pool.size != (1, 1)
+
+    @property
     def out_dim(self) -> tuple[int, int]:
         """Rows and columns of the output."""
         if self.operation is Operation.PASSTHROUGH:
@@ -151,6 +156,10 @@ class Place:
     next: the layer that follows instead of the next one, `STOP` to end (MAX78002 only).  in_crop: rows left out before and after.
     weight_source: the earlier layer whose weight memory is used.
     bypass: every weight is 1 (the layer has such weights), and none is stored.
+    read_ahead: the next input is read while a position is computed.
+    calcx4: four output channels are computed at once, their weights lie in four memories.
+    tcalc: the passes of the input go through the row memory four at a time; None for what read_ahead needs.
+    conditional_next: the layer that follows where the network's conditions are met (MAX78002 only).
     """
 
     processors: int
@@ -166,6 +175,10 @@ class Place:
     in_crop: tuple[int, int] = (0, 0)
     weight_source: int | None = None
     bypass: bool = False
+    read_ahead: bool = False
+    calcx4: bool = False
+    tcalc: bool | None = None
+    conditional_next: int | None = None
 
 
 def processors_needed(channels: int) -> int:
@@ -230,3 +243,11 @@ class Network:
     notes: tuple[str, ...] = field(default=())
     """What the user should know about how the description was read."""
     buffers: tuple[Buffer, ...] = ()
+    snoop: tuple[int, ...] = ()
+    """Values of the registers that make layers conditional (MAX78002); empty where none is."""
+    sampled: tuple[int, ...] = ()
+    """Layers that run for the sample, where conditions leave some out; empty where all run."""
+
+    def runs(self, index: int) -> bool:
+        """Whether a layer runs for the sample."""
+        return not self.sampled or index in self.sampled

@@ -58,6 +58,17 @@ class Unit:
         return -(-self.layer.channels // PROCESSORS)
 
     @property
+    def tcalc(self) -> bool:
+        """Whether passes go through the row memory four at a time."""
+        told = self.place.tcalc
+        return self.place.read_ahead and self.in_passes > 1 if told is None else told
+
+    @property
+    def stream_passes(self) -> int:
+        """Passes as streaming layers count them: whole fours where they go four at a time."""
+        return -(-self.in_passes // 4) * 4 if self.tcalc else self.in_passes
+
+    @property
     def out_passes(self) -> int:
         """How many channels each output slot gets for one position."""
         return -(-self.layer.out_channels // PROCESSORS)
@@ -193,15 +204,18 @@ def used_quadrants(network: Network) -> tuple[int, ...]:
 def units(network: Network, pipelined: bool) -> tuple[Unit, ...]:
     """The network's layers as the hardware runs them."""
     pairs = zip(network.layers, network.places, strict=True)
-    return tuple(_unit(layer, place, i, pipelined) for i, (layer, place) in enumerate(pairs))
+    streams = (False, *(place.streaming for place in network.places))
+    return tuple(_unit(Unit(layer, place, i), pipelined, streams[i]) for i, (layer, place) in enumerate(pairs))
 
 
-def _unit(layer: Layer, place: Place, index: int, pipelined: bool) -> Unit:
-    if place.streaming and layer.operation is Operation.CONV2D and layer.kernel == (1, 1):
+def _unit(unit: Unit, pipelined: bool, behind_a_stream: bool) -> Unit:
+    layer, place, index = unit.layer, unit.place, unit.index
+    # what streams, or reads what streamed, waits for rows, which a 1x1 kernel does not have
+    waits = place.streaming or behind_a_stream
+    if waits and layer.operation is Operation.CONV2D and layer.kernel == (1, 1) and layer.weights is not None and not place.bypass:
         return Unit(_widened(layer), place, index)
     if layer.operation is Operation.CONV1D and layer.dilation[0] > 1:
         return _dilated(layer, place, index)
-    unit = Unit(layer, place, index)
     passes = unit.in_passes
     if not pipelined and layer.operands > 1 and passes > 1 and layer.operands * passes != layer.operands + passes:
         return replace(unit, emulated_rows=passes)

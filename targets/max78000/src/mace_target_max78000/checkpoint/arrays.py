@@ -1,6 +1,6 @@
 """Weights and biases as numpy arrays, one after the other in a file, as the maker's tests have them.
 
-Layers without weights have no array.  Arrays hold 8-bit values, of which a layer with narrower weights takes the upper bits.
+Layers without weights have no array.  A layer with narrower weights than its array takes their upper bits.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ class Form:
 
     axes: of its weights: 4 for Conv2d and ConvTranspose2d, 3 for Conv1d, 2 for linear layers.
     bits: of its weights; binary: one bit that stands for -1 and +1.
+    transposed: whether it is a transposed convolution, whose arrays are those of the plain convolution that the hardware runs.
     """
 
     axes: int
     bits: int = 8
     binary: bool = False
+    transposed: bool = False
 
 
 def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) -> Checkpoint:
@@ -63,6 +65,8 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
         else:
             problem = f"array {number} has shape {list(arrays[0].shape)}; the layer's weights have {form.axes} axes"
             raise MaceError(weights, problem, "order the arrays as the layers are")
+        if form.transposed:
+            values = values[:, :, ::-1, ::-1].swapaxes(0, 1)
         taken.append(_narrowed(values, form))
     biases = _read(bias) if bias else []
     return Checkpoint(
@@ -79,8 +83,16 @@ def _squeezed(values: Array, axes: int) -> Array:
 
 
 def _narrowed(values: Array, form: Form) -> Array:
-    """The upper bits of 8-bit weights; a binary weight is the sign."""
-    return np.where(values < 0, -1, 1) if form.binary else values >> (8 - form.bits)
+    """The upper bits of weights that are wider than the layer's; a binary weight is the sign."""
+    if form.binary:
+        return np.where(values < 0, -1, 1)
+    return values >> max(0, _bits(values) - form.bits)
+
+
+def _bits(values: Array) -> int:
+    """Bits that all values fit into, at least the one of -1 and 0."""
+    ends = int(values.min()), int(values.max())
+    return max((~end if end < 0 else end).bit_length() for end in ends) + 1
 
 
 def _read(path: Path) -> list[Array]:

@@ -96,11 +96,13 @@ def _layer(state: State, layer: str, operation: str, faults: list[str]) -> Layer
     if bits not in BITS:
         faults.append(f"{state.path}: {layer} has weights of {bits} bits; quantise it to 1, 2, 4 or 8")
     bias = state.tensors.get(f"{operation}.bias")
+    weights = _bytes(state, f"{operation}.weight", 1, faults)
     return LayerParameters(
         layer,
-        _bytes(state, f"{operation}.weight", 1, faults),
+        weights,
         None if bias is None else _bytes(state, f"{operation}.bias", 1 << bits - 1, faults),
-        bits,
+        # zeros need one bit, as the vendor's loader has them; their bias was made for the bits that are told
+        bits if weights.any() else 1,
         _whole(state, f"{layer}.output_shift", faults),
         _whole(state, f"{layer}.final_scale", faults),
     )

@@ -19,6 +19,9 @@ from mace_target_max78000.description.place import buffers, check_buffers, place
 from mace_target_max78000.network import BUFFER, INPUT, Layer, Network
 from mace_target_max78000.options import Options
 
+SNOOP = 32
+"""Values of `snoop`."""
+
 Parameters = Checkpoint | Callable[[Sequence[Form]], Checkpoint]
 """Parameters, or what reads them once it is known what the layers with weights need."""
 
@@ -49,12 +52,15 @@ class _Builder:
         """The whole network."""
         values = self._sample(sample)
         self._match_arch()
+        self._match_snoop()
         parameters, last = self._parameters(), self._last()
         self.faults.check()
         layers = self._layers(Shape.of(values), parameters)[: last + 1]
         self.faults.check()
+        sampled = self._sampled(len(layers))
         if not any(layer.output for layer in layers):
-            layers[-1] = replace(layers[-1], output=True)
+            last = sampled[-1] if sampled else -1
+            layers[last] = replace(layers[last], output=True)
         laid = places(self.description, self.links, layers, self.options)
         check_buffers(self.description, laid, self.faults)
         self.faults.check()
@@ -65,6 +71,8 @@ class _Builder:
             sample=values,
             unloads=unloads(self.description),
             buffers=buffers(self.description),
+            snoop=self.description.snoop,
+            sampled=sampled,
             notes=(*self.checkpoint.notes, *self.notes),
         )
 
@@ -79,6 +87,19 @@ class _Builder:
             reader = LayerReader(described, links.inputs, parameters.get(owner), self.faults, self.notes)
             layers.append(reader.layer(shapes))
         return layers
+
+    def _sampled(self, count: int) -> tuple[int, ...]:
+        """The layers that run for the sample, where the description says that conditions leave some out."""
+        if all(links.simulated is None for links in self.links[:count]):
+            return ()
+        found, index = [0], 0
+        while True:
+            links = self.links[index]
+            following = links.following if links.simulated is None else links.simulated
+            index = index + 1 if following is None else following
+            if not 0 <= index < count:
+                return tuple(found)
+            found.append(index)
 
     def _sample(self, sample: Array) -> Array:
         """The sample as int64; MaceError where it is none."""
@@ -99,6 +120,12 @@ class _Builder:
             self.faults.add(
                 self.description.lines["arch"], f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model"
             )
+
+    def _match_snoop(self) -> None:
+        given = self.description.snoop
+        if given and len(given) != SNOOP:
+            remedy = f"write {SNOOP}: twelve registers of each condition, and eight results"
+            self.faults.add(self.description.lines["snoop"], f"snoop: has {len(given)} values", remedy)
 
     def _parameters(self) -> Mapping[int, LayerParameters]:
         """Parameters by layer: in the model's order for layers that have weights."""

@@ -32,8 +32,10 @@ ELTWISE: Mapping[str, Eltwise] = {
     "sub": Eltwise.SUB,
     "xor": Eltwise.XOR,
     "bitwisexor": Eltwise.XOR,
+    "bitwise_xor": Eltwise.XOR,
     "or": Eltwise.OR,
     "bitwiseor": Eltwise.OR,
+    "bitwise_or": Eltwise.OR,
 }
 OPERATIONS: Mapping[str, Work] = {
     "conv1d": Work(Operation.CONV1D),
@@ -77,7 +79,7 @@ class LayerDescription:
     operands: int | None = None
     activation: Activation = Activation.NONE
     quantization: int | None = None
-    output_shift: int = 0
+    output_shift: int | None = None
     kernel_size: Pair | None = None
     stride: Pair = (1,)
     pad: Pair | None = None
@@ -100,6 +102,12 @@ class LayerDescription:
     buffer_shift: int = 0
     buffer_insert: int = 0
     bypass: bool = False
+    output_pad: int | None = None
+    read_ahead: bool = False
+    calcx4: bool = False
+    tcalc: bool | None = None
+    snoop_sequence: int | str | None = None
+    simulated_sequence: int | str | None = None
 
     @property
     def label(self) -> str:
@@ -119,7 +127,8 @@ class LayerDescription:
     def form(self) -> Form:
         """What arrays must hold for it."""
         axes = {Operation.CONV1D: 3, Operation.LINEAR: 2}.get(self.operation, 4)
-        return Form(axes, self.quantization or (1 if self.quantization == BINARY else 8), self.quantization == BINARY)
+        bits = self.quantization or (1 if self.quantization == BINARY else 8)
+        return Form(axes, bits, self.quantization == BINARY, self.operation is Operation.CONV_TRANSPOSE2D)
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,7 @@ class Description:
     output_map: int | None = None
     unload: tuple[AreaDescription, ...] = ()
     data_buffer: tuple[AreaDescription, ...] = ()
+    snoop: tuple[int, ...] = ()
     layers: tuple[LayerDescription, ...] = ()
 
     def forms(self) -> tuple[Form, ...]:
@@ -185,7 +195,7 @@ LAYER_KEYS: Mapping[str, Key] = {
     "activate": _ACTIVATION,
     "activation": _ACTIVATION,
     "data_format": Key("chw", v.choice({"hwc": False, "little": False, "chw": True, "big": True})),
-    "quantization": Key("quantization", v.choice({"1": 1, "2": 2, "4": 4, "8": 8, "binary": BINARY})),
+    "quantization": Key("quantization", v.choice({"1": 1, "2": 2, "4": 4, "8": 8, "bin": BINARY, "binary": BINARY})),
     "output_width": Key("output_width", v.choice({"8": 8, "32": 32})),
     "output_shift": Key("output_shift", v.whole(-MOST, MOST)),
     "kernel_size": Key("kernel_size", v.pair(1, MOST)),
@@ -200,8 +210,11 @@ LAYER_KEYS: Mapping[str, Key] = {
     "in_crop": Key("in_crop", v.pair(0, MOST)),
     "in_sequences": Key("in_sequences", v.references),
     "next_sequence": Key("next_sequence", v.reference),
+    "snoop_sequence": Key("snoop_sequence", v.reference),
+    "simulated_sequence": Key("simulated_sequence", v.reference),
     "weight_source": Key("weight_source", v.reference),
     "bias_group": Key("bias_group", v.groups),
+    "bias_quadrant": Key("bias_group", v.groups),
     "name": Key("name", v.text),
     "sequence": Key("sequence", v.whole(0, MOST)),
     "in_offset": Key("in_offset", v.offset),
@@ -209,9 +222,12 @@ LAYER_KEYS: Mapping[str, Key] = {
     "in_channels": Key("in_channels", _COUNT),
     "out_channels": Key("out_channels", _COUNT),
     "groups": Key("groups", _COUNT),
+    "conv_groups": Key("groups", _COUNT),
     "operands": Key("operands", v.whole(2, 16)),
     "write_gap": Key("write_gap", v.whole(0, MOST)),
     "read_gap": Key("read_gap", v.whole(0, MOST)),
+    "in_skip": Key("read_gap", v.whole(0, MOST)),
+    "output_pad": Key("output_pad", v.whole(0, MOST)),
     "buffer_shift": Key("buffer_shift", _COUNT),
     "buffer_insert": Key("buffer_insert", _COUNT),
     "pool_first": Key("pool_first", v.flag),
@@ -219,6 +235,9 @@ LAYER_KEYS: Mapping[str, Key] = {
     "flatten": Key("flatten", v.flag),
     "output": Key("output", v.flag),
     "bypass": Key("bypass", v.flag),
+    "readahead": Key("read_ahead", v.flag),
+    "calcx4": Key("calcx4", v.flag),
+    "tcalc": Key("tcalc", v.flag),
 }
 
 AREA_KEYS: Mapping[str, Key] = {
@@ -243,6 +262,7 @@ GLOBAL_KEYS: Mapping[str, Key] = {
     "output_map": Key("output_map", v.mask),
     "unload": Key("unload", v.items),
     "data_buffer": Key("data_buffer", v.items),
+    "snoop": Key("snoop", v.words),
 }
 
 

@@ -58,6 +58,7 @@ class LayerReader:
         pad = axes((PADS.get(operation, 0),) if d.pad is None else d.pad)
         line = operation is Operation.CONV1D
         pool = self._pool(dim[1] == 1)
+        self._match_output_pad()
         return Layer(
             name=d.label,
             operation=operation,
@@ -146,6 +147,13 @@ class LayerReader:
         dilation = (d.pool_dilation[0], 1) if flat else axes(d.pool_dilation)
         return Pool(d.max_pool is None, _line(size) if flat else axes(size), self._stride(), dilation)
 
+    def _match_output_pad(self) -> None:
+        """Rows and columns beyond the last ones, which every transposed convolution has in hardware."""
+        told = self.described.output_pad
+        only = int(self.described.operation is Operation.CONV_TRANSPOSE2D)
+        if told not in (None, only):
+            self._fault("output_pad", f"is {told}; a {self.described.operation.value} layer has {only}", f"write {only}, or remove it")
+
     def _stride(self) -> int:
         """Of pooling; without pooling the input is subsampled."""
         d = self.described
@@ -178,21 +186,20 @@ class LayerReader:
         return Weights(values, self._bits(), d.quantization == BINARY)
 
     def _bias(self, weights: Weights | None) -> Array | None:
-        """Bytes for weights of this layer's bits: the checkpoint's belong to weights of its own."""
-        if self.parameters is None or self.parameters.bias is None or weights is None:
-            return None
-        wider = weights.bits - (self.parameters.weight_bits or weights.bits)
-        bias = self.parameters.bias
-        return bias >> wider if wider >= 0 else bias << -wider
+        """Bytes; those of a checkpoint belong to its own bits, whatever `quantization` says of the weights."""
+        return None if self.parameters is None or weights is None else self.parameters.bias
 
     def _shift(self, weights: Weights | None) -> int:
+        """What the description says replaces the checkpoint's shift; narrow weights add to either what they lack of 8 bits."""
+        told = self.described.output_shift
         if self.described.bypass:
-            return self.described.output_shift + BYPASS_SHIFT
+            return BYPASS_SHIFT if told is None else told
         if weights is None:
-            if self.described.output_shift:
+            if told:
                 self._fault("output_shift", "has no effect in a layer without weights", "remove it")
             return 0
-        return self.described.output_shift + (self.parameters.output_shift if self.parameters else 0) + 8 - weights.bits
+        trained = self.parameters.output_shift if self.parameters else 0
+        return (trained if told is None else told) + 8 - weights.bits
 
     def _out_channels(self, channels: int, weights: Weights | None) -> int:
         if self.described.out_channels:

@@ -11,6 +11,8 @@ from mace_target_max78000.description.keys import Description, LayerDescription
 from mace_target_max78000.network import BUFFER, INPUT, STOP
 
 RESERVED: Mapping[str, int] = {"input": INPUT, "stop": STOP}
+FORWARD = ("next_sequence", "snoop_sequence", "simulated_sequence")
+"""Keys that name a later layer."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,14 @@ class Links:
     """What a layer refers to, by index.
 
     inputs: as `Layer.inputs`.  following: as `Place.next`.  weights: the layer whose parameters are used, this one or an earlier one.
+    conditional: as `Place.conditional_next`.  simulated: the layer that follows when the sample runs, `STOP` for none.
     """
 
     inputs: tuple[int, ...]
     following: int | None
     weights: int
+    conditional: int | None = None
+    simulated: int | None = None
 
 
 def link(description: Description, faults: Faults) -> tuple[Links, ...]:
@@ -59,8 +64,18 @@ class _Linker:
         inputs = [i for reference in given if (i := self._index(index, layer, "in_sequences", reference)) is not None]
         previous = index - 1 if index else INPUT
         following = None if layer.next_sequence is None else self._index(index, layer, "next_sequence", layer.next_sequence)
+        conditional, simulated = (
+            None if reference is None else self._index(index, layer, key, reference)
+            for key, reference in (("snoop_sequence", layer.snoop_sequence), ("simulated_sequence", layer.simulated_sequence))
+        )
         source = index if layer.weight_source is None else self._index(index, layer, "weight_source", layer.weight_source)
-        return Links(tuple(inputs) or (previous,), None if following == index + 1 else following, index if source is None else source)
+        return Links(
+            tuple(inputs) or (previous,),
+            None if following == index + 1 else following,
+            index if source is None else source,
+            conditional,
+            simulated,
+        )
 
     def _index(self, index: int, layer: LayerDescription, key: str, reference: int | str) -> int | None:
         """The layer that is meant; None, and a fault, where there is none that this key may name."""
@@ -70,9 +85,9 @@ class _Linker:
             close = get_close_matches(str(reference), self.names, 1)
             remedy = f"did you mean {close[0]}?" if close else f"name a layer's name or sequence number; there are {self._known()}"
             self.faults.add(line, f"{layer.label}: {key}: there is no layer {reference!r}", remedy)
-        elif key != "next_sequence" and found >= index:
+        elif key not in FORWARD and found >= index:
             self.faults.add(line, f"{layer.label}: {key}: {reference!r} does not come before this layer", "name an earlier layer")
-        elif key == "next_sequence" and found != STOP and found <= index:
+        elif key in FORWARD and found != STOP and found <= index:
             self.faults.add(line, f"{layer.label}: {key}: {reference!r} does not come after this layer", "name a later layer, or stop")
         else:
             return found
@@ -81,7 +96,7 @@ class _Linker:
     def _found(self, key: str, reference: int | str) -> int | None:
         if isinstance(reference, int):
             return INPUT if reference == INPUT and key == "in_sequences" else self.numbers.get(reference)
-        if reference.lower() == ("stop" if key == "next_sequence" else "input") and key != "weight_source":
+        if reference.lower() == ("stop" if key in FORWARD else "input") and key not in ("weight_source", "snoop_sequence"):
             return RESERVED[reference.lower()]
         buffers = [buffer.name for buffer in self.description.data_buffer]
         if key == "in_sequences" and reference in buffers:

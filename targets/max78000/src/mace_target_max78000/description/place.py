@@ -34,6 +34,10 @@ def places(description: Description, links: Sequence[Links], layers: Sequence[La
                 in_crop=axes(d.in_crop),
                 weight_source=None if link.weights == index else link.weights,
                 bypass=d.bypass,
+                read_ahead=d.read_ahead,
+                calcx4=d.calcx4,
+                tcalc=d.tcalc,
+                conditional_next=link.conditional,
             )
         )
     return tuple(found)

@@ -121,6 +121,15 @@ def references(value: Written) -> tuple[int | str, ...]:
     return (reference(value),)
 
 
+def words(value: Written) -> tuple[int, ...]:
+    """A list of 32-bit values."""
+    numbers = _numbers(value)
+    found = tuple(n for n in numbers if n is not None and 0 <= n < 1 << 32)
+    if len(found) != len(numbers):
+        raise UnreadError("a list of numbers of 32 bits")
+    return found
+
+
 def items(value: Written) -> tuple[Written, ...]:
     """A list of mappings, still to be read."""
     if not isinstance(value.content, tuple) or not all(isinstance(item.content, Mapping) for item in value.content):

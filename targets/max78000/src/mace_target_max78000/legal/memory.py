@@ -114,9 +114,14 @@ class _Memories:
                 yield site.fault("out_offset", f"memory without {why}", found, self._remedy(site, own))
 
     def _own(self, site: Site) -> Array:
-        """Words that the layer itself reads."""
+        """Words that the layer itself reads, where writing over them is a fault.
+
+        What a streaming layer made may be written over by the layer that reads it: it was written while other layers ran, and the
+        vendor's tool keeps no account of it.  Whether reading keeps ahead of writing is for the simulation of the program to tell.
+        """
         own = np.zeros(self._owners.shape, bool)
-        if not site.fifo and all(i > BUFFER for i in site.layer.inputs):
+        streamed = any(i >= 0 and self._sites[i].place.streaming for i in site.layer.inputs)
+        if not site.fifo and not streamed and all(i > BUFFER for i in site.layer.inputs):
             own[np.ix_(memories_of(site.place.processors), read_words(site))] = True
         return own
 

@@ -74,17 +74,48 @@ def _whole_groups(mask: int) -> bool:
 
 
 def _same(site: Site) -> Iterator[Fault]:
-    """Layers that do not sum over processors write where they read; depthwise slots begin with a group of four."""
+    """Passthrough layers pack the results of each quadrant; depthwise slots begin with a group of four."""
     place = site.place
-    if not site.convolves and place.output_processors != place.processors:
-        expected = f"{written(place.processors)}, its processors, in a passthrough layer"
-        remedy = f"write output_processors: {written(place.processors)}"
+    if not site.convolves and not _packed(place.processors, place.output_processors):
+        packed = _packing(place.processors)
+        expected = f"{written(packed)} in a passthrough layer: as many slots in each quadrant as it has processors, in a row"
+        remedy = f"write output_processors: {written(packed)}"
         yield site.fault("output_processors", expected, written(place.output_processors), remedy)
-    if site.layer.groups > 1 and place.output_processors & -place.output_processors not in (1 << p for p in range(0, 64, ALIGNED)):
+    if site.layer.groups == 1:
+        return
+    if place.output_processors & -place.output_processors not in (1 << p for p in range(0, 64, ALIGNED)):
         remedy = f"write output_processors: {written(_moved(place.output_processors))}"
         yield site.fault(
             "output_processors", "a first slot that is a multiple of 4 in a depthwise layer", written(place.output_processors), remedy
         )
+    first = bits_of(place.processors)[0] if place.processors else 0
+    if first % ALIGNED and place.processors >> first >= 1 << PER_QUADRANT:
+        expected = "a first processor that is a multiple of 4 in a depthwise layer of several quadrants"
+        yield site.fault("processors", expected, written(place.processors), f"write processors: {written(_moved(place.processors))}")
+
+
+def _packed(processors: int, slots: int) -> bool:
+    """Whether each quadrant's slots are a row of as many as it has processors."""
+    return all(_row(slots >> q & 0xFFFF) == (processors >> q & 0xFFFF).bit_count() for q in range(0, PROCESSORS, PER_QUADRANT))
+
+
+def _row(slots: int) -> int:
+    """How many slots follow each other without a gap; -1 where there are gaps."""
+    first = slots & -slots
+    count = slots.bit_count()
+    return count if slots == ((1 << count) - 1) * first else -1
+
+
+def _packing(processors: int) -> int:
+    """The slots that a passthrough layer's results are packed to, in each quadrant from the memory of the first processor on."""
+    found = 0
+    for quadrant in range(0, PROCESSORS, PER_QUADRANT):
+        inside = processors >> quadrant & 0xFFFF
+        if inside:
+            count = inside.bit_count()
+            first = min((inside & -inside).bit_length() - 1, PER_QUADRANT - count)
+            found |= ((1 << count) - 1) << quadrant + first
+    return found
 
 
 def _input(site: Site) -> Iterator[Fault]:

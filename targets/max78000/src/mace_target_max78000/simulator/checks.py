@@ -13,8 +13,7 @@ def check(setting: Setting, master: Fields) -> None:
     _kernels(setting, master)
     _eltwise(setting, master)
     _row_memory(setting, master)
-    if setting.kind is Kind.PASSTHROUGH and setting.biases:
-        raise master.fault("POST", "a bias in a layer without weights")
+    _bias(setting, master)
     if setting.writing.slots > PROCESSORS:
         raise master.fault("LCTL2", f"{setting.writing.slots} output channels in one pass, {PROCESSORS} slots exist")
     if setting.reading.planar and len({p // PER_MEMORY for p in setting.processors}) < len(setting.processors):
@@ -38,13 +37,32 @@ def _slots(setting: Setting, master: Fields) -> None:
     if setting.timeslots != needed:
         raise master.fault("ONED", f"{setting.timeslots} further time slots where {busy} processors of a quadrant need {needed}")
     if setting.kind is Kind.PASSTHROUGH and _groups(setting) > setting.timeslots + 1:
-        raise master.fault("ENA", f"{_groups(setting)} data memories in {setting.timeslots + 1} time slots", "enable adjacent processors")
+        problem = f"results for {_groups(setting)} data memories in {setting.timeslots + 1} time slots"
+        raise master.fault("ENA", problem, "let the first processor be the first of its memory")
 
 
 def _groups(setting: Setting) -> int:
-    """The most data memories, gaps included, that the enabled processors of a quadrant span."""
-    memories = [{p // PER_MEMORY for p in setting.processors if p // PER_QUADRANT == q} for q in range(QUADRANTS)]
-    return max(max(m) - min(m) + 1 for m in memories if m)
+    """The most data memories that the packed results of a quadrant lie in."""
+    quadrants = [[p for p in setting.processors if p // PER_QUADRANT == q] for q in range(QUADRANTS)]
+    return max((q[0] % PER_MEMORY + len(q) - 1) // PER_MEMORY + 1 for q in quadrants if q)
+
+
+def _bias(setting: Setting, master: Fields) -> None:
+    """A bias must be read by somebody: by processors of its quadrant, or by the master, which adds those of the quadrants it listens to."""
+    if setting.kind is Kind.PASSTHROUGH and setting.biases:
+        raise master.fault("POST", "a bias in a layer without weights")
+    if setting.kind is Kind.DEPTHWISE:
+        reading = {p // PER_QUADRANT for p in setting.processors}
+        if setting.biases and set(setting.biases) != reading:
+            problem = f"quadrants {sorted(setting.biases)} have a bias where {sorted(reading)} have channels of their own"
+            raise master.fault("POST", problem, "give each quadrant that reads its bias, and no other")
+        return
+    unheard = set(setting.biases) - setting.sources - {master.quadrant}
+    if unheard:
+        problem = f"the bias of quadrants {sorted(unheard)}, whose sums are not added"
+        raise master.fault("POST", problem, "set their bits in the master's LCTL")
+    if len(setting.biases) > 1:
+        raise master.fault("POST", f"a bias in each of the quadrants {sorted(setting.biases)}, which would be added", "keep one of them")
 
 
 def _kernels(setting: Setting, master: Fields) -> None:
@@ -59,6 +77,7 @@ def _kernels(setting: Setting, master: Fields) -> None:
         return
     told = master.take("OCHAN", 0, 16) + 1
     slots = setting.timeslots + 1
+    count = count // setting.kernel.lanes
     expected = {Kind.CONVOLUTION: count, Kind.DEPTHWISE: slots * passes, Kind.PASSTHROUGH: slots}[setting.kind]
     if told != expected:
         raise master.fault("OCHAN", f"{told} output channels where the other registers have {expected}")

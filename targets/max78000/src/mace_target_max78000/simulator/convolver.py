@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_target_max78000.device import PER_QUADRANT
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
 from mace_target_max78000.simulator.memory import Array
 from mace_target_max78000.simulator.setting import Kind, Setting
 
@@ -70,21 +70,29 @@ def biases(setting: Setting, memory: Array, master: int, dummy: bool) -> Array:
     total = np.zeros(outputs, np.int64)
     for quadrant, first in setting.biases.items():
         if quadrant in setting.sources | {master}:
-            total += _bytes(setting, memory[quadrant], first + np.arange(outputs) + dummy)
+            total += _bytes(setting, memory[quadrant], first * setting.kernel.lanes + np.arange(outputs) + dummy)
     return 128 * total
 
 
 def _own_biases(setting: Setting, memory: Array) -> Array:
-    """Each processor's own quadrant has its bias; where results go to the slots read from, four memories are read side by side."""
-    passes = setting.reading.passes
-    total = np.zeros((len(setting.processors), passes), np.int64)
-    for i, processor in enumerate(setting.processors):
-        quadrant, p = divmod(processor, PER_QUADRANT)
-        if quadrant not in setting.biases:
-            continue
-        first = setting.biases[quadrant] * (4 if setting.writing.aligned else 1)
-        place = p % 4 * 4 + p // 4 if setting.writing.aligned else p
-        total[i] = _bytes(setting, memory[quadrant], first + place + PER_QUADRANT * np.arange(passes))
+    """Each processor's own quadrant has its bias, in a row of bytes for each pass.
+
+    Where results go to the slots read from, four memories are read side by side: a row is a whole quadrant's.  Else the row of the first
+    quadrant in use begins with its first processor in use, and that of the last one ends with the last.
+    """
+    passes, processors = setting.reading.passes, np.array(setting.processors)
+    quadrants, inside = np.divmod(processors, PER_QUADRANT)
+    rows = np.full(len(processors), PER_QUADRANT)
+    if setting.writing.aligned:
+        places = inside % PER_MEMORY * PER_MEMORY + inside // PER_MEMORY
+    else:
+        places = inside - np.where(quadrants == quadrants[0], inside[0], 0)
+        rows[quadrants == quadrants[-1]] = places[-1] + 1
+    total = np.zeros((len(processors), passes), np.int64)
+    for i, (quadrant, place, row) in enumerate(zip(quadrants.tolist(), places.tolist(), rows.tolist(), strict=True)):
+        if quadrant in setting.biases:
+            first = setting.biases[quadrant] * (PER_MEMORY if setting.writing.aligned else 1)
+            total[i] = _bytes(setting, memory[quadrant], first + place + row * np.arange(passes))
     return 128 * total.reshape(-1)
 
 

@@ -89,7 +89,7 @@ def _always(master: Fields) -> None:
     """Bits that are set in every program; what the hardware does without them is not documented."""
     if not (master.flag("LCTL", 5) and master.flag("LCTL", 11)):
         raise master.fault("LCTL", "results are not written to other quadrants' memories", "set bits 5 and 11")
-    for name in ("ENA", "STREAM2", "IFRM"):
+    for name in ("ENA", "IFRM"):
         master.take(name)
     master.take("STREAM1", 25, 1)
     master.take("POST", 0, 13)
@@ -102,8 +102,8 @@ def _bypassed(master: Fields) -> bool:
 def _reads_ahead(master: Fields) -> bool:
     """Whether the second generation reads while it computes; then the highest bits count shifts."""
     ahead = master.device.pipelined and master.flag("LCTL", 17)
-    if ahead and master.take("LCTL", 26, 6) != master.take("LCTL2", 0, 4):
-        raise master.fault("LCTL", "shifts of the read-ahead that are not one for each further pass")
+    if ahead and master.take("LCTL", 26, 6) != master.take("LCTL2", 0, 4) // (4 if _in_fours(master) else 1):
+        raise master.fault("LCTL", "shifts of the read-ahead that are not one for each further pass, or four of them")
     return ahead
 
 
@@ -121,7 +121,17 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
     if first % 8 or (last - first) % bits or last < first:
         raise master.fault("MCNT1" if master.device.pipelined else "MCNT", f"kernels from bit {first} to bit {last} of {bits} bits each")
     byte = first // 8 * rows * columns + master.take("ONED", 4, 4)
-    return Kernel(rows, columns, byte, (last - first) // bits + 1, bits, master.flag("ONED", 12), _bypassed(master))
+    count, lanes = (last - first) // bits + 1, _lanes(master)
+    if lanes > 1 and master.layer == 0:
+        count *= lanes  # the first layer counts the kernels of one memory, later ones those of all four
+    if count % lanes:
+        raise master.fault("MCNT1", f"{count} kernels for {lanes} memories")
+    return Kernel(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypassed(master), lanes)
+
+
+def _lanes(master: Fields) -> int:
+    """Output channels that are computed at once."""
+    return 4 if master.device.pipelined and master.flag("POST", 29) else 1
 
 
 def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
@@ -161,8 +171,21 @@ def _writing(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> Writing
 
 
 def _stream(master: Fields) -> Stream:
-    """When it begins; the words to wait for later do not change the answer."""
-    return Stream(master.take("STREAM1", 0, 15), master.take("STREAM2", 0, 4), master.take("FMAX", 0, 20))
+    """When it begins, and how long it waits."""
+    passes = master.take("LCTL2", 0, 4) + 1
+    return Stream(
+        start=master.take("STREAM1", 0, 15),
+        passes=master.take("STREAM2", 0, 4),
+        rollover=master.take("FMAX", 0, 20),
+        columns=master.take("STREAM2", 4, 5),
+        rows=master.take("STREAM2", 16, 14 if master.device.pipelined else 12),
+        own_passes=-(-passes // 4) * 4 if _in_fours(master) else passes,
+    )
+
+
+def _in_fours(master: Fields) -> bool:
+    """Whether the second generation moves four passes of the input at a time."""
+    return master.device.pipelined and master.flag("POST", 31)
 
 
 def _following(master: Fields) -> int | None:

@@ -7,3 +7,7 @@ from mace_core.errors import MaceError
 
 class SimulationError(MaceError):
     """A program that the hardware cannot run; the place names layer, quadrant and register, or the address."""
+
+
+class NotModelledError(SimulationError):
+    """A program that may be right, of which this simulator cannot tell what it computes."""

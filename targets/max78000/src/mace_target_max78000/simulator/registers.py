@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from mace_target_max78000.device import QUADRANTS, Device
-from mace_target_max78000.simulator.faults import SimulationError
+from mace_target_max78000.simulator.faults import NotModelledError, SimulationError
 from mace_target_max78000.simulator.memory import whole_words
 
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 CLEAR, CLEAR_BIAS, CLEARED = 0x1880, 1 << 10, 1 << 25
 STREAMING_LAYERS = 8
+CONDITION_REGISTERS = 24
 
 
 class Registers:
@@ -66,6 +67,8 @@ class Registers:
             return CONTROL[offset // 4], None
         if offset == device.frame:
             return "IFRM", 0
+        if device.conditions is not None and 0 <= offset - device.conditions < 4 * CONDITION_REGISTERS:
+            raise NotModelledError(f"quadrant {quadrant}, register {offset:#x}", "conditional layers are not simulated")
         for name, first in device.stream_registers.items():
             if 0 <= offset - first < 4 * STREAMING_LAYERS:
                 return name, (offset - first) // 4

@@ -149,8 +149,7 @@ class Run:
     def _weights(self, setting: Setting) -> Array:
         if setting.kernel.bypassed:
             return convolver.bypass(setting)
-        capacities = [self._chip.device.kernel_capacity(p) for p in setting.processors]
-        return weights.kernels(setting, self._chip.weights.data, capacities, self.start.has(BINARY))
+        return weights.kernels(setting, self._chip.weights.data, self._chip.device, self.start.has(BINARY))
 
     def _source(self, setting: Setting) -> Array:
         """Data memory, or the history of the buffer that a streaming layer reads."""

@@ -52,6 +52,7 @@ class Kernel:
 
     rows, columns: of one kernel.  byte: where the first begins in the stream of each processor.  count: how many, all outputs and passes.
     bits: of a weight.  one_dimensional: a column.  bypassed: there are none, every value counts once.
+    lanes: output channels that are computed at once, each from a physical memory of its own; 1 or 4.
     """
 
     rows: int
@@ -61,6 +62,7 @@ class Kernel:
     bits: int
     one_dimensional: bool
     bypassed: bool
+    lanes: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,16 @@ class Stream:
     """When a layer begins before its predecessor ends.
 
     start: words that must be there first; 0 for a layer that waits for its predecessor's end.  passes: of earlier layers.
-    rollover: words of the buffer; 0 for one that holds all.
+    rollover: words of the buffer; 0 for one that holds all.  columns, rows: words to wait for at each column, and at the end of each row.
+    own_passes: what the layer itself adds to the passes of the following ones.
     """
 
     start: int
     passes: int
     rollover: int
+    columns: int
+    rows: int
+    own_passes: int
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from mace_target_max78000.device import Device
 from mace_target_max78000.simulator.memory import Array
 from mace_target_max78000.simulator.setting import Setting
+from mace_target_max78000.simulator.waiting import minimum
 from mace_target_max78000.simulator.writer import Places
 
 
@@ -51,7 +52,7 @@ class Group:
             raise setting.fault("STREAM2", f"{setting.stream.passes} passes of earlier layers, there are {self.passes}")
         if self.passes and first != self.row_words:
             raise setting.fault("TPTR", f"row memory from word {first}, earlier layers take {self.row_words}")
-        self.passes += passes
+        self.passes += setting.stream.own_passes
         self.row_words += (last - first + 1) * passes
 
     def leave(self, setting: Setting) -> None:
@@ -59,32 +60,25 @@ class Group:
         self._before = setting
 
     def check(self, setting: Setting, available: int) -> None:
-        """Raise SimulationError if the layer begins too early, never, or with a buffer that is too small.  available: words in all."""
-        reading, start, rollover = setting.reading, setting.stream.start, setting.stream.rollover
+        """Raise SimulationError if the layer begins too early, never, waits too little, or has a buffer that is too small.
+
+        available: words in all.
+        """
+        reading, stream = setting.reading, setting.stream
         unit = 4 if reading.planar else reading.passes * reading.operands
-        first = self._first(setting, unit)
-        if start < first:
-            raise setting.fault("STREAM1", f"it begins after {start} words, its first window is there after {first}")
+        least = minimum(setting, self._before, self._device)
+        if stream.start < least.start:
+            raise setting.fault("STREAM1", f"it begins after {stream.start} words, its first window is there after {least.start}")
         border = 2 * max(reading.pad) + 2
         most = (available // (1 if reading.planar else unit) + border * (available + border)) * reading.size[0]
-        if start > most:
-            raise setting.fault("STREAM1", f"it begins after {start} words, which never come")
-        if rollover and not reading.planar and rollover <= start:
-            raise setting.fault("FMAX", f"the buffer begins anew after {rollover} words, {start} must be there at once")
-
-    def _first(self, setting: Setting, unit: int) -> int:
-        """Words after which a layer's first window is there.
-
-        The first generation counts the padded positions of the layer before, which is done with a row when its kernel's last row is there.
-        Of the second one it is only known that the window itself must be there.
-        """
-        reading, before = setting.reading, self._before
-        if self._device.pipelined or before is None:
-            window = (reading.size[0] - 1) * reading.inner_row + (reading.size[1] - 1) * reading.inner_column
-            return window // unit + 1
-        width = before.reading.columns + 2 * before.reading.pad[1]
-        rows, columns = before.kernel.rows + reading.size[0] - 2, before.kernel.columns + reading.size[1] - 1
-        return width * rows + columns
+        if stream.start > most:
+            raise setting.fault("STREAM1", f"it begins after {stream.start} words, which never come")
+        if stream.columns < least.columns or stream.rows < least.rows:
+            problem = f"it waits for {stream.columns} words at a column and {stream.rows} at the end of a row"
+            raise setting.fault("STREAM2", f"{problem}, its windows need {least.columns} and {least.rows}")
+        if stream.rollover and not reading.planar and stream.rollover <= stream.start:
+            problem = f"the buffer begins anew after {stream.rollover} words, {stream.start} must be there at once"
+            raise setting.fault("FMAX", problem)
 
     def roll(self, setting: Setting, flow: Flow, memory: Array) -> None:
         """Leave in data memory what a buffer holds at the end."""

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_target_max78000.device import KERNEL_BYTES
+from mace_target_max78000.device import KERNEL_BYTES, Device
 from mace_target_max78000.simulator.memory import Array
 from mace_target_max78000.simulator.setting import Setting
 
 
-def kernels(setting: Setting, memory: Array, capacities: list[int], binary: bool) -> Array:
+def kernels(setting: Setting, memory: Array, device: Device, binary: bool) -> Array:
     """Weights int8 [processors, kernels, rows * columns] of uint8 words [processors, words, 9].
 
     A processor's words make one stream of bytes, from the least significant byte of each word on; a kernel is stored last value first,
-    and weights of fewer bits share a byte with those of the next kernels.  capacities: words of each reading processor.
+    and weights of fewer bits share a byte with those of the next kernels.  Where four output channels are computed at once, every fourth
+    one lies in the same of four physical memories.
     Raises SimulationError where kernels lie beyond the memory.
     """
-    kernel = setting.kernel
-    taps, bits = kernel.rows * kernel.columns, kernel.bits
-    groups = -(-kernel.count * bits // 8)
-    end = kernel.byte + groups * taps
-    for processor, words in zip(setting.processors, capacities, strict=True):
-        if end > words * KERNEL_BYTES:
-            raise setting.fault("MCNT", f"kernels end at word {-(-end // KERNEL_BYTES)} of processor {processor}, which has {words}")
-    first, last = kernel.byte // KERNEL_BYTES, -(-end // KERNEL_BYTES)
+    kernel, passes = setting.kernel, setting.reading.passes
+    if kernel.lanes == 1:
+        end = min(device.kernel_capacity(p) for p in setting.processors) * KERNEL_BYTES
+        return _stored(setting, memory, (0, kernel.count, end), binary)
+    size = device.kernel_words // kernel.lanes * KERNEL_BYTES
+    count = kernel.count // kernel.lanes
+    found = [_stored(setting, memory, (lane * size, count, (lane + 1) * size), binary) for lane in range(kernel.lanes)]
+    by_output = np.stack(found, 1).reshape(len(setting.processors), kernel.lanes, count // passes, passes, -1)
+    return np.asarray(by_output.swapaxes(1, 2)).reshape(len(setting.processors), kernel.count, -1)
+
+
+def _stored(setting: Setting, memory: Array, part: tuple[int, int, int], binary: bool) -> Array:
+    """Kernels of one memory.  part: its first byte, how many kernels, and the byte where it ends."""
+    base, count, limit = part
+    taps, bits = setting.kernel.rows * setting.kernel.columns, setting.kernel.bits
+    groups = -(-count * bits // 8)
+    begin = base + setting.kernel.byte
+    end = begin + groups * taps
+    if end > limit:
+        raise setting.fault("MCNT", f"kernels end at word {-(-end // KERNEL_BYTES)} of a memory that ends at {limit // KERNEL_BYTES}")
+    first, last = begin // KERNEL_BYTES, -(-end // KERNEL_BYTES)
     streams = memory[list(setting.processors), first:last, ::-1].reshape(len(setting.processors), -1)
-    begin = kernel.byte - first * KERNEL_BYTES
+    begin -= first * KERNEL_BYTES
     stored = streams[:, begin : begin + groups * taps].reshape(len(streams), groups, taps)[:, :, ::-1]
-    return _values(stored, bits, binary)[:, : kernel.count]
+    return _values(stored, bits, binary)[:, :count]
 
 
 def _values(stored: Array, bits: int, binary: bool) -> Array:

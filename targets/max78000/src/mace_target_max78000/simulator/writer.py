@@ -62,11 +62,11 @@ def _by_processor(setting: Setting, processors: Array, master: int) -> tuple[Arr
     quadrants = processors // PER_QUADRANT
     base = np.array([writing.bases[q] for q in quadrants.tolist()])
     first = {q: int(processors[quadrants == q].min()) for q in set(quadrants.tolist())}
-    begin = np.array([first[q] for q in quadrants.tolist()])
-    if setting.kind is Kind.PASSTHROUGH:
-        return base, processors // PER_MEMORY - begin // PER_MEMORY, processors, writing.time_step
     order = {p: i for q in first for i, p in enumerate(sorted({p for p in processors.tolist() if p // PER_QUADRANT == q}))}
     ranks = np.array([order[p] for p in processors.tolist()])
+    if setting.kind is Kind.PASSTHROUGH:
+        # results of a quadrant are packed: processors that are not in use leave no bytes between them
+        ranks += np.array([first[q] % PER_MEMORY for q in quadrants.tolist()])
     return base, ranks // PER_MEMORY, ranks, writing.time_step
 
 

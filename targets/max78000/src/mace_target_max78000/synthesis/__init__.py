@@ -40,15 +40,21 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
     registers = (SecondGeneration if device.pipelined else Registers)(plan)
     control = Control(layers, quadrants, options, device)
     results = outputs(network, options)
+    checked = [u for u in layers if network.layers[u.index].output and network.runs(u.index)]
     image = Image(
         device=device,
         kernels=kernels.chunks(layers, runs, device),
         bias=memories,
         init=tuple(control.init(registers.number(layers[-1]) + 1, bool(memories))),
-        configure=(*registers.writes(), *(registers.unused() if options.zero_unused else ()), *control.fifo_control()),
-        start=tuple(control.start()),
+        configure=(
+            *registers.writes(),
+            *(registers.unused() if options.zero_unused else ()),
+            *control.conditions(network.snoop),
+            *control.fifo_control(),
+        ),
+        start=tuple(control.start(bool(network.snoop))),
         inputs=memory.inputs(layers[0], network.sample, options, device),
-        known_answer=memory.known_answer([(u, results[u.index]) for u in layers if network.layers[u.index].output], options, device),
+        known_answer=memory.known_answer([(u, results[u.index]) for u in checked], options, device),
         quadrants=quadrants,
     )
     return Synthesis(image, layers, runs)

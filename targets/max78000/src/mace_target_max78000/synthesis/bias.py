@@ -9,7 +9,8 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_target_max78000.device import PER_QUADRANT, QUADRANTS, Device
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Device
+from mace_target_max78000.synthesis.runs import LANES
 from mace_target_max78000.unit import Unit
 
 _NONE = 1 << 16
@@ -18,11 +19,13 @@ _NONE = 1 << 16
 
 @dataclass(frozen=True)
 class Bias:
-    """Where a layer's bias lies: by quadrant the number of its first byte.  everywhere: each quadrant reads its own."""
+    """Where a layer's bias lies: by quadrant that reads it the number of its first byte.
+
+    quadrant: the one that holds it; the first of them in a depthwise layer, whose quadrants read their own.
+    """
 
     quadrant: int
     offsets: dict[int, int]
-    everywhere: bool = False
 
     def offset(self, quadrant: int) -> int:
         """What the quadrant's register holds."""
@@ -48,6 +51,10 @@ class Memories:
             )
         return first
 
+    def fill(self, quadrant: int, step: int, unit: Unit) -> None:
+        """Append zeros up to a multiple of `step` bytes."""
+        self.add(quadrant, [0] * (-len(self.data[quadrant]) % step), unit)
+
     def bytes_of(self) -> dict[int, bytes]:
         """The content of each memory that is in use."""
         return {q: bytes(v & 0xFF for v in values) for q, values in enumerate(self.data) if values}
@@ -63,15 +70,17 @@ def place(units: Sequence[Unit], quadrants: Sequence[int], device: Device, ignor
     found: dict[int, Bias] = {}
     for unit in (u for u in biased if u.depthwise):
         twin = next((found[u.index] for u in biased if u.index in found and _alike(u, unit)), None)
-        found[unit.index] = twin or _depthwise(unit, quadrants, memories)
+        found[unit.index] = twin or _depthwise(unit, memories)
     allowed = {u.index: _allowed(u, quadrants, ignore_groups) for u in biased}
     shared: list[tuple[Array, Bias]] = []
     for unit in sorted((u for u in biased if not u.depthwise), key=lambda u: _urgency(u, allowed[u.index], device)):
         values = _values(unit, device)
         twin = next((b for v, b in shared if np.array_equal(v, values)), None)
         if twin is None:
-            quadrant = min(allowed[unit.index], key=lambda q: (len(memories.data[q]), q))
-            twin = Bias(quadrant, {quadrant: memories.add(quadrant, values.tolist(), unit)})
+            step = LANES if unit.place.calcx4 else 1
+            quadrant = min(allowed[unit.index], key=lambda q: (_up(len(memories.data[q]), step), q))
+            memories.fill(quadrant, step, unit)
+            twin = Bias(quadrant, {quadrant: memories.add(quadrant, values.tolist(), unit) // step})
             shared.append((values, twin))
         found[unit.index] = twin
     if memories.faults:
@@ -106,22 +115,49 @@ def _values(unit: Unit, device: Device) -> Array:
     return np.concatenate((np.zeros(lead + first, np.int64), unit.layer.bias))
 
 
-def _depthwise(unit: Unit, quadrants: Sequence[int], memories: Memories) -> Bias:
-    """Each channel's byte in the quadrant of its processor, pass by pass; broadcast layers read four memories side by side."""
+def _depthwise(unit: Unit, memories: Memories) -> Bias:
+    """Each channel's byte in the quadrant of its processor, pass by pass; every quadrant begins with the layer's own first byte.
+
+    A row of bytes reaches from the first quadrant in use to the last processor.  Broadcast layers read four memories side by side: their
+    rows are whole quadrants, begin at multiples of four, and have the processors of each data memory four bytes apart.  In other layers
+    the processors that the first quadrant does not use before its first one lie at its end instead.
+    """
+    rows, step = _rows(unit), 4 if unit.broadcast else 1
+    first, last = unit.processors[0] // PER_QUADRANT, unit.processors[-1] // PER_QUADRANT
+    offsets = {}
+    for quadrant in range(first, last + 1):
+        if unit.in_quadrant(quadrant):
+            memories.fill(quadrant, step, unit)
+            offsets[quadrant] = len(memories.data[quadrant]) // step
+        part = slice((quadrant - first) * PER_QUADRANT, (quadrant - first + 1) * PER_QUADRANT)
+        values = [value for row in rows for value in row[part]]
+        # bytes that no processor reads are kept, but not at the end of the last quadrant
+        while quadrant == last and values[-1] == _NONE:
+            values.pop()
+        memories.add(quadrant, [0 if v == _NONE else v for v in values], unit)
+    return Bias(first, offsets)
+
+
+def _rows(unit: Unit) -> list[list[int]]:
+    """For each pass the bytes of all processors from the beginning of the first quadrant on."""
     assert unit.layer.bias is not None
     passes, count = unit.in_passes, len(unit.processors)
-    padded = np.full(passes * count, _NONE)
-    padded[: unit.layer.bias.size] = unit.layer.bias
-    by_processor = dict(zip(unit.processors, padded.reshape(passes, count).T.tolist(), strict=True))
-    step = 4 if unit.broadcast else 1
-    offsets = {}
-    for quadrant in (q for q in quadrants if unit.in_quadrant(q)):
-        table = [by_processor.get(quadrant * PER_QUADRANT + p, [_NONE] * passes) for p in range(PER_QUADRANT)]
-        if unit.broadcast:
-            table = [table[p % 4 * 4 + p // 4] for p in range(PER_QUADRANT)]
-        values = [table[p][e] for e in range(passes) for p in range(PER_QUADRANT)]
-        while values[-1] == _NONE:
-            values.pop()
-        memories.add(quadrant, [0] * (-len(memories.data[quadrant]) % step), unit)
-        offsets[quadrant] = memories.add(quadrant, [0 if v == _NONE else v for v in values], unit) // step
-    return Bias(min(offsets), offsets, everywhere=True)
+    values = np.full(passes * count, _NONE)
+    values[: unit.layer.bias.size] = unit.layer.bias
+    first, unused = divmod(unit.processors[0], PER_QUADRANT)
+    places = np.array(unit.processors) - first * PER_QUADRANT
+    if unit.broadcast:
+        inside = places % PER_QUADRANT
+        places += inside % PER_MEMORY * PER_MEMORY + inside // PER_MEMORY - inside
+        length = _up(int(places.max()) + 1, PER_QUADRANT)
+    else:
+        places[places < PER_QUADRANT] -= unused
+        length = int(places.max()) + 1
+    rows = np.full((passes, length), _NONE)
+    rows[:, places] = values.reshape(passes, count)
+    found: list[list[int]] = rows.tolist()
+    return found
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

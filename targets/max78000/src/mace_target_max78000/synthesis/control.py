@@ -15,6 +15,10 @@ CLEAR = 0x1880
 CLEAR_BIAS = 1 << 10
 CLEARED = 1 << 25
 EXTERNAL_SYNC = 1 << 11
+FIFO_PROCESSORS = 0xF
+"""Processors of a quadrant that its FIFO feeds."""
+CONDITION_REGISTERS = 24
+"""Of both conditions together; what a description lists beyond are results to check."""
 
 
 class Control:
@@ -43,8 +47,6 @@ class Control:
         flags = (
             (options.mexpress, 20),
             (self.device.pipelined and not options.pipeline, 5),
-            (options.simple1b, 21),
-            (options.fast_fifo, 22),
         )
         return CLOCK | sum(1 << bit for flag, bit in flags if flag) | options.ready_sel << 1
 
@@ -68,13 +70,38 @@ class Control:
             if counts or self.options.write_zero_registers:
                 yield Write(self.device.control_register(quadrant, 2), counts)
 
-    def start(self) -> Iterator[Step]:
-        """cnn_start: every quadrant made ready, the master last."""
-        common = self._common
+    def start(self, conditional: bool) -> Iterator[Step]:
+        """cnn_start: every quadrant made ready, the master last.  conditional: some layers run under conditions only."""
+        common = self._common | conditional << 7
         master = self.quadrants[0]
         for quadrant in self.quadrants:
-            yield Write(self.device.control_register(quadrant, 0), common | EXTERNAL_SYNC | master << 9 | (quadrant != master))
-        yield Write(self.device.control_register(master, 0), common | master << 9 | 1)
+            value = common | self._fifo_enable | self._fast(quadrant) | EXTERNAL_SYNC | master << 9 | (quadrant != master)
+            yield Write(self.device.control_register(quadrant, 0), value)
+        loaded = self._fifo_enable if self._loads(master) else 0
+        # the master's number is not repeated here: it is the first quadrant, whose number is 0
+        yield Write(self.device.control_register(master, 0), common | loaded | self._fast(master) | 1)
+
+    def conditions(self, snoop: Sequence[int]) -> Iterator[Step]:
+        """The registers of both conditions in every quadrant; zeros are what they hold anyway."""
+        for quadrant in self.quadrants if snoop else ():
+            for number, value in enumerate(snoop[:CONDITION_REGISTERS]):
+                if value or self.options.write_zero_registers:
+                    yield Write(self.device.condition_register(quadrant, number), value)
+
+    def _loads(self, quadrant: int) -> bool:
+        """Whether input comes into the quadrant through a FIFO."""
+        return self.fifo and bool(self.units[0].place.processors >> quadrant * PER_QUADRANT & FIFO_PROCESSORS)
+
+    def _fast(self, quadrant: int) -> int:
+        """The fast FIFO's switches in a quadrant that it feeds: on, and all four bytes of its words.
+
+        A single channel in planes that is not processor 0's comes in a byte of its own.
+        """
+        if not self.options.fast_fifo or not self._loads(quadrant):
+            return 0
+        processors = self.units[0].place.processors
+        several = processors == 1 or processors & 0xE
+        return 1 << 22 | bool(several) << 23
 
     def fifo_control(self) -> Iterator[Step]:
         """The FIFO's thresholds and channels, at the end of cnn_configure."""
@@ -104,6 +131,7 @@ class Control:
         flags = (
             (self.streaming, 14),
             (options.avg_pool_rounding, 13),
+            (options.simple1b, 21),
             (self.fifo, 11),
             (self.fifo and self.streaming, 19),
             (binary, 30),
@@ -111,7 +139,7 @@ class Control:
             (options.one_shot, 8),
             (options.fast_fifo_quad, 31),
         )
-        return self.stopped | self._fifo_enable | sum(1 << bit for flag, bit in flags if flag)
+        return self.stopped | sum(1 << bit for flag, bit in flags if flag)
 
     def _all(self, number: int, value: int) -> Iterator[Step]:
         return (Write(self.device.control_register(q, number), value) for q in self.quadrants)

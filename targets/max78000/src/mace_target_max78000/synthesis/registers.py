@@ -14,7 +14,7 @@ from mace_target_max78000.image import Write
 from mace_target_max78000.network import Activation, Operation
 from mace_target_max78000.options import Options
 from mace_target_max78000.synthesis.bias import Bias
-from mace_target_max78000.synthesis.kernels import Run
+from mace_target_max78000.synthesis.runs import LANES, Run, numbered_kernel
 from mace_target_max78000.synthesis.streaming import Stream
 from mace_target_max78000.unit import Unit
 
@@ -149,7 +149,7 @@ class Registers:
         flags = (
             (True, 5),
             (place.chw, 6),
-            (layer.pool is not None, 7),
+            (layer.pools, 7),
             (layer.pool is None or not layer.pool.average, 8),
             (layer.activation is Activation.RELU, 9),
             (True, 11),
@@ -187,12 +187,16 @@ class Registers:
         """The number of the layer's first kernel, in bits, and bytes that are left over."""
         run = self.plan.runs.get(unit.index)
         kernel, rest = divmod(9 * run.column, unit.taps) if run else (0, 0)
-        return 8 * kernel, rest
+        return 8 * numbered_kernel(kernel, unit, self.plan.device), rest
 
     def kernel_range(self, unit: Unit) -> tuple[int, int]:
         """The first and the last kernel, in bits."""
         first, _ = self.first_kernel(unit)
-        return first, first + (unit.kernel_count + unit.skipped_kernels - 1) * unit.bits
+        count = unit.layer.out_channels // unit.layer.groups if unit.place.bypass else unit.kernel_count + unit.skipped_kernels
+        last = (count - 1) * unit.bits
+        if unit.place.calcx4 and unit.index == 0:
+            last = -(-(last + unit.bits) // LANES) - unit.bits
+        return first, first + last
 
     def kernels(self, unit: Unit) -> dict[str, int]:
         """Which kernels are used."""
@@ -211,24 +215,26 @@ class Registers:
             value |= 1 << 8
         if layer.eltwise is not None and layer.operands > 1:
             value |= 1 << 13 | layer.eltwise.value << 14 | layer.operands - 1 << 18
-            value |= (layer.pool is not None and layer.pool_first) << 16 | unit.convolves << 17
+            value |= (layer.pools and layer.pool_first) << 16 | unit.convolves << 17
         return value
 
     def row_pointer(self, unit: Unit) -> int:
         """Row memory: its last word and where the layer's part begins."""
         if unit.joins:
             return unit.flattened - 1 << 16 | 2 * unit.flattened - 1
+        if unit.layer.one_dimensional or (unit.pointwise and not (unit.place.streaming and unit.index)):
+            return 0
         if unit.place.streaming and unit.index:
             before = self.plan.row_memory(unit)
             return unit.tram - 1 + before | before << 16
-        return 0 if unit.layer.one_dimensional or unit.pointwise else unit.tram - 1
+        return unit.tram - 1
 
     def post(self, unit: Unit, quadrant: int) -> int:
         """Bias, shift and activation."""
         layer, shift = unit.layer, unit.layer.shift
         value = abs(shift) << 13 | (shift < 0) << 17 | WEIGHT_SIZE[unit.bits] << 22
         bias = self.plan.bias.get(unit.index)
-        if bias is not None and (bias.everywhere or bias.quadrant == quadrant):
+        if bias is not None and quadrant in bias.offsets:
             value |= bias.offset(quadrant) | 1 << 12
         if not unit.convolves:
             value |= (1 if layer.operands > 1 else 3) << 24

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
 from mace_target_max78000.network import STOP
 from mace_target_max78000.synthesis.registers import Registers
+from mace_target_max78000.synthesis.runs import LANES
 from mace_target_max78000.unit import Unit
 
 JUMP = 0x80
@@ -51,7 +53,8 @@ class SecondGeneration(Registers):
         if self.plan.options.link_layer:
             return END if last else JUMP | self.number(units[unit.index + 1])
         if then is None or then == unit.index + 1:
-            return 0
+            conditional = unit.place.conditional_next
+            return 0 if conditional is None else JUMP | self.number(units[conditional])
         if then == STOP:
             return 0 if last else END
         return JUMP | self.number(units[then])
@@ -84,17 +87,27 @@ class SecondGeneration(Registers):
 
     def target(self, unit: Unit, quadrant: int) -> int:
         """The data memory of the first results; in depthwise layers each quadrant's own."""
-        if not unit.depthwise or unit.broadcast:
+        if not self.scatters(unit):
             return super().target(unit, quadrant)
-        first = self.plan.quadrants[0]
-        if quadrant < first:
-            return 0
-        start = unit.processors[0] % 16 if quadrant != first else 0
-        return ((quadrant - first) * 16 + unit.slots[0] - start) // 4
+        # Channels are counted from the layer's first processor on, so that the quadrants after the first one are ahead
+        # by the processors that the first one does not use
+        first, unused = divmod(unit.processors[0], PER_QUADRANT)
+        ahead = (quadrant - first) * PER_QUADRANT - (unused if quadrant != first else 0)
+        return (ahead + unit.slots[0]) // PER_MEMORY
+
+    def scatters(self, unit: Unit) -> bool:
+        """Whether it is a depthwise layer whose results go to other memories than those that it reads."""
+        return unit.depthwise and not unit.broadcast
+
+    def pointers(self, unit: Unit, quadrant: int) -> dict[str, int]:
+        """Where results are written; quadrants before the first one that a scattering layer reads in point nowhere."""
+        found = super().pointers(unit, quadrant)
+        nowhere = self.scatters(unit) and quadrant < unit.processors[0] // PER_QUADRANT
+        return {**found, "WPTR_BASE": 0} if nowhere else found
 
     def time_step(self, unit: Unit) -> int:
         """What a time slot adds to the write pointer."""
-        if unit.depthwise and not unit.broadcast and not unit.layer.one_dimensional:
+        if self.scatters(unit) and not unit.layer.one_dimensional:
             return 1 << self.plan.device.offset_bits
         return super().time_step(unit)
 
@@ -102,8 +115,13 @@ class SecondGeneration(Registers):
         """What kind of layer it is, its kernel's size, and how many passes it makes."""
         height, width = unit.layer.kernel
         kernel = (width - 1) << 18 | (height - 1) << 22 if unit.convolves else 0
-        kind = self.kind(unit, quadrant) | kernel | unit.broadcast << 29
+        kind = self.kind(unit, quadrant) | kernel | unit.broadcast << 29 | self.ahead(unit)
         return {"LCTL": kind, "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 12}
+
+    def ahead(self, unit: Unit) -> int:
+        """The switch of reading ahead, and how many further passes, or fours of them, are shifted."""
+        shifts = (unit.in_passes - 1) // (4 if unit.tcalc else 1)
+        return 1 << 17 | shifts << 26 if unit.place.read_ahead else 0
 
     def kernels(self, unit: Unit) -> dict[str, int]:
         """Which kernels are used, and how many outputs each pass has."""
@@ -113,11 +131,14 @@ class SecondGeneration(Registers):
             return {"MCNT2": (unit.out_passes - 1) * 8, "OCHAN": channels}
         first, last = self.kernel_range(unit)
         channels = (slots + 1) * unit.in_passes if unit.depthwise else unit.out_channel_count
-        return {"MCNT1": last, "MCNT2": first, "OCHAN": channels - 1}
+        if unit.place.bypass:
+            channels = unit.layer.out_channels
+        return {"MCNT1": last, "MCNT2": first, "OCHAN": (channels - 1) // (LANES if unit.place.calcx4 else 1)}
 
     def post(self, unit: Unit, quadrant: int) -> int:
         """Bias, shift and activation."""
-        return super().post(unit, quadrant) | (1 << 24 | 1 << 30 if unit.depthwise else 0)
+        depthwise = 1 << 24 | 1 << 30 if unit.depthwise else 0
+        return super().post(unit, quadrant) | depthwise | unit.place.calcx4 << 29 | unit.tcalc << 31
 
 
 def _padding(count: int) -> int:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mace_target_max78000.network import Layer
 from mace_target_max78000.options import Options
 from mace_target_max78000.unit import Unit
+
+CHANNEL_BUFFER = 12
+"""Words of the first generation's buffer for an input that lies channel by channel."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,14 @@ def _stream(unit: Unit, units: Sequence[Unit], options: Options, pipelined: bool
     fifo = options.fifo or options.fast_fifo
     if unit.index == 0:
         make = _first_pipelined if pipelined else _first
-        frame = _words(unit.layer.dim[0] * unit.layer.dim[1], unit)
-        found = make(unit, options) if unit.place.streaming else Stream(start=frame * unit.layer.window[0][0])
-        found = replace(found, start=_words(found.start, unit) if unit.place.streaming else found.start, frame=frame if fifo else 0)
+        frame = _words(unit.layer.dim[0] * unit.layer.dim[1], unit) if fifo else 0
+        found = replace(make(unit, options), frame=frame)
     else:
         found = _later_pipelined(unit, units) if pipelined else _later(unit, units, options)
-    found = replace(found, passes=sum(u.in_passes for u in units[: unit.index]))
-    return _overridden(found if fifo else replace(found, rollover=0), options) if unit.place.streaming else found
+        increased = found.columns + options.increase_delta1, found.rows + options.increase_delta2
+        found = replace(found, columns=increased[0], rows=increased[1])
+    found = replace(found, passes=sum(u.stream_passes for u in units[: unit.index]))
+    return found if fifo and unit.place.streaming else replace(found, rollover=0)
 
 
 def _words(values: int, unit: Unit) -> int:
@@ -54,11 +57,9 @@ def _words(values: int, unit: Unit) -> int:
     return -(-values // 4) if unit.place.chw else values
 
 
-def _overridden(stream: Stream, options: Options) -> Stream:
-    given = (options.override_start, options.override_delta1, options.override_delta2, options.override_rollover)
-    own = (stream.start, stream.columns + options.increase_delta1, stream.rows + options.increase_delta2, stream.rollover)
-    start, columns, rows, rollover = (o if g is None else g for g, o in zip(given, own, strict=True))
-    return replace(stream, start=start, columns=columns, rows=rows, rollover=rollover)
+def _told(asked: int | None, computed: int) -> int:
+    """What an option asks for instead of what follows from the layer."""
+    return computed if asked is None else asked
 
 
 def _up(value: int, multiple: int) -> int:
@@ -70,21 +71,31 @@ def _rolled(start: int, unit: Unit) -> int:
     layer = unit.layer
     (rows, columns), _, stride = layer.window
     if unit.place.chw:
-        return _up(12, unit.in_passes)
+        return _up(CHANNEL_BUFFER, unit.in_passes)
     return _up(start + (rows - 1) * layer.dim[1] + max(stride, columns), unit.in_passes)
 
 
 def _first(unit: Unit, options: Options) -> Stream:
+    """The first generation's first layer; options about streams that begin with `override` speak of it alone.
+
+    What must be there before it begins is counted in positions, even where a word holds four of them; without streaming that is
+    the whole input, in words.  Either is multiplied by the rows of the pool's window, as the vendor's programs do.
+    """
     layer = unit.layer
     (rows, columns), _, stride = layer.window
-    start = ((rows - 1) * layer.dim[1] + columns) * rows
-    return Stream(start, (stride - 1) * layer.operands, (rows - 1) * layer.dim[1] * layer.operands, rollover=_rolled(start, unit))
+    if not unit.place.streaming:
+        frame = _words(layer.dim[0] * layer.dim[1], unit)
+        return Stream(_told(options.override_start, frame * rows))
+    start = _told(options.override_start, ((rows - 1) * layer.dim[1] + columns) * rows)
+    step = _told(options.override_delta1, (stride - 1) * layer.operands)
+    wait = _told(options.override_delta2, (rows - 1) * layer.dim[1] * layer.operands)
+    return Stream(start, step, wait, rollover=_told(options.override_rollover, _rolled(start, unit)))
 
 
 def _later(unit: Unit, units: Sequence[Unit], options: Options) -> Stream:
     layer, before = unit.layer, units[unit.index - 1]
     (rows, columns), _, stride = layer.window
-    row = before.layer.pooled[1] + 2 * before.layer.pad[1]
+    row = before.layer.pooled[1] + 2 * before.pad[1]
     kernel = before.layer.kernel
     start = row * (kernel[0] - 1 + rows - 1) + kernel[1] - 1 + columns + options.increase_start
     wait = (stride - 1) * row + columns * layer.operands
@@ -102,34 +113,44 @@ class _Geometry:
     left_out: int
 
 
-def _geometry(layer: Layer, first: bool) -> _Geometry:
+def _geometry(unit: Unit, first: bool) -> _Geometry:
+    layer = unit.layer
     (rows, columns), (row_dilation, column_dilation), stride = layer.window
     down, right = max(rows * row_dilation, stride), max(columns * column_dilation, stride)
     width = layer.dim[1]
     steps = width // (stride if first else right)
     steps -= steps * stride + columns - first > width
     rest = 0 if right == 1 and not first else width - steps * right
-    return _Geometry(down, right, width + 2 * layer.pad[1], rest, max(0, width - steps * stride))
+    return _Geometry(down, right, width + 2 * unit.pad[1], rest, max(0, width - steps * stride))
 
 
 def _first_pipelined(unit: Unit, options: Options) -> Stream:
+    """The second generation's first layer; positions and steps are counted in words, of which one holds four positions by channels."""
     layer = unit.layer
     (rows, columns), _, stride = layer.window
-    at = _geometry(layer, first=True)
+    if not unit.place.streaming:
+        return Stream(_told(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
+    at = _geometry(unit, first=True)
     single = stride == 1 and rows == 1
-    start = at.right if single else (at.down * at.padded + layer.pad[1] + 2 * at.right) * layer.operands
-    step = stride * layer.operands - single
+    positions = (at.down * at.padded + unit.pad[1] + 2 * at.right) * layer.operands + unit.place.read_ahead * stride
+    positions = _told(options.override_start, at.right if single else positions)
+    start = positions if options.override_start is not None else _words(positions, unit)
+    step = _told(options.override_delta1, _words(stride * layer.operands - single, unit))
     wait = step + at.left_out if stride == 1 else (stride - 1) * layer.dim[1] + at.left_out + columns - 1
-    wait += options.pipeline and wait != 0
-    rollover = start + at.right + (stride - 1) * at.padded
-    return Stream(start, step, wait, rollover=rollover * 4 * stride if unit.place.chw else rollover)
+    wait = _words(wait, unit)
+    # the pipeline takes one more word while it waits
+    wait = _told(options.override_delta2, wait + (options.pipeline and wait != 0))
+    rollover = positions + at.right + (stride - 1) * at.padded
+    rollover = rollover * 4 * stride if unit.place.chw else rollover
+    return Stream(start, step, wait, rollover=_told(options.override_rollover, rollover))
 
 
 def _later_pipelined(unit: Unit, units: Sequence[Unit]) -> Stream:
-    layer, at = unit.layer, _geometry(unit.layer, first=False)
-    stride, pad, width = layer.window[2], layer.pad[1], layer.dim[1]
+    layer, at = unit.layer, _geometry(unit, first=False)
+    stride, pad, width = layer.window[2], unit.pad[1], layer.dim[1]
     last = unit.index + 1 == len(units) or not units[unit.index + 1].place.streaming
-    start = (pad or stride) * at.padded + (at.down * at.padded + pad + 2 * at.right) * layer.operands + last * at.rest * stride
+    start = (pad or stride) * at.padded + (at.down * at.padded + pad + 2 * at.right) * layer.operands
+    start += (unit.place.read_ahead + last * at.rest) * stride
     step = stride * layer.operands
     wait = step + at.rest if stride == 1 else (stride - 1) * width + at.rest
     rollover = start + (unit.in_passes - 1) * (at.down * width + pad + at.right) + at.right
