@@ -54,6 +54,25 @@ def main() -> None:
 
 
 @main.command()
+@click.argument("files", metavar="MODEL [WEIGHTS]", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; MODEL.yml here without it.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,2,3", help="Shape of an input that the file leaves open.")
+@click.option("--platform", help="The framework that wrote the model, where its suffix does not tell.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@exit_on_error
+def init(files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], platform: str | None, force: bool) -> None:
+    """Write a deployment file with every input and output of a model."""
+    from mace_core.new_deployment import InitRequest, parse_shapes, write_deployment
+    from mace_core.registry import Registry
+
+    if len(files) > 2:
+        raise MaceError(files[2], "is one file too many", "give the model, and its weights where they are a file of their own")
+    request = InitRequest(files, output or Path(f"{files[0].stem}.yml"), parse_shapes(shapes), platform, force)
+    for line in write_deployment(request, Registry.load()):
+        echo(line)
+
+
+@main.command()
 @FILE
 @TARGET
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the sources.")

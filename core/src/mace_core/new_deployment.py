@@ -1,0 +1,135 @@
+"""Writes a first deployment file for a model: `mace init`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mace_core.deployment import Model, Port, load_deployment
+from mace_core.errors import MaceError
+from mace_core.ir import Graph, Shape, Tensor
+from mace_core.registry import Registry
+from mace_core.run.files import write
+
+NOTES = """\
+        # Without the next two lines `mace validate` compares with the model's own framework on random input:
+        # validation_inputs_data: [INPUT.npy]
+        # validation_outputs_data: [OUTPUT.npy]
+"""
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """What `mace init` is asked for.
+
+    files: the model's file, and that of its weights where the framework keeps them apart.
+    shapes: of inputs whose shapes the file leaves open, in the framework's order of axes.
+    platform: the frontend's name, or None to go by the file's suffix.
+    """
+
+    files: tuple[Path, ...]
+    output: Path
+    shapes: Mapping[str, Shape]
+    platform: str | None = None
+    overwrite: bool = False
+
+
+def write_deployment(request: InitRequest, registry: Registry) -> list[str]:
+    """Write a deployment file that names every input and output of the model; return notes and what to run next.
+
+    Raises MaceError where the model cannot be read, where its file's name cannot stand in a deployment file, or where the
+    output exists already; nothing is left behind then.
+    """
+    if request.output.exists() and not request.overwrite:
+        raise MaceError(request.output, "exists already", "give another --output, or --force to replace it")
+    graph = _read_graph(request, registry)
+    write(request.output, _deployment_text(request, graph))
+    try:
+        _check_written(request, registry)
+    except MaceError:
+        request.output.unlink()
+        raise
+    next_command = f"next: mace check {request.output} && mace build {request.output}"
+    return [*(f"note: {note}" for note in graph.notes), f"wrote {request.output}", next_command]
+
+
+def _read_graph(request: InitRequest, registry: Registry) -> Graph:
+    for file in request.files:
+        if not file.exists():
+            raise MaceError(file, "no such file")
+    ports = tuple(Port(name, shape) for name, shape in request.shapes.items())
+    model = Model(_identifier(request), request.files, request.platform, inputs=ports)
+    try:
+        return registry.frontend(model).load(request.files, model, registry.ops)
+    except MaceError as error:
+        if "input_shapes" not in str(error):
+            raise
+        raise MaceError.of([str(error), "mace init: give the shapes as --shape NAME=1,2,3, once for each input"]) from None
+
+
+def _check_written(request: InitRequest, registry: Registry) -> None:
+    """Read the file back: a path or a name that YAML or a deployment file reads otherwise must not go unseen."""
+    (model,) = load_deployment(request.output, tuple(registry.frontends)).models
+    if any(not read.exists() or not read.samefile(file) for read, file in zip(model.files, request.files, strict=True)):
+        place = ", ".join(map(str, request.files))
+        raise MaceError(place, "this path cannot be written in a deployment file", "rename it without ${...} and control characters")
+
+
+def _deployment_text(request: InitRequest, graph: Graph) -> str:
+    """Return the YAML; every name stands in it as a JSON string, which YAML reads alike whatever is in it."""
+    name = _identifier(request)
+    paths = [os.path.relpath(file, request.output.absolute().parent) for file in request.files]
+    lines = [f"library_name: {name}", "models:", f"  {name}:", f"    model_file_path: {json.dumps(paths[0])}"]
+    lines += [f"    weight_file_path: {json.dumps(path)}" for path in paths[1:]]
+    lines += [f"    platform: {request.platform}"] if request.platform else []
+    inputs = [graph.tensors[n] for n in graph.inputs]
+    outputs = [graph.tensors[n] for n in graph.outputs]
+    lines += [
+        "    subgraphs:",
+        f"      - input_tensors: {_names(inputs)}{_types(inputs)}",
+        f"        input_shapes: {json.dumps([','.join(map(str, t.shape)) for t in inputs])}",
+        f"        output_tensors: {_names(outputs)}{_types(outputs)}",
+    ]
+    return "\n".join(lines) + "\n" + NOTES
+
+
+def _names(tensors: Sequence[Tensor]) -> str:
+    return json.dumps([t.name for t in tensors])
+
+
+def _types(tensors: Sequence[Tensor]) -> str:
+    """Return a comment with the element types and shapes, which are facts of the model and no names."""
+    return "  # " + "; ".join(_describe(t) for t in tensors) if tensors else ""
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype.value} {' x '.join(map(str, tensor.shape)) or 'scalar'}"
+
+
+def _identifier(request: InitRequest) -> str:
+    """Return a name for library and model from the model's file: letters, digits and underscores, a letter first."""
+    words = re.sub(r"[^A-Za-z0-9]+", "_", request.files[0].stem).strip("_").lower()[:60]
+    return words if words[:1].isalpha() else f"model_{words}".rstrip("_")
+
+
+def parse_shapes(texts: Sequence[str]) -> dict[str, Shape]:
+    """Return shapes by input from NAME=1,2,3; MaceError for what is not of that form."""
+    return dict(_parse_shape(text) for text in texts)
+
+
+def _parse_shape(text: str) -> tuple[str, Shape]:
+    name, equals, numbers = text.rpartition("=")
+    dims = tuple(_positive(numbers))
+    if not equals or not name or not all(dims):
+        raise MaceError("--shape", f"{text!r} is not NAME=1,2,3", "write the input's name, an equals sign, positive integers")
+    return name, dims
+
+
+def _positive(numbers: str) -> Iterator[int]:
+    """Yield the numbers of a list with commas; 0 for what is none."""
+    for word in numbers.split(",") if numbers else ():
+        yield int(word) if word.strip().isdecimal() and len(word) < 10 else 0
