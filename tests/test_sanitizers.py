@@ -36,7 +36,8 @@ def clean(deployment: Path, folder: Path, library: str) -> None:
     registry = Registry.load()
     sources = build(Job(load_deployment(deployment), registry.select("host")[0]), registry)
     gcc = Compiler(("gcc",), ("ar",))
-    tool = program("mace_run", sources, gcc, folder, (*FLAGS, f"-DMACE_LIBRARY={library}"))
+    names = (f"-DMACE_MODELS={library}_models", f"-DMACE_MODEL_COUNT={library}_model_count")
+    tool = program("mace_run", sources, gcc, folder, (*FLAGS, *names))
     built = Built(tool.parent, Native(), json.loads(json.dumps(sources.report)))
     rng = np.random.default_rng(0)
     models = sources.report["models"]

@@ -208,7 +208,7 @@ def _library_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:
     shared = f"{paths.libraries}/lib{name}.so"
     link = (*compiler.cc, *compiler.flags, *compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,lib{name}.so")
     yield builder.step("linking", shared, objects, (*link, "-o", shared, *objects, "-pthread", *compiler.libs))
-    flags = (f"-DMACE_LIBRARY={name}", f"-I{paths.include}", "-Isrc")
+    flags = (f"-DMACE_MODELS={name}_models", f"-DMACE_MODEL_COUNT={name}_model_count", f"-I{paths.include}", "-Isrc")
     for program in PROGRAMS:
         compiled = builder.compile(f"src/{program}.c", program, [*headers, "src/mace_tool.h"], flags)
         yield compiled

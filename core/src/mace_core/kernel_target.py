@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.api import Target
+from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
 from mace_core.ops import core_ops
 from mace_core.program import Lowering, Program, Refused
@@ -39,6 +40,10 @@ class Isa:
     rows: int
     columns: int
     probe: Traversable | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", CIdentifier(self.name))
+        object.__setattr__(self, "available", Code(self.available))  # nothing of a model is known where levels are stated
 
 
 class KernelTarget(Target):

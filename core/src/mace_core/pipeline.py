@@ -186,7 +186,7 @@ def lower(graph: Graph, parts: Split, registry: Registry) -> Program:
     for region in parts.regions:
         target = _kernel_target(region.target)
         programs.append(target.lower(verify(apply(target.pipeline, region.graph, registry))))
-    return join(graph.name, programs, graph.inputs, graph.outputs)
+    return join(graph, programs)
 
 
 def isas(choice: Choice, registry: Registry) -> Sequence[Isa]:

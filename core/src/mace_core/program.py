@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 
+from mace_core.emit.text import CIdentifier, is_identifier, shown
+from mace_core.errors import PluginError
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
+
+FIELD_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        **{short: c_type for c_type, short in (("int32_t", "i32"), ("int64_t", "i64"), ("float", "f32"), ("double", "f64"))},
+        **{c_type: c_type for c_type in ("int32_t", "int64_t", "float", "double", "char")},
+    }
+)
+"""What a kernel's field may be, in the IR's words or in those of C -> the type in C."""
 
 Arg = int | float | tuple[int, ...] | tuple[float, ...]
 
@@ -21,9 +33,11 @@ class Kernel:
     """A C function made from a template: void NAME(const mace_run *run, const NAME_args *a, void *const *t).
 
     name: its C name, `OP_DTYPE` or `OP_VARIANT_DTYPE`.
-    template: the .c.in file; sees `name`, `isa` and everything in `params`.
-    fields: what NAME_args holds, as (name, C type), the type with "[n]" for an array.
+    template: the .c.in file; sees `name`, `isa` and everything in `params`; text that it prints has a type of `mace_core.emit.text`.
+    fields: what NAME_args holds, as (name, type of FIELD_TYPES), the type with "[n]" for an array.
     helpers: templates of C functions that it calls, rendered once before all kernels that name them.
+
+    PluginError where a name or a type is none in C.
     """
 
     name: str
@@ -31,6 +45,14 @@ class Kernel:
     fields: tuple[tuple[str, str], ...] = ()
     params: Mapping[str, object] = field(default_factory=dict, hash=False)
     helpers: tuple[Traversable, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", CIdentifier(self.name))
+        for name, kind in self.fields:
+            base, bracket, count = kind.partition("[")
+            if not is_identifier(name) or base not in FIELD_TYPES or (bracket and not re.fullmatch(r"[1-9][0-9]*\]", count)):
+                remedy = f"the types are {', '.join(FIELD_TYPES)}, of an array with its length such as i32[4]"
+                raise PluginError(f"kernel {self.name!r}", f"field {shown(name)} of type {shown(kind)} cannot be declared in C", remedy)
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,11 @@ class Weight:
     bytes: int
     make: Callable[[], Array]
 
+    @classmethod
+    def of(cls, array: Array) -> Weight:
+        """Describe an array that is stored as it is."""
+        return cls(array.shape, array.nbytes, lambda: array)
+
 
 @dataclass(frozen=True)
 class Program:
@@ -86,10 +113,6 @@ def find_root(tensor: str, aliases: Mapping[str, str]) -> str:
     while tensor in aliases:
         tensor = aliases[tensor]
     return tensor
-
-
-def _as_stored(array: Array) -> Weight:
-    return Weight(array.shape, array.nbytes, lambda: array)
 
 
 class Lowering:
@@ -124,7 +147,7 @@ class Lowering:
         name = self._fresh(name)
         self._folded[name] = array
         self.tensors[name] = Tensor(name, DType.of(array), array.shape, quant)
-        self.weights[name] = _as_stored(array)
+        self.weights[name] = Weight.of(array)
         return name
 
     def weight(self, name: str, shape: Shape, dtype: str, make: Callable[[], Array]) -> str:
@@ -175,10 +198,11 @@ class Lowering:
     def finish(self) -> Program:
         """The program, with only the constants that its calls read."""
         graph = self.graph
-        used = {self._root(t) for c in self.calls for t in c.reads if t}
-        stored = {n: _as_stored(a) for n, a in graph.weights.items() if n in used}
+        used = {self._root(t) for c in self.calls for t in c.reads if t} | set(map(self._root, graph.outputs))
+        stored = {n: Weight.of(a) for n, a in graph.weights.items() if n in used}
         weights = {**stored, **{n: w for n, w in self.weights.items() if n in used}}
-        tensors = {n: t for n, t in self.tensors.items() if n not in graph.weights and n not in self.weights}
+        constants = (graph.weights.keys() | self.weights.keys()) - set(graph.outputs)
+        tensors = {n: t for n, t in self.tensors.items() if n not in constants}
         return Program(graph.name, tuple(self.calls), tensors, weights, self.aliases, graph.inputs, graph.outputs)
 
     def _root(self, tensor: str) -> str:
@@ -194,10 +218,13 @@ class Lowering:
         return name
 
 
-def join(name: str, programs: Sequence[Program], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
-    """Programs that run one after another as one; what one makes for another lies in the common arena."""
-    tensors: dict[str, Tensor] = {}
-    weights: dict[str, Weight] = {}
+def join(graph: Graph, programs: Sequence[Program]) -> Program:
+    """Join the programs of a graph's regions, which run one after another; what one makes for another lies in the common arena.
+
+    Inputs and outputs that no region reads or writes (an output may be an input or a constant) are described all the same.
+    """
+    tensors = {name: graph.tensors[name] for name in (*graph.inputs, *graph.outputs)}
+    weights = {name: Weight.of(graph.weights[name]) for name in graph.outputs if name in graph.weights}
     aliases: dict[str, str] = {}
     calls: list[Call] = []
     for number, program in enumerate(programs):
@@ -208,7 +235,7 @@ def join(name: str, programs: Sequence[Program], inputs: tuple[str, ...], output
         tensors |= {clash.get(n, n): replace(t, name=clash.get(n, n)) for n, t in program.tensors.items()}
         aliases |= {clash.get(t, t): clash.get(of, of) for t, of in program.aliases.items()}
         calls += [_renamed(c, clash) for c in program.calls]
-    return Program(name, tuple(calls), tensors, weights, aliases, inputs, outputs)
+    return Program(graph.name, tuple(calls), tensors, weights, aliases, graph.inputs, graph.outputs)
 
 
 def _renamed(call: Call, names: Mapping[str, str]) -> Call:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mace_core.api import Content
 from mace_core.emit.render import render
+from mace_core.emit.text import Word
 from mace_core.errors import MaceError
 from mace_core.run.files import write_all
 
@@ -22,7 +23,8 @@ def write_plugin(kind: str, name: str, output: Path) -> Path:
     if folder.exists():
         raise MaceError(folder, "exists already", "choose another name or folder")
     module = f"mace_{kind}_{name.replace('-', '_')}"
-    known = {"kind": kind, "name": name, "module": module, "cls": "".join(w.capitalize() for w in name.split("-"))}
+    words = {"kind": kind, "name": name, "module": module, "cls": "".join(w.capitalize() for w in name.split("-"))}
+    known = {key: Word(word) for key, word in words.items()}
     made: dict[str, Content] = {
         "pyproject.toml": render(TEMPLATES / "pyproject.toml.in", **known),
         "README.md": render(TEMPLATES / "README.md.in", **known),

@@ -1,40 +1,177 @@
-"""The one way from a template to text."""
+"""The one way from a template to text: what a template prints is a number or text that is marked as safe."""
 
 from __future__ import annotations
 
-from functools import cache
+import math
+import os
+import stat
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
 import jinja2
+import numpy as np
+from jinja2 import nodes
+from jinja2.bccache import Bucket, FileSystemBytecodeCache
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.runtime import Context
 
 from mace_core.cache import cache_folder
+from mace_core.emit.text import CIdentifier, Code, CPrefix, Text, Word, shown
+from mace_core.errors import PluginError
 
 TEMPLATES = files("mace_core") / "emit" / "templates"
 
+LANGUAGES = {"c": "c", "h": "c", "svg": "xml", "txt": "text", "md": "text"}
+"""By the suffix before `.in`: in which files text of one language only may stand."""
 
-def render(template: Traversable, **values: Any) -> str:
-    """Fill a Jinja2 template; a name that it uses and nobody gives is an error."""
-    return _environment().get_template(str(template)).render(**values)
+
+def render(template: Traversable, **values: Any) -> Code:
+    """Fill a Jinja2 template.
+
+    A template prints whole numbers, finite floats (exactly) and the types of `mace_core.emit.text`. Literals of the template and what
+    its macros give are text of its author. PluginError for any other value, jinja2.UndefinedError for a name that has none.
+    """
+    return Code(_environment().get_template(str(template)).render(**values))
+
+
+def printed(value: object, language: str | None) -> str:
+    """How a value is printed into a file of a language; PluginError for a value that may not be."""
+    if isinstance(value, Text):
+        if value.language not in (None, language):
+            raise PluginError(type(value).__name__, f"is text for files of {value.language}, printed into another", "use another type")
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(float(value))  # the shortest number that is read back as the same
+    if isinstance(value, jinja2.Undefined):
+        return str(value)  # nothing for an `if` without `else`; a name that has no value raises here
+    kind = "text without a type" if isinstance(value, str) else type(value).__name__
+    remedy = "give a number or a type of mace_core.emit.text: CIdentifier, CString, CComment, Word ...; Code for text of a plugin's own"
+    raise PluginError(shown(str(value)), f"{kind} cannot be printed by a template", remedy)
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    """Templates are known by their paths; compiled ones are kept in the user's cache, where that can be written."""
+def _language(template: str | None) -> str | None:
+    return LANGUAGES.get(PurePath((template or "").removesuffix(".in")).suffix.removeprefix("."))
+
+
+class _Generator(CodeGenerator):
+    """Makes Python of templates; literals of a template are text of its author."""
+
+    def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802  # Jinja's name
+        value = node.as_const(frame.eval_ctx)
+        if isinstance(value, str):
+            self.write(f"environment.code({value!r})")
+        else:
+            super().visit_Const(node, frame)
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  # Jinja's name
+        self.write("environment.joined(context, (")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+
+class _Environment(jinja2.Environment):
+    """Prints nothing that is not marked.
+
+    Text is unmarked by every operation that does not say otherwise here, so that a filter that nobody thought of is refused.
+    """
+
+    code_generator_class = _Generator
+    code = Code
+
+    @staticmethod
+    def concat(parts: Iterable[str]) -> Code:
+        """What a template or a macro printed: every part is its own text, or went through `printed`."""
+        return Code("".join(parts))
+
+    @staticmethod
+    def joined(context: Context, parts: Iterable[object]) -> Code:
+        """What `~` makes."""
+        return Code("".join(printed(part, _language(context.name)) for part in parts))
+
+
+@jinja2.pass_context
+def _finalize(context: Context, value: object) -> str:
+    return printed(value, _language(context.name))
+
+
+@jinja2.pass_context
+def _join(context: Context, parts: Iterable[object], between: str = "") -> Code:
+    language = _language(context.name)
+    return Code(printed(between, language).join(printed(part, language) for part in parts))
+
+
+_Result = TypeVar("_Result")
+
+
+def _keeping(change: Callable[..., str]) -> Callable[..., str]:
+    """A filter that only moves or changes blanks and letters' case: what was code stays code."""
+
+    @wraps(change)
+    def changed(text: str, *how: Any, **more: Any) -> str:
+        made = change(text, *how, **more)
+        safe = all(isinstance(h, Code) for h in (*how, *more.values()) if isinstance(h, str))
+        return type(text)(made) if safe and isinstance(text, Code | CIdentifier | CPrefix | Word) else made
+
+    return changed
+
+
+@cache
+def _environment() -> _Environment:
+    """Templates are known by their paths; compiled ones are kept in the user's cache, where nobody else can write."""
     loader = jinja2.FunctionLoader(lambda path: Path(path).read_text(encoding="utf-8"))
-    compiled = _folder()
-    kept = jinja2.FileSystemBytecodeCache(str(compiled)) if compiled else None
-    options = {"undefined": jinja2.StrictUndefined, "keep_trailing_newline": True, "loader": loader, "bytecode_cache": kept}
-    return jinja2.Environment(autoescape=False, **options)  # type: ignore[arg-type]  # noqa: S701  # C, not HTML
+    folder = _private(cache_folder("templates"))
+    made = _Environment(
+        autoescape=False,  # of HTML; `finalize` refuses what is not escaped
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        loader=loader,
+        finalize=_finalize,
+        bytecode_cache=_Bytecode(str(folder)) if folder else None,
+    )
+    made.filters["join"] = _join
+    for name in ("trim", "indent", "upper", "lower", "capitalize"):
+        made.filters[name] = _keeping(made.filters[name])
+    return made
 
 
-def _folder() -> Path | None:
-    folder = cache_folder("templates")
+class _Bytecode(FileSystemBytecodeCache):
+    """Compiled templates; one that another user put there is not executed."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Read a compiled template if it is this user's own."""
+        file = Path(self._get_cache_filename(bucket))
+        if file.is_file() and not file.is_symlink() and _own(file.lstat()):
+            super().load_bytecode(bucket)
+
+
+def _private(folder: Path) -> Path | None:
+    """The folder, made where it is missing; None where anybody but this user and root could put something into it.
+
+    What lies there is executed, so all folders above count as well: who may write to one of them can put another in the place of this.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mine = folder.stat().st_mode & 0o022 == 0  # what others could write is not executed here
+        whole = folder.resolve(strict=True)
+        safe = all(_own(place.stat()) or _sticky(place.stat()) for place in whole.parents) and _own(whole.stat())
     except OSError:
         return None
-    return folder if mine else None
+    return whole if safe else None
+
+
+def _own(found: os.stat_result) -> bool:
+    """Whether only this user and root can write there; never where the system has no such users."""
+    return hasattr(os, "geteuid") and found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
+
+
+def _sticky(found: os.stat_result) -> bool:
+    """Whether it is a folder such as /tmp: all may make files there, and nobody but their owner can rename them."""
+    return found.st_uid == 0 and bool(found.st_mode & stat.S_ISVTX)

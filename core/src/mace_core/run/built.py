@@ -82,7 +82,7 @@ class Built:
     def execute(self, program: str, arguments: Sequence[str]) -> str:
         """What a program of the library prints; MaceError with what it said if it fails."""
         command = self.runner.command(self.programs / program, arguments)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # we built it
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)  # noqa: S603  # we built it
         if done.returncode:
             raise MaceError(program, f"ended with {done.returncode}: {done.stderr.strip()}", "correct its input or report a bug")
         return done.stdout

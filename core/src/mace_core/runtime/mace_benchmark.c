@@ -43,7 +43,7 @@ static void print_text(const char *text) {
   putchar('"');
   for (; *text; text++) {
     if (*text == '"' || *text == '\\') putchar('\\');
-    putchar((unsigned char)*text < 32 ? '?' : *text);
+    putchar((unsigned char)*text < 32 || *text == 127 ? '?' : *text);
   }
   putchar('"');
 }

@@ -58,7 +58,9 @@ static size_t read_inputs(const mace_model *model, int argc, char **argv, char *
     data[given] = slurp(argv[i], &bytes);
     const size_t one = model->inputs[given++].bytes;
     if (!one || bytes % one || !bytes) {
-      fprintf(stderr, "%s: holds %zu bytes; a sample of input %s takes %zu\n", argv[i], bytes, model->inputs[given - 1].name, one);
+      fprintf(stderr, "%s: holds %zu bytes; a sample of input ", argv[i], bytes);
+      show(stderr, model->inputs[given - 1].name);
+      fprintf(stderr, " takes %zu\n", one);
       exit(2);
     }
     if (samples && bytes / one != samples) fail(argv[i], "holds another number of samples", "give as many for every input");

@@ -9,18 +9,20 @@
 #include "mace.h"
 #include "mace_threads.h"
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define MODELS JOIN(MACE_LIBRARY, _models)
-#define MODEL_COUNT JOIN(MACE_LIBRARY, _model_count)
-
-extern const mace_model *const MODELS[];
-extern const int32_t MODEL_COUNT;
+/* -DMACE_MODELS=NAME_models -DMACE_MODEL_COUNT=NAME_model_count for the library NAME. Whole names and not only the library's: that
+ * one may be a macro of the compiler, such as `linux`. */
+extern const mace_model *const MACE_MODELS[];
+extern const int32_t MACE_MODEL_COUNT;
 
 /* End with a message `place: what is wrong; what to do` and status 2. */
 static inline void fail(const char *place, const char *problem, const char *remedy) {
   fprintf(stderr, "%s: %s; %s\n", place, problem, remedy);
   exit(2);
+}
+
+/* Print a name of a model's for people: signs that could command a terminal become question marks. */
+static inline void show(FILE *file, const char *name) {
+  for (; *name; name++) fputc((unsigned char)*name < 32 || *name == 127 ? '?' : *name, file);
 }
 
 /* The value of --name=VALUE in argv, or NULL. */
@@ -43,11 +45,11 @@ static inline int number(int argc, char **argv, const char *name, int otherwise)
 /* The model that --model names; the first without it. */
 static inline const mace_model *chosen(int argc, char **argv) {
   const char *name = option(argc, argv, "--model");
-  if (!name) return MODELS[0];
-  for (int32_t i = 0; i < MODEL_COUNT; i++)
-    if (!strcmp(MODELS[i]->name, name)) return MODELS[i];
+  if (!name) return MACE_MODELS[0];
+  for (int32_t i = 0; i < MACE_MODEL_COUNT; i++)
+    if (!strcmp(MACE_MODELS[i]->name, name)) return MACE_MODELS[i];
   fprintf(stderr, "--model=%s: no such model; the library holds:", name);
-  for (int32_t i = 0; i < MODEL_COUNT; i++) fprintf(stderr, " %s", MODELS[i]->name);
+  for (int32_t i = 0; i < MACE_MODEL_COUNT; i++) fprintf(stderr, " %s", MACE_MODELS[i]->name);
   fprintf(stderr, "\n");
   exit(2);
 }

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Self
 
+from mace_core.emit.text import CDefine, Word
 from mace_core.errors import MaceError
+
+
+class CFile(Word):
+    """The name of a C source or header in the project's own folder; a name without a suffix is that of a source."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> Self:
+        """Check the name; MaceError where it is none."""
+        name = name if "." in name else f"{name}.c"
+        if not name.endswith((".c", ".h")) or name.lower() in TAKEN:
+            raise MaceError(repr(name), "cannot be the name of a file of the project", "use a word with .c or .h at its end")
+        return super().__new__(cls, name)
+
+
+STANDARD_HEADERS = ("assert", "ctype", "errno", "float", "inttypes", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib")
+TAKEN = frozenset(("softmax.c", "board.h", "board_port.h", "string.h", "time.h", *(f"{name}.h" for name in STANDARD_HEADERS)))
+"""Files that a project has anyway, and headers that one in the project's folder would hide."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +47,8 @@ class Options:
     simple1b: bool = False
     documented: bool = False
     # Generated code
-    prefix: str = "cnn"
-    board_name: str = "EvKit_V1"
+    prefix: Word = field(default=Word("cnn"))
+    board_name: Word = field(default=Word("EvKit_V1"))
     table_driven: bool = False
     compact_weights: bool = False
     mexpress: bool = True
@@ -38,7 +57,7 @@ class Options:
     boost: tuple[int, int] | None = None
     timer: int | None = None
     wfi: bool = True
-    define: tuple[str, ...] = ()
+    define: tuple[CDefine, ...] = ()
     pipeline: bool = True
     max_speed: bool = False
     riscv: bool = False
@@ -47,11 +66,11 @@ class Options:
     unload: bool = True
     known_answer: bool = True
     verify_weights: bool = False
-    c_filename: str = "main.c"
-    api_filename: str = "cnn.c"
-    weight_filename: str = "weights.h"
-    sample_filename: str = "sampledata.h"
-    sample_output_filename: str = "sampleoutput.h"
+    c_filename: CFile = field(default=CFile("main.c"))
+    api_filename: CFile = field(default=CFile("cnn.c"))
+    weight_filename: CFile = field(default=CFile("weights.h"))
+    sample_filename: CFile = field(default=CFile("sampledata.h"))
+    sample_output_filename: CFile = field(default=CFile("sampleoutput.h"))
     # Network
     stop_after: str | None = None
     one_shot: bool = False
@@ -94,7 +113,25 @@ class Options:
             raise MaceError.of(reader.faults)
         values["riscv"] = any(values.get(name) for name in ("riscv", "riscv_debug", "riscv_exclusive"))
         values["fast_fifo"] = bool(values.get("fast_fifo") or values.get("fast_fifo_quad"))
-        return cls(**values)
+        options = cls(**values)
+        options._check_files(place)
+        return options
+
+    def _check_files(self, place: str) -> None:
+        """Raise MaceError where two files of the project would have one name; letters' case does not make two of them."""
+        sources = {"c_filename": self.c_filename, "api_filename": self.api_filename}
+        headers = {name: getattr(self, name) for name in ("weight_filename", "sample_filename", "sample_output_filename")}
+        faults = [f"{place}: {name}: {file!r} is a header; end it in .c" for name, file in sources.items() if not file.endswith(".c")]
+        faults += [f"{place}: {name}: {file!r} is a source; end it in .h" for name, file in headers.items() if not file.endswith(".h")]
+        interface = {"the interface": f"{self.api_filename.removesuffix('.c')}.h"}
+        riscv = {"the RISC-V program": f"{self.c_filename.removesuffix('.c')}_riscv.c"} if self.riscv else {}
+        seen: dict[str, str] = {}
+        for name, file in (sources | headers | interface | riscv).items():
+            if file.lower() in seen:
+                faults.append(f"{place}: {seen[file.lower()]} and {name} are both {file!r}; give each a name of its own")
+            seen.setdefault(file.lower(), name)
+        if faults:
+            raise MaceError.of(faults)
 
     @classmethod
     def of_arguments(cls, arguments: Iterable[str], place: str = "options") -> Options:
@@ -160,7 +197,7 @@ class _Reader:
                 continue
             try:
                 found = _value(field, self.types[field], value)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, MaceError):
                 self.faults.append(f"{self.place}: {written}: {value!r} is not allowed; write {_expected(field, self.types[field])}")
                 continue
             yield field, not found if name in SWITCHED_OFF else found
@@ -183,10 +220,13 @@ def _value(field: str, kind: str, value: object) -> object:
         port, pin = str(value).split(".")
         return int(port), int(pin)
     if field == "define":
-        return tuple(str(value).split())
+        return tuple(CDefine(word.removeprefix("-D")) for word in str(value).split())
     if not isinstance(value, str) or not value:
         raise TypeError
-    return value
+    return _TEXTS.get(kind, str)(value)
+
+
+_TEXTS: Mapping[str, Callable[[str], str]] = {"Word": Word, "CFile": CFile}
 
 
 def _flag(value: object) -> bool:
@@ -200,4 +240,7 @@ def _expected(field: str, kind: str) -> str:
         return "port.pin, such as 2.5"
     if field in HEXADECIMAL:
         return "a hexadecimal number"
-    return {"bool": "true or false", "str": "text"}.get(kind, "a whole number" if kind.startswith("int") else "text")
+    texts = {"Word": "a word of letters, digits and _ . + -", "CFile": "the name of a C file, such as main.c, without a folder"}
+    if field == "define":
+        return "macros, NAME or NAME=VALUE with a number or a name as the value, with blanks between them"
+    return {"bool": "true or false", **texts}.get(kind, "a whole number" if kind.startswith("int") else "text")

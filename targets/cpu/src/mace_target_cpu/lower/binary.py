@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
-from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.lower.types import c_type, unsigned
 
 MATH, POWER = KERNELS / "math.h.in", KERNELS / "power.h.in"
 
@@ -80,7 +81,7 @@ def binary(node: Node, to: Lowering) -> None:
     scalar = (FLOAT if floats else INTEGER).get(form, "")
     if (not vector and not scalar) or (x.dtype.is_float and not floats):
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
-    params = {"ctype": c_type(x), "ytype": c_type(y), "result": c_type(z), "vector": vector, "scalar": scalar}
+    params = {"ctype": c_type(x), "ytype": c_type(y), "result": c_type(z), "vector": Code(vector), "scalar": Code(scalar)}
     name = f"{form.lower()}_{x.dtype.value}" + (f"_{y.dtype.value}" if y.dtype is not x.dtype else "")
     fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
     kernel = Kernel(name, KERNELS / "binary.c.in", fields, params, (MATH, POWER) if form == "Pow" else ())
@@ -93,7 +94,7 @@ def where(node: Node, to: Lowering) -> None:
     condition, x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
     bits = 8 * x.dtype.size
     fields = (("dims", "i32[6]"), ("cs", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
-    kernel = Kernel(f"where_{bits}", KERNELS / "where.c.in", fields, {"ctype": f"uint{bits}_t"})
+    kernel = Kernel(f"where_{bits}", KERNELS / "where.c.in", fields, {"ctype": unsigned(x.dtype.size)})
     dims, (cs, xs, ys) = collapse(z.shape, (condition.shape, x.shape, y.shape))
     to.call(node, Call(kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
@@ -23,7 +24,7 @@ def cast(node: Node, to: Lowering) -> None:
         kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": y.dtype is DType.F16})
     else:
         same = x.dtype is y.dtype
-        types = {"ctype": C_TYPES.get(x.dtype, "uint16_t") if same else c_type(x)}
+        types = {"ctype": C_TYPES.get(x.dtype, Code("uint16_t")) if same else c_type(x)}
         types["result"] = types["ctype"] if same else c_type(y)
         kernel = Kernel(name, KERNELS / "cast.c.in", N, {**types, "to_bool": y.dtype is DType.BOOL})
     to.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))

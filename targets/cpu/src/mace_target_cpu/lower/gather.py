@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, RANK, chunks, dense
-from mace_target_cpu.lower.types import C_TYPES
+from mace_target_cpu.lower.types import C_TYPES, unsigned
 
 ROWS = (("rows", "i64"), ("grain", "i64"))
 WALK = (("count", "i64[8]"), ("read", "i64[8]"), ("write", "i64[8]"), *ROWS)
@@ -19,7 +20,7 @@ ELEMENTS = (*WALK, ("n", "i64"), ("step", "i64"), ("size", "i64"), ("along", "i6
 COORDINATES = (("depth", "i64"), ("size", "i64[8]"), ("step", "i64[8]"))
 
 
-def index_type(indices: Tensor) -> str:
+def index_type(indices: Tensor) -> Code:
     """The C type of indices; Refused for u64, of which not every number is a signed one."""
     if indices.dtype is DType.U64:
         raise Refused("indices of type u64")
@@ -78,7 +79,7 @@ def gather_elements(node: Node, to: Lowering) -> None:
     args = along_axis(data.shape, indices.shape, integer(node.attrs, "axis") % len(data.shape))
     n = indices.shape[-1]
     bits = 8 * data.dtype.size
-    params = {"itype": index_type(indices), "ctype": f"uint{bits}_t"}
+    params = {"itype": index_type(indices), "ctype": unsigned(data.dtype.size)}
     name = f"gather_elements_{bits}_{indices.dtype.value}"
     kernel = Kernel(name, KERNELS / "gather_elements.c.in", ELEMENTS, params, (MOVE,))
     to.call(node, Call(kernel, {**args, **chunks(indices.elements // n, n * data.dtype.size)}, node.inputs, node.outputs))

@@ -14,6 +14,7 @@ from mace_core.ops.arguments import integers, real
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
+from mace_target_cpu.lower.types import unsigned
 from mace_target_cpu.lower.view import view
 
 RANK = 7
@@ -115,7 +116,7 @@ def _bits(value: float, tensor: Tensor) -> int:
 
 
 def _kernel(size: int) -> Kernel:
-    params = {"ctype": f"uint{8 * size}_t", "size": size}
+    params = {"ctype": unsigned(size), "size": size}
     return Kernel(f"lookup_{8 * size}", KERNELS / "lookup.c.in", FIELDS, params, (MOVE,))
 
 

@@ -11,6 +11,7 @@ from mace_core.ops.arguments import integer
 from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import index_type
+from mace_target_cpu.lower.types import unsigned
 
 
 def onehot(node: Node, to: Lowering) -> None:
@@ -20,7 +21,7 @@ def onehot(node: Node, to: Lowering) -> None:
         return
     axis = integer(node.attrs, "axis") % len(y.shape)
     bits = 8 * y.dtype.size
-    params = {"itype": index_type(indices), "ctype": f"uint{bits}_t"}
+    params = {"itype": index_type(indices), "ctype": unsigned(bits // 8)}
     fields = (("rows", "i64"), ("depth", "i64"), ("n", "i64"))
     kernel = Kernel(f"onehot_{bits}_{indices.dtype.value}", KERNELS / "onehot.c.in", fields, params)
     args = {"rows": prod(indices.shape[:axis]), "depth": y.shape[axis], "n": prod(indices.shape[axis:])}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer, integers
@@ -77,7 +78,7 @@ def max_pool_indices(node: Node, to: Lowering) -> None:
         return
     ctype = c_type(x)
     least = "-INFINITY" if x.dtype.is_float else "0" if x.dtype.value[0] == "u" else f"{ctype.removesuffix('_t').upper()}_MIN"
-    params = {"ctype": ctype, "least": least, "floating": x.dtype.is_float}
+    params = {"ctype": ctype, "least": Code(least), "floating": x.dtype.is_float}
     args = {"cell": y.shape[-1], **chunks(prod(y.shape[:-1]), prod(integers(node.attrs, "kernel")) * y.shape[-1] * 8)}
     kernel = Kernel(f"max_pool_indices_{x.dtype.value}", KERNELS / "max_pool_indices.c.in", WINDOWS, params, (MOVE,))
     to.call(node, Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs))

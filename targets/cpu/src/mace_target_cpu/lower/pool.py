@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Windows
@@ -41,7 +42,7 @@ def max_pool(node: Node, to: Lowering) -> None:
     if dtype not in LEAST:
         raise Refused(f"MaxPool of {dtype.value}; there are kernels for {', '.join(t.value for t in LEAST)}")
     ctype, least = LEAST[dtype]
-    params = {"ctype": ctype, "start": f"({least})", "kind": "max", "lanes": VECTOR_BYTES // dtype.size}
+    params = {"ctype": Code(ctype), "start": Code(f"({least})"), "kind": Code("max"), "lanes": VECTOR_BYTES // dtype.size}
     kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)
     to.call(node, Call(kernel, _arguments(node, to), node.inputs, node.outputs))
 
@@ -49,7 +50,7 @@ def max_pool(node: Node, to: Lowering) -> None:
 def average_pool(node: Node, to: Lowering) -> None:
     """AveragePool of f32."""
     need_f32(node, to)
-    params = {"ctype": "float", "start": "0", "kind": "average", "lanes": VECTOR_BYTES // 4}
+    params = {"ctype": Code("float"), "start": 0, "kind": Code("average"), "lanes": VECTOR_BYTES // 4}
     kernel = Kernel("average_pool_f32", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params)
     after, count_pad = node.attrs["pads_after"], node.attrs["count_pad"]
     assert isinstance(after, tuple)
@@ -62,7 +63,7 @@ def lp_pool(node: Node, to: Lowering) -> None:
     need_f32(node, to)
     p = node.attrs["p"]
     assert isinstance(p, int)
-    params = {"ctype": "float", "start": "0", "kind": "lp", "lanes": VECTOR_BYTES // 4}
+    params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "lanes": VECTOR_BYTES // 4}
     kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)
     to.call(node, Call(kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs))
 

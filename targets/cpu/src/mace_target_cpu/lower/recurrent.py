@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mace_core.emit.text import CIdentifier
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops import gru, lstm, rnn
@@ -61,7 +62,7 @@ def _kernel(node: Node, defaults: Sequence[str], more: tuple[tuple[str, str], ..
     """A kernel for the node's activations, and the arguments that all three ops have. more: fields that the op has besides."""
     chosen = rnn.activations(node.attrs, defaults)
     stem = node.op.name.lower()
-    names = [[a.name.lower() for a in direction] for direction in chosen]
+    names = [[CIdentifier(a.name.lower()) for a in direction] for direction in chosen]
     distinct = names if names[0] != names[-1] else names[:1]
     usual = distinct == [[d.lower() for d in defaults]]
     kind = "" if usual else "_" + "_".join(n for direction in distinct for n in direction)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
@@ -83,14 +84,14 @@ def _by_rows(node: Node, to: Lowering, merged: list[tuple[bool, int, int]]) -> N
     sizes = [size for _, size, _ in merged]
     outer, rows, columns = sizes if len(sizes) == LOOPS else (1, *sizes)
     table = ROWS[node.op.name]
-    params = {"initial": _vector_start(table), "step": table.step, "join": table.join, "final": table.final}
+    params = {"initial": _vector_start(table), "step": Code(table.step), "join": Code(table.join), "final": Code(table.final)}
     fields = (("outer", "i32"), ("rows", "i32"), ("columns", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_rows_f32", KERNELS / "reduce_rows.c.in", fields, params, (MATH,))
     to.call(node, Call(kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs))
 
 
-def _vector_start(table: Reduction) -> str:
-    return table.initial if "INFINITY" in table.initial else f"{table.initial}.0f"
+def _vector_start(table: Reduction) -> Code:
+    return Code(table.initial if "INFINITY" in table.initial else f"{table.initial}.0f")
 
 
 def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: Tensor) -> None:
@@ -98,7 +99,7 @@ def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: T
     table = REDUCTIONS.get(node.op.name)
     if table is None or (x.dtype.is_float and x.dtype is not DType.F32):
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
-    params = {**_types(x, table), "result": c_type(y), "step": table.step, "final": table.final}
+    params = {**_types(x, table), "result": c_type(y), "step": Code(table.step), "final": Code(table.final)}
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH,))
     to.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
 
@@ -120,16 +121,16 @@ def _padded(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int
     return (fill,) * (LOOPS - len(loops)) + tuple(loop[part] for loop in loops)
 
 
-def _types(x: Tensor, table: Reduction) -> dict[str, str]:
+def _types(x: Tensor, table: Reduction) -> dict[str, Code]:
     """Floats add up in double precision, integers in their own."""
     ctype = c_type(x)
     if x.dtype is DType.F32:
         starts = {"least": "-INFINITY", "greatest": "INFINITY"}
-        return {"ctype": ctype, "wide": "double", "initial": starts.get(table.initial, table.initial)}
+        return {"ctype": ctype, "wide": Code("double"), "initial": Code(starts.get(table.initial, table.initial))}
     limits = {DType.U8: ("0", "UINT8_MAX"), DType.I8: ("INT8_MIN", "INT8_MAX"), DType.I64: ("INT64_MIN", "INT64_MAX")}
     low, high = limits.get(x.dtype, (f"{_limit(x)}_MIN", f"{_limit(x)}_MAX"))
     starts = {"least": low, "greatest": high}
-    return {"ctype": ctype, "wide": ctype, "initial": starts.get(table.initial, table.initial)}
+    return {"ctype": ctype, "wide": ctype, "initial": Code(starts.get(table.initial, table.initial))}
 
 
 def _limit(x: Tensor) -> str:
@@ -160,7 +161,8 @@ def running(node: Node, to: Lowering) -> None:
     x = to.tensors[node.inputs[0]]
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
-    params = {"ctype": c_type(x), "wide": "double" if x.dtype.is_float else "uint64_t", "join": "+" if node.op.name == "CumSum" else "*"}
+    wide, join = Code("double" if x.dtype.is_float else "uint64_t"), Code("+" if node.op.name == "CumSum" else "*")
+    params = {"ctype": c_type(x), "wide": wide, "join": join}
     fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
     flags = {k: int(bool(node.attrs[k])) for k in ("exclusive", "reverse")}

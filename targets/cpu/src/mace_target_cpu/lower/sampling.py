@@ -67,7 +67,8 @@ def roi(node: Node, to: Lowering) -> None:
     size = integers(node.attrs, "size")
     rows = chunks(y.shape[0] * size[0], size[1] * x.shape[-1] * 16)
     args = {"images": x.shape[0], "in": x.shape[1:3], "out": size, "channels": x.shape[-1], "scale": real(node.attrs, "scale"), **rows}
-    fields, params, name = REGIONS, {"itype": index_type(images)}, "roi_max_pool"
+    params: dict[str, object] = {"itype": index_type(images)}
+    fields, name = REGIONS, "roi_max_pool"
     if node.op.name == "RoiAlign":
         name = f"roi_align_{node.attrs['mode']}"
         params["mode"] = str(node.attrs["mode"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mace_core.emit.text import Code
 from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
@@ -12,7 +13,7 @@ from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import COORDINATES, ELEMENTS, along_axis, coordinates, index_type
 from mace_target_cpu.lower.strided import MOVE
-from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.lower.types import c_type, unsigned
 from mace_target_cpu.lower.view import view
 
 COMBINED: Mapping[str, str] = {
@@ -33,10 +34,10 @@ def _typed(node: Node, data: Tensor, indices: Tensor) -> tuple[str, dict[str, ob
     reduction = str(node.attrs["reduction"])
     if reduction == "none":
         bits = 8 * data.dtype.size
-        return f"{bits}_{indices.dtype.value}", {"itype": index_type(indices), "ctype": f"uint{bits}_t", "combined": "u"}
+        return f"{bits}_{indices.dtype.value}", {"itype": index_type(indices), "ctype": unsigned(bits // 8), "combined": Code("u")}
     ctype = c_type(data)
     text = COMBINED[reduction] if data.dtype.is_float else WRAPPING.get(reduction, COMBINED[reduction].replace("|| *p != *p ", ""))
-    params: dict[str, object] = {"itype": index_type(indices), "ctype": ctype, "combined": text.format(ctype)}
+    params: dict[str, object] = {"itype": index_type(indices), "ctype": ctype, "combined": Code(text.format(ctype))}
     return f"{reduction}_{data.dtype.value}_{indices.dtype.value}", params
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mace_core.emit.text import CIdentifier
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
@@ -34,7 +35,7 @@ def softmax(node: Node, to: Lowering) -> None:
     axis %= len(x.shape)
     outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
     kind, p = node.op.name.lower(), node.attrs.get("p", 0)
-    params = {"kind": kind, "p": p}
+    params = {"kind": CIdentifier(kind), "p": p}
     stem = f"{kind}{p or ''}"
     args: Mapping[str, int]
     if not x.elements:

@@ -9,6 +9,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.types import unsigned
 from mace_target_cpu.lower.view import view
 
 MOVE = KERNELS / "move.h.in"
@@ -138,5 +139,5 @@ def _kernel(variant: str, plan: Nest, align: int, fields: tuple[tuple[str, str],
     """A kernel for elements of the plan's size that are aligned as those of the tensor are."""
     bits = 8 * plan.size
     name = f"copy_{variant}_{bits}" + (f"_of_{8 * align}" if align != plan.size else "")
-    params = {"ctype": f"uint{bits}_t", "align": align}
+    params = {"ctype": unsigned(plan.size), "align": align}
     return Kernel(name, KERNELS / f"copy_{variant}.c.in", (*WALK, *fields), params, (MOVE,))

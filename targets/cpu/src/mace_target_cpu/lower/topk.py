@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mace_core.emit.text import Code
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer
@@ -29,7 +30,7 @@ def topk(node: Node, to: Lowering) -> None:
     order = LARGEST if largest else SMALLEST
     if x.dtype.is_float:
         order += f" || {NAN_FIRST if largest else NAN_LAST}"
-    params = {"ctype": c_type(x), "before": order.format("p", "q"), "after": order.format("q", "p")}
+    params = {"ctype": c_type(x), "before": Code(order.format("p", "q")), "after": Code(order.format("q", "p"))}
     n, k, step = x.shape[axis], y.shape[axis], prod(x.shape[axis + 1 :])
     kernel = Kernel(f"topk_{'largest' if largest else 'smallest'}_{x.dtype.value}", KERNELS / "topk.c.in", FIELDS, params, (MOVE,))
     rows = chunks(prod(x.shape[:axis]) * step, n * x.dtype.size)

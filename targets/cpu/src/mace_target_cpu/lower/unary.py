@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
@@ -84,7 +85,7 @@ def unary(node: Node, to: Lowering) -> None:
     if (not vector and not scalar) or (x.dtype.is_float and not floats):
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
     attrs = {k: float(v) for k, v in node.attrs.items() if not isinstance(v, str | tuple)}
-    params = {"ctype": c_type(x), "result": c_type(y), "vector": vector, "scalar": scalar, "attrs": tuple(attrs)}
+    params = {"ctype": c_type(x), "result": c_type(y), "vector": Code(vector), "scalar": Code(scalar), "attrs": [*map(CIdentifier, attrs)]}
     fields = (("n", "i64"), *((k, "f32") for k in attrs))
     kernel = Kernel(f"{form.lower()}_{x.dtype.value}", KERNELS / "unary.c.in", fields, params, (MATH,))
     to.call(node, Call(kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype))

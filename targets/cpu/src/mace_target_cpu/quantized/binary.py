@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
@@ -9,7 +10,7 @@ from mace_target_cpu.lower.binary import VECTOR
 from mace_target_cpu.lower.broadcast import RANK, collapse
 from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, Scale, result
 
-REAL = {**C_TYPES, DType.F32: "float"}
+REAL = {**C_TYPES, DType.F32: Code("float")}
 FIELDS = (
     *((name, f"i32[{RANK}]") for name in ("dims", "xs", "ys")),
     ("x_zero", "i32"),
@@ -34,7 +35,7 @@ def binary(node: Node, to: Lowering) -> None:
         f"{node.op.name.lower()}_{x.dtype.value}_{y.dtype.value}_{z.dtype.value}",
         KERNELS / "binary_quantized.c.in",
         FIELDS,
-        {"xtype": REAL[x.dtype], "ytype": REAL[y.dtype], "result": REAL[z.dtype], "vector": VECTOR[node.op.name]},
+        {"xtype": REAL[x.dtype], "ytype": REAL[y.dtype], "result": REAL[z.dtype], "vector": Code(VECTOR[node.op.name])},
         helpers=(INTEGER,),
     )
     args: dict[str, Arg] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
@@ -49,7 +50,7 @@ def _wide(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
     if y.quant is None:
         raise Refused(f"{y.name} has no storage")
     source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
-    params = {"xtype": c_type(x), "ytype": c_type(y), "least": f"{limits.min}.0", "most": f"{limits.max}.0"}
+    params = {"xtype": c_type(x), "ytype": c_type(y), "least": Code(f"{limits.min}.0"), "most": Code(f"{limits.max}.0")}
     kernel = Kernel(f"quantize_wide_{x.dtype.value}_{y.dtype.value}", KERNELS / "quantize_wide.c.in", WIDE, params)
     args = {"n": x.elements, "x_zero": source.zero, "factor": source.step / made.step, "y_zero": made.zero}
     to.call(node, Call(kernel, args, node.inputs, node.outputs))

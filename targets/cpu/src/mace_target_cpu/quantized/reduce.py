@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mace_core.emit.text import Code
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
@@ -24,8 +25,8 @@ def total(node: Node, to: Lowering) -> None:
     factor = source.step / made.step / (count if node.op.name == "ReduceMean" else 1)
     args |= {"offset": count * source.zero, "factor": factor, **result(y)}
     args.pop("y_type")
-    types = {"ctype": C_TYPES[x.dtype], "result": C_TYPES[y.dtype], "wide": "int32_t"}
-    params = {**types, "initial": "0", "step": "total + v", "final": STORED}
+    types = {"ctype": C_TYPES[x.dtype], "result": C_TYPES[y.dtype], "wide": Code("int32_t")}
+    params = {**types, "initial": 0, "step": Code("total + v"), "final": Code(STORED)}
     name = f"reducesum_{x.dtype.value}_{y.dtype.value}"
     kernel = Kernel(name, KERNELS / "reduce.c.in", (*plain.NEST, *FIELDS), params, (plain.MATH,))
     to.call(node, Call(kernel, args, node.inputs, node.outputs))

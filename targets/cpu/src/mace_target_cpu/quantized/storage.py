@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mace_core.emit.text import Code
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.program import Arg, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
@@ -19,7 +20,7 @@ EIGHT_BITS = (DType.I8, DType.U8)
 NARROW = (*EIGHT_BITS, DType.I16)
 """Elements whose products are summed in 32 bits."""
 
-C_TYPES: Mapping[DType, str] = {DType.I8: "int8_t", DType.U8: "uint8_t", DType.I16: "int16_t"}
+C_TYPES: Mapping[DType, Code] = {DType.I8: Code("int8_t"), DType.U8: Code("uint8_t"), DType.I16: Code("int16_t")}
 CODES: Mapping[DType, int] = {DType.I8: 0, DType.U8: 1, DType.I16: 2, DType.I32: 3, DType.F32: 4}
 """The STORED_ constants of requantize.h.in."""
 

@@ -13,6 +13,7 @@ from mace_core.quantization import compute
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import binary as plain
 from mace_target_cpu.lower.binary import OPS as BINARY
+from mace_target_cpu.lower.types import unsigned
 from mace_target_cpu.lower.unary import OPS as UNARY
 from mace_target_cpu.quantized.binary import binary
 from mace_target_cpu.quantized.storage import C_TYPES, NARROW, Scale, need_stored
@@ -30,7 +31,7 @@ def table(node: Node, to: Lowering) -> None:
         _curve(node, to, x, y)
         return
     values = _values(node, to, x, y)
-    kernel = Kernel(f"table_{8 * y.dtype.size}", KERNELS / "table.c.in", (("n", "i64"),), {"ytype": f"uint{8 * y.dtype.size}_t"})
+    kernel = Kernel(f"table_{8 * y.dtype.size}", KERNELS / "table.c.in", (("n", "i64"),), {"ytype": unsigned(y.dtype.size)})
     name = _shared(node, to, values)
     to.call(node, Call(kernel, {"n": x.elements}, [x.name, name], [y.name], inplace=y.dtype.size == 1))
 

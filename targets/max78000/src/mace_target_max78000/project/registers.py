@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mace_core.emit.text import Code
 from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, QUADRANTS, Device
 from mace_target_max78000.image import Step
 
@@ -24,6 +25,6 @@ def names(device: Device) -> Mapping[int, str]:
     return found
 
 
-def told(steps: Sequence[Step], known: Mapping[int, str]) -> list[tuple[Step, str]]:
+def told(steps: Sequence[Step], known: Mapping[int, str]) -> list[tuple[Step, Code]]:
     """Each step with its register in words."""
-    return [(step, known.get(step.address, "")) for step in steps]
+    return [(step, Code(known.get(step.address, ""))) for step in steps]

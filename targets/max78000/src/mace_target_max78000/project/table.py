@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from mace_core.emit.text import Code
 from mace_target_max78000.device import QUADRANTS, Device
 from mace_target_max78000.image import Step, Write
 
@@ -21,7 +22,7 @@ NEXT_LAYER, PREVIOUS_LAYER, OTHER_REGISTERS = 4, 8, 16
 class Register:
     """Where a register lies in quadrant 0 and layer 0, and how far from a layer to the next in bytes."""
 
-    name: str
+    name: Code
     address: int
     pitch: int
 
@@ -71,7 +72,7 @@ def _places(device: Device) -> dict[int, tuple[int, int, str]]:
 
 def _register(name: str, device: Device) -> Register:
     first, second = (device.layer_register(0, name, layer) for layer in (0, 1))
-    return Register(name, first, second - first)
+    return Register(Code(name), first, second - first)
 
 
 def _groups(found: Iterable[tuple[_Place, int]]) -> Iterator[int]:

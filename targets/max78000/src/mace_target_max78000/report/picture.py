@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from mace_core.emit.render import render
+from mace_core.emit.text import Code, Word, XmlText, shortened
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS
 from mace_target_max78000.network import INPUT
 from mace_target_max78000.report.analysis import LayerReport, Report
 
 TEMPLATE = files("mace_target_max78000") / "report" / "templates" / "memory.svg.in"
+LONGEST = 60
+"""Characters of a name that are shown."""
 HUE = 137.5
 """Degrees from a layer's hue to the next one's: the golden angle, so that neighbours differ most."""
 ROW = 6
@@ -30,15 +33,16 @@ class Box:
     y: float
     width: float
     height: float
-    colour: str
-    title: str
+    colour: Code
+    title: XmlText
 
 
 def picture(report: Report) -> str:
     """SVG text, the same for the same report."""
     return render(
         TEMPLATE,
-        report=report,
+        name=XmlText(shortened(report.name, LONGEST)),
+        device=Word(report.device.name),
         weights=list(_weights(report)),
         data=list(_data(report)),
         rows=PROCESSORS,
@@ -46,12 +50,12 @@ def picture(report: Report) -> str:
         weights_width=WEIGHTS,
         panel=PANEL,
         panels=[(m, m % PANELS, m // PANELS) for m in range(PROCESSORS // PER_MEMORY)],
-        legend=[(layer.name, _colour(i)) for i, layer in enumerate(report.layers)],
+        legend=[(XmlText(shortened(layer.name, LONGEST)), _colour(i)) for i, layer in enumerate(report.layers)],
     )
 
 
-def _colour(layer: int) -> str:
-    return "hsl(0,0%,60%)" if layer == INPUT else f"hsl({layer * HUE % 360:g},60%,60%)"
+def _colour(layer: int) -> Code:
+    return Code("hsl(0,0%,60%)" if layer == INPUT else f"hsl({layer * HUE % 360:g},60%,60%)")
 
 
 def _weights(report: Report) -> Iterator[Box]:
@@ -63,7 +67,7 @@ def _weights(report: Report) -> Iterator[Box]:
         title = f"{layer.name}: words {layer.run.column}-{layer.run.column + layer.run.count - 1}"
         for first, count in _rows(layer):
             x, width = round(layer.run.column * scale, 2), round(layer.run.count * scale, 2)
-            yield Box(x, first * ROW, width, count * ROW, _colour(index), title)
+            yield Box(x, first * ROW, width, count * ROW, _colour(index), XmlText(title))
 
 
 def _rows(layer: LayerReport) -> Iterator[tuple[int, int]]:
@@ -91,5 +95,5 @@ def _data(report: Report) -> Iterator[Box]:
                 width=round((found.end - found.start + 1) * across, 2),
                 height=round((found.last - found.first) * up, 2),
                 colour=_colour(found.maker),
-                title=f"{name}: bytes {found.first}-{found.last - 1} of data memory {memory}, layers {found.start}-{found.end}",
+                title=XmlText(f"{name}: bytes {found.first}-{found.last - 1} of data memory {memory}, layers {found.start}-{found.end}"),
             )
