@@ -239,7 +239,8 @@ def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
     """
     placed: dict[str, int] = {}
     living: list[tuple[int, int, int]] = []  # (last step, offset, end), the first to die in front
-    gaps: list[tuple[int, int]] = [(0, sum(s.size for s in spans))]
+    # Each buffer raises the top by its size at most, and those below the ceiling may leave gaps that hold no other.
+    gaps: list[tuple[int, int]] = [(0, ceiling + sum(s.size for s in spans))]
     for span in sorted(spans, key=lambda s: (s.first, -s.size, s.name)):
         while living and living[0][0] < span.first:
             _, start, end = heapq.heappop(living)
