@@ -94,7 +94,7 @@ class _Step:
         layer = self.layer
         shape = (layer.channels, *layer.dim)
         if layer.operands == 1:
-            return [(np.concatenate(inputs) if len(inputs) > 1 else inputs[0]).reshape(shape)]
+            return [np.concatenate([x.reshape(len(x), -1) for x in inputs]).reshape(shape) if len(inputs) > 1 else inputs[0].reshape(shape)]
         if len(inputs) > 1:
             return [x.reshape(shape) for x in inputs]
         if self.options.documented and layer.inputs != (INPUT,):

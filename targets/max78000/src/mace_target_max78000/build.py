@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mace_core.api import Content
 from mace_core.errors import MaceError
+from mace_core.ir import Array
 from mace_target_max78000 import report
 from mace_target_max78000.device import Device
 from mace_target_max78000.legal import faults
@@ -15,6 +16,7 @@ from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
 from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.verification import check_program
 
 MAPS = ("report.txt", "report.json", "memory.svg")
 """Files about a project, beside its own."""
@@ -22,10 +24,15 @@ MAPS = ("report.txt", "report.json", "memory.svg")
 
 @dataclass(frozen=True)
 class Project:
-    """A network's C project with its maps, and what they say."""
+    """A network's C project with its maps, and what they say.
+
+    results: what each layer computes of the network's sample, [channels, rows, columns].  notes: what the user should know of the program.
+    """
 
     files: Mapping[str, Content]
     found: report.Report
+    results: tuple[Array, ...]
+    notes: tuple[str, ...]
 
     @property
     def summary(self) -> str:
@@ -34,12 +41,16 @@ class Project:
 
 
 def built(network: Network, options: Options, device: Device) -> Project:
-    """The project of a network; one MaceError with everything that the hardware cannot do."""
+    """The project of a network, once its program has run in the simulator and computes what the network says.
+
+    One MaceError with everything that the hardware cannot do, or with the first layer that the program computes otherwise.
+    """
     if wrong := faults(network, device, options):
         raise MaceError.of(f"{network.name}: {fault}" for fault in wrong)
     made = synthesise(network, options, device)
+    notes = check_program(network, made, options)
     found = report.analysed(network, made, options)
     summary = report.summary(found)
     maps = (summary, json.dumps(report.as_dict(found), indent=1) + "\n", report.picture(found))
     files: dict[str, Content] = {**emit_project(made.image, network, options, summary), **dict(zip(MAPS, maps, strict=True))}
-    return Project(files, found)
+    return Project(files, found, made.outputs, notes)

@@ -37,7 +37,7 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
         check_beside(network, files["model"], device)
     made = built(network, options, device)
     write_all(folder, made.files)
-    return "\n".join([*(f"note: {note}" for note in network.notes), made.summary, f"wrote {folder}"])
+    return "\n".join([*(f"note: {note}" for note in (*network.notes, *made.notes)), made.summary, f"wrote {folder}"])
 
 
 def quantize_checkpoint(source: Path, target: Path, how: Mapping[str, Any]) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Tensor
+from mace_core.ir import Array
 from mace_core.ops import core_ops
 from mace_target_max78000.automatic import Formed
 from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, Fold, without_tail
-from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
@@ -80,8 +79,10 @@ class Feed:
     def arrays(self, words: Sequence[int]) -> list[Array]:
         """The model's outputs, of the words that cnn_unload gave."""
         blocks = list(self._blocks(np.asarray(words, "<u4")))
-        if not self.outputs:
-            return blocks
+        return self.results(blocks) if self.outputs else blocks
+
+    def results(self, blocks: Sequence[Array]) -> list[Array]:
+        """The outputs of the model that was formed, of the blocks of results, each [channels, ...]."""
         reals = np.concatenate([b.ravel() * unit for b, (_, _, _, unit) in zip(blocks, self.blocks, strict=True)])
         return [output.of(reals) for output in self.outputs]
 
@@ -133,9 +134,9 @@ def _outputs(formed: Formed) -> Iterator[Output]:
     functions: dict[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {}
     starts = _starts(formed)
     for name in inner.outputs:
-        view = view_of(inner, name, producers(inner))
-        layer = formed.tensors.index(view.base)
-        positions[name] = _position(inner.tensors[view.base])[view.order] + starts[layer]
+        found = formed.find(name)
+        assert found is not None  # every output of the inner graph was given to a layer
+        positions[name] = found[1] + starts[found[0]]
     for node in tail:
         source, result = node.inputs[0], node.outputs[0]
         functions[result] = functions.get(source, ())
@@ -158,8 +159,3 @@ def _starts(formed: Formed) -> dict[int, int]:
             starts[index] = total
             total += layer.out_channels * layer.out_dim[0] * layer.out_dim[1]
     return starts
-
-
-def _position(tensor: Tensor) -> Array:
-    """For each element of a tensor, rows, columns, channels, its place in the block, which goes channel by channel."""
-    return np.arange(tensor.elements).reshape(tensor.shape[-1], -1).T.ravel()

@@ -233,6 +233,8 @@ class Network:
     """Layers in the order of their execution, each with its place.
 
     sample: one input, int64 in -128 ... 127: [channels, rows, columns], one-dimensional [channels, length].
+    recounts: whether layers may count the positions of what they read as other rows and columns, as a graph's views do; a description's
+    may only where they have one input.
     """
 
     name: str
@@ -247,6 +249,7 @@ class Network:
     """Values of the registers that make layers conditional (MAX78002); empty where none is."""
     sampled: tuple[int, ...] = ()
     """Layers that run for the sample, where conditions leave some out; empty where all run."""
+    recounts: bool = False
 
     def runs(self, index: int) -> bool:
         """Whether a layer runs for the sample."""

@@ -19,7 +19,8 @@ from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, ProjectTarget, Read
 from mace_core.quantization import dequantize
 from mace_core.run.files import read_samples
-from mace_target_max78000.automatic.design import design
+from mace_target_max78000.automatic.design import Designed, design
+from mace_target_max78000.automatic.graph_check import check_graph
 from mace_target_max78000.automatic.quantizing.quantize import Policy
 from mace_target_max78000.beside import check_beside
 from mace_target_max78000.build import MAPS, built
@@ -31,16 +32,19 @@ from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, sources
 from mace_target_max78000.project.layout import layout as project_layout
+from mace_target_max78000.verification import REPORT
 
 CALIBRATION = 32
 """Samples of the validation data by which a graph of real numbers is quantised."""
+CLOSE = 1e-5
+"""How far outputs in float32 may be from those in float64, as a share."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ported:
     """A network, and how the model's inputs and outputs become its own.
 
-    options: those asked for, with what the places rely on.
+    options: those asked for, with what the places rely on.  designed: how it came to be, where it was made of a graph.
     """
 
     network: Network
@@ -48,6 +52,20 @@ class Ported:
     feed: Feed
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
+    designed: Designed | None = None
+
+    def check(self, results: Sequence[Array]) -> None:
+        """Compare what each layer computes, and what the application makes of it, with the graph.  MaceError where they differ."""
+        if self.designed is None:
+            return
+        graph = self.designed.formed.graph
+        values = check_graph(self.designed.accelerated(results), self.designed.inputs, self.options)
+        blocks = [result for layer, result in zip(self.network.layers, results, strict=True) if layer.output]
+        for name, output in zip(graph.outputs, self.feed.results(blocks), strict=True):
+            quant = graph.tensors[name].quant
+            expected = dequantize(values[name], quant) if quant else values[name]
+            if output.shape != expected.shape or not np.allclose(output, expected, CLOSE, CLOSE * np.abs(expected).max(initial=0)):
+                raise MaceError(f"{graph.name}: output {name!r}", "the application would make another one of the results", REPORT)
 
 
 class Max78000(ProjectTarget):
@@ -72,6 +90,7 @@ class Max78000(ProjectTarget):
         options, policy = self._options(model)
         ported = self._described(model, options) if self._is_described(model) else self._designed(model, read(), options, policy)
         made = built(ported.network, ported.options, self.device)
+        ported.check(made.results)
         figures = {
             "inputs": [described(t) for t in ported.inputs],
             "outputs": [described(t) for t in ported.outputs],
@@ -83,7 +102,7 @@ class Max78000(ProjectTarget):
             "feed": ported.feed.described(),
             "documented": ported.options.documented,
             "summary": made.summary,
-            "notes": list(ported.network.notes),
+            "notes": [*ported.network.notes, *made.notes],
         }
         return Sources(made.files, report=figures)
 
@@ -107,7 +126,7 @@ class Max78000(ProjectTarget):
         units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-        return Ported(made.network, made.options, feed, inputs, outputs)
+        return Ported(made.network, made.options, feed, inputs, outputs, made)
 
     def _options(self, model: Model) -> tuple[Options, Policy]:
         """What the deployment file asks for: options of the program, and how to quantise."""

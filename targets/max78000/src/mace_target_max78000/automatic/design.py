@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mace_core.ir import Array, Graph
 from mace_target_max78000.automatic.fit import prepare
 from mace_target_max78000.automatic.forming import Formed
+from mace_target_max78000.automatic.graph_check import Accelerated
 from mace_target_max78000.automatic.place import place
+from mace_target_max78000.automatic.placement.lower import PART
 from mace_target_max78000.automatic.quantizing.observe import random_inputs
 from mace_target_max78000.automatic.quantizing.quantize import Policy, is_quantized
 from mace_target_max78000.automatic.split import with_split_bias
@@ -19,11 +23,28 @@ from mace_target_max78000.options import Options
 
 @dataclass(frozen=True, eq=False)
 class Designed:
-    """A network and the layers that it was placed from.  options: those given, with what the places rely on."""
+    """A network and the layers that it was placed from.
+
+    options: those given, with what the places rely on.  inputs: of the graph, by name; the network's sample was made of them.
+    """
 
     network: Network
     formed: Formed
     options: Options
+    inputs: Mapping[str, Array]
+
+    def accelerated(self, outputs: Sequence[Array]) -> Accelerated:
+        """What the accelerator computes.
+
+        outputs: of each layer of the network, which has layers between those that were formed, and several for one where channels are cut.
+        """
+        parts: dict[str, list[Array]] = {layer.name: [] for layer in self.formed.layers}
+        for layer, output in zip(self.network.layers, outputs, strict=True):
+            name = layer.name if layer.name in parts else PART.sub("", layer.name)
+            if name in parts:
+                parts[name].append(output)
+        results = {name: np.concatenate(found) for name, found in parts.items() if found}
+        return Accelerated(self.formed, self.network.sample, results)
 
 
 def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]) -> Designed:
@@ -38,5 +59,5 @@ def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device,
     first = samples[0] if samples else random_inputs(graph, policy.limits, 1)[0]
     sample = formed.entry.apply(first[formed.entry.name])
     placed = place(formed.layers, sample.shape, device, options)
-    network = Network(graph.name, placed.layers, placed.places, sample, notes=formed.notes)
-    return Designed(network, formed, placed.options)
+    network = Network(graph.name, placed.layers, placed.places, sample, notes=formed.notes, recounts=True)
+    return Designed(network, formed, placed.options, first)

@@ -122,7 +122,8 @@ def _streaming(arrangement: Arrangement, device: Device) -> Iterator[int]:
     users = readers(arrangement.layers)
     for index, layer in enumerate(arrangement.layers[:MOST_STREAMING]):
         chain = layer.inputs == (index - 1,) and users[index - 1] == (index,) and layer.operands == 1 and layer.groups == 1
-        if not chain or layer.operation is not Operation.CONV2D or passes_of(layer.channels) > 1 or layer.flatten:
+        recounted = index > 0 and arrangement.layers[index - 1].out_dim != layer.dim  # rows of another length: no stream of the same rows
+        if not chain or recounted or layer.operation is not Operation.CONV2D or passes_of(layer.channels) > 1 or layer.flatten:
             return
         if arrangement.lanes[index].gap == 1 and (device.pipelined or min(layer.pad) > 0):
             yield index + 1

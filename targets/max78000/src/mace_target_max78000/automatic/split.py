@@ -21,7 +21,8 @@ def with_split_bias(formed: Formed, device: Device) -> Formed:
     moved = (replace(layer, inputs=tuple(int(first[i]) if i >= 0 else i for i in layer.inputs)) for p in parts for layer in p)
     tensors = tuple(name for name, p in zip(formed.tensors, parts, strict=True) for _ in p)
     steps = tuple(step for step, p in zip(formed.steps, parts, strict=True) for _ in p)
-    return replace(formed, layers=tuple(moved), tensors=tensors, steps=steps)
+    made = {tensor: int(first[index]) if index >= 0 else index for tensor, index in formed.made.items()}
+    return replace(formed, layers=tuple(moved), tensors=tensors, steps=steps, made=made)
 
 
 def _parts(layer: Layer, formed: Formed, index: int, device: Device) -> Iterator[Layer]:

@@ -38,12 +38,17 @@ def _joined(site: Site) -> Iterator[Fault]:
         yield from _positions(site, sources[0], prod(layer.dim))
         return
     for source in sources:
-        if source.dim != layer.dim:
+        if not _alike(site, source):
             yield site.fault("in_sequences", f"inputs of {size(layer.dim)}", f"{source.name} of {size(source.dim)}", "make the sizes equal")
     for source in sources[:-1]:
         if source.channels % PER_MEMORY:
             expected = f"a multiple of {PER_MEMORY} channels in all inputs but the last"
             yield site.fault("in_sequences", expected, f"{source.channels} in {source.name}", "add channels whose weights are zero")
+
+
+def _alike(site: Site, source: Source) -> bool:
+    """Whether one of several inputs has the rows and columns of the layer, or as many positions where these may be counted anew."""
+    return source.dim == site.layer.dim or (site.network.recounts and source.positions == prod(site.layer.dim))
 
 
 def _positions(site: Site, source: Source, positions: int) -> Iterator[Fault]:
@@ -70,7 +75,7 @@ def _eltwise(site: Site) -> Iterator[Fault]:
         found = f"{len(sources)}: {_named(sources)}"
         yield site.fault("in_sequences", f"{layer.operands} operands", found, f"write operands: {len(sources)}")
     for source in sources:
-        if (source.channels, source.dim) != (layer.channels, layer.dim):
+        if source.channels != layer.channels or not _alike(site, source):
             found = f"{source.name} of {source.channels} x {size(source.dim)}"
             expected = f"operands of equal size, {layer.channels} x {size(layer.dim)}"
             yield site.fault("in_sequences", expected, found, "make the sizes equal")

@@ -28,7 +28,10 @@ PACKING, GATHERING = 1 << 20, 1 << 16
 
 
 class Simulator:
-    """The accelerator of one part.  on_done: called when a network has run, as the interrupt is raised then.
+    """The accelerator of one part.
+
+    on_done: called when a network has run, as the interrupt is raised then.
+    on_layer: called with the hardware's number of each layer that has been executed.
 
     documented: averages are rounded down, or halves up, as the maker's document says, else towards zero, or halves away from it, as
     the maker's tool expects.
@@ -44,7 +47,9 @@ class Simulator:
         self.registers = Registers(device, self._controlled)
         self.fifos = Fifos()
         self.on_done = on_done
-        self._chip = Chip(device, self.registers, self.data, self.weights, self.bias, self.fifos, documented)
+        self.on_layer: Callable[[int], None] | None = None
+        state = device, self.registers, self.data, self.weights, self.bias, self.fifos, documented
+        self._chip = Chip(*state, on_layer=self._executed)
         self._gatherer = Gatherer(device, self.data)
         self._run: Run | None = None
         self._plain: dict[int, int] = {}
@@ -152,6 +157,10 @@ class Simulator:
             self.registers.control[quadrant]["CTL"] |= DONE
         if self.on_done:
             self.on_done()
+
+    def _executed(self, number: int) -> None:
+        if self.on_layer:
+            self.on_layer(number)
 
     @property
     def done(self) -> bool:

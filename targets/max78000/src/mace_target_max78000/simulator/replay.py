@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from mace_target_max78000.image import Image, Poll, Step
 from mace_target_max78000.simulator.accelerator import Simulator
 from mace_target_max78000.simulator.faults import SimulationError
+from mace_target_max78000.simulator.start import DONE, GO, ONE_SHOT
+
+Watch = Callable[[Simulator, int], None]
+"""Looks at the simulator after each layer, which the hardware's number tells."""
 
 
-def replay(image: Image, documented: bool = False) -> Simulator:
+def replay(image: Image, documented: bool = False, watch: Watch | None = None) -> Simulator:
     """Write everything of an image in the order of its program, and run it.  documented: as `Simulator` has it.
 
     Raises SimulationError where the hardware could not, and where it still waits for input at the end.
     """
     simulator = Simulator(image.device, documented=documented)
+    if watch:
+        simulator.on_layer = lambda number: watch(simulator, number)
     _steps(simulator, image.init)
     for chunk in image.kernels:
         simulator.write(chunk.address | 1, 1, size=1)
@@ -31,9 +37,19 @@ def replay(image: Image, documented: bool = False) -> Simulator:
     _steps(simulator, image.start)
     for block in streamed:
         simulator.write_block(block.address, _bytes(block.words))
+    _continue(simulator, image)
     if not simulator.done:
         raise SimulationError("the accelerator", f"it never ends: {simulator.waits_for}")
     return simulator
+
+
+def _continue(simulator: Simulator, image: Image) -> None:
+    """Go on after every layer of a program that stops there, as cnn_continue does once the interrupt has been acknowledged."""
+    control = image.device.control_register(image.quadrants[0], 0)
+    while not simulator.done and not simulator.waits_for and simulator.read(control) & ONE_SHOT:
+        waiting = simulator.read(control) & ~(DONE | GO)
+        simulator.write(control, waiting)
+        simulator.write(control, waiting | GO)
 
 
 def mismatches(simulator: Simulator, image: Image) -> Iterator[str]:

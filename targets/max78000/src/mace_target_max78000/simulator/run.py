@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +25,7 @@ ROUNDS = 8
 
 @dataclass(frozen=True)
 class Chip:
-    """All state that an inference works on."""
+    """All state that an inference works on.  on_layer: called with the number of each layer that has been executed."""
 
     device: Device
     registers: Registers
@@ -33,6 +34,7 @@ class Chip:
     bias: BiasMemory
     fifos: Fifos
     documented: bool
+    on_layer: Callable[[int], None]
 
 
 class Run:
@@ -78,6 +80,7 @@ class Run:
         while self.layer is not None:
             setting = self._setting(self.layer)
             self._execute(setting)
+            self._chip.on_layer(setting.layer)
             self._steps += 1
             if self._steps > self._chip.device.layers:
                 raise setting.fault("NXTLYR", "layers follow each other without end", "let the last one stop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mace_core.ir import Array
 from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.device import Device
 from mace_target_max78000.image import Image
@@ -24,11 +25,14 @@ class Synthesis:
     """A network's program, and what it was made of.
 
     runs: where each layer's weights lie, by layer.
+    numbers: of the layers in hardware.  outputs: what each layer computes of the network's sample, [channels, rows, columns].
     """
 
     image: Image
     units: tuple[Unit, ...]
     runs: Mapping[int, Run]
+    numbers: tuple[int, ...]
+    outputs: tuple[Array, ...]
 
 
 def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
@@ -57,4 +61,4 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
         known_answer=memory.known_answer([(u, results[u.index]) for u in checked], options, device),
         quadrants=quadrants,
     )
-    return Synthesis(image, layers, runs)
+    return Synthesis(image, layers, runs, tuple(map(registers.number, layers)), results)

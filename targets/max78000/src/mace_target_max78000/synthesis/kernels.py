@@ -14,8 +14,7 @@ import numpy as np
 from mace_core.ir import Array
 from mace_target_max78000.device import KERNEL_BYTES, PROCESSORS, Device
 from mace_target_max78000.image import Chunk
-from mace_target_max78000.network import Operation
-from mace_target_max78000.synthesis.runs import ALIGNMENT, LANES, Run, lay_out, physical_columns, place, words_of
+from mace_target_max78000.synthesis.runs import ALIGNMENT, LANES, Run, lay_out, physical_columns, place, plain_values, words_of
 from mace_target_max78000.unit import Unit
 
 __all__ = ["ALIGNMENT", "Run", "Stream", "chunks", "place", "stream", "words_of"]
@@ -72,7 +71,7 @@ def _by_processor(unit: Unit, values: Array) -> Array:
 
 def _full(unit: Unit) -> Array:
     """Bytes [processors, n]: kernel after kernel in the order of output channels, all passes of the input for each."""
-    fields = _fields(_values(unit), unit)
+    fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(*fields.shape[:2], -1)[:, :, ::-1]
     if unit.place.calcx4:
         # four channels are computed at once, each from a memory of its own: every fourth channel lies in the same
@@ -87,7 +86,7 @@ def _full(unit: Unit) -> Array:
 
 def _depthwise(unit: Unit) -> Array:
     """Bytes [processors, n]: a kernel for each pass."""
-    fields = _fields(_values(unit), unit)
+    fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(fields.shape[0], 1, -1)[:, :, ::-1].transpose(1, 0, 2)
     by_processor = _by_processor(unit, fields)[:, :, 0]
     return _packed(by_processor.transpose(0, 2, 1), unit.bits).transpose(0, 2, 1).reshape(len(unit.processors), -1)
@@ -95,20 +94,11 @@ def _depthwise(unit: Unit) -> Array:
 
 def _flattened(unit: Unit) -> Array:
     """Bytes [processors, n]: values of one output after another, position by position, the passes of each."""
-    fields = _fields(_values(unit), unit)
+    fields = _fields(plain_values(unit), unit)
     outputs, count = fields.shape[0], len(unit.processors)
     by_channel = fields.reshape(outputs, -1, unit.positions)
     by_processor = _by_processor(unit, by_channel)
     return _packed(by_processor.transpose(0, 2, 3, 1).reshape(count, -1), unit.bits)
-
-
-def _values(unit: Unit) -> Array:
-    """Weights [out, in, ...] with transposed convolutions turned into plain ones."""
-    weights = unit.layer.weights
-    assert weights is not None
-    if unit.layer.operation is Operation.CONV_TRANSPOSE2D:
-        return weights.values[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)
-    return weights.values
 
 
 def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device) -> tuple[Chunk, ...]:

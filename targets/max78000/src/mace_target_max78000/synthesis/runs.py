@@ -15,6 +15,7 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000.device import KERNEL_BYTES, PER_QUADRANT, PROCESSORS, Device
+from mace_target_max78000.network import Operation
 from mace_target_max78000.unit import Unit
 
 ALIGNMENT = 4
@@ -171,10 +172,17 @@ def _owner(unit: Unit, weighted: Sequence[Unit], deduplicate: bool) -> int:
 
 
 def _same(a: Unit, b: Unit) -> bool:
-    x, y = a.layer.weights, b.layer.weights
-    assert x is not None
-    assert y is not None
-    return x.bits == y.bits and a.place.processors == b.place.processors and np.array_equal(x.values, y.values)
+    """Whether two layers store the same words in the same processors."""
+    return a.bits == b.bits and a.place.processors == b.place.processors and np.array_equal(plain_values(a), plain_values(b))
+
+
+def plain_values(unit: Unit) -> Array:
+    """Weights [out, in, ...]; those of a transposed convolution as the plain one that is stored, with flipped kernels."""
+    weights = unit.layer.weights
+    assert weights is not None
+    if unit.layer.operation is Operation.CONV_TRANSPOSE2D:
+        return weights.values[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)
+    return weights.values
 
 
 def _column(unit: Unit, units: Sequence[Unit], free: Array, layout: Layout, device: Device) -> int | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mace_core.errors import MaceError
-from mace_core.ir import Graph
+from mace_core.ir import Array, Graph
 from mace_target_max78000.automatic.forming.aligned import aligned
 from mace_target_max78000.automatic.forming.binary import with_binary
 from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, entry, without_tail
 from mace_target_max78000.automatic.forming.form import Former
 from mace_target_max78000.automatic.forming.lower import lowered
 from mace_target_max78000.automatic.forming.refusal import Faults
+from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import Layer
+from mace_target_max78000.network import INPUT, Layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +27,8 @@ class Formed:
     tensors: for each layer the graph's tensor that it computes.  steps: for each layer the power of two that its output counts.
     entry: how the network's input is made.
     graph: what they were formed from, whole.
+    lowered: the graph of the hardware's ops that the layers are.  made: of its tensors those in memory, with the number of the layer that
+    writes each, INPUT for the network's input.
     """
 
     layers: tuple[Layer, ...]
@@ -31,6 +37,22 @@ class Formed:
     entry: Entry
     notes: tuple[str, ...]
     graph: Graph
+    lowered: Graph
+    made: Mapping[str, int]
+
+    def find(self, tensor: str) -> tuple[int, Array] | None:
+        """The layer that has a tensor of the lowered graph in memory, and where each element lies in its result.
+
+        That is a flat index into [channels, rows, columns], in the shape of the tensor.  None for what is never in memory.
+        """
+        if tensor not in self.lowered.tensors:
+            return None
+        view = view_of(self.lowered, tensor, producers(self.lowered))
+        if view.base not in self.made:
+            return None
+        base = self.lowered.tensors[view.base]
+        places = np.arange(base.elements).reshape(base.shape[-1], -1).T.reshape(-1)
+        return self.made[view.base], places[view.order]
 
     def noted(self, notes: tuple[str, ...]) -> Formed:
         """The same with more to tell, first."""
@@ -69,4 +91,6 @@ def form(graph: Graph, device: Device) -> Formed:
         start,
         notes,
         graph,
+        inner,
+        {tensor: index if index == INPUT else places[index] for tensor, index in former.made.items()},
     )

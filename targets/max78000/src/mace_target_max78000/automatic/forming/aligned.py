@@ -39,7 +39,7 @@ def _joined(layer: Layer, before: tuple[list[Layer], set[int]], faults: Faults) 
     """A layer whose inputs fill their words.  before: the layers so far, and which of them it alone reads."""
     new, sole = before
     known = {i: new[i].out_channels for i in layer.inputs if i != INPUT}
-    own = layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)
+    own = (layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)) // max(layer.inputs.count(INPUT), 1)
     channels = [known.get(i, own) for i in layer.inputs]
     if not any(count % PER_MEMORY for count in channels[:-1]):
         return layer

@@ -92,7 +92,7 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
         raise MaceError(graph.name, f"it has {len(graph.inputs)} inputs, and the accelerator takes one", "join them along channels outside")
     made, name = producers(graph), graph.inputs[0]
     start, steps = name, []
-    while (reader := _sole_reader(graph, start)) and reader.op.name in (*VIEWS, "Quantize") and not _flattens(graph, reader):
+    while (reader := _sole_reader(graph, start)) and _prepares(graph, reader):
         start = reader.outputs[0]
         steps.append(reader)
     tensor = graph.tensors[start]
@@ -104,6 +104,13 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
         return graph, Entry(name, power, order)
     nodes = tuple(n for n in graph.nodes if n not in steps)
     return replace(graph, nodes=nodes, inputs=(start,)), Entry(name, power, order)
+
+
+def _prepares(graph: Graph, node: Node) -> bool:
+    """Whether the application does what a node does with the input; what is stored as integers has been rounded before it comes."""
+    if node.op.name == "Quantize":
+        return graph.tensors[node.inputs[0]].quant is None
+    return node.op.name in VIEWS and not _flattens(graph, node)
 
 
 def _flattens(graph: Graph, node: Node) -> bool:

@@ -24,7 +24,7 @@ from mace_target_max78000.automatic.forming.layers import (
     pair,
 )
 from mace_target_max78000.automatic.forming.refusal import Faults, RefusedError
-from mace_target_max78000.automatic.forming.views import VIEWS, view_of
+from mace_target_max78000.automatic.forming.views import VIEWS, View, view_of
 from mace_target_max78000.automatic.powers import exponent, is_native
 from mace_target_max78000.device import PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Activation, Layer, Operation
@@ -38,7 +38,7 @@ class Former:
     """A graph on its way to layers.
 
     tensors: of each layer what it computes.  steps: the power of two that it counts.
-    made: for each tensor in memory the layer that makes it, or INPUT.
+    made: for each tensor in memory the layer that makes it, or INPUT; views of them are not there.
     """
 
     graph: Graph
@@ -114,10 +114,11 @@ class Former:
         index = self.made[node.inputs[0]]
         self.layers[index] = replace(self.layers[index], activation=Activation.ABS)
         self.tensors[index] = node.outputs[0]
+        del self.made[node.inputs[0]]  # the values with their signs are in memory no more
         self.made[node.outputs[0]] = index
 
     def _main_of_matrix(self, node: Node, w: Array) -> dict[str, Any]:
-        view = view_of(self.graph, node.inputs[0], self.fronts.producers)
+        view = self._view(node.inputs[0])
         base = self.graph.tensors[view.base]
         values = linear(w, view.order, base.shape)
         pooled = bool(self.fronts.before(node).absorbed)
@@ -165,20 +166,25 @@ class Former:
         values = np.concatenate([sign * (eye << p - least) for sign, p in zip(signs, known, strict=True)], axis=1)
         operation = {2: Operation.LINEAR, 3: Operation.CONV1D}.get(rank, Operation.CONV2D)
         weights = packed(values.reshape(*values.shape, *(1,) * (rank - 2)))
-        inputs = tuple(piece for name in node.inputs for piece in self._pieces(name, node))
+        inputs = tuple(piece for name in node.inputs for piece in self._pieces(name))
         layer = Layer(node.name, operation, inputs, values.shape[1], dim_of(out), len(eye), weights=weights, shift=shift)
         self._append(layer, node.outputs[0])
 
     def _layer(self, node: Node, front: Front, operation: Operation) -> Layer:
+        """A layer with what comes before its main operation.
+
+        Its channels, rows and columns are those of the tensor that it reads, which may be a view: the same words counted as other rows and
+        columns.  A linear layer reads what its view is of, because its weights are put into the order of the memory (see `Fronts.before`).
+        """
         tensors = self.graph.tensors
-        base = tensors[view_of(self.graph, front.tensors[0], self.fronts.producers).base]
-        inputs = self._operands(front) if front.eltwise else tuple(self._pieces(front.tensors[0], node))
+        read = tensors[front.tensors[0]]
+        inputs = self._operands(front) if front.eltwise else tuple(self._pieces(read.name))
         return Layer(
             name=node.name,
             operation=operation,
             inputs=inputs,
-            channels=base.shape[-1],
-            dim=dim_of(base),
+            channels=read.shape[-1],
+            dim=dim_of(read),
             out_channels=tensors[node.outputs[0]].shape[-1],
             pool=front.pool,
             stride=front.stride,
@@ -193,36 +199,45 @@ class Former:
         sole = self.fronts.producers.get(front.tensors[0])
         return (INPUT,) if sole and sole.op.name == "Split" and made == {sole.name} else tuple(map(self._in_memory, front.tensors))
 
-    def _pieces(self, tensor: str, reader: Node) -> Iterator[int]:
-        """The layers that make a tensor's channels, one after another."""
-        view = view_of(self.graph, tensor, self.fronts.producers)
-        base = self.graph.tensors[view.base]
-        if reader.op.name != "MatMul" and not (view.in_order and view.order.shape[-1] == base.shape[-1]):
-            raise RefusedError("its input is rearranged; the hardware keeps rows, columns and channels")
-        node = self.fronts.producers.get(view.base)
+    def _view(self, tensor: str) -> View:
+        return view_of(self.graph, tensor, self.fronts.producers)
+
+    def _base(self, tensor: str) -> str:
+        """The tensor whose words a layer finds where it reads another one.
+
+        RefusedError where its channels are not those of the memory, or where it is a constant.
+        """
+        view = self._view(tensor)
         if view.base in self.graph.weights:
             raise RefusedError("it reads a constant; the hardware adds constants as the bias of a convolution only")
+        if not (view.in_order and view.order.shape[-1] == self.graph.tensors[view.base].shape[-1]):
+            raise RefusedError("its input is rearranged; the hardware keeps rows, columns and channels")
+        return view.base
+
+    def _pieces(self, tensor: str) -> Iterator[int]:
+        """The layers that make a tensor's channels, one after another."""
+        base = self._base(tensor)
+        node = self.fronts.producers.get(base)
         if node is None or node.op.name != "Concat":
-            yield self.made[view.base]
+            yield self.made[base]
             return
-        if int(str(node.attrs["axis"])) % len(base.shape) != len(base.shape) - 1:
+        axes = len(self.graph.tensors[base].shape)
+        if int(str(node.attrs["axis"])) % axes != axes - 1:
             raise RefusedError(f"{node.name!r} joins its input along another axis than channels; join channels, or outside the network")
         if not self.fronts.same_steps(node):
             raise RefusedError(f"what {node.name!r} joins is stored in different steps; quantise all alike")
         for name in node.inputs:
-            yield from self._pieces(name, node)
+            yield from self._pieces(name)
 
     def _in_memory(self, tensor: str) -> int:
         """The one layer that makes a tensor; what is joined is copied."""
-        view = view_of(self.graph, tensor, self.fronts.producers)
-        node = self.fronts.producers.get(view.base)
-        if view.base in self.graph.weights:
-            raise RefusedError("it reads a constant; the hardware adds constants as the bias of a convolution only")
-        if node and node.op.name == "Concat" and view.base not in self.made:
-            made = self.graph.tensors[view.base]
-            pieces, channels = tuple(self._pieces(view.base, node)), made.shape[-1]
-            self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, dim_of(made), channels), view.base)
-        return self.made[view.base]
+        base = self._base(tensor)
+        node = self.fronts.producers.get(base)
+        if node and node.op.name == "Concat" and base not in self.made:
+            made = self.graph.tensors[base]
+            pieces, channels = tuple(self._pieces(base)), made.shape[-1]
+            self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, dim_of(made), channels), base)
+        return self.made[base]
 
     def _append(self, layer: Layer, tensor: str, step: int | None = None) -> None:
         """step: the power of two that sums of 32 bits count."""
@@ -234,13 +249,16 @@ class Former:
         self.tensors.append(tensor)
 
     def _output(self, name: str) -> None:
-        """Mark the layer whose result is an output of the graph."""
-        index = self._in_memory(name)
+        """Mark the layer whose result, in any order, is an output of the graph."""
+        try:
+            index = self._in_memory(self._view(name).base)
+        except RefusedError as error:
+            self.faults.add(f"output {name!r}", str(error))
+            return
         if index == INPUT:
             self.faults.add(f"output {name!r}", "it is the network's input; leave it out")
             return
         self.layers[index] = replace(self.layers[index], output=True)
-        self.tensors[index] = name
 
 
 def _finished(layer: Layer, after: Arithmetic, shape: dict[str, Any]) -> Layer:

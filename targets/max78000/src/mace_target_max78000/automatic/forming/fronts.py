@@ -41,9 +41,11 @@ class Fronts:
         """What a convolution's layer can do on the way; one that flattens or doubles does nothing before, a linear one only pools."""
         if node.op.name == "Conv":
             return self._ending(node.inputs[0])
+        if node.op.name != "MatMul":
+            return Front((node.inputs[0],))
         view = view_of(self.graph, node.inputs[0], self.producers)
         pool = self._sole(view.base, POOLS)
-        pooled = pool and node.op.name == "MatMul" and dim_of(self.graph.tensors[view.base]) == (1, 1) and self.uses[node.inputs[0]] == 1
+        pooled = pool and dim_of(self.graph.tensors[view.base]) == (1, 1) and self.uses[node.inputs[0]] == 1
         return self._pooled(Front((pool.inputs[0],)), pool) if pool and pooled else Front((view.base,))
 
     def alone(self, node: Node) -> Front:

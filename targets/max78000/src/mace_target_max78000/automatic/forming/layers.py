@@ -127,19 +127,25 @@ def _activation(limits: tuple[float, float], power: int) -> Activation:
     raise RefusedError(f"it is limited to {limits[0]:g} and above; the hardware's least output is 0 or {-128 * 2.0**power:g}")
 
 
+def bias_of(graph: Graph, node: Node, step: int) -> tuple[Array, Array, float]:
+    """A layer's bias: the bytes that the hardware takes, the real bias in their steps, and what a step stands for.
+
+    step: the power of two that the layer's sums count.  The hardware adds 128 times the byte.
+    """
+    tensor = graph.tensors[node.inputs[2]]
+    stored = graph.weights[node.inputs[2]]
+    exact = dequantize(stored, tensor.quant) if tensor.quant else stored.astype(np.float64)
+    unit = 2.0 ** (step + UNIT)
+    steps = exact / unit
+    return np.clip(np.floor(steps + 0.5), -128, 127).astype(np.int64), steps, unit
+
+
 def _bias(graph: Graph, node: Node, step: int) -> tuple[Array | None, str]:
     """Bytes of bias, and what is lost by their steps of 128; None for a bias of zeros."""
     if len(node.inputs) < 3 or not node.inputs[2]:
         return None, ""
-    tensor = graph.tensors[node.inputs[2]]
-    stored = graph.weights[node.inputs[2]]
-    exact = dequantize(stored, tensor.quant) if tensor.quant else stored.astype(np.float64)
-    steps = exact / 2.0 ** (step + UNIT)
-    values = np.clip(np.floor(steps + 0.5), -128, 127).astype(np.int64)
+    values, steps, _ = bias_of(graph, node, step)
     beyond = int(np.sum((steps < -128.5) | (steps >= 127.5)))
-    note = (
-        f"{beyond} of its biases do not fit into 8 bits and are clamped, the worst by {np.abs(steps - values).max():.0f} steps"
-        if beyond
-        else ""
-    )
+    worst = np.abs(steps - values).max()
+    note = f"{beyond} of its biases do not fit into 8 bits and are clamped, the worst by {worst:.0f} steps" if beyond else ""
     return (values if values.any() else None), note

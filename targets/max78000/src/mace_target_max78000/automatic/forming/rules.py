@@ -19,6 +19,9 @@ from mace_target_max78000.automatic.powers import exponent, is_native
 RANK = 4
 """Of images, with batch and channels."""
 
+ROW = 2
+"""Axes of data without rows and columns."""
+
 MOST_POOL = 16
 """The largest window and stride of a pool."""
 
@@ -107,16 +110,19 @@ def _joined(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> 
 
 
 def split(kept: frozenset[str]) -> Rule:
-    """Parts of the channels as convolutions that copy.  kept: names of nodes that stay."""
+    """Splits a tensor along any axis by one Slice for each part.  kept: names of nodes that stay."""
 
     def rule(match: Match) -> Sequence[str] | None:
-        node, shape = match.node, match.shape(0) if match.node.inputs and match.node.inputs[0] else ()
-        if node.op.name != "Split" or node.name in kept or int(str(node.attrs["axis"])) % len(shape) != len(shape) - 1:
+        node = match.node
+        if node.op.name != "Split" or node.name in kept:
             return None
-        sizes = integers(node.attrs, "sizes")
+        shape, sizes = match.shape(0), integers(node.attrs, "sizes")
+        axis = int(str(node.attrs["axis"])) % len(shape)
+        before, after = shape[:axis], shape[axis + 1 :]
         made = []
         for start, size, output in zip(np.cumsum((0, *sizes[:-1])), sizes, node.outputs, strict=True):
-            attrs = {"starts": (*(0,) * (len(shape) - 1), int(start)), "sizes": (*shape[:-1], size), "steps": (1,) * len(shape)}
+            starts = (*(0 for _ in before), int(start), *(0 for _ in after))
+            attrs = {"starts": starts, "sizes": (*before, size, *after), "steps": (1,) * len(shape)}
             made.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
         return made
 
@@ -198,15 +204,18 @@ def padded(match: Match) -> Sequence[str] | None:
 
 
 def chosen(match: Match) -> Sequence[str] | None:
-    """Some channels of a tensor as a convolution that copies."""
+    """Some channels of a tensor as a convolution, or a matrix, that copies."""
     node = match.node
     if node.op.name != "Slice":
         return None
     shape, starts, sizes = match.shape(0), integers(node.attrs, "starts"), integers(node.attrs, "sizes")
-    if starts[:-1] != (0,) * (len(shape) - 1) or sizes[:-1] != shape[:-1] or len(shape) == 2:
+    if starts[:-1] != (0,) * (len(shape) - 1) or sizes[:-1] != shape[:-1]:
         return None
-    steps = integers(node.attrs, "steps")[-1]
-    rows = unit_filters(shape[-1], [[0]] * (len(shape) - 2), 1)[starts[-1] + steps * np.arange(sizes[-1])]
+    wanted = starts[-1] + integers(node.attrs, "steps")[-1] * np.arange(sizes[-1])
+    if len(shape) == ROW:
+        matrix = match.new.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8)[:, wanted], UNIT)
+        return match.emit("MatMul", [node.inputs[0], matrix])
+    rows = unit_filters(shape[-1], [[0]] * (len(shape) - 2), 1)[wanted]
     weight = match.new.weight(f"{node.name}.unit", rows, UNIT)
     return match.emit("Conv", [node.inputs[0], weight], plain((0,) * (len(shape) - 2)))
 

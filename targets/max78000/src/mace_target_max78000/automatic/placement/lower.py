@@ -5,6 +5,7 @@ What the network computes stays as it is, bit for bit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +17,8 @@ from mace_target_max78000.automatic.placement.values import folded, passes_of, p
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Weights
 
+PART = re.compile(r"\[[0-9]+:[0-9]+\]$")
+"""The end of the name of a layer that makes some channels of another one's."""
 UNIT_BITS = 2
 """Weights of a layer that only copies: the fewest bits that can be 0 and 1."""
 UNIT_SHIFT = 7

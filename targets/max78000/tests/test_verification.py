@@ -1,0 +1,129 @@
+"""What a build compares before it writes anything: each layer of the simulated program, and each tensor of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from automatic_graphs import Writer
+from test_simulator import DEVICES, network, with_register
+
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Graph
+from mace_target_max78000 import target as target_module
+from mace_target_max78000.automatic import Policy
+from mace_target_max78000.automatic.design import Designed, design
+from mace_target_max78000.automatic.graph_check import check_graph
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.image import Image
+from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place, Weights
+from mace_target_max78000.options import Options
+from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.target import Max78000
+from mace_target_max78000.verification import check_program
+
+SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize("options", [Options(), Options(fifo=True), Options(one_shot=True)], ids=["memory", "fifo", "one shot"])
+def test_a_right_program_passes(device: Device, options: Options) -> None:
+    made = network(options.fifo)
+    assert check_program(made, synthesise(made, options, device), options) == ()
+
+
+@pytest.mark.parametrize(("layer", "name"), [(0, "first"), (1, "second")])
+def test_the_first_layer_that_differs_is_named(layer: int, name: str) -> None:
+    made = network(False)
+    right = synthesise(made, Options(), MAX78000)
+    shifted: Image = with_register(right.image, "POST", lambda value: value ^ 1 << 13, layer, right.image.quadrants)
+    with pytest.raises(MaceError, match=f"layer '{name}'.*nothing was written"):
+        check_program(made, replace(right, image=shifted), Options())
+
+
+def test_what_the_hardware_cannot_execute_is_no_program() -> None:
+    made = network(False)
+    right = synthesise(made, Options(), MAX78000)
+    broken = with_register(right.image, "ENA", lambda value: 0, 0, right.image.quadrants)
+    with pytest.raises(MaceError, match=r"the simulator cannot execute the program: layer 0.*ENA"):
+        check_program(made, replace(right, image=broken), Options())
+
+
+def test_results_lie_where_they_are_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = network(False)
+    right = synthesise(made, Options(), MAX78000)
+    blocks = [replace(block, offset=block.offset + 4) for block in target_blocks(made)]
+    monkeypatch.setattr("mace_target_max78000.verification.results", lambda _: blocks)
+    with pytest.raises(MaceError, match=r"layer 'second'.*cnn_unload"):
+        check_program(made, right, Options())
+
+
+def target_blocks(made: Network) -> list[object]:
+    from mace_target_max78000.project.unload import results
+
+    return list(results(made))  # type: ignore[return-value]
+
+
+def graph() -> Graph:
+    w = Writer()
+    x = w.conv(w.input(8, 8, 4), 8, (3, 3), low=0.0, **SAME)
+    return w.graph(w.conv(w.pool(x, (2, 2), 2, average=True), 5, (3, 3), power=None, **SAME))
+
+
+def designed() -> Designed:
+    return design(graph(), [], MAX78000, (Options(), Policy()))
+
+
+def test_every_tensor_is_compared_with_the_graph() -> None:
+    made = designed()
+    results = synthesise(made.network, made.options, MAX78000).outputs
+    check_graph(made.accelerated(results), made.inputs, made.options)
+    for index, layer in enumerate(made.network.layers):
+        wrong = [r.copy() for r in results]
+        wrong[index][0, 1, 1] += 1
+        with pytest.raises(MaceError, match=f"layer '{layer.name}': .* differ from the graph's.*nothing was written"):
+            check_graph(made.accelerated(wrong), made.inputs, made.options)
+
+
+def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that was formed wrongly passes its own known answer, and is told by the graph."""
+
+    def wrong(*arguments: object) -> Designed:
+        made = design(*arguments)  # type: ignore[arg-type]
+        first, *rest = made.network.layers
+        assert first.weights is not None
+        other = replace(first, weights=replace(first.weights, values=first.weights.values[:, :, ::-1]))
+        return replace(made, network=replace(made.network, layers=(other, *rest)))
+
+    model = Model("net", (Path("net.onnx"),))
+    Max78000().emit(model, graph)
+    monkeypatch.setattr(target_module, "design", wrong)
+    with pytest.raises(MaceError, match=r"layer 'y'.*differ from the graph's"):
+        Max78000().emit(model, graph)
+
+
+def test_a_wrong_order_of_outputs_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = target_module.Feed.results
+    monkeypatch.setattr(target_module.Feed, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)])
+    with pytest.raises(MaceError, match="the application would make another one"):
+        Max78000().emit(Model("net", (Path("net.onnx"),)), graph)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device: Device) -> None:
+    """Equal weights of a plain and a transposed convolution are not the same words: the latter are flipped."""
+    values = np.random.default_rng(0).integers(-128, 128, (4, 4, 3, 3))
+    kernel = {"weights": Weights(values), "kernel": (3, 3), "pad": (1, 1)}
+    plain = Layer("plain", Operation.CONV2D, (INPUT,), 4, (6, 6), 4, **kernel)
+    up = Layer("up", Operation.CONV_TRANSPOSE2D, (0,), 4, (6, 6), 4, output=True, **kernel)
+    places = (Place(0xF, 0xF, 0, 0x1000), Place(0xF, 0xF, 0x1000, 0x2000))
+    made = Network("two", (plain, up), places, np.random.default_rng(1).integers(-128, 128, (4, 6, 6)))
+    program = synthesise(made, Options(), device)
+    assert program.runs[0] != program.runs[1]
+    check_program(made, program, Options())
+    flipped = replace(plain, weights=Weights(values[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)))
+    shared = synthesise(replace(made, layers=(flipped, up)), Options(), device)
+    assert shared.runs[0] == shared.runs[1]
