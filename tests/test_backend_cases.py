@@ -25,7 +25,7 @@ from mace_target_cpu import Cpu
 BATCH = 250
 """Models of one library: few enough for one table of contents, many enough to compile the kernels seldom."""
 
-LEAST = 1560
+LEAST = 1564
 """Cases that pass in all types; a regression shows as fewer."""
 
 CORNERS = "the IR's Resize aligns the corners of the rounded size, as onnxruntime does; the case those of the unrounded one"

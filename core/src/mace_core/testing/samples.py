@@ -47,7 +47,9 @@ SAMPLES: Mapping[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
     "MatMul": (((3, 8), (8, 5)), {}),
     "MatMulInteger": (((3, 8), (8, 5)), {}),
     "MeanVarianceNorm": ((IMAGE,), {"axes": (1, 2)}),
+    "MapValues": (((4,), (3,), (3,), (1,)), {}),
     "OneHot": (((3,), (2,)), {"depth": 4}),
+    "PairwiseCoupling": (((2, 3),), {"classes": 3}),
     "PRelu": ((IMAGE, (4,)), {}),
     "Pad": ((IMAGE,), {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)}),
     "RMSNorm": ((IMAGE, (4,)), {}),
@@ -60,9 +62,11 @@ SAMPLES: Mapping[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
     "Slice": ((IMAGE,), {"starts": (0, 1, 1, 0), "sizes": (1, 3, 3, 4), "steps": (1, 1, 1, 1)}),
     "SpaceToDepth": ((IMAGE,), {"block": 2}),
     "Split": ((IMAGE,), {"axis": 3, "sizes": (2, 2)}),
+    "SquaredDistance": (((2, 5), (3, 5)), {}),
     "Tile": ((IMAGE,), {"repeats": (1, 2, 1, 1)}),
     "TopK": ((IMAGE,), {"k": 2}),
     "Transpose": ((IMAGE,), {"perm": (0, 3, 1, 2)}),
+    "TreeEnsemble": (((2, 4), (3,), (3, 3), (3,), (1,), (2,), (2,)), {"outputs": 2}),
     "Trilu": (((6, 6),), {}),
     "Where": ((IMAGE, IMAGE, IMAGE), {}),
     **dict.fromkeys(("MaxPool", "LpPool", "MaxPoolIndices"), ((IMAGE,), POOL)),
@@ -80,9 +84,25 @@ INDICES: Mapping[str, tuple[int, ...]] = {
     "OneHot": (0,),
     "RoiAlign": (2,),
     "RoiMaxPool": (2,),
+    "TreeEnsemble": (2, 3, 4, 5),
 }
 """Numbers of the operands that hold places."""
-CONSTANT: Mapping[str, tuple[int, ...]] = {"Conv": (1,), "ConvTranspose": (1,), "MatMul": (1,), "MatMulInteger": (1,)}
+TREE = ((0, 1, 2), (-1, 0, 1), (-1, 1, 2))
+VALUES: Mapping[tuple[str, int], tuple[Any, ...]] = {
+    ("MapValues", 1): (0, 1, 2),
+    ("TreeEnsemble", 2): TREE,
+    ("TreeEnsemble", 3): (0, 0, 0),
+    ("TreeEnsemble", 4): (0,),
+    ("TreeEnsemble", 5): (0, 1),
+}
+"""Constants that must make sense: by op and number of the operand."""
+CONSTANT: Mapping[str, tuple[int, ...]] = {
+    "Conv": (1,),
+    "ConvTranspose": (1,),
+    "MatMul": (1,),
+    "MatMulInteger": (1,),
+    "TreeEnsemble": (1, 6),
+}
 
 
 def sample(name: str, dtype: DType, *, quantized: bool = False) -> Graph | None:
@@ -105,6 +125,8 @@ def _operand(new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, s
     op, i = place
     kind = DType.I64 if i in INDICES.get(op, ()) else DType.BOOL if place == ("Where", 0) else dtype
     quant = storage.quant if storage and kind is dtype else None
+    if place in VALUES:
+        return new.weight(f"w{i}", np.array(VALUES[place], kind.numpy), quant)
     if i in CONSTANT.get(op, ()):
         held = DType.I8 if quant and dtype is DType.I16 else kind  # beside sixteen-bit activations weights have eight
         return new.weight(f"w{i}", np.ones(shape, held.numpy), quant)

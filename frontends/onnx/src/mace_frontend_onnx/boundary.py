@@ -37,12 +37,14 @@ class Part:
     """The wanted part of a model; `nodes` with their positions in the file, in order.
 
     notes: what was decided in the user's place, with the lines that decide otherwise.
+    indices: outputs that the deployment file states as integers, and that may be indices of text.
     """
 
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
     nodes: tuple[tuple[int, NodeProto], ...]
     notes: tuple[str, ...] = ()
+    indices: frozenset[str] = frozenset()
 
 
 def wanted(source: Source, model: Model) -> Part:
@@ -58,11 +60,41 @@ def wanted(source: Source, model: Model) -> Part:
     for what, ports, known in (("input", model.inputs, [*own, *held, *made]), ("output", model.outputs, [*made, *own, *held])):
         refuse_names(source.file.name, what, [p.name for p in ports if p.name not in known], known, _declared(source, what))
     stated = [p.name for p in model.inputs]
-    outputs = tuple(p.name for p in model.outputs) or tuple(o.name for o in graph.output)
+    outputs, expanded = _outputs(source, model)
     nodes, read = _between(graph, stated, outputs)
     names = [*stated, *(name for name in own if name not in stated and (name in read or not stated))]
     inputs, notes = _inputs(source, names, model.inputs)
-    return Part(inputs, outputs, nodes, notes)
+    indices = frozenset(p.name for p in model.outputs if p.dtype and not p.dtype.is_float and p.dtype is not DType.BOOL)
+    return Part(inputs, outputs, nodes, (*notes, *expanded), indices)
+
+
+def _outputs(source: Source, model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The wanted outputs, and notes: a sequence that the model puts together at its end becomes the tensors in it."""
+    listed = tuple(p.name for p in model.outputs)
+    sequences = sequences_of(source.model.graph)
+    if listed:
+        faults = [
+            f"{source.file.name}: output {name!r} is a sequence; name the tensors in it:{lines('output', sequences[name])}"
+            for name in listed
+            if name in sequences
+        ]
+        if faults:
+            raise MaceError.of(faults)
+        return listed, ()
+    names: list[str] = []
+    notes: list[str] = []
+    for value in source.model.graph.output:
+        parts = sequences.get(value.name)
+        names.extend(parts or (value.name,))
+        if parts:
+            notes.append(f"{source.file.name}: output {value.name!r} is a sequence; its tensors are outputs: {', '.join(parts)}")
+    return tuple(names), tuple(notes)
+
+
+def sequences_of(graph: GraphProto) -> dict[str, tuple[str, ...]]:
+    """The outputs of a graph that are sequences, with the tensors of which they are put together."""
+    made = {node.output[0]: tuple(node.input) for node in graph.node if node.op_type == "SequenceConstruct" and node.output}
+    return {value.name: made[value.name] for value in graph.output if value.name in made}
 
 
 def reads(node: NodeProto) -> Iterator[str]:
@@ -113,7 +145,7 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
     if faults:
         text = [f"{source.file.name}: {fault}" for fault in faults]
         if not all(map(_is_complete, batched.values())):
-            text[-1] += f"; write in the deployment file, each name and ? replaced by a number:{lines(batched)}"
+            text[-1] += f"; write in the deployment file, each name and ? replaced by a number:{shape_lines(batched)}"
         raise MaceError.of(text)
     complete = {name: tuple(d for d in dims or () if isinstance(d, int)) for name, dims in batched.items()}
     made = tuple(Input(name, _dtype(types.get(name)), shape) for name, shape in complete.items())
@@ -122,14 +154,18 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
         return made, ()
     listed = ", ".join(map(repr, changed))
     note = f"{source.file.name} leaves the first dimension of {listed} open: taken as 1; for another, write in the deployment file:"
-    return made, (note + lines(complete),)
+    return made, (note + shape_lines(complete),)
 
 
-def lines(shapes: Mapping[str, Sequence[Dim] | None]) -> str:
-    """The lines of a deployment file that state the shapes of inputs; what is unknown stands as its symbol, or as ?."""
-    names = ", ".join(map(_quoted, shapes))
-    rows = ", ".join(f'"{_row(dims)}"' for dims in shapes.values())
-    return f"\n  input_tensors: [{names}]\n  input_shapes: [{rows}]"
+def lines(kind: str, names: Iterable[str], **keys: Iterable[str]) -> str:
+    """The lines of a deployment file that name inputs or outputs (kind "input" or "output") and state something of each."""
+    rows = {"tensors": map(_quoted, names), **keys}
+    return "".join(f"\n  {kind}_{key}: [{', '.join(values)}]" for key, values in rows.items())
+
+
+def shape_lines(shapes: Mapping[str, Sequence[Dim] | None]) -> str:
+    """The lines that state the shapes of inputs; what is unknown stands as its symbol, or as ?."""
+    return lines("input", shapes, shapes=(f'"{_row(dims)}"' for dims in shapes.values()))
 
 
 def _quoted(name: str) -> str:

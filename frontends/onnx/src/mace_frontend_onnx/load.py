@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mace_core.api import Files
 from mace_core.build import Builder
@@ -24,6 +25,19 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """
     if len(files) != 1:
         raise MaceError(model.name, f"an ONNX model is one file, {len(files)} are named", "name the .onnx file alone")
+    return translated(files, model, ops).graph
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A graph, and the texts that the integers of those outputs stand for that are text in the file."""
+
+    graph: Graph
+    texts: Mapping[str, tuple[str, ...]]
+
+
+def translated(files: Files, model: Model, ops: Mapping[str, Op]) -> Translated:
+    """Read a model as `load` does."""
     source = read(files[0])
     part = wanted(source, model)
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
@@ -31,4 +45,5 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     translation.refuse_unknown(part)
     check(source, (i.name for i in part.inputs), part.outputs, (node for _, node in part.nodes))
     outputs = translation.run(part)
-    return translation.builder.finish(outputs, part.outputs)
+    texts = {name: translation.texts[t] for name, t in zip(part.outputs, outputs, strict=True) if t in translation.texts}
+    return Translated(translation.builder.finish(outputs, part.outputs), texts)

@@ -34,6 +34,10 @@ CARRIERS = frozenset(
 """Operators that move elements and compute nothing."""
 
 
+TEXT_OPERATORS = ("ArrayFeatureExtractor", "LabelEncoder", "OneHotEncoder")
+"""Operators of ai.onnx.ml that take labels as text."""
+
+
 @dataclass
 class Scope:
     """The tensors of one graph, function body or branch by their ONNX names.
@@ -146,8 +150,23 @@ class Node(OperandNode):
         Integers that store real numbers are those integers to every operator that does more than move them.
         """
         tensor = self.stored_input(index)
+        if tensor in self.work.texts and not self._takes_text():
+            raise RefusedError("it computes with text; cut the graph before it with output_tensors, and work on text in the application")
         quant = self.build.tensors[tensor].quant if tensor else None
         return self._integers(tensor) if quant and not self._carries() else tensor
+
+    def texts_of_constant(self, index: int) -> tuple[str, ...]:
+        """The texts that a constant input holds; none if it holds numbers or is computed at run time."""
+        held = self._held(index)
+        if isinstance(held, str) or held.data_type != TensorProto.STRING:
+            return ()
+        return tuple(v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in self.work.source.array(held).reshape(-1))
+
+    def _takes_text(self) -> bool:
+        """Whether it works on the indices of texts as on texts: it moves one tensor, or knows what the indices stand for."""
+        if self.proto.domain == "ai.onnx.ml":
+            return self.op in TEXT_OPERATORS
+        return self.op in CARRIERS - {"Concat", "MaxPool", "Split"} and self.proto.domain in ("", "ai.onnx")
 
     def _carries(self) -> bool:
         """Whether it only moves elements that are all stored alike."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 
+import numpy as np
+import onnx
+
 from mace_core.api import Files, Reference
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_frontend_onnx.boundary import sequences_of
+from mace_frontend_onnx.node import plain
 
 
 def reference(files: Files, model: Model) -> Reference | None:
@@ -18,7 +23,6 @@ def reference(files: Files, model: Model) -> Reference | None:
     """
     if find_spec("onnxruntime") is None:
         return None
-    import onnx
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -37,8 +41,35 @@ def reference(files: Files, model: Model) -> Reference | None:
     except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
         raise MaceError(files[0].name, f"ONNX Runtime refuses it: {error}", "validate against stored data instead") from error
     names = wanted or outputs
+    graph = onnx.load(str(files[0]), load_external_data=False).graph
+    sequences = sequences_of(graph)
+    columns = {node.output[0]: plain_labels(node) for node in graph.node if node.op_type == "ZipMap"}
+    texts = text_outputs(files, model) if any(v.type == "tensor(string)" for v in session.get_outputs()) else {}
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        return dict(zip(names, session.run(names, dict(arrays)), strict=True))
+        found: dict[str, Array] = {}
+        for name, value in zip(names, session.run(names, dict(arrays)), strict=True):
+            if name in columns:
+                found[name] = np.array([[row[label] for label in columns[name]] for row in value], np.float32)
+            elif name in sequences:
+                found.update(zip(sequences[name], value, strict=True))
+            elif name in texts:
+                found[name] = np.array([texts[name].index(text) for text in value.reshape(-1)], np.int64).reshape(value.shape)
+            else:
+                found[name] = value
+        return found
 
     return run
+
+
+def plain_labels(node: onnx.NodeProto) -> tuple[int | str, ...]:
+    """The classes of a ZipMap in the order of its input's columns."""
+    (labels,) = (plain(a) for a in node.attribute if a.name.startswith("classlabels") and plain(a))
+    return tuple(labels)
+
+
+def text_outputs(files: Files, model: Model) -> dict[str, tuple[str, ...]]:
+    """The texts that the integers of outputs stand for, as the library gives them in the place of text."""
+    from mace_frontend_onnx.load import translated
+
+    return dict(translated(files, model, {}).texts)

@@ -13,7 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.ops.op import Op
 from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
-from mace_frontend_onnx.boundary import Part, reads
+from mace_frontend_onnx.boundary import Part, lines, reads
 from mace_frontend_onnx.node import Derivation, Held, Node, Scope, plain
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.source import Source, element_type, plain_domain, versions
@@ -27,12 +27,16 @@ MOST_INNER = 10_000
 
 
 class Translation:
-    """One model's way into the IR; `faults` collects what is wrong with single nodes."""
+    """One model's way into the IR; `faults` collects what is wrong with single nodes.
+
+    texts: tensors of the graph that are text in the model, which has no text: they hold indices into these lists.
+    """
 
     def __init__(self, source: Source, builder: Builder) -> None:
         self.source = source
         self.builder = builder
         self.faults: list[str] = []
+        self.texts: dict[str, tuple[str, ...]] = {}
         self._functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
         self._derived: dict[Hashable, tuple[Held, str]] = {}  # with what it is made from, whose id must stay taken
         self._depth = 0
@@ -49,7 +53,29 @@ class Translation:
             self.node(Node(proto, proto.name or f"{proto.op_type}_{index}", scope, self))
         if self.faults:
             raise MaceError.of(self.faults)
-        return [self.tensor(scope, name) for name in part.outputs]
+        outputs = [self.tensor(scope, name) for name in part.outputs]
+        self._refuse_text(part, outputs)
+        return outputs
+
+    def _refuse_text(self, part: Part, tensors: Sequence[str]) -> None:
+        """Refuse outputs that are text unless the deployment file asks for integers there; the note tells what these stand for."""
+        found = {name: self.texts[t] for name, t in zip(part.outputs, tensors, strict=True) if t in self.texts}
+        file, faults = self.source.file.name, []
+        types = [
+            (name, "int64" if name in found else self.builder.tensors[t].dtype.numpy.name)
+            for name, t in zip(part.outputs, tensors, strict=True)
+        ]
+        for name, texts in found.items():
+            listed = ", ".join(map(repr, texts[:20])) + (", ..." if len(texts) > 20 else "")
+            if name in part.indices:
+                self.builder.notes.append(f"{file}: output {name!r} is the index of its text in: {listed}")
+                continue
+            others = lines("output", [n for n, _ in types if n not in found])
+            whole = lines("output", [n for n, _ in types], data_types=[t for _, t in types])
+            way = f"write in the deployment file the others:{others}\nor take the index of its text in ({listed}) instead:{whole}"
+            faults.append(f"{file}: output {name!r} is text, which a library does not give; {way}")
+        if faults:
+            raise MaceError.of(faults)
 
     def tensor(self, scope: Scope, name: str) -> str:
         """The graph's tensor for an ONNX name; a constant enters the graph when it is first asked for."""
@@ -58,6 +84,8 @@ class Translation:
             raise SkippedError
         if isinstance(held, str):
             return held
+        if held.data_type == TensorProto.STRING:
+            raise RefusedError(f"it reads text, {name!r}; cut the graph before it with output_tensors")
         return self.derived(scope, name, Derivation("itself", lambda array: array))
 
     def derived(self, scope: Scope, name: str, how: Derivation) -> str:
@@ -112,12 +140,22 @@ class Translation:
             return [_supported(node.attr("value"))]
         if handler := handlers().get(handler_name(node.proto)):
             made = handler(node)
-            return [made] if isinstance(made, str) else made
+            results = [made] if isinstance(made, str) else made
+            self._hand_on_text(node, results)
+            return results
         if custom := self.builder.ops.get(custom_name(node.proto)):
             return node.done(custom, node.inputs(), dict(self._custom_attributes(node, custom)))
         if body := self.body(node):
             return self.call(node, body)
         raise RefusedError(_unsupported(node.proto))
+
+    def _hand_on_text(self, node: Node, results: Sequence[Held]) -> None:
+        """What moves the indices of texts gives indices of the same texts."""
+        if plain_domain(node.proto.domain) or not node.has(0):
+            return
+        held = node.scope.find(node.proto.input[0])
+        if isinstance(held, str) and held in self.texts:
+            self.texts.update((name, self.texts[held]) for name in results if isinstance(name, str) and name)
 
     def _custom_attributes(self, node: Node, op: Op) -> Iterable[tuple[str, object]]:
         """Attributes by name; ONNX writes yes and no as numbers, and arrays as tensors."""

@@ -1,0 +1,32 @@
+"""MapValues: for each element the value beside the key that it equals, else a default."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x, keys, values, default = present(inputs)
+    need(keys.dtype is x.dtype, f"keys are of type {keys.dtype.value}; they must be {x.dtype.value}, as x is")
+    need(default.dtype is values.dtype, f"the default is of type {default.dtype.value}; it must be {values.dtype.value}, as the values are")
+    need(len(keys.shape) == 1 and keys.shape == values.shape, f"{list(keys.shape)} keys and {list(values.shape)} values")
+    need(default.elements == 1, "the default is more than one number")
+    return [(values.dtype, x.shape)]
+
+
+def _map(x: Array, keys: Array, values: Array, default: Array) -> Array:
+    """keys: ascending, each once, NaN last; NaN is found there."""
+    if not len(keys):
+        return np.full(x.shape, default.reshape(()), values.dtype)
+    places = np.minimum(np.searchsorted(keys, x), len(keys) - 1)
+    found = keys[places] == x
+    if x.dtype.kind == "f":
+        found |= np.isnan(x) & np.isnan(keys[places])
+    return np.asarray(np.where(found, values[places], default.reshape(())))
+
+
+OPS = (Op("MapValues", ("x", "keys", "values", "default"), ("y",), _infer, _map),)

@@ -1,0 +1,57 @@
+"""PairwiseCoupling: probabilities of classes from those of every pair of classes.
+
+T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling", JMLR 5 (2004), algorithm 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.arguments import integer
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+
+MAX_ROUNDS = 100
+TOLERANCE = 0.005
+"""Divided by the number of classes: of the residual at which the rounds end, as in LIBSVM."""
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (pairs,) = present(inputs)
+    classes = integer(attrs, "classes")
+    need(pairs.dtype in (DType.F32, DType.F64), f"pairs are of type {pairs.dtype.value}; they must be f32 or f64")
+    count = classes * (classes - 1) // 2
+    need(classes >= 2, f"classes is {classes}; at least 2")
+    need(len(pairs.shape) == 2 and pairs.shape[1] == count, f"pairs have shape {list(pairs.shape)}; it must be [N, {count}]")
+    return [(pairs.dtype, (pairs.shape[0], classes))]
+
+
+def _one(pairs: Array, classes: int) -> Array:
+    """pairs[i, j] of i < j in order: the probability of i where it is one of the two."""
+    r = np.zeros((classes, classes))
+    upper = np.triu_indices(classes, 1)
+    r[upper] = pairs
+    r.T[upper] = 1 - pairs.astype(np.float64)
+    q = -r.T * r
+    np.fill_diagonal(q, (r.T**2).sum(1))
+    p = np.full(classes, 1 / classes)
+    for _ in range(MAX_ROUNDS):
+        qp = q @ p
+        total = p @ qp
+        if np.abs(qp - total).max() < TOLERANCE / classes:
+            break
+        for t in range(classes):
+            step = (total - qp[t]) / q[t, t]
+            p[t] += step
+            total = (total + step * (step * q[t, t] + 2 * qp[t])) / (1 + step) ** 2
+            qp = (qp + step * q[t]) / (1 + step)
+            p /= 1 + step
+    return p
+
+
+def _couple(pairs: Array, classes: int) -> Array:
+    return np.asarray([_one(row, classes) for row in pairs], pairs.dtype).reshape(len(pairs), classes)
+
+
+OPS = (Op("PairwiseCoupling", ("pairs",), ("probabilities",), _infer, _couple, {"classes": REQUIRED}),)

@@ -1,0 +1,120 @@
+"""TreeEnsemble: decision trees over the features of each row, what their leaves hold put together.
+
+Nodes of all trees lie in one list, children behind their parents, so that every descent ends. `links` holds three numbers a node: of an
+inner node its feature and the nodes where the test holds and where it does not; of a leaf -1 and the range of `targets` and `weights`
+that it adds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.arguments import choice, integer, need_indices
+from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ops.shapes import Inputs, need, present
+
+TESTS = ("<=", "<", ">=", ">", "==", "!=")
+"""What a node asks of its feature and its split, by the code in `modes`."""
+
+MISSING = 8
+"""Added to the code of a node whose test holds for NaN, too."""
+
+AGGREGATES = ("sum", "average", "min", "max")
+LEAF = -1
+
+MAX_NODES = (1 << 31) - 1
+"""Nodes, leaves' weights and features are numbered by 32 bits."""
+
+
+def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    x, splits, links, modes, roots, targets, weights = present(inputs[:7])
+    base = inputs[7] if len(inputs) > 7 else None
+    need(x.dtype in (DType.F32, DType.F64), f"x is of type {x.dtype.value}; it must be f32 or f64")
+    need(len(x.shape) == 2, f"x has shape {list(x.shape)}; its rank must be 2")
+    count, outputs = splits.elements, integer(attrs, "outputs")
+    choice(attrs, "aggregate", AGGREGATES)
+    need(0 < outputs <= MAX_NODES, f"outputs is {outputs}")
+    need(max(count, weights.elements, x.shape[1]) <= MAX_NODES, "more than 2^31 nodes, weights or features")
+    for tensor in (links, modes, roots, targets):
+        need_indices(tensor, tensor.name)
+    for tensor in filter(None, (splits, weights, base)):
+        need(tensor.dtype is x.dtype, f"{tensor.name} is of type {tensor.dtype.value}; it must be {x.dtype.value}, as x is")
+    need(splits.shape == modes.shape == (count,) and links.shape == (count, 3), "splits, links and modes differ in their number of nodes")
+    need(targets.shape == weights.shape and len(targets.shape) == 1, "targets and weights differ in number")
+    need(len(roots.shape) == 1, f"roots have shape {list(roots.shape)}")
+    need(base is None or base.shape == (outputs,), f"base must have shape [{outputs}]")
+    return [(x.dtype, (x.shape[0], outputs))]
+
+
+def fault(links: Array, modes: Array, roots: Array, targets: Array, sizes: tuple[int, int]) -> str | None:
+    """What is wrong with the nodes of an ensemble, None if every descent ends in a leaf.
+
+    sizes: features of x and outputs.
+    """
+    features, outputs = sizes
+    links = np.asarray(links, np.int64)
+    places = np.arange(len(links))
+    inner = links[:, 0] != LEAF
+    if not ((links[:, 0] >= LEAF) & (links[:, 0] < features)).all():
+        return f"a node reads a feature that is none of {features}"
+    children = links[inner, 1:]
+    if not ((children > places[inner, None]) & (children < len(links))).all():
+        return "a child does not lie behind its parent"
+    ends = links[~inner, 1:]
+    if not ((ends[:, 0] >= 0) & (ends[:, 0] <= ends[:, 1]) & (ends[:, 1] <= len(targets))).all():
+        return "a leaf has weights that are none"
+    if not ((np.asarray(roots) >= 0) & (np.asarray(roots) < len(links))).all():
+        return "a root is no node"
+    if not ((np.asarray(targets) >= 0) & (np.asarray(targets) < outputs)).all():
+        return f"a weight belongs to none of {outputs} outputs"
+    codes = np.asarray(modes, np.int64)
+    return None if ((codes >= 0) & (codes % MISSING < len(TESTS)) & (codes < 2 * MISSING)).all() else "a node has an unknown mode"
+
+
+def _leaves(x: Array, splits: Array, links: Array, modes: Array, roots: Array) -> Array:
+    """The leaf that each row reaches in each tree."""
+    at = np.broadcast_to(roots, (len(x), len(roots))).astype(np.int64)
+    while True:
+        feature = links[at, 0]
+        inner = feature != LEAF
+        if not inner.any():
+            return at
+        value, split, code = np.take_along_axis(x, np.maximum(feature, 0), 1), splits[at], modes[at]
+        tests = (value <= split, value < split, value >= split, value > split, value == split, value != split)
+        holds = np.select([code % MISSING == i for i in range(len(TESTS))], tests) | ((code >= MISSING) & np.isnan(value))
+        at = np.where(inner, np.where(holds, links[at, 1], links[at, 2]), at)
+
+
+def _trees(x: Array, splits: Array, *nodes: Array, outputs: int, aggregate: str) -> Array:
+    """Sums in the order of the trees and in the type of x, as ONNX Runtime adds for one row; an output that no leaf adds to is 0."""
+    links, modes, roots, targets, weights, *base = nodes
+    wrong = fault(links, modes, roots, targets, (x.shape[1], outputs))
+    if wrong:
+        raise ValueError(wrong)
+    start = {"min": np.inf, "max": -np.inf}.get(aggregate, 0)
+    put = {"min": np.minimum, "max": np.maximum}.get(aggregate, np.add)
+    scores = np.full((len(x), outputs), start, x.dtype)
+    seen = np.zeros(scores.shape, bool)
+    for leaves in _leaves(x, splits, links, modes, roots).T:
+        first, last = links[leaves, 1], links[leaves, 2]
+        rows = np.repeat(np.arange(len(x)), last - first)
+        held = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [np.zeros(0)]).astype(np.int64)
+        put.at(scores, (rows, targets[held]), weights[held])
+        seen[rows, targets[held]] = True
+    scores[~seen] = 0
+    if aggregate == "average":
+        scores = scores / x.dtype.type(len(roots))
+    return np.asarray(scores + base[0] if base and base[0] is not None else scores)
+
+
+OPS = (
+    Op(
+        "TreeEnsemble",
+        ("x", "splits", "links", "modes", "roots", "targets", "weights", "base?"),
+        ("y",),
+        _infer,
+        _trees,
+        {"outputs": REQUIRED, "aggregate": "sum"},
+    ),
+)
