@@ -320,11 +320,11 @@ def test_mutations(tmp_path: Path) -> None:
     for name, data in mutations():
         file = tmp_path / name
         file.write_bytes(data)
-        start = time.monotonic()
+        start = time.process_time()  # other work on the machine is not this file's doing
         told = fault(file)
         errors += bool(told)
         assert told is None or name in told or told.startswith("m: "), f"{name}: {told}"
-        assert time.monotonic() - start < SECONDS, name
+        assert time.process_time() - start < SECONDS, name
         file.unlink()
         kinds += 1
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024

@@ -43,6 +43,7 @@ class Machine:
         self._core = CortexM4() if firmware.arm else RiscV()
         self._uc = uc = self._core.uc
         self._error: type[Exception] = unicorn.UcError
+        self._ran_out: int = unicorn.UC_QUERY_TIMEOUT
         self._peripherals = Peripherals()
         self._pending = False
         accelerator.on_done = self._done
@@ -87,21 +88,23 @@ class Machine:
         """Execute from reset until the program ends; gives its status."""
         end = self.firmware.address(EXIT)
         at = self._core.reset(min(address for address, _ in self.firmware.segments))
-        before = time.monotonic() + SECONDS
-        while (stopped := self._until_stop(at, end, before)) != end:
-            at = self._next(stopped, before)
+        deadline = time.process_time() + SECONDS
+        while (stopped := self._until_stop(at, end, deadline)) != end:
+            at = self._next(stopped, deadline)
         return self._core.read(self._core.status)
 
-    def _until_stop(self, at: int, end: int, before: float) -> int:
+    def _until_stop(self, at: int, end: int, deadline: float) -> int:
         """Execute until something stops it; gives the address of the next instruction."""
         try:
-            self._uc.emu_start(at, end, timeout=max(1, round(1e6 * (before - time.monotonic()))))
+            self._uc.emu_start(at, end, timeout=max(1, round(1e6 * (deadline - time.process_time()))))
         except self._error as error:
             raise self._fault(str(error), "look at what the instruction there reads or writes") from error
         return self._core.at
 
-    def _next(self, stopped: int, before: float) -> int:
-        """Where to go on after a stop that is not the end."""
+    def _next(self, stopped: int, deadline: float) -> int:
+        """Return where to go on after a stop that is not the end."""
+        if self._uc.query(self._ran_out) and time.process_time() < deadline:
+            return stopped | self.firmware.thumb  # unicorn's timer is the wall's: other work had the processor
         if (resumed := self._core.resume()) is not None:
             return resumed
         if self._pending and self._core.listens:
@@ -112,7 +115,7 @@ class Machine:
             return stopped | self.firmware.thumb
         if slept:
             raise self._fault("waits for an interrupt that never comes", "look at the accelerator's start, or at the input")
-        if time.monotonic() >= before:
+        if time.process_time() >= deadline:
             raise self._fault(f"does not end within {SECONDS} s", "look at what it waits for")
         raise self._fault("meets an exception", "look at the instruction there")
 
