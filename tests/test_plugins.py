@@ -84,9 +84,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_plugin_is_named_and_the_others_stay_usable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
-) -> None:
+def test_a_broken_plugin_is_named_and_the_others_stay_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
     name = f"bad{abs(hash(text))}"  # a module of its own for each case
     points = [offering(tmp_path, name, text, monkeypatch), offering(tmp_path, f"good{name}", GOOD, monkeypatch)]
     with pytest.warns(PluginWarning) as warned:

@@ -1,10 +1,12 @@
-"""Names of a graph's outputs."""
+"""The builder of graphs: names of outputs, operands that are absent."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mace_core.build import Builder
+from mace_core.errors import MaceError
 from mace_core.ir import DType
 from mace_core.run.reference import execute
 from mace_core.verify import verify
@@ -40,3 +42,11 @@ def test_an_input_keeps_its_name() -> None:
     graph = verify(new.finish([new.one("Neg", [new.input("x", DType.F32, (2,))])], ["x"]))
     assert graph.inputs == ("x",)
     assert graph.outputs != ("x",)
+
+
+@pytest.mark.parametrize(("op", "operands"), [("Sub", ("x", "")), ("Concat", ("x", "")), ("Where", ("", "x", "x"))])
+def test_an_absent_operand_is_refused_where_it_is_not_optional(op: str, operands: tuple[str, ...]) -> None:
+    new = Builder("g")
+    new.input("x", DType.F32, (1, 4, 4, 2))
+    with pytest.raises(MaceError, match=r"g: node .*operand '\w+' \(input [01]\) is absent"):
+        new.add(op, operands, {"axis": 0} if op == "Concat" else {})

@@ -40,7 +40,7 @@ def test_cells_are_no_markup_and_no_commands() -> None:
 
 def test_the_command_line_prints_no_escapes(tmp_path: Path) -> None:
     file = tmp_path / "a\x1b[2Jb.yml"
-    file.write_text("library_name: \"\\e[31mred\"\nmodels: {}\n")
+    file.write_text('library_name: "\\e[31mred"\nmodels: {}\n')
     for name in (file.name, "gone\x1b[2J.yml"):
         command = [sys.executable, "-m", "mace_core.cli", "check", name]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -82,6 +82,7 @@ class Builder:
             complete = op.complete(attrs or {})
             names = tuple(outputs) if not isinstance(outputs, int) else self._invent(stem, outputs)
             op.check_arity(len(inputs), len(names))
+            op.check_present(inputs)
             tensors = [self.tensors[i] if i else None for i in inputs]
             specs = op.infer([t and t.real for t in tensors], complete)
             need(all(prod(map(int, shape)) <= MOST_ELEMENTS for _, shape in specs), f"makes a tensor of more than {MOST_ELEMENTS} elements")

@@ -54,6 +54,7 @@ def _node_faults(graph: Graph) -> Iterator[str]:
 def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
     try:
         node.op.check_arity(len(node.inputs), len(node.outputs))
+        node.op.check_present(node.inputs)
         if node.op.complete(node.attrs) != node.attrs:
             yield "its attributes are not complete"
         inferred = node.op.infer([t and t.real for t in graph.inputs_of(node)], node.attrs)

@@ -82,6 +82,13 @@ class Op:
             if not least <= count <= most:
                 raise OpError(f"{count} {what}, expected {least if least == most else f'{least} to {most}'}")
 
+    def check_present(self, inputs: Iterable[str]) -> None:
+        """Raise OpError if an operand is absent ("") that is not optional: shape rules and targets rely on the others."""
+        for i, name in enumerate(inputs):
+            declared = self.inputs[min(i, len(self.inputs) - 1)]
+            if not name and not declared.endswith("?"):
+                raise OpError(f"operand {declared.rstrip('*')!r} (input {i}) is absent")
+
     def compute(self, inputs: Iterable[Array | None], attrs: Attrs) -> tuple[Array, ...]:
         """The reference's outputs as a tuple."""
         with np.errstate(all="ignore"):

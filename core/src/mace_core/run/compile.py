@@ -26,7 +26,12 @@ def program(name: str, sources: Sources, compiler: Compiler, folder: Path, flags
     """Compile everything and one of the programs that come with every library into folder/NAME; `flags` say which library it is for."""
     runtime = files("mace_core") / "runtime"
     more = {f: (runtime / f).read_text(encoding="utf-8") for f in (f"{name}.c", "mace_threads.c", "mace_threads.h", "mace_tool.h")}
-    objects = _objects(replace(sources, files={**sources.files, **more}), compiler, folder, flags)
+    return link(name, replace(sources, files={**sources.files, **more}), compiler, folder, flags)
+
+
+def link(name: str, sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
+    """Compile everything, a main function among it, into the program folder/NAME."""
+    objects = _objects(sources, compiler, folder, flags)
     _run([*compiler.cc, *compiler.flags, *compiler.program, *flags, *objects, "-o", name, "-pthread", *compiler.libs], folder)
     return folder / name
 

@@ -133,15 +133,15 @@ def _retold(data: bytearray, rng: random.Random) -> bytes:
 
 def message_mutations(message: Any, seed: int, count: int) -> Iterator[Any]:
     """So many copies of a protobuf message that can be read and make no sense: fields lost, doubled, of other numbers and names."""
-    texts = sorted({str(_value(*place)) for place in _places(message) if isinstance(_value(*place), str)})
+    texts = sorted({str(value_of(*place)) for place in places(message) if isinstance(value_of(*place), str)})
     for i in range(count):
         rng = random.Random(f"{seed} {i}")  # noqa: S311  (repeatable, no secret)
         made = type(message)()
         made.CopyFrom(message)
         for _ in range(rng.choice((1, 1, 2, 3))):
-            places = list(_places(made))
-            if places:
-                _disturb(rng.choice(places), texts, rng)
+            found = list(places(made))
+            if found:
+                _disturb(rng.choice(found), texts, rng)
         yield made
 
 
@@ -149,30 +149,31 @@ Place = tuple[Any, Any, int]
 """A field of a message: the message, the field's descriptor, the number in a repeated field or -1."""
 
 
-def _value(owner: Any, field: Any, index: int) -> Any:
+def value_of(owner: Any, field: Any, index: int) -> Any:
     """What a field holds."""
     value = getattr(owner, field.name)
     return value if index < 0 else value[index]
 
 
-def _places(message: Any) -> Iterator[Place]:
+def places(message: Any) -> Iterator[Place]:
+    """Every field of a message and of those in it that holds something."""
     for field, value in message.ListFields():
         repeated = not isinstance(value, str | bytes) and hasattr(value, "__len__") and not hasattr(value, "ListFields")
         if repeated and hasattr(value, "items"):  # a map
             for key in value:
                 if hasattr(value[key], "ListFields"):
-                    yield from _places(value[key])
+                    yield from places(value[key])
             continue
         for index, item in enumerate(value) if repeated else ((-1, value),):
             yield message, field, index
             if hasattr(item, "ListFields"):
-                yield from _places(item)
+                yield from places(item)
 
 
 def _disturb(place: Place, texts: Sequence[str], rng: random.Random) -> None:
     """Change one field of a message; values that it cannot hold are left."""
     owner, field, index = place
-    value, held = _value(*place), getattr(owner, field.name)
+    value, held = value_of(*place), getattr(owner, field.name)
     if rng.random() < 0.25 or hasattr(value, "ListFields"):
         if index < 0:
             owner.ClearField(field.name)
@@ -210,21 +211,26 @@ def holds(frontend: str, damaged: Sequence[Damaged], folder: Path) -> Counter[st
 
     folder: an empty one, for the files.
     """
-    for i, case in enumerate(damaged):
-        place = folder / str(i)
-        place.mkdir(parents=True)
-        for name, data in case.files.items():
-            if data is None:
-                (place / name).mkdir()
-            else:
-                (place / name).write_bytes(data)
-    named = [[str(folder / str(i) / name) for name in case.named or case.files] for i, case in enumerate(damaged)]
+    named = place(damaged, folder)
     (folder / "files.json").write_text(json.dumps(named))
     results = _results(frontend, folder, len(damaged))
     whole = zip(damaged, named, results, strict=True)
     faults = [f"{case.what} ({' '.join(files)}): {text}" for case, files, (kind, text) in whole if kind == "fault"]
     assert not faults, f"{len(faults)} of {len(damaged)}:\n" + "\n".join(faults[:20])
     return Counter(kind for kind, _ in results)
+
+
+def place(damaged: Sequence[Damaged], folder: Path) -> list[list[str]]:
+    """Write the files of each model into a folder of its own; the paths of those that the frontend is given."""
+    for i, case in enumerate(damaged):
+        own = folder / str(i)
+        own.mkdir(parents=True)
+        for name, data in case.files.items():
+            if data is None:
+                (own / name).mkdir()
+            else:
+                (own / name).write_bytes(data)
+    return [[str(folder / str(i) / name) for name in case.named or case.files] for i, case in enumerate(damaged)]
 
 
 def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
@@ -235,8 +241,8 @@ def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            made, late = _listen(process)
-            results += made
+            made, late = listen(process)
+            results += [(kind, text) for kind, text in made]
             if len(results) < count:
                 why = "it takes for ever" if late else f"the process ends with {process.wait()}: {process.stderr.read()[-2000:]}"
                 results.append(("fault", why))
@@ -244,9 +250,9 @@ def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
     return results
 
 
-def _listen(process: subprocess.Popen[str]) -> tuple[list[tuple[str, str]], bool]:
-    """What a process says before it ends or is silent for too long."""
-    made: list[tuple[str, str]] = []
+def listen(process: subprocess.Popen[str], patience: float = PATIENCE) -> tuple[list[list[Any]], bool]:
+    """What a process says, a JSON list a line, before it ends or is silent for too long."""
+    made: list[list[Any]] = []
     late: list[bool] = []
 
     def give_up() -> None:
@@ -254,15 +260,14 @@ def _listen(process: subprocess.Popen[str]) -> tuple[list[tuple[str, str]], bool
         process.kill()
 
     while True:
-        timer = Timer(PATIENCE, give_up)
+        timer = Timer(patience, give_up)
         timer.start()
         assert process.stdout is not None
         line = process.stdout.readline()
         timer.cancel()
         if not line:
             return made, bool(late)
-        kind, text = json.loads(line)
-        made.append((kind, text))
+        made.append(json.loads(line))
 
 
 def _tried(load: Callable[[], object]) -> tuple[str, str]:
