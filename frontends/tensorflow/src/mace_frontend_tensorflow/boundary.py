@@ -12,6 +12,7 @@ from mace_core.translation import refuse_names
 from mace_frontend_tensorflow.flat import Operation, Ref
 from mace_frontend_tensorflow.source import SCALAR_IS_UNKNOWN, Signature, Source
 from mace_frontend_tensorflow.tensors import dims, element_type
+from mace_frontend_tensorflow.variables import VARIABLES
 
 DEFAULT_SIGNATURE = "serving_default"
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
@@ -209,7 +210,7 @@ def _dims(source: Source, operation: Operation | None, index: int) -> Dims | Non
     if operation is None:
         return None
     listed = operation.attrs["_output_shapes"].list.shape if "_output_shapes" in operation.attrs else ()
-    if operation.op in PLACEHOLDERS and "shape" in operation.attrs:
+    if operation.op in (*PLACEHOLDERS, *VARIABLES) and "shape" in operation.attrs:
         found = dims(operation.attrs["shape"].shape)
         return None if found == () and source.version < SCALAR_IS_UNKNOWN else found
     return dims(listed[index]) if index < len(listed) else None

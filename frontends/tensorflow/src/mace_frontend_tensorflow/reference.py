@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,11 +16,13 @@ from mace_core.api import Files, Reference
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_core.states import carried
 from mace_frontend_tensorflow import SAVED
 from mace_frontend_tensorflow.boundary import Public, public, reference_of
 from mace_frontend_tensorflow.flat import Operation
 from mace_frontend_tensorflow.messages import GraphDef
 from mace_frontend_tensorflow.source import VERSION_FIELD, Source, read
+from mace_frontend_tensorflow.states import changed_variables
 from mace_frontend_tensorflow.variables import VARIABLES
 
 QUIET: Mapping[str, str] = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
@@ -31,13 +34,21 @@ BESIDE = "inlined"
 
 
 def reference(files: Files, model: Model) -> Reference | None:
-    """Run the model on one CPU thread; None if TensorFlow is not installed.
+    """Run the model on one CPU thread, its variables with their stored values in each run; None if TensorFlow is not installed.
 
     The callable takes arrays by input name and gives arrays by output name: of those that the deployment file names the ones that
     TensorFlow knows, tensors inside of functions among them.
     """
     if find_spec("tensorflow") is None:
         return None
+    run = _begun(files, model)
+    if not changed_variables(read(files), model):
+        return run
+    return lambda arrays: _begun(files, model)(arrays)
+
+
+def _begun(files: Files, model: Model) -> Reference:
+    """Return the model in a session of its own, in which variables have their stored values at first."""
     tf = tensorflow().compat.v1
     source = read(files)
     names = public(source, model)
@@ -50,6 +61,18 @@ def reference(files: Files, model: Model) -> Reference | None:
     except Exception as error:  # TensorFlow's errors derive from nothing narrower
         raise MaceError(file.name, f"TensorFlow refuses it: {error}", "validate against stored data instead") from error
     return run
+
+
+def recurrent(files: Files, model: Model) -> Reference | None:
+    """Run the model with the variables that TensorFlow keeps, from their stored values on, whether or not they are inputs."""
+    if find_spec("tensorflow") is None:
+        return None
+    pairs = carried(model)
+    inputs = tuple(port for port in model.inputs if port.name not in pairs)
+    outputs = tuple(port for port in model.outputs if port.name not in pairs.values())
+    names = {port.name for port in inputs}
+    run = _begun(files, replace(model, inputs=inputs, outputs=outputs))
+    return lambda arrays: run({name: array for name, array in arrays.items() if name in names or not model.inputs})
 
 
 def tensorflow() -> Any:
