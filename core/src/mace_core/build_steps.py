@@ -283,5 +283,3 @@ def _merge_headers(folder: Path, header: str, variants: Sequence[str], say: Say)
     problem = f"{header} differs between the targets of this library: add {folders} to the include path"
     write(folder / "include" / header, f'#error "{problem}"\n')
     say(f"note: {header} differs between the choices: include it from {folders}")
-
-

@@ -23,6 +23,10 @@ Attrs = Mapping[str, Attr]
 Shape = tuple[int, ...]
 
 
+MAX_RANK = 8
+"""Axes of a model's inputs and outputs: what `mace_tensor` describes."""
+
+
 class DType(Enum):
     """What one element of a tensor is."""
 

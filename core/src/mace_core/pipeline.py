@@ -10,7 +10,7 @@ from mace_core.deployment import Deployment, Model
 from mace_core.distributions import advise_install
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
-from mace_core.ir import Graph
+from mace_core.ir import MAX_RANK, Graph
 from mace_core.kernel_target import Isa, KernelTarget
 from mace_core.memory import arena
 from mace_core.partition import Split, split
@@ -151,7 +151,17 @@ def load(model: Model, registry: Registry) -> Graph:
             raise MaceError(file, "no such file", f"correct the path of model {model.name!r} in the deployment file")
     graph = frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
     stated = as_stated(graph.renamed(model.name), model, frontend.order)
-    return verify(replace(stated, notes=graph.notes))
+    return _describable(verify(replace(stated, notes=graph.notes)))
+
+
+def _describable(graph: Graph) -> Graph:
+    """Return the graph; MaceError for inputs and outputs of more axes than a library describes."""
+    remedy = f"a library's inputs and outputs have at most {MAX_RANK}: let the model reshape it, or cut the graph at another tensor"
+    tensors = [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)]
+    faults = [f"{graph.name}: {t.name!r} has {len(t.shape)} axes; {remedy}" for t in tensors if len(t.shape) > MAX_RANK]
+    if faults:
+        raise MaceError.of(faults)
+    return graph
 
 
 def normalise(graph: Graph, registry: Registry) -> Graph:

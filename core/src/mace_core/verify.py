@@ -9,6 +9,9 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Node
 from mace_core.ops.op import OpError
 
+MOST_ALONG_AN_AXIS = 1 << 31
+"""C describes dimensions as 32-bit integers."""
+
 
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed; otherwise raise one MaceError that tells every fault."""
@@ -24,6 +27,8 @@ def _tensor_faults(graph: Graph) -> Iterator[str]:
             yield f"tensor {tensor.name!r} is filed under {name!r}"
         if any(not isinstance(d, int) or d < 0 for d in tensor.shape):
             yield f"tensor {name!r} has shape {tensor.shape}; every dimension must be a known number"
+        elif any(d >= MOST_ALONG_AN_AXIS for d in tensor.shape):
+            yield f"tensor {name!r} has shape {tensor.shape}; a dimension must be less than {MOST_ALONG_AN_AXIS}"
         elif wrong := quantization.fault(tensor):
             yield f"tensor {name!r}: {wrong}"
     for name, array in graph.weights.items():

@@ -16,8 +16,8 @@ import numpy as np
 from mace_core.api import Content, Sources, Stream
 from mace_core.emit.render import TEMPLATES, render
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, Word, shortened
-from mace_core.errors import PluginError
-from mace_core.ir import Tensor
+from mace_core.errors import MaceError, PluginError
+from mace_core.ir import MAX_RANK, Tensor
 from mace_core.kernel_target import Isa
 from mace_core.memory import ALIGNMENT, Arena
 from mace_core.program import FIELD_TYPES, Call, Kernel, Program
@@ -175,7 +175,7 @@ class _Model:
     def _call(self, call: Call) -> dict[str, Any]:
         result = self.program.tensors[call.writes[0]]
         read = ", ".join(self._described(t) for t in call.reads if t)
-        fields = [f".{n} = {_literal(call.args[n], t)}" for n, t in call.kernel.fields]
+        fields = [f".{n} = {self._argument(call, n, t)}" for n, t in call.kernel.fields]
         names = [CString(name) for name in (call.node, call.kernel.name, ",".join(call.sources))]
         return {
             "kernel": call.kernel.name,
@@ -185,6 +185,16 @@ class _Model:
             "comment": CComment(f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"),
             "layer": Code(f"{{{', '.join(names)}, {_tensor(result)}}}"),
         }
+
+    def _argument(self, call: Call, name: str, ctype: str) -> Code:
+        """Return an argument of a call as C writes it; MaceError for a number that its type does not hold, as of a huge tensor."""
+        value = call.args[name]
+        bits = INTEGER_BITS.get(FIELD_TYPES.get(ctype.partition("[")[0], ""))
+        numbers = value if isinstance(value, tuple) else (value,)
+        if bits and not all(-(1 << bits - 1) <= int(number) < 1 << bits - 1 for number in numbers):
+            problem = f"kernel {call.kernel.name!r} takes {name!r} as a number of {bits} bits, and it is {value}"
+            raise MaceError(f"{self.name}: node {call.node!r}", problem, "make its tensors smaller")
+        return _literal(value, ctype)
 
     def _described(self, name: str) -> str:
         tensor = self.program.tensors.get(name)
@@ -226,10 +236,16 @@ def _literal(value: Any, ctype: str) -> Code:
     return Code(float(value).hex())
 
 
+INTEGER_BITS: Mapping[str, int] = {"int32_t": 32, "int64_t": 64}
+
+
 def _tensor(tensor: Tensor) -> Code:
-    shape = ", ".join(map(str, tensor.shape)) or "0"
+    axes = tensor.shape
+    if len(axes) > MAX_RANK:  # only of a layer: for observers its leading axes are one
+        axes = (math.prod(axes[: 1 - MAX_RANK]), *axes[1 - MAX_RANK :])
+    shape = ", ".join(map(str, axes)) or "0"
     scale, zero = _one_scale(tensor)
-    head = f"{CString(tensor.name)}, MACE_{tensor.dtype.name}, {len(tensor.shape)}"
+    head = f"{CString(tensor.name)}, MACE_{tensor.dtype.name}, {len(axes)}"
     return Code(f"{{{head}, {{{shape}}}, {tensor.bytes}, {_literal(scale, 'f32')}, {zero}}}")
 
 
@@ -244,4 +260,3 @@ def described(tensor: Tensor) -> dict[str, object]:
     scale, zero = _one_scale(tensor)
     stored = {"scale": scale, "zero_point": zero} if scale else {}
     return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}
-

@@ -40,7 +40,6 @@ MACROS = frozenset(_MACROS.split())
 """Names that the headers or the compilers of some system define as macros, so that they mean something else in C."""
 
 
-
 class Text(str):
     """Text that is safe where it is printed.  language: of the files that may hold it; None for all."""
 

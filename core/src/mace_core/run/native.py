@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Quant, Tensor
+from mace_core.ir import MAX_RANK, Array, DType, Quant, Tensor
 
-MAX_RANK = 8
 DTYPES = tuple(DType)  # mace_dtype counts in this order
 
 

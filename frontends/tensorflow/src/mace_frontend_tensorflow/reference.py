@@ -44,7 +44,11 @@ def reference(files: Files, model: Model) -> Reference | None:
     run = _begun(files, model)
     if not changed_variables(read(files), model):
         return run
-    return lambda arrays: _begun(files, model)(arrays)
+
+    def run_anew(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        return _begun(files, model)(arrays)
+
+    return run_anew
 
 
 def _begun(files: Files, model: Model) -> Reference:
