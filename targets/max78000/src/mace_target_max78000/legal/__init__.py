@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mace_target_max78000.device import Device
+from mace_target_max78000.legal.buffers import buffer_faults
+from mace_target_max78000.legal.features import feature_faults, network_feature_faults
 from mace_target_max78000.legal.flow import flow_faults
 from mace_target_max78000.legal.memory import alignment_faults, extent_faults, overlap_faults, unload_faults
 from mace_target_max78000.legal.operands import operand_faults
@@ -33,6 +35,8 @@ def faults(network: Network, device: Device, options: Options) -> list[Fault]:
         shape = form_faults(site)
         if known and not shape:
             shape = size_faults(site) or [*operand_faults(site), *weight_faults(site)]
+        if known and not shape:
+            shape = list(feature_faults(site))
         if shape or not known:
             doubtful.add(site.index)
         processors = list(processor_faults(site))
@@ -41,8 +45,14 @@ def faults(network: Network, device: Device, options: Options) -> list[Fault]:
         found += (*shape, *output_faults(site), *value_faults(site), *processors, *alignment_faults(site))
         if misplaced.isdisjoint((site.index, *inputs)):
             found += (*flow_faults(site), *extent_faults(site))
-    found += (*order_faults(sites), *network_processor_faults(sites), *streaming_faults(sites), *unload_faults(sites))
-    return found or [*overlap_faults(sites), *row_faults(sites)]
+    found += (
+        *order_faults(sites),
+        *network_feature_faults(sites),
+        *network_processor_faults(sites),
+        *streaming_faults(sites),
+        *unload_faults(sites),
+    )
+    return found or [*overlap_faults(sites), *row_faults(sites)] or [*buffer_faults(sites)]
 
 
 __all__ = ["Fault", "faults"]

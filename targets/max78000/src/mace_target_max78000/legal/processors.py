@@ -139,8 +139,10 @@ def _fifo(site: Site, numbers: tuple[int, ...]) -> Iterator[Fault]:
     if site.layer.inputs != (INPUT,) or site.layer.operands > 1:
         yield site.fault("in_sequences", "one operand, the network's input, through a FIFO", "others", "do not use FIFOs")
     if not options.fast_fifo:
-        if any(p % PER_QUADRANT >= PER_MEMORY for p in numbers):
-            expected = "processors 0-3, 16-19, 32-35 and 48-51, which FIFOs serve"
+        # a channel in planes has a FIFO's words for itself: they go to the first processor of its memory
+        served, names = (1, "0, 16, 32 and 48") if site.place.chw else (PER_MEMORY, "0-3, 16-19, 32-35 and 48-51")
+        if any(p % PER_QUADRANT >= served for p in numbers):
+            expected = f"processors {names}, which FIFOs serve" + (" where data_format is chw" if site.place.chw else "")
             yield site.fault("processors", expected, found, "move the channels, or do not use FIFOs")
         return
     if not (options.riscv or options.riscv_debug or options.riscv_exclusive):

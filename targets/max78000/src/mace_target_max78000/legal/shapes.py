@@ -119,6 +119,9 @@ def _dilation(site: Site) -> Iterator[Fault]:
         yield site.fault("dilation", "1; only Conv1d is dilated", size(layer.dilation), "use Conv1d, or undilated layers")
         return
     dilation = layer.dilation[0]
+    if length == 1:
+        yield site.fault("dilation", "1 for a kernel of one value", str(dilation), "remove dilation")
+        return
     if (length - 1) * dilation < LONGEST_KERNEL:
         return
     if length > 3:

@@ -9,8 +9,9 @@ It decodes everything from registers and memories and knows nothing of the netwo
   read gets what it wrote, and is refused where that goes on and on.
 - Quadrants must agree in what is not each one's own, and registers that say the same thing twice must say the same.
 - A word is written whole: bytes of slots that no channel uses become 0.
-- Not modelled, and refused: the snoop registers of conditional layers, 32-bit results of layers that do not sum over
-  processors.  The memories' self-test is not modelled either.
+- Not modelled, and refused: the snoop registers of conditional layers, depthwise layers that read ahead, kernels that are not 3x3 in
+  layers that compute four channels at once, 32-bit results of layers that do not sum over processors.  The memories' self-test is not
+  modelled either.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from mace_target_max78000.device import PER_QUADRANT, QUADRANTS, Device
 from mace_target_max78000.simulator.checks import check
 from mace_target_max78000.simulator.counters import first_generation, second_generation
+from mace_target_max78000.simulator.faults import NotModelledError
 from mace_target_max78000.simulator.fields import Fields
 from mace_target_max78000.simulator.setting import Kernel, Kind, Setting, Stream, Writing
 
@@ -102,6 +103,9 @@ def _bypassed(master: Fields) -> bool:
 def _reads_ahead(master: Fields) -> bool:
     """Whether the second generation reads while it computes; then the highest bits count shifts."""
     ahead = master.device.pipelined and master.flag("LCTL", 17)
+    if ahead and master.flag("POST", 30):
+        # the count of shifts and the switch of layers that write where they read share a bit
+        raise NotModelledError(f"layer {master.layer}, LCTL", "depthwise layers that read ahead are not simulated")
     if ahead and master.take("LCTL", 26, 6) != master.take("LCTL2", 0, 4) // (4 if _in_fours(master) else 1):
         raise master.fault("LCTL", "shifts of the read-ahead that are not one for each further pass, or four of them")
     return ahead
@@ -121,7 +125,7 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
     if first % 8 or (last - first) % bits or last < first:
         raise master.fault("MCNT1" if master.device.pipelined else "MCNT", f"kernels from bit {first} to bit {last} of {bits} bits each")
     byte = first // 8 * rows * columns + master.take("ONED", 4, 4)
-    count, lanes = (last - first) // bits + 1, _lanes(master)
+    count, lanes = (last - first) // bits + 1, _lanes(master, rows, columns)
     if lanes > 1 and master.layer == 0:
         count *= lanes  # the first layer counts the kernels of one memory, later ones those of all four
     if count % lanes:
@@ -129,9 +133,14 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
     return Kernel(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypassed(master), lanes)
 
 
-def _lanes(master: Fields) -> int:
+def _lanes(master: Fields, rows: int, columns: int) -> int:
     """Output channels that are computed at once."""
-    return 4 if master.device.pipelined and master.flag("POST", 29) else 1
+    if not (master.device.pipelined and master.flag("POST", 29)):
+        return 1
+    if (rows, columns) != (3, 3):
+        # how fewer than nine weights are spread over the four memories is not known
+        raise NotModelledError(f"layer {master.layer}, POST", "kernels that are not 3x3 in four memories are not simulated")
+    return 4
 
 
 def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:

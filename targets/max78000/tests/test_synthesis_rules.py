@@ -1,0 +1,325 @@
+"""Rules of the generator, each by itself: layouts by what is stated of them, programs by what the simulator makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_simulator_layers import DEVICES, convolution, depthwise, linear, one_dimensional, passthrough, transposed
+
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.image import Write
+from mace_target_max78000.legal import faults
+from mace_target_max78000.network import Layer, Network, Operation, Place, Pool, processors_needed
+from mace_target_max78000.options import Options
+from mace_target_max78000.simulator import NotModelledError, mismatches, replay
+from mace_target_max78000.simulator.decode import decode
+from mace_target_max78000.simulator.waiting import minimum
+from mace_target_max78000.synthesis import bias, runs, synthesise
+from mace_target_max78000.synthesis.streaming import streams
+from mace_target_max78000.unit import Unit, units
+from mace_target_max78002.device import MAX78002
+
+COUNTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 20, 33, 60, 64, 65, 76, 100, 111, 120, 128, 130)
+"""Numbers of channels: below, at and above what a word, a quadrant and a pass hold."""
+
+
+def network(layer: Layer, place: Place, random: np.random.Generator) -> Network:
+    shape = (layer.channels * layer.operands, *layer.dim[: 1 if layer.one_dimensional else 2])
+    return Network("net", (layer,), (place,), random.integers(-128, 128, shape))
+
+
+def wrong(layer: Layer, place: Place, device: Device, **options: Any) -> list[str]:
+    """Words of the known answer that the program does not compute."""
+    image = synthesise(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
+    return list(mismatches(replay(image), image))
+
+
+def registers(layer: Layer, place: Place, device: Device, **options: Any) -> dict[tuple[str, int], int]:
+    """The layer's registers by name and quadrant."""
+    image = synthesise(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
+    values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
+    names = (*device.registers, *device.stream_registers)
+    return {(name, q): values.get(device.layer_register(q, name, 0), 0) for name in names for q in range(4)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_layers_compute_their_arithmetic(seed: int) -> None:
+    """Generator and simulator agree on kinds, channels, bits, bias, pools and places that nobody chose."""
+    random, checked = np.random.default_rng(seed), 0
+    while checked < 20:
+        device = DEVICES[int(random.integers(2))]
+        layer, place = _random_layer(random, device)
+        given = network(layer, place, random)
+        if faults(given, device, Options()):
+            continue
+        image = synthesise(given, Options(), device).image
+        try:
+            assert list(mismatches(replay(image), image)) == [], (device.name, layer, place)
+        except NotModelledError:
+            continue
+        checked += 1
+
+
+def _random_layer(random: np.random.Generator, device: Device) -> tuple[Layer, Place]:
+    channels, outputs = (int(n) for n in random.choice(COUNTS, 2))
+    bits = int(random.choice([1, 2, 4, 8]))
+    pointwise: dict[str, Any] = {"kernel": (1, 1), "pad": (0, 0)} if random.integers(2) else {}
+    kind = str(random.choice(["full", "transposed", "line", "linear", "pass", "depthwise"]))
+    if kind == "depthwise" and device.pipelined and channels > 1:
+        layer = convolution(channels, channels, bits, groups=channels, **pointwise)
+    elif kind == "transposed":
+        layer = transposed(channels, outputs, int(random.integers(3)))
+    elif kind == "line":
+        layer = one_dimensional(channels, outputs, int(random.integers(1, 10)), 0)
+    elif kind == "linear":
+        layer = linear(channels, outputs, bits)
+    else:
+        layer = passthrough(channels) if kind == "pass" else convolution(channels, outputs, bits, **pointwise)
+    if layer.weights is not None and random.integers(2):
+        layer = replace(layer, bias=random.integers(-128, 128, layer.out_channels))
+    if layer.operation in (Operation.CONV2D, Operation.PASSTHROUGH) and random.integers(2):
+        window = int(random.integers(1, 4))
+        layer = replace(layer, pool=Pool(bool(random.integers(2)), (window, window), int(random.integers(1, 4))))
+    reading, slots = (_mask(layer.channels, random), _mask(layer.out_channels, random))
+    same = layer.operation is Operation.PASSTHROUGH or (layer.groups > 1 and random.integers(2))
+    ahead = device.pipelined and layer.operation is Operation.CONV2D and not random.integers(4)
+    four = device.pipelined and layer.groups == 1 and layer.operation is Operation.CONV2D and not random.integers(4)
+    gap = int(random.integers(2))
+    return layer, Place(reading, reading if same else slots, 0, 0x4000, write_gap=gap, read_ahead=bool(ahead), calcx4=bool(four))
+
+
+def _mask(channels: int, random: np.random.Generator) -> int:
+    count = processors_needed(channels)
+    first = int(random.integers(0, 65 - count)) // 4 * 4
+    return ((1 << count) - 1) << first
+
+
+# Weight memory
+
+
+@pytest.mark.parametrize(("bits", "outputs"), [(1, 76), (1, 120), (2, 70), (4, 66), (1, 131)])
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+def test_narrow_kernels_go_on_over_output_passes(bits: int, outputs: int, device: Device) -> None:
+    """An output pass that is no multiple of the kernels in a byte leaves no gap before the next one."""
+    slots = processors_needed(outputs)
+    assert wrong(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1, 0, 0x4000), device) == []
+    unit = Unit(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1), 0)
+    positions = runs.lay_out(unit).bytes
+    assert np.array_equal(positions, np.arange(len(positions)))
+
+
+def test_words_of_unused_slots_stay_free() -> None:
+    """The words before the first slot in use are the next layer's, and its kernels are counted from there."""
+    first = Unit(convolution(4, 3), Place(0xF, 0xE), 0)
+    layout = runs.lay_out(first)
+    assert layout.used.tolist() == [False, True, True, True]
+    gaps = runs.lay_out(Unit(convolution(4, 2), Place(0xF, 0b1001), 0))
+    assert gaps.used.tolist() == [True, False, False, True]
+    small = Unit(convolution(4, 1, kernel=(1, 1), pad=(0, 0)), Place(0xF, 1), 1)
+    # the first words are free for a layer that needs one of them
+    assert runs.place((first, small), MAX78000) == {0: runs.Run(0, 4), 1: runs.Run(0, 1)}
+    aligned = Unit(convolution(4, 3), Place(0xF, 0x7), 0)
+    assert runs.place((aligned, small), MAX78000) == {0: runs.Run(0, 3), 1: runs.Run(4, 1)}
+
+
+def test_a_layer_in_words_that_another_one_leaves_computes_its_own() -> None:
+    first, second = (
+        replace(convolution(4, 3), output=False),
+        replace(convolution(3, 1, kernel=(1, 1), pad=(0, 0)), inputs=(0,), name="second"),
+    )
+    places = Place(0xF, 0xE, 0, 0x1000), Place(0xE, 0x1, 0x1000, 0x2000)
+    sample = np.random.default_rng(0).integers(-128, 128, (4, 8, 7))
+    for device in DEVICES:
+        image = synthesise(Network("net", (first, second), places, sample), Options(), device).image
+        assert list(mismatches(replay(image), image)) == []
+
+
+def test_larger_memories_are_filled_from_the_top() -> None:
+    """By steps that are the vendor's: below a run from a multiple of four on, so that up to three words stay free."""
+    tops = [Unit(convolution(1, n), Place(1, (1 << n) - 1), i) for i, n in enumerate((10, 10, 4))]
+    for unit in tops:
+        weights = unit.layer.weights
+        assert weights is not None
+        weights.values.flat[0] = unit.index  # otherwise they might share a run
+    placed = runs.place(tops, MAX78002)
+    assert [placed[i].column for i in range(3)] == [5108, 5092, 5084]
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "fits"), [(0, 1024, True), (1020, 4, False), (1016, 4, True), (4096, 256, True), (4348, 4, False)]
+)
+def test_depthwise_kernels_lie_in_one_physical_memory(start: int, count: int, fits: bool) -> None:
+    assert runs._in_one_instance(np.array([start]), count, MAX78002).tolist() == [fits]
+
+
+@pytest.mark.parametrize("outputs", [4, 8, 20, 64, 128])
+@pytest.mark.parametrize("channels", [4, 70, 300])
+def test_four_channels_at_once(channels: int, outputs: int) -> None:
+    reading, slots = ((1 << processors_needed(n)) - 1 for n in (channels, outputs))
+    assert wrong(convolution(channels, outputs), Place(reading, slots, 0, 0x10000, calcx4=True), MAX78002) == []
+    biased = convolution(channels, outputs, bias=np.arange(outputs) - 8)
+    assert wrong(biased, Place(reading, slots, 0, 0x10000, calcx4=True, read_ahead=True), MAX78002) == []
+
+
+# Bias
+
+
+def place_bias(*layers: tuple[Layer, Place]) -> tuple[dict[int, bias.Bias], dict[int, bytes]]:
+    made = [Unit(layer, place, i) for i, (layer, place) in enumerate(layers)]
+    return bias.place(made, (0, 1, 2, 3), MAX78002, ignore_groups=False)
+
+
+def test_a_scattering_layers_bias_begins_with_its_first_processor() -> None:
+    """The gap before the first processor lies at the end of its quadrant, as the vendor's programs have it."""
+    deep = replace(depthwise(20, 3), bias=np.arange(1, 21))
+    (found, memories) = place_bias((deep, Place(((1 << 20) - 1) << 8, (1 << 20) - 1)))
+    assert memories == {0: bytes([*range(1, 9), *[0] * 8]), 1: bytes(range(9, 21))}
+    assert found[0].offsets == {0: 0, 1: 0}
+
+
+def test_a_broadcasting_layers_bias_lies_by_its_place_in_four_memories() -> None:
+    deep = replace(depthwise(6, 3), bias=np.arange(1, 7))
+    _, memories = place_bias((deep, Place(0x3F, 0x3F)))
+    assert memories == {0: bytes([1, 5, 0, 0, 2, 6, 0, 0, 3, 0, 0, 0, 4])}
+
+
+@pytest.mark.parametrize("first", [0, 4, 8, 12, 16, 20, 40])
+@pytest.mark.parametrize("channels", [5, 17, 20, 24, 111])
+def test_bias_of_depthwise_layers_wherever_they_begin(first: int, channels: int) -> None:
+    slots = processors_needed(channels)
+    first = min(first, (64 - slots) // 4 * 4)
+    deep = replace(depthwise(channels, 3), bias=np.arange(channels) - 50)
+    reading, zero = ((1 << slots) - 1) << first, (1 << slots) - 1
+    assert wrong(deep, Place(reading, zero, 0, 0x4000), MAX78002) == []
+    if reading & 0xFFFF:  # the first quadrant must be in use
+        assert wrong(deep, Place(reading, reading, 0, 0x4000), MAX78002) == []
+
+
+def test_only_quadrants_that_read_have_a_bias() -> None:
+    """Layer 1 reads in quadrant 1 alone; the other quadrants of the network must not add anything."""
+    deep = replace(depthwise(8, 3), bias=np.arange(8) + 1)
+    given = registers(deep, Place(0xFF << 16, 0xFF), MAX78002)
+    assert [given["POST", q] >> 12 & 1 for q in range(4)] == [0, 1, 0, 0]
+
+
+# Registers
+
+
+def test_write_pointers_of_layers_that_scatter() -> None:
+    """Every quadrant continues behind the channels of those before; one below the first that is read in points nowhere."""
+    deep = depthwise(17, 3)
+    given = registers(deep, Place(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002)
+    assert [given["WPTR_BASE", q] for q in range(3)] == [0, 0x18800, 0x28800]
+    assert wrong(deep, Place(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002) == []
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize(("average", "size", "bit"), [(False, 1, 0), (False, 2, 1), (True, 2, 1), (True, 1, 0)])
+def test_a_pool_of_one_position_is_no_pool(device: Device, average: bool, size: int, bit: int) -> None:
+    pooled = convolution(4, 4, pool=Pool(average, (size, size), 2))
+    given = registers(pooled, Place(0xF, 0xF, 0, 0x4000), device)
+    assert given["LCTL", 0] >> 7 & 1 == bit
+    assert wrong(pooled, Place(0xF, 0xF, 0, 0x4000), device) == []
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize(("reading", "slots"), [(0x11111, 0x1000F), (0x1111, 0xF), (0x8421, 0xF), (0xF, 0xF0)])
+def test_results_of_passthrough_layers_are_packed(device: Device, reading: int, slots: int) -> None:
+    assert wrong(passthrough(reading.bit_count()), Place(reading, slots, 0, 0x4000), device) == []
+
+
+def test_quadrants_of_the_fast_fifo() -> None:
+    """On in the quadrant that it feeds, and all bytes of its words unless one channel comes that is not the first processor's."""
+    for processors, bits in ((0x1, 0b11), (0x7, 0b11), (0x2, 0b11)):
+        layer = convolution(processors.bit_count(), 4)
+        options = Options(fast_fifo=True, riscv=True)
+        image = synthesise(network(layer, Place(processors, 0xF0000, 0, 0x1000), np.random.default_rng(1)), options, MAX78000).image
+        starts = [(step.address, step.value) for step in image.start if isinstance(step, Write)]
+        first, second = (MAX78000.control_register(q, 0) for q in (0, 1))
+        assert {value >> 22 & 3 for address, value in starts if address == first} == {bits}
+        assert {value >> 22 & 3 for address, value in starts if address == second} == {0}
+        inits = [step.value for step in image.init if isinstance(step, Write) and step.address in (first, second)]
+        assert {value >> 22 & 3 for value in inits} == {0}
+
+
+# Streams
+
+
+@pytest.mark.parametrize(("device", "start", "wait"), [(MAX78000, 38, 0x110000), (MAX78002, 11, 0x20010)], ids=["MAX78000", "MAX78002"])
+def test_planes_through_a_fifo_with_pooling(device: Device, start: int, wait: int) -> None:
+    """The first generation counts positions, the second one words, of which each holds four positions of a plane."""
+    layer = convolution(4, 15, pool=Pool(False, (2, 2), 1))
+    place = Place(0x0001000100010001, 0xFFFE, 0, 0x400, chw=True, streaming=True)
+    moved = replace(layer, dim=(11, 17))
+    given = registers(moved, place, device, fifo=True)
+    assert (given["STREAM1", 0], given["STREAM2", 0]) == (start, wait)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
+    """What the generator computes from layers and what the simulator asks for of registers are two derivations."""
+    random = np.random.default_rng(seed)
+    for _ in range(20):
+        device = DEVICES[int(random.integers(2))]
+        layers, places = _streaming(random)
+        sample = np.zeros((layers[0].channels, *layers[0].dim), np.int64)
+        image = synthesise(Network("net", layers, places, sample), Options(fifo=True), device).image
+        values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
+        before = None
+        for number in range(2):
+            found = {
+                q: {n: values.get(device.layer_register(q, n, number), 0) for n in (*device.registers, *device.stream_registers)}
+                for q in image.quadrants
+            }
+            setting = decode(device, number, found)
+            needed = minimum(setting, before, device)
+            stream = setting.stream
+            assert (stream.start >= needed.start, stream.columns >= needed.columns, stream.rows >= needed.rows) == (True,) * 3
+            before = setting
+
+
+def _streaming(random: np.random.Generator) -> tuple[tuple[Layer, ...], tuple[Place, ...]]:
+    def pool() -> Pool | None:
+        stride = int(random.integers(1, 4))
+        return Pool(False, (int(random.integers(1, 4)), int(random.integers(1, 4))), stride) if random.integers(2) else None
+
+    dim = int(random.integers(12, 40)), int(random.integers(12, 40))
+    first = replace(convolution(4, 8, pool=pool()), dim=dim)
+    second = replace(convolution(8, 4, pool=pool()), inputs=(0,), dim=first.out_dim, name="second")
+    planar = bool(random.integers(2))
+    reading = 0x0001000100010001 if planar else 0xF
+    return (first, second), (
+        Place(reading, 0xFF0, 0, 0x1000, chw=planar, streaming=True),
+        Place(0xFF0, 0xF000, 0x1000, 0x4000, streaming=True),
+    )
+
+
+def test_options_of_streams_act_on_one_layer() -> None:
+    """Those that begin with `override` are the first layer's, those that begin with `increase` the following ones'."""
+    layers, places = _streaming(np.random.default_rng(3))
+    sample = np.zeros((4, *layers[0].dim), np.int64)
+    given = Network("net", layers, places, sample)
+
+    def waits(**options: Any) -> list[Any]:
+        return list(streams(units(given, pipelined=False), Options(fifo=True, **options), pipelined=False).values())
+
+    plain, told = waits(), waits(override_start=77, override_delta1=5, override_delta2=6, override_rollover=99)
+    assert (told[0].start, told[0].columns, told[0].rows, told[0].rollover) == (77, 5, 6, 99)
+    assert told[1] == plain[1]
+    more = waits(increase_delta1=1, increase_delta2=2, increase_start=5)
+    assert more[0] == plain[0]
+    assert (more[1].columns - plain[1].columns, more[1].rows - plain[1].rows, more[1].start - plain[1].start) == (1, 2, 3)
+
+
+def test_a_1x1_kernel_behind_a_stream_is_widened() -> None:
+    """The layer that reads what streamed waits for rows as well, though it does not stream itself."""
+    first = replace(convolution(4, 4), output=False)
+    second = replace(convolution(4, 4, kernel=(1, 1), pad=(0, 0)), inputs=(0,), name="second")
+    places = Place(0xF, 0xF0, 0, 0x1000, streaming=True), Place(0xF0, 0xF, 0x1000, 0x4000)
+    given = Network("net", (first, second), places, np.zeros((4, 8, 7), np.int64))
+    assert [unit.layer.kernel for unit in units(given, pipelined=False)] == [(3, 3), (3, 3)]
+    plain = replace(given, places=tuple(replace(place, streaming=False) for place in places))
+    assert [unit.layer.kernel for unit in units(plain, pipelined=False)] == [(3, 3), (1, 1)]
