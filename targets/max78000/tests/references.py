@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +17,7 @@ import numpy as np
 from mace_target_max78000.checkpoint import Checkpoint, Form, load_arrays, load_checkpoint
 from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.image import Check
+from mace_target_max78000.image import Check, Chunk
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
@@ -90,3 +92,11 @@ class Reference:
 def references(folders: Sequence[Path] = FOLDERS) -> list[Reference]:
     """All networks of some folders; none where these are absent."""
     return [Reference(path) for folder in folders for path in sorted(folder.glob("**/reference-*.json"))]
+
+
+def digest(chunks: Iterable[Chunk]) -> str:
+    """As the references state it: over the chunks by address, each as address and words, big-endian."""
+    total = hashlib.sha256()
+    for chunk in sorted(chunks, key=lambda c: c.address):
+        total.update(struct.pack(f">{1 + len(chunk.words)}I", chunk.address, *chunk.words))
+    return total.hexdigest()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Iterable
 
 import pytest
-from references import MODELS, Reference, references
+from references import MODELS, Reference, digest, references
 
-from mace_target_max78000.image import Chunk, Step, Write
+from mace_target_max78000.image import Step, Write
 from mace_target_max78000.synthesis import synthesise
 
 REFERENCES = references()
@@ -38,11 +36,3 @@ def test_program_is_the_makers(reference: Reference) -> None:
 
 def writes(steps: Iterable[Step]) -> list[list[int]]:
     return [[s.address, s.value] for s in steps if isinstance(s, Write)]
-
-
-def digest(chunks: Iterable[Chunk]) -> str:
-    """As the references state it: over the chunks by address, each as address and words, big-endian."""
-    total = hashlib.sha256()
-    for chunk in sorted(chunks, key=lambda c: c.address):
-        total.update(struct.pack(f">{1 + len(chunk.words)}I", chunk.address, *chunk.words))
-    return total.hexdigest()

@@ -46,7 +46,7 @@ def _first_layer(setting: Setting) -> Wait:
     """The first generation counts positions, also where a word holds four of them, and each row of a window once more."""
     window = _window(setting.reading)
     rows = (window.rows - 1) * window.width
-    start = (rows + window.columns) * (window.rows if setting.reading.planar else 1)
+    start = (rows + window.columns) * window.rows
     return Wait(start, (window.step - 1) * setting.reading.operands, rows * setting.reading.operands)
 
 
@@ -62,21 +62,24 @@ def _behind(setting: Setting, before: Setting) -> Wait:
 
 
 def _second_generation(setting: Setting, before: Setting | None) -> Wait:
-    """Of the second generation's start it is only known that the window itself must be there."""
+    """The second generation counts rows with their padding; a layer that reads ahead waits longer, which is not asked for here."""
     reading, window = setting.reading, _window(setting.reading)
-    unit = 4 if reading.planar else reading.passes * reading.operands
-    start = ((window.rows - 1) * reading.inner_row + (window.columns - 1) * reading.inner_column) // unit + 1
-    columns = window.step * reading.operands
+    unit = reading.passes * reading.operands
+    span = max(window.columns * (reading.inner_column // unit), window.step)
+    down = max(window.rows * (reading.inner_row // (unit * window.width)), window.step)
+    pad, columns = reading.pad[1], window.step * reading.operands
+    padded = window.width + 2 * pad
+    first = (down * padded + pad + 2 * span) * reading.operands
     if before is None:
-        columns -= window.step == 1 and window.rows == 1
-        columns = _words(columns, reading)
+        single = window.step == 1 and window.rows == 1
+        columns = _words(columns - single, reading)
         rest = _left_out(window, window.width // window.step, 1)
         rows = columns + rest if window.step == 1 else (window.step - 1) * window.width + rest + window.columns - 1
-        return Wait(start, columns, _words(rows, reading))
-    span = max(window.columns * (reading.inner_column // (reading.passes * reading.operands)), window.step)
+        return Wait(_words(span if single else first, reading), columns, _words(rows, reading))
     steps = window.width // span
     steps -= steps * window.step + window.columns > window.width
     rest = 0 if span == 1 else window.width - steps * span
+    start = (pad or window.step) * padded + first
     return Wait(start, columns, columns + rest if window.step == 1 else (window.step - 1) * window.width + rest)
 
 
