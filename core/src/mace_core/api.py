@@ -24,11 +24,13 @@ class Frontend(ABC):
     """Reads one framework's files into a graph.
 
     order: how the framework lays out an image's axes, "NCHW" or "NHWC".
+    fixes_inputs: whether it heeds `input_values` of the deployment file; a model that states them is refused elsewhere.
     """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
     order: ClassVar[str] = "NHWC"
+    fixes_inputs: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:

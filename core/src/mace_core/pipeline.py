@@ -149,6 +149,9 @@ def load(model: Model, registry: Registry) -> Graph:
     for file in model.files:
         if not file.exists():
             raise MaceError(file, "no such file", f"correct the path of model {model.name!r} in the deployment file")
+    if model.keys.get("input_values") and not frontend.fixes_inputs:
+        remedy = "export the model with constants there, or convert it to ONNX, whose frontend heeds it"
+        raise MaceError(f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy)
     graph = frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
     stated = as_stated(graph.renamed(model.name), model, frontend.order)
     return _describable(verify(replace(stated, notes=graph.notes)))

@@ -17,6 +17,7 @@ class Onnx(Frontend):
     name = "onnx"
     suffixes = (".onnx",)
     order = "NCHW"
+    fixes_inputs = True
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the model; shapes that the file leaves open come from `model.inputs`, in ONNX's order."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import onnx
 from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
-from mace_core.ir import DType, Shape
+from mace_core.ir import Array, DType, Shape
 from mace_core.translation import refuse_names
 from mace_frontend_onnx.source import Source, branches, element_type, first_line
 
@@ -38,6 +39,8 @@ class Part:
 
     notes: what was decided in the user's place, with the lines that decide otherwise.
     indices: outputs that the deployment file states as integers, and that may be indices of text.
+    fixed: inputs of the file that always have these values, and are no inputs here.
+    certain: positions of the nodes that are read whichever branches are taken.
     """
 
     inputs: tuple[Input, ...]
@@ -45,6 +48,8 @@ class Part:
     nodes: tuple[tuple[int, NodeProto], ...]
     notes: tuple[str, ...] = ()
     indices: frozenset[str] = frozenset()
+    fixed: Mapping[str, Array] = field(default_factory=dict)
+    certain: frozenset[int] = frozenset()
 
 
 def wanted(source: Source, model: Model) -> Part:
@@ -61,11 +66,62 @@ def wanted(source: Source, model: Model) -> Part:
         refuse_names(source.file.name, what, [p.name for p in ports if p.name not in known], known, _declared(source, what))
     stated = [p.name for p in model.inputs]
     outputs, expanded = _outputs(source, model)
-    nodes, read = _between(graph, stated, outputs)
-    names = [*stated, *(name for name in own if name not in stated and (name in read or not stated))]
+    nodes, read = _between(graph, stated, outputs, inside=True)
+    certain, _ = _between(graph, stated, outputs, inside=False)
+    fixed = fixed_values(source, model)
+    names = [*stated, *(name for name in own if name not in (*stated, *fixed) and (name in read or not stated))]
     inputs, notes = _inputs(source, names, model.inputs)
     indices = frozenset(p.name for p in model.outputs if p.dtype and not p.dtype.is_float and p.dtype is not DType.BOOL)
-    return Part(inputs, outputs, nodes, (*notes, *expanded), indices)
+    return Part(inputs, outputs, nodes, (*notes, *expanded), indices, fixed, frozenset(i for i, _ in certain))
+
+
+def fixed_values(source: Source, model: Model) -> dict[str, Array]:
+    """The values that the deployment file gives inputs of the file for good, in the inputs' own types and shapes.
+
+    MaceError for a name that is no input or is stated as an input as well, and for values that do not fit.
+    """
+    given = model.keys.get("input_values") or {}
+    assert isinstance(given, Mapping)
+    graph = source.model.graph
+    own = [i.name for i in graph.input if i.name not in {t.name for t in graph.initializer}]
+    refuse_names(source.file.name, "input", [name for name in given if name not in own], own, own)
+    types, faults, made = _declarations((graph.input,)), [], {}
+    for name, value in given.items():
+        if any(p.name == name for p in model.inputs):
+            faults.append(f"{source.file.name}: input {name!r} is in input_values and in input_tensors; leave it out of one")
+            continue
+        try:
+            made[name] = _fitted(value, _dtype(types[name]), _dims(types[name]))
+        except ValueError as error:
+            faults.append(f"{source.file.name}: input_values: {name!r}: {error}")
+    if faults:
+        raise MaceError.of(faults)
+    return made
+
+
+def _fitted(value: object, dtype: DType, dims: Sequence[Dim] | None) -> Array:
+    """A number for every element, or a number for each; an open dimension is 1, or what a list needs. ValueError for what does not fit."""
+    listed = isinstance(value, Sequence)
+    text = f"{value!r} is no value of {dtype.numpy.name}; write numbers that the input can hold"
+    numbers = np.asarray(value)
+    try:
+        with np.errstate(all="ignore"):
+            array = numbers.astype(dtype.numpy)
+    except (OverflowError, TypeError):
+        raise ValueError(text) from None
+    is_exact = np.array_equal(array.astype(np.float64), numbers.astype(np.float64))
+    if numbers.ndim > 1 or not (is_exact or dtype.is_float) or not np.isfinite(array).all():
+        raise ValueError(text)
+    shape = tuple(d if isinstance(d, int) else -1 for d in dims) if dims is not None else numbers.shape
+    if not listed:
+        return np.full(tuple(max(d, 1) if d == -1 else d for d in shape), array)
+    if shape.count(-1) > 1:
+        shape = tuple(1 if d == -1 and i < len(shape) - 1 else d for i, d in enumerate(shape))
+    try:
+        return array.reshape(shape)
+    except ValueError:
+        stated = ",".join("?" if d is None else str(d) for d in dims or ())
+        raise ValueError(f"{numbers.size} numbers for shape [{stated}]; write one for all, or one for each element") from None
 
 
 def _outputs(source: Source, model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -97,10 +153,15 @@ def sequences_of(graph: GraphProto) -> dict[str, tuple[str, ...]]:
     return {value.name: made[value.name] for value in graph.output if value.name in made}
 
 
-def reads(node: NodeProto) -> Iterator[str]:
-    """Names of the tensors that a node reads, those included that its branches take from around it."""
+def reads(node: NodeProto, inside: bool = True, taken: str = "") -> Iterator[str]:
+    """Names of the tensors that a node reads, those included that its branches take from around it.
+
+    inside: whether the branches of an If are looked into.  taken: the only one of them that counts.
+    """
     yield from filter(None, node.input)
-    for graph in (g for a in node.attribute for g in branches(a)):
+    if node.op_type == "If" and not inside:
+        return
+    for graph in (g for a in node.attribute if not taken or a.name == taken for g in branches(a)):
         made = {*(i.name for i in graph.input), *(t.name for t in graph.initializer)}
         made.update(o for inner in graph.node for o in inner.output)
         yield from (name for inner in graph.node for name in reads(inner) if name not in made)
@@ -112,8 +173,13 @@ def _declared(source: Source, what: str) -> list[str]:
     return [v.name for v in (graph.input if what == "input" else graph.output)]
 
 
-def _between(graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:
-    """The nodes that compute the outputs from the inputs, and the names of all tensors that are read."""
+def _between(
+    graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str], inside: bool
+) -> tuple[tuple[tuple[int, NodeProto], ...], set[str]]:
+    """The nodes that compute the outputs from the inputs, and the names of all tensors that are read.
+
+    inside: whether branches read something.
+    """
     given = set(inputs)
     makers = {o: i for i, node in enumerate(graph.node) for o in node.output}
     open_ends, read, kept = list(outputs), set[str](), set[int]()
@@ -124,7 +190,7 @@ def _between(graph: GraphProto, inputs: Iterable[str], outputs: Iterable[str]) -
         read.add(name)
         if name not in given and name in makers and makers[name] not in kept:
             kept.add(makers[name])
-            open_ends.extend(reads(graph.node[makers[name]]))
+            open_ends.extend(reads(graph.node[makers[name]], inside))
     return tuple((i, graph.node[i]) for i in sorted(kept)), read
 
 

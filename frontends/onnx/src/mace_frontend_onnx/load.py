@@ -43,7 +43,7 @@ def translated(files: Files, model: Model, ops: Mapping[str, Op]) -> Translated:
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
     translation.builder.notes.extend(part.notes)
     translation.refuse_unknown(part)
-    check(source, (i.name for i in part.inputs), part.outputs, (node for _, node in part.nodes))
+    check(source, (i.name for i in part.inputs), part.outputs, (node for i, node in part.nodes if i in part.certain))
     outputs = translation.run(part)
     texts = {name: translation.texts[t] for name, t in zip(part.outputs, outputs, strict=True) if t in translation.texts}
     return Translated(translation.builder.finish(outputs, part.outputs), texts)

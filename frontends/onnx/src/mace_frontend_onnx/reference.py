@@ -12,8 +12,9 @@ from mace_core.api import Files, Reference
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_onnx.boundary import sequences_of
+from mace_frontend_onnx.boundary import fixed_values, sequences_of
 from mace_frontend_onnx.node import plain
+from mace_frontend_onnx.source import read
 
 
 def reference(files: Files, model: Model) -> Reference | None:
@@ -29,6 +30,7 @@ def reference(files: Files, model: Model) -> Reference | None:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     given, wanted = [p.name for p in model.inputs], [p.name for p in model.outputs]
+    fixed = fixed_values(read(files[0]), model)
     try:
         session = ort.InferenceSession(str(files[0]), options, providers=["CPUExecutionProvider"])
         inputs, outputs = ([v.name for v in values] for values in (session.get_inputs(), session.get_outputs()))
@@ -36,11 +38,13 @@ def reference(files: Files, model: Model) -> Reference | None:
             whole = onnx.shape_inference.infer_shapes(onnx.load(str(files[0])))
             known = {v.name for values in (whole.graph.value_info, whole.graph.output) for v in values}
             wanted = [name for name in wanted if name in known]
-            part = onnx.utils.Extractor(whole).extract_model(given or inputs, wanted or outputs)
+            part = onnx.utils.Extractor(whole).extract_model([*given, *fixed] if given else inputs, wanted or outputs)
             session = ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
         raise MaceError(files[0].name, f"ONNX Runtime refuses it: {error}", "validate against stored data instead") from error
     names = wanted or outputs
+    asked = {v.name for v in session.get_inputs()}
+    fixed = {name: array for name, array in fixed.items() if name in asked}
     graph = onnx.load(str(files[0]), load_external_data=False).graph
     sequences = sequences_of(graph)
     columns = {node.output[0]: plain_labels(node) for node in graph.node if node.op_type == "ZipMap"}
@@ -48,7 +52,7 @@ def reference(files: Files, model: Model) -> Reference | None:
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         found: dict[str, Array] = {}
-        for name, value in zip(names, session.run(names, dict(arrays)), strict=True):
+        for name, value in zip(names, session.run(names, {**fixed, **arrays}), strict=True):
             if name in columns:
                 found[name] = np.array([[row[label] for label in columns[name]] for row in value], np.float32)
             elif name in sequences:

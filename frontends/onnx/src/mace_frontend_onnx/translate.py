@@ -30,6 +30,7 @@ class Translation:
     """One model's way into the IR; `faults` collects what is wrong with single nodes.
 
     texts: tensors of the graph that are text in the model, which has no text: they hold indices into these lists.
+    taken: by the identity of an If, the attribute that holds the branch which is always taken.
     """
 
     def __init__(self, source: Source, builder: Builder) -> None:
@@ -37,6 +38,7 @@ class Translation:
         self.builder = builder
         self.faults: list[str] = []
         self.texts: dict[str, tuple[str, ...]] = {}
+        self.taken: dict[int, str] = {}
         self._functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
         self._derived: dict[Hashable, tuple[Held, str]] = {}  # with what it is made from, whose id must stay taken
         self._depth = 0
@@ -49,8 +51,8 @@ class Translation:
         scope = Scope(self.source.opsets, held=self._constants(graph), read=read)
         for given in part.inputs:
             scope.held[given.name] = self.builder.input(given.name, given.dtype, given.shape)
-        for index, proto in part.nodes:
-            self.node(Node(proto, proto.name or f"{proto.op_type}_{index}", scope, self))
+        scope.held.update((name, onnx.numpy_helper.from_array(array, name)) for name, array in part.fixed.items())
+        self._walk([Node(proto, proto.name or f"{proto.op_type}_{i}", scope, self) for i, proto in part.nodes], part.outputs)
         if self.faults:
             raise MaceError.of(self.faults)
         outputs = [self.tensor(scope, name) for name in part.outputs]
@@ -113,6 +115,8 @@ class Translation:
         """Raise one MaceError for all operators of the part that nothing here knows."""
         opsets, faults = self.source.opsets, []
         for index, proto in part.nodes:
+            if index not in part.certain:
+                continue
             node = Node(proto, proto.name or f"{proto.op_type}_{index}", Scope(opsets), self)
             domain = plain_domain(proto.domain)
             schema = self.schema(node)
@@ -122,6 +126,31 @@ class Translation:
                 faults.append(f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}")
         if faults:
             raise MaceError.of(faults)
+
+    def _walk(self, nodes: Sequence[Node], outputs: Sequence[str]) -> None:
+        """Translate nodes in order; faults of those that only branches read that are not taken count nothing."""
+        told: list[list[str]] = []
+        before = len(self.faults)
+        for node in nodes:
+            self.node(node)
+            told.append(self.faults[before:])
+            del self.faults[before:]
+        live = self._live(nodes, outputs)
+        self.faults.extend(fault for index in sorted(live) for fault in told[index])
+        if len(self.faults) == before and any(node.scope.held.get(o, "") is None for node in nodes[:1] for o in outputs):
+            self.faults.extend(fault for faults in told for fault in faults)
+
+    def _live(self, nodes: Sequence[Node], outputs: Sequence[str]) -> set[int]:
+        """Which of the nodes the outputs need, now that it is known which branches are taken."""
+        makers = {output: index for index, node in enumerate(nodes) for output in node.proto.output}
+        live, open_ends = set[int](), list(outputs)
+        while open_ends:
+            index = makers.get(open_ends.pop())
+            if index is None or index in live:
+                continue
+            live.add(index)
+            open_ends.extend(reads(nodes[index].proto, taken=self.taken.get(id(nodes[index].proto), "")))
+        return live
 
     def node(self, node: Node) -> None:
         """Translate one node; a fault is noted, and what reads the node's outputs is passed over."""
@@ -222,8 +251,8 @@ class Translation:
         self._count(len(nodes))
         self._depth += 1
         before = len(self.faults)
-        for index, proto in enumerate(nodes):
-            self.node(Node(proto, f"{scope.prefix}{proto.name or f'{proto.op_type}_{index}'}", scope, self))
+        labels = [f"{scope.prefix}{proto.name or f'{proto.op_type}_{index}'}" for index, proto in enumerate(nodes)]
+        self._walk([Node(proto, label, scope, self) for proto, label in zip(nodes, labels, strict=True)], outputs)
         self._depth -= 1
         if len(self.faults) > before:
             raise SkippedError

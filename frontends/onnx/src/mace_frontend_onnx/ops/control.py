@@ -33,7 +33,9 @@ def _dropout(node: Node) -> Sequence[Held]:
 def _if(node: Node) -> Sequence[Held]:
     condition = node.array(0)
     if condition is not None:
-        return node.work.inline(node, node.attr("then_branch" if bool(condition.reshape(())) else "else_branch"), {})
+        branch = "then_branch" if bool(condition.reshape(())) else "else_branch"
+        node.work.taken[id(node.proto)] = branch
+        return node.work.inline(node, node.attr(branch), {})
     yes, no = (node.work.inline(node, node.attr(f"{tag}_branch"), {}, f"/{tag}") for tag in ("then", "else"))
     sides = [[_entered(node, held, f"/{tag}") for held in side] for side, tag in ((yes, "then"), (no, "else"))]
     return [_chosen(node, pair) for pair in zip(*sides, strict=True)]
