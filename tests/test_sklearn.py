@@ -27,6 +27,8 @@ from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
 from mace_target_cpu import Cpu
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 2e-5
 """Of the largest probability or value: what sums of single precision in another order may differ by."""
 

@@ -17,6 +17,9 @@ from mace_core.ir import Array, DType
 from mace_frontend_onnx.wire import WireError, without_payloads
 
 OLDEST_OPSET = 7
+NEWEST_ANY = (1 << 31) - 1
+"""Version that an operator set of any domain can have at most."""
+
 RUNTIME = "com.microsoft"
 RUNTIME_OWN = ("SimplifiedLayerNormalization",)
 """Operators of ONNX Runtime that it exports as ONNX's own; ONNX's checker knows none of the name."""
@@ -161,6 +164,11 @@ def _readable(message: Message) -> bool:
 
 
 def _check_versions(file: Path, model: ModelProto) -> None:
+    for imports in (model.opset_import, *(function.opset_import for function in model.functions)):
+        for domain, version in versions(imports).items():
+            if not 0 <= version <= NEWEST_ANY:  # onnx itself takes them as 32 bits, and raises TypeError
+                problem = f"uses operator set {version} of domain {domain or 'ai.onnx'!r}, which there cannot be"
+                raise MaceError(file.name, problem, "export or download the model again")
     version = versions(model.opset_import).get("", OLDEST_OPSET)
     newest = onnx.defs.onnx_opset_version()
     if version < OLDEST_OPSET:
