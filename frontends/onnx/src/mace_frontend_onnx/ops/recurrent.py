@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
+from mace_core.ir import Array
 from mace_frontend_onnx.node import Held, Node
 from mace_frontend_onnx.ops import Handler
 
@@ -53,4 +56,38 @@ def _batch_first(node: Node, inputs: list[str], attrs: Mapping[str, object]) -> 
     return [node.emit("Transpose", [t], {"perm": perm}, tag="batch-first") for t, perm in pairs]
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType(dict.fromkeys(INPUTS, _recurrent))
+def _dynamic_lstm(node: Node) -> Sequence[Held]:
+    """ONNX Runtime's LSTM with weights of eight bits, as the LSTM of the real weights; its activations are not rounded here."""
+    inputs = [node.input(0), *(_real_weights(node, i, 8 + 2 * (i - 1)) for i in (1, 2)), *(node.input(i) for i in range(3, 8))]
+    while not inputs[-1]:
+        inputs.pop()
+    attrs = {
+        "hidden": node.attr("hidden_size") or node.shape(2)[1],
+        "direction": node.attr("direction") or "forward",
+        "activations": tuple(node.attr("activations") or ()),
+        "alphas": tuple(node.attr("activation_alpha") or ()),
+        "betas": tuple(node.attr("activation_beta") or ()),
+        "clip": node.attr("clip") or 0.0,
+        "coupled": bool(node.attr("input_forget")),
+    }
+    place = f"{node.work.source.file.name}: node {node.name!r} ({node.op})"
+    node.build.notes.append(f"{place}: computed with real activations; ONNX Runtime rounds them to eight bits in every step")
+    return node.done("LSTM", inputs, attrs)
+
+
+def _real_weights(node: Node, index: int, scale: int) -> str:
+    """Weights [directions, in, gates] as the IR has them, [directions, gates, in]; inputs `scale` and the next give scale and zero."""
+    scales = node.constant(scale, "scale").astype(np.float32)
+    zeros = node.constant(scale + 1, "zero point").astype(np.float32) if node.has(scale + 1) else np.zeros_like(scales)
+    columns = [a.reshape(len(a), 1, -1) for a in (scales, zeros)]
+
+    def real(stored: Array) -> Array:
+        return np.ascontiguousarray(((stored.astype(np.float32) - columns[1]) * columns[0]).transpose(0, 2, 1))
+
+    node.refuse_unless(node.array_is_constant(index), f"its weights (input {index}) are computed at run time; export them as constants")
+    return node.derived(index, "real", real)
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {**dict.fromkeys(INPUTS, _recurrent), "com.microsoft::DynamicQuantizeLSTM": _dynamic_lstm}
+)

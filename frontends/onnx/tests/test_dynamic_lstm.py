@@ -1,0 +1,53 @@
+"""ONNX Runtime's LSTM with weights of eight bits, beside ONNX Runtime itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mace_core.deployment import Model
+from mace_core.ops import core_ops
+from mace_core.run.reference import execute
+from mace_core.verify import verify
+from mace_frontend_onnx import Onnx
+
+STEPS, WIDTH, HIDDEN = 7, 6, 5
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("per_column", [False, True])
+def test_dynamic_lstm(direction: str, per_column: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    directions = 2 if direction == "bidirectional" else 1
+    scales = (directions, 4 * HIDDEN) if per_column else (directions,)
+    zeros = np.zeros(scales, np.int8) if per_column else np.full(scales, 3, np.int8)
+    constants = {
+        "w": rng.integers(-127, 127, (directions, WIDTH, 4 * HIDDEN)).astype(np.int8),
+        "r": rng.integers(-127, 127, (directions, HIDDEN, 4 * HIDDEN)).astype(np.int8),
+        "b": rng.normal(0, 0.3, (directions, 8 * HIDDEN)).astype(np.float32),
+        "ws": rng.uniform(0.003, 0.006, scales).astype(np.float32),
+        "wz": zeros,
+        "rs": rng.uniform(0.003, 0.006, scales).astype(np.float32),
+        "rz": zeros,
+    }
+    names = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    attrs = {"hidden_size": HIDDEN, "direction": direction}
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "h", "c"], domain="com.microsoft", **attrs)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "h", "c")]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [STEPS, 1, WIDTH])
+    graph = helper.make_graph([node], "g", [given], ends, [numpy_helper.from_array(a, n) for n, a in constants.items()])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    read = verify(Onnx().load((path,), Model("m", (path,)), core_ops()))
+    assert "rounds them to eight bits" in read.notes[0]
+    run = Onnx().reference((path,), Model("m", (path,)))
+    assert run is not None
+    x = {"x": rng.normal(0, 1, (STEPS, 1, WIDTH)).astype(np.float32)}
+    found, wanted = execute(read, x), run(x)
+    for name in ("y", "h", "c"):
+        assert np.abs(found[name] - wanted[name]).max() < 0.02, name  # half a step of x, 4 / 255, through weights of about 0.3
+        assert np.corrcoef(found[name].reshape(-1), wanted[name].reshape(-1))[0, 1] > 0.999
