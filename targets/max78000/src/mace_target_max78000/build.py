@@ -45,7 +45,7 @@ def built(network: Network, options: Options, device: Device) -> Project:
 
     One MaceError with everything that the hardware cannot do, or with the first layer that the program computes otherwise.
     """
-    if wrong := faults(network, device, options):
+    if wrong := [*options.refusals(device.name, device.pipelined), *faults(network, device, options)]:
         raise MaceError.of(f"{network.name}: {fault}" for fault in wrong)
     made = synthesise(network, options, device)
     notes = check_program(network, made, options)

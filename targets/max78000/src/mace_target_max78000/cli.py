@@ -17,6 +17,8 @@ import click
 from mace_core.errors import MaceError
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NAMED = click.Path(path_type=Path)
+"""A file that the command looks for itself, so that all missing ones are told in one message."""
 DEVICE = click.option("--device", type=click.Choice(["MAX78000", "MAX78002"], case_sensitive=False), default="MAX78000", show_default=True)
 
 
@@ -42,9 +44,9 @@ def main() -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True})
 @DEVICE
-@click.option("--config-file", type=FILE, required=True, help="YAML description of the network.")
-@click.option("--checkpoint-file", type=FILE, required=True, help="Checkpoint with the weights, quantised or not.")
-@click.option("--sample-input", type=FILE, required=True, help="Sample data (.npy).")
+@click.option("--config-file", type=NAMED, required=True, help="YAML description of the network.")
+@click.option("--checkpoint-file", type=NAMED, required=True, help="Checkpoint with the weights, quantised or not.")
+@click.option("--sample-input", type=NAMED, help="Sample data (.npy).  [default: tests/sample_DATASET.npy, as the description names it]")
 @click.option("--model", type=FILE, help="The trained model (ONNX, TFLite ...): the description is compared with it, layer by layer.")
 @click.option("--test-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder that gets the project's folder.")
 @click.option("--prefix", required=True, help="Name of the project and its folder.")

@@ -18,13 +18,21 @@ class Write:
 
 @dataclass(frozen=True)
 class Poll:
-    """Wait until a bit of a register is set."""
+    """Wait until all bits of a mask are set in a register."""
 
     address: int
     mask: int
 
 
-Step = Write | Poll
+@dataclass(frozen=True)
+class Expect:
+    """Fail if any of these bits is set in a register."""
+
+    address: int
+    errors: int
+
+
+Step = Write | Poll | Expect
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,9 @@ class Options:
     input_offset: int | None = None
     synthesize_input: int | None = None
     synthesize_words: int = 8
-    max_verify_length: int | None = None
     max_checklines: int | None = None
+    output_width: int | None = None
+    no_bias: frozenset[int] | None = None
     link_layer: bool = False
     start_layer: int = 0
     # Streaming
@@ -98,8 +99,13 @@ class Options:
     write_zero_registers: bool = False
     init_tram: bool = False
     zero_unused: bool = False
+    powerdown: bool = False
+    zero_sram: bool = False
     ready_sel: int = 0
+    ready_sel_fifo: int = 0
     ready_sel_aon: int = 0
+    asked: frozenset[str] = frozenset()
+    """Names of the options that were given."""
 
     @classmethod
     def of(cls, asked: Mapping[str, object], place: str) -> Options:
@@ -113,6 +119,9 @@ class Options:
             raise MaceError.of(reader.faults)
         values["riscv"] = any(values.get(name) for name in ("riscv", "riscv_debug", "riscv_exclusive"))
         values["fast_fifo"] = bool(values.get("fast_fifo") or values.get("fast_fifo_quad"))
+        if "no_timer" in dict(asked_names(asked)):
+            values["timer"] = None
+        values["asked"] = frozenset(name for name, value in asked_names(asked) if value is not False)
         options = cls(**values)
         options._check_files(place)
         return options
@@ -139,15 +148,35 @@ class Options:
         asked: dict[str, object] = {}
         name = ""
         for argument in arguments:
-            if argument.startswith("--"):
-                name = argument[2:]
-                asked[name] = True
+            if argument in SHORT:
+                name = ""
+            elif argument.startswith("--"):
+                name, equals, value = argument[2:].partition("=")
+                asked[name] = value if equals else True
             elif name:
                 asked[name], name = argument, ""
             else:
                 raise MaceError(place, f"{argument!r} belongs to no option", "write --name, or --name value")
         return cls.of(asked, place)
 
+    def refusals(self, device: str, pipelined: bool) -> Iterator[str]:
+        """What the part does not have of what was asked for, as the vendor's tool refuses it."""
+        for name in sorted(self.asked & SECOND_GENERATION) if not pipelined else ():
+            yield f"{name.replace('_', '-')}: the {device} does not have this; leave it out"
+        if pipelined and self.max_speed and not self.pipeline:
+            yield "max-speed: weights are loaded at full speed with the pipeline only; leave out no-pipeline"
+
+
+def asked_names(asked: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The options that were given, with _ in their names."""
+    return ((name.replace("-", "_"), value) for name, value in asked.items())
+
+
+SHORT = frozenset(("-e", "-v", "-L", "-D"))
+"""Short forms of options that have no effect."""
+
+SECOND_GENERATION = frozenset(("fifo_go", "one_shot", "link_layer", "start_layer", "pipeline", "pll", "max_speed"))
+"""Options that the vendor's tool refuses for the first generation."""
 
 SWITCHED_OFF: Mapping[str, str] = {
     "no_wfi": "wfi",
@@ -162,16 +191,44 @@ SWITCHED_OFF: Mapping[str, str] = {
 
 WITHOUT_EFFECT = frozenset(
     (
-        *("new_kernel_loader", "verbose", "no_log", "log_intermediate", "log_pooling", "debug", "debug_computation", "overwrite"),
-        *("compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming", "mlator_noverify", "no_scale_output"),
+        *("new_kernel_loader", "verbose", "log", "no_log", "log_intermediate", "log_pooling", "log_filename", "short_log", "log_last_only"),
+        *("verbose_all", "debug", "debug_computation", "debug_latency", "no_progress", "overwrite", "embedded_code", "no_timer"),
+        *("compact_data", "no_compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming", "mlator_noverify"),
+        *("no_scale_output", "balance_speed", "no_warn_zero", "ignore_energy_warning", "ignore_mlator_warning", "kernel_format"),
+        *("no_version_check", "version_check_interval", "upstream", "yamllint", "top_level", "queue_name", "autogen", "autogen_list"),
+        *("timeout", "riscv_flash", "riscv_cache", "unroll_mlator", "unroll_8bit", "unroll_wide", "eclipse_includes"),
+        *("eclipse_variables", "eclipse_openocd_args", "pll", "debugwait"),
     )
 )
-"""Options of the maker's tool that change nothing in the generated program, or ask for what is always done."""
+"""Options of the vendor's tool that change nothing in the generated program, or ask for what is always done."""
 
-UNDOCUMENTED = ("powerdown", "zero_sram", "ready_sel_fifo")
-"""Options whose registers no public document tells."""
+SAME: Mapping[str, str] = {"max_verify_length": "max_checklines"}
+"""Two names of the vendor's tool for one option."""
 
-HEXADECIMAL = ("override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset", "synthesize_input")
+REFUSED: Mapping[str, tuple[str, ...]] = {
+    "simulates RTL or tests the tool itself": (
+        *("rtl", "rtl_sim", "rtl_preload", "rtl_preload_weights", "input_csv", "input_csv_format", "input_csv_retrace"),
+        *("input_csv_period", "input_pix_clk", "input_sync", "input_fifo", "input_filename", "output_filename", "runtest_filename"),
+        *("output_config_filename", "output_data_filename", "output_weights_filename", "output_bias_filename", "output_pass_filename"),
+        *("legacy_test", "legacy_kernels", "test_bist", "result_output", "pretend_zero_sram", "verify_writes", "weight_start"),
+        *("weight_input", "bias_input", "sample_numpy_filename", "apb_base", "max_proc", "no_error_stop", "ignore_hw_limits"),
+    ),
+    "is not supported here": (
+        *("energy", "switch_delay", "clock_divider", "clock_trim", "no_pll", "apb", "define_default_arm", "define_default_riscv"),
+        *("skip_checkpoint_layers", "skip_yaml_layers", "stop_start", "repeat_layers", "fixed_input", "reshape_inputs", "forever"),
+        *("read_ahead", "calcx4", "ext_rdy", "debug_snoop", "snoop_loop", "ignore_bn", "ignore_activation", "no_greedy_kernel"),
+        *("old_kernel_loader", "streaming_layers", "input_split", "slow_load", "no_riscv_flash", "no_riscv_cache", "verify_kernels"),
+    ),
+}
+"""Options of the vendor's tool that are refused by name, with the reason."""
+
+BASE_FREE = frozenset(
+    (
+        *("override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset", "synthesize_input"),
+        *("increase_start", "increase_delta1", "increase_delta2"),
+    )
+)
+"""Numbers that the vendor's tool reads as Python does: decimal, or hexadecimal after 0x."""
 
 
 class _Reader:
@@ -186,13 +243,15 @@ class _Reader:
         """Fields with their values."""
         for written, value in asked.items():
             name = written.replace("-", "_")
-            if name in WITHOUT_EFFECT:
+            name = SAME.get(name, name)
+            if name in WITHOUT_EFFECT or (name == "pipeline" and value is True):
                 continue
-            if name in UNDOCUMENTED:
-                self.faults.append(f"{self.place}: {written}: the registers for it are documented nowhere; leave it out")
+            reason = next((reason for reason, names in REFUSED.items() if name in names), None)
+            if reason:
+                self.faults.append(f"{self.place}: {written}: {reason}; leave it out")
                 continue
             field = SWITCHED_OFF.get(name, name)
-            if field not in self.types:
+            if field not in self.types or field == "asked":
                 self._unknown(written)
                 continue
             try:
@@ -215,12 +274,14 @@ def _value(field: str, kind: str, value: object) -> object:
     if kind.startswith("int"):
         if isinstance(value, bool):
             raise TypeError
-        return int(str(value), 16 if field in HEXADECIMAL and isinstance(value, str) else 10)
+        return int(str(value), 0 if field in BASE_FREE else 10)
     if field == "boost":
         port, pin = str(value).split(".")
         return int(port), int(pin)
     if field == "define":
         return tuple(CDefine(word.removeprefix("-D")) for word in str(value).split())
+    if field == "no_bias":
+        return frozenset() if value is True else frozenset(int(part) for part in str(value).split(","))
     if not isinstance(value, str) or not value:
         raise TypeError
     return _TEXTS.get(kind, str)(value)
@@ -238,8 +299,10 @@ def _flag(value: object) -> bool:
 def _expected(field: str, kind: str) -> str:
     if field == "boost":
         return "port.pin, such as 2.5"
-    if field in HEXADECIMAL:
-        return "a hexadecimal number"
+    if field in BASE_FREE:
+        return "a whole number, such as 20 or 0x14"
+    if field == "no_bias":
+        return "numbers of layers with commas between them, or nothing for all layers"
     texts = {"Word": "a word of letters, digits and _ . + -", "CFile": "the name of a C file, such as main.c, without a folder"}
     if field == "define":
         return "macros, NAME or NAME=VALUE with a number or a name as the value, with blanks between them"

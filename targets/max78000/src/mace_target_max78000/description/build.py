@@ -85,8 +85,15 @@ class _Builder:
             while self.links[owner].weights != owner:
                 owner = self.links[owner].weights
             reader = LayerReader(described, links.inputs, parameters.get(owner), self.faults, self.notes)
-            layers.append(reader.layer(shapes))
+            layers.append(self._as_asked(index, reader.layer(shapes)))
         return layers
+
+    def _as_asked(self, index: int, layer: Layer) -> Layer:
+        """A layer with what options say of it: a bias that is left out, or how wide the last result is."""
+        without, width = self.options.no_bias, self.options.output_width
+        if without is not None and (not without or index in without):
+            layer = replace(layer, bias=None)
+        return replace(layer, wide=width == 32) if width and index == self._last() else layer
 
     def _sampled(self, count: int) -> tuple[int, ...]:
         """The layers that run for the sample, where the description says that conditions leave some out."""

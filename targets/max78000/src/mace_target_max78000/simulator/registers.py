@@ -12,6 +12,8 @@ from mace_target_max78000.simulator.memory import whole_words
 
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 CLEAR, CLEAR_BIAS, CLEARED = 0x1880, 1 << 10, 1 << 25
+TESTED = 1 << 27 | 0xF << 18
+"""That the self-tests of data, masks, row memories and bias have ended; they leave zeros, which is what memories hold here anyway."""
 STREAMING_LAYERS = 8
 CONDITION_REGISTERS = 24
 
@@ -58,7 +60,7 @@ class Registers:
         if layer is not None:
             return self.layers[quadrant].get(layer, {}).get(name, 0)
         value = self.control[quadrant][name]
-        return value | CLEARED if name == "TEST" and value else value
+        return value | CLEARED | TESTED if name == "TEST" and value else value
 
     def _find(self, quadrant: int, offset: int) -> tuple[str, int | None]:
         """Name, and layer of a register that each layer has."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from mace_target_max78000.image import Image, Poll, Step
+from mace_target_max78000.image import Expect, Image, Poll, Step
 from mace_target_max78000.simulator.accelerator import Simulator
 from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.start import DONE, GO, ONE_SHOT
@@ -67,7 +67,10 @@ def _bytes(words: Iterable[int]) -> bytes:
 def _steps(simulator: Simulator, steps: Iterable[Step]) -> None:
     for step in steps:
         if isinstance(step, Poll):
-            if not simulator.read(step.address) & step.mask:
+            if simulator.read(step.address) & step.mask != step.mask:
                 raise SimulationError(f"address {step.address:#x}", f"a program would wait for {step.mask:#x} without end")
+        elif isinstance(step, Expect):
+            if simulator.read(step.address) & step.errors:
+                raise SimulationError(f"address {step.address:#x}", f"a program would fail because of {step.errors:#x}")
         else:
             simulator.write(step.address, step.value)

@@ -47,7 +47,7 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
     checked = [u for u in layers if network.layers[u.index].output and network.runs(u.index)]
     image = Image(
         device=device,
-        kernels=kernels.chunks(layers, runs, device),
+        kernels=kernels.chunks(layers, runs, device, options.zero_sram),
         bias=memories,
         init=tuple(control.init(registers.number(layers[-1]) + 1, bool(memories))),
         configure=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, PER_QUADRANT, QUADRANTS, Device
-from mace_target_max78000.image import Poll, Step, Write
+from mace_target_max78000.image import Expect, Poll, Step, Write
 from mace_target_max78000.options import Options
 from mace_target_max78000.unit import Unit
 
@@ -15,6 +15,17 @@ CLEAR = 0x1880
 CLEAR_BIAS = 1 << 10
 CLEARED = 1 << 25
 EXTERNAL_SYNC = 1 << 11
+SELF_TESTS = (
+    *((1 << 0, 1 << 27 | 1 << 18, 1 << 14), (1 << 2, 1 << 27 | 1 << 19, 1 << 15)),
+    *((1 << 4, 1 << 27 | 1 << 20, 1 << 16), (1 << 6, 1 << 27 | 1 << 21, 1 << 17)),
+)
+"""Self-tests of data, masks, row memories and bias on the first generation, which leave zeros: the bits that start one, that it has ended,
+and that it has failed.  Source: what the vendor's programs write."""
+SELF_TESTS_PIPELINED = (
+    *((0x1001, 1 << 18, 1 << 14), (0x2004, 1 << 19, 1 << 15)),
+    *((0x3010, 1 << 20, 1 << 16), (0x1C40, 1 << 21, 1 << 17)),
+)
+"""The same on the second generation."""
 FIFO_PROCESSORS = 0xF
 """Processors of a quadrant that its FIFO feeds."""
 CONDITION_REGISTERS = 24
@@ -42,26 +53,27 @@ class Control:
 
     @property
     def stopped(self) -> int:
-        """The control register while nothing runs."""
+        """The control register while nothing runs, without wait states."""
         options = self.options
         flags = (
             (options.mexpress, 20),
             (self.device.pipelined and not options.pipeline, 5),
         )
-        return CLOCK | sum(1 << bit for flag, bit in flags if flag) | options.ready_sel << 1
+        return CLOCK | sum(1 << bit for flag, bit in flags if flag)
 
     def init(self, layers: int, biased: bool) -> Iterator[Step]:
         """cnn_init: clocks, memories, and on the second generation registers cleared.  layers: in hardware."""
         pipelined = self.device.pipelined
+        wait = self.options.ready_sel << 1
         if pipelined:
-            yield from self._all(0, CLOCK)
+            yield from self._all(0, CLOCK | (not self.options.pipeline) << 5 | wait)
         yield Write(AON_CONTROL, self.options.ready_sel_aon)
         if pipelined:
             yield from self._all(1, SRAM)
             yield from self._all(3, CLEAR | (CLEAR_BIAS if biased else 0))
             yield from (Poll(self.device.control_register(q, 3), CLEARED) for q in self.quadrants)
             yield from self._all(3, 0)
-        stop = self.stopped | self._fifo_enable
+        stop = self.stopped | self._fifo_enable | wait
         counts = layers - 1 | self.options.start_layer << 8
         for quadrant in self.quadrants:
             yield Write(self.device.control_register(quadrant, 0), stop)
@@ -70,13 +82,29 @@ class Control:
             if counts or self.options.write_zero_registers:
                 yield Write(self.device.control_register(quadrant, 2), counts)
 
+        if self.options.zero_sram:
+            yield from self._cleared_memories()
+
+    def _cleared_memories(self) -> Iterator[Step]:
+        """The self-tests of all memories of all quadrants, one kind after another."""
+        registers = [self.device.control_register(quadrant, 3) for quadrant in range(QUADRANTS)]
+        for begin, ended, failed in SELF_TESTS_PIPELINED if self.device.pipelined else SELF_TESTS:
+            yield from (Write(register, begin) for register in registers)
+            yield from (Poll(register, ended) for register in registers)
+            yield from (Expect(register, failed) for register in registers)
+            yield from (Write(register, 0) for register in registers)
+
     def start(self, conditional: bool) -> Iterator[Step]:
         """cnn_start: every quadrant made ready, the master last.  conditional: some layers run under conditions only."""
-        common = self._common | conditional << 7
+        waits = not (self.device.pipelined and self.options.pipeline)  # the pipeline has wait states of its own, which are 0
+        common = self._common | conditional << 7 | (self.options.ready_sel << 1 if waits else 0)
         master = self.quadrants[0]
         for quadrant in self.quadrants:
             value = common | self._fifo_enable | self._fast(quadrant) | EXTERNAL_SYNC | master << 9 | (quadrant != master)
             yield Write(self.device.control_register(quadrant, 0), value)
+        if self.options.powerdown:
+            unused = sum(1 << quadrant for quadrant in range(QUADRANTS) if quadrant not in self.quadrants)
+            yield Write(AON_CONTROL, unused << 12 | self.options.ready_sel_aon)
         loaded = self._fifo_enable if self._loads(master) else 0
         # the master's number is not repeated here: it is the first quadrant, whose number is 0
         yield Write(self.device.control_register(master, 0), common | loaded | self._fast(master) | 1)
@@ -109,7 +137,7 @@ class Control:
             yield Write(FAST_FIFO + 8, 0)
             yield Write(FAST_FIFO, 10 << 4)
         elif self.options.fifo:
-            value = 2 << 2 | 2 << 7 | (0 if self.device.pipelined else 1 << 11)
+            value = 2 << 2 | 2 << 7 | self.options.ready_sel_fifo | (0 if self.device.pipelined else 1 << 11)
             yield Write(FIFO_CONTROL, value | self._channels << 12)
 
     @property

@@ -101,8 +101,11 @@ def _flattened(unit: Unit) -> Array:
     return _packed(by_processor.transpose(0, 2, 3, 1).reshape(count, -1), unit.bits)
 
 
-def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device) -> tuple[Chunk, ...]:
-    """The words of weight memory that are in use, as maximal runs of each processor in ascending order."""
+def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device, cleared: bool = False) -> tuple[Chunk, ...]:
+    """The words of weight memory that are in use, as maximal runs of each processor in ascending order.
+
+    cleared: memories hold zeros, and words of zeros are not written.
+    """
     memory = np.zeros((PROCESSORS, device.first_kernel_words, KERNEL_BYTES), np.uint8)
     used = np.zeros((PROCESSORS, device.first_kernel_words), bool)
     for unit in units:
@@ -113,6 +116,8 @@ def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device) -> tu
         there = np.ix_(np.asarray(rows), columns)
         memory[there] = content.data[:, content.used]
         used[there] = True
+    if cleared:
+        used &= memory.any(axis=2)
     return tuple(_chunk(memory, p, span, device) for p in range(PROCESSORS) for span in _spans(used[p]))
 
 

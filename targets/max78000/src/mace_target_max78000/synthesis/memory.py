@@ -90,7 +90,7 @@ def known_answer(pairs: Sequence[tuple[Unit, Array]], options: Options, device: 
     words = np.concatenate([w for _, _, w in parts])
     order = np.lexsort((addresses, masks))
     addresses, masks, words = addresses[order], masks[order], words[order]
-    limit = options.max_verify_length if options.max_verify_length is not None else _lines(options)
+    limit = _lines(options)
     if limit is not None:
         addresses, masks, words = addresses[:limit], masks[:limit], words[:limit]
     breaks = np.flatnonzero((np.diff(addresses) != 4) | (np.diff(masks) != 0)) + 1

@@ -251,10 +251,11 @@ class Registers:
     def stream(self, unit: Unit) -> dict[str, int]:
         """When a streaming layer begins, and when it waits."""
         found = self.plan.streams.get(unit.index)
+        at_once = (self.plan.options.fifo_go and unit.index == self.plan.options.start_layer) << 25
         if found is None:
-            return {}
+            return {"STREAM1": at_once} if at_once else {}
         return {
-            "STREAM1": found.start | self.plan.options.fifo_go << 25,
+            "STREAM1": found.start | at_once,
             "STREAM2": found.rows << 16 | found.columns << 4 | found.passes,
             "FMAX": found.rollover,
             "IFRM": found.frame,
