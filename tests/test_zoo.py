@@ -77,6 +77,8 @@ ROWS = (
     Row(1, "tensorflow", "cpu", ARMS, {}),
     Row(1, "tensorflow", "cpu+gpu", ARM32, {}, outputs=3),
 )
+LIBRARY = "onnx-mobilenetv2-1.0"
+"""As 29 of the files have it: with signs that no name in C has."""
 SUFFIXES = {"caffe": ".prototxt", "keras": ".h5", "onnx": ".onnx", "tensorflow": ".pb"}
 
 
@@ -106,7 +108,7 @@ def written(row: Row, folder: Path) -> Path:
     if row.platform == "caffe":
         model["weight_file_path"] = "model.caffemodel"
     file = {
-        "library_name": "zoo",
+        "library_name": LIBRARY,
         "target_abis": row.abis,
         "model_graph_format": row.forms[0],
         "model_data_format": row.forms[1],
@@ -148,6 +150,8 @@ def test_each_file_is_accepted(number: int, tmp_path: Path) -> None:
     row = ROWS[number]
     deployment = load_deployment(written(row, tmp_path), FRONTENDS)
     (model,) = deployment.models
+    assert deployment.library == "onnx_mobilenetv2_1_0"
+    assert any(f"library_name: {LIBRARY!r} is called" in note for note in deployment.notes)
     assert model.platform == row.platform
     assert set(model.runtimes) == set(row.runtime.split("+"))
     assert len(model.files) == (2 if row.platform == "caffe" else 1)

@@ -102,7 +102,7 @@ def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("library_name: vision", "library_name: int", "vision.yml:1: library_name: 'int' is not allowed"),
+        ("library_name: vision", "library_name: a/b", "vision.yml:1: library_name: 'a/b' is not allowed"),
         ("    runtime: cpu+gpu", "    model_sha256_checksum: " + "0" * 64, "vision.yml:9: model_file_path: the file's SHA-256 is 9372c470"),
         (
             "model_graph_format: code",

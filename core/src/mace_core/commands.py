@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.deployment import Deployment, Model, load_deployment
+from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.pipeline import Job, load, lower, normalise, project, transposes
@@ -21,7 +22,7 @@ from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
 from mace_core.run.check import table
-from mace_core.run.files import read_samples, write, write_all
+from mace_core.run.files import plain_names, read_samples, write_all
 from mace_core.run.validate import Question, Row, layers, stored, validate
 
 
@@ -63,11 +64,9 @@ def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: M
     built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
     samples = {n: read_samples(f) for n, f in inputs.items()}
     found = built.run(model.name, samples or stored(model.inputs, built.model(model.name)["inputs"]), where["threads"])
-    written = {}
-    for name, array in found.items():
-        written[name] = output / f"{_plain(name)}.npy"
-        write(written[name], _npy(array))
-    return written
+    files = {name: f"{plain}.npy" for name, plain in plain_names(found).items()}
+    write_all(output, {file: _npy(found[name]) for name, file in files.items()})
+    return {name: output / file for name, file in files.items()}
 
 
 def validate_library(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
@@ -241,13 +240,9 @@ def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[s
 
 def _named(deployment: Deployment, name: str) -> Model:
     models = {m.name: m for m in deployment.models}
-    if name and name not in models:
+    if name and c_name(name) not in models:
         raise MaceError(f"--model {name}", "no such model", f"the deployment has {', '.join(models)}")
-    return models[name] if name else deployment.models[0]
-
-
-def _plain(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    return models[c_name(name)] if name else deployment.models[0]
 
 
 def _npy(array: Array) -> bytes:

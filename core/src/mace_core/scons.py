@@ -29,6 +29,7 @@ import SCons.Script
 from mace_core.build_folder import BuildFolder
 from mace_core.build_steps import Place, Step, choice_steps, common_steps
 from mace_core.deployment import Deployment, load_deployment
+from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.pipeline import Job
@@ -111,7 +112,7 @@ class Build:
         Gives builds/NAME/{include,lib/CHOICE,bin/CHOICE,model,src}.
         """
         library: Library = self.library(deployment)
-        if library.name != name:
+        if library.name != c_name(name):
             raise MaceError(deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}")
         return library
 

@@ -10,9 +10,9 @@ from mace_core.testing.frontend import FrontendContract
 from mace_frontend_caffe import Caffe
 
 NET = """
-name: "sample"
-layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
-layer { name: "relu" type: "ReLU" bottom: "x" top: "y" }
+name: {y}
+layer {{ name: {x} type: "Input" top: {x} input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
+layer {{ name: {y} type: "ReLU" bottom: {x} top: {y} }}
 """
 
 
@@ -20,8 +20,12 @@ class TestCaffe(FrontendContract):
     frontend = Caffe()
 
     def sample(self, folder: Path) -> tuple[Path, ...]:
+        return self.named_sample(folder, "x", "y")
+
+    def named_sample(self, folder: Path, x: str, y: str) -> tuple[Path, ...]:
         file = folder / "sample.prototxt"
-        file.write_text(NET)
+        quoted = {name: '"' + "".join(f"\\{byte:03o}" for byte in text.encode()) + '"' for name, text in (("x", x), ("y", y))}
+        file.write_text(NET.format(**quoted))
         return (file,)
 
     def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

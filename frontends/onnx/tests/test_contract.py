@@ -16,8 +16,11 @@ class TestOnnx(FrontendContract):
     frontend = Onnx()
 
     def sample(self, folder: Path) -> tuple[Path, ...]:
-        ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in ("x", "y")]
-        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "sample", ports[:1], ports[1:])
+        return self.named_sample(folder, "x", "y")
+
+    def named_sample(self, folder: Path, x: str, y: str) -> tuple[Path, ...]:
+        ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in (x, y)]
+        graph = helper.make_graph([helper.make_node("Relu", [x], [y], name=y)], y, ports[:1], ports[1:])
         file = folder / "sample.onnx"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
         return (file,)

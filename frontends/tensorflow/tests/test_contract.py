@@ -14,14 +14,17 @@ class TestTensorFlow(FrontendContract):
     frontend = TensorFlow()
 
     def sample(self, folder: Path) -> tuple[Path, ...]:
+        return self.named_sample(folder, "x", "y")
+
+    def named_sample(self, folder: Path, x: str, y: str) -> tuple[Path, ...]:
         from mace_frontend_tensorflow.messages import GraphDef
 
         graph = GraphDef()
-        x = graph.node.add(name="x", op="Placeholder")
-        x.attr["dtype"].type = 1
+        node = graph.node.add(name=x, op="Placeholder")
+        node.attr["dtype"].type = 1
         for size in (2, 3):
-            x.attr["shape"].shape.dim.add(size=size)
-        graph.node.add(name="y", op="Relu", input=["x"]).attr["T"].type = 1
+            node.attr["shape"].shape.dim.add(size=size)
+        graph.node.add(name=y, op="Relu", input=[x]).attr["T"].type = 1
         file = folder / "sample.pb"
         file.write_bytes(graph.SerializeToString())
         return (file,)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Any
 from mace_core.deployment.convert import convert
 from mace_core.deployment.download import MIB, Limits, download, is_url, sha256
 from mace_core.deployment.faults import Faults
+from mace_core.deployment.names import c_name, refusal
 from mace_core.deployment.objects import Deployment, Model, Port
 from mace_core.deployment.ports import Setting, Settings, ports
 from mace_core.deployment.schema import Part, Schema, shorten
@@ -57,9 +58,29 @@ class _Reader:
         if (keys["model_graph_format"], keys["model_data_format"]) == ("file", "code"):
             problem = "model_data_format: is code while model_graph_format is file"
             self.faults.add(self.document.line("model_data_format"), problem, "make both file, or the graph code")
-        models = tuple(self._model(name, ("models", name)) for name in value.get("models", {}))
+        written = [value["library_name"]] if "library_name" in value else []
+        library = next(iter(self._names(written, ("library_name",)).values()), "")
+        names = self._names(value.get("models", {}), ("models",))
+        models = tuple(_called(self._model(key, ("models", key)), name) for key, name in names.items())
         abis = keys.pop("target_abis")
-        return Deployment(value.get("library_name", ""), models, abis, MappingProxyType(keys), tuple(self.notes))
+        return Deployment(library, models, abis, MappingProxyType(keys), tuple(self.notes))
+
+    def _names(self, written: Iterable[str], at: At) -> dict[str, str]:
+        """The names as C has them, by how they are written; notes those that change and those that cannot be."""
+        found: dict[str, str] = {}
+        taken: dict[str, str] = {}
+        for name in written:
+            line = self.document.line(*at, name) if at == ("models",) else self.document.line(*at)
+            found[name] = c_name(name)
+            other = taken.setdefault(found[name].lower(), name)
+            if why := refusal(found[name]):
+                self.faults.add(line, f"{at[0]}: {name!r} {why}", "choose another name")
+            elif other != name:
+                problem = f"models: {other!r} and {name!r} have one name in C, or differ in the case of letters only"
+                self.faults.add(line, problem, "rename one of them")
+            elif found[name] != name:
+                self.notes[f"{self.faults.place(line)}: {at[0]}: {name!r} is called {found[name]!r} in C and in the names of files"] = None
+        return found
 
     def _settings(self, parts: Mapping[str, Part], inherited: Settings, given: Mapping[str, Any], at: At) -> dict[str, Setting]:
         """Defaults, what is inherited, and what is given here, each as its key's type; notes what has no effect yet."""
@@ -190,3 +211,8 @@ def _absent(path: Path) -> str | None:
     except (OSError, ValueError) as error:  # as for a name that is too long, or a folder that may not be read
         return (error.strerror if isinstance(error, OSError) else None) or "not a path"
     return None
+
+
+def _called(model: Model, name: str) -> Model:
+    """A model and its stages under another name."""
+    return replace(model, name=name, stages=tuple(replace(stage, name=name) for stage in model.stages))

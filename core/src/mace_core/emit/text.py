@@ -15,8 +15,9 @@ from mace_core.errors import MaceError
 MAX_LINE = 200
 """Characters of a line of a comment or of a plain text; names of models may have thousands."""
 
-MAX_IDENTIFIER = 200
-MAX_WORD = 100
+MAX_IDENTIFIER = 230
+MAX_WORD = 230
+MAX_PREFIX = 100
 
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await co_return co_yield
@@ -72,8 +73,8 @@ class CPrefix(Text):
 
     def __new__(cls, name: str) -> Self:
         """Check the beginning; MaceError where names cannot begin so."""
-        if len(name) > MAX_WORD or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise MaceError(shown(name), "cannot begin names in C", f"use letters, digits and _, a letter first, at most {MAX_WORD}")
+        if len(name) > MAX_PREFIX or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise MaceError(shown(name), "cannot begin names in C", f"use letters, digits and _, a letter first, at most {MAX_PREFIX}")
         return super().__new__(cls, name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from mace_core.ports import from_framework, to_framework
 from mace_core.registry import Registry
 from mace_core.run.built import Built
 from mace_core.run.files import read_samples
+from mace_core.run.flash import flash_bytes
 from mace_core.run.reference import execute
 from mace_core.run.similarity import Similarity, accuracy, numbers
 from mace_core.run.steps import STEPS, public_pairs, run_steps
@@ -62,7 +62,7 @@ def validate(question: Question) -> Row:
         "accuracy": share,
         "latency_ns": statistics.median(times),
         "arena_bytes": figures["arena_bytes"],
-        "library_bytes": sum(f.stat().st_size for f in _products(built, model)),
+        "library_bytes": _shipped_bytes(built, model),
         "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
     }
 
@@ -214,7 +214,10 @@ def _quantized(figures: Mapping[str, Any]) -> bool:
     return any("scale" in layer for layer in figures["layers"])
 
 
-def _products(built: Built, model: Model) -> list[Path]:
-    """What is shipped: the shared library, or the model's own program."""
+def _shipped_bytes(built: Built, model: Model) -> int:
+    """How large what is shipped is: the shared library, or what of the model's own program lies in flash."""
     folder = built.programs.parents[1] / "lib" / built.programs.name
-    return sorted(folder.glob("*.so")) or [p for p in (built.programs / f"{model.name}.elf",) if p.is_file()]
+    if libraries := sorted(folder.glob("*.so")):
+        return sum(library.stat().st_size for library in libraries)
+    firmware = built.programs / f"{model.name}.elf"
+    return flash_bytes(firmware) if firmware.is_file() else 0

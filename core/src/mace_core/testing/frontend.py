@@ -11,10 +11,17 @@ import pytest
 
 from mace_core.api import Frontend
 from mace_core.deployment import Model
+from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
+from mace_core.memory import arena
 from mace_core.ops import core_ops
+from mace_core.partition import split
+from mace_core.pipeline import isas, lower, normalise
+from mace_core.registry import Registry
+from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
+from mace_core.testing import hostile
 from mace_core.testing.plugin import PluginContract
 from mace_core.verify import verify
 
@@ -48,6 +55,35 @@ class FrontendContract(PluginContract):
 
     def _load(self, files: tuple[Path, ...]) -> Graph:
         return self.frontend.load(files, Model("sample", files), core_ops())
+
+    def named_sample(self, folder: Path, x: str, y: str) -> tuple[Path, ...] | None:
+        """Write a small model whose input is called x, and whose last node and output are called y, whatever that is.
+
+        None if the framework's files have no names that a user gives.
+        """
+        return None
+
+    def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
+        """Each hostile name is refused with one message, or stays a name in all that is generated for this machine."""
+        registry, programs, refused = Registry.load(), [], []
+        choice = registry.select("host")[0]
+        for number, name in enumerate(hostile.NAMES):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            files = self.named_sample(folder, f"{name} in", name)
+            if files is None:
+                pytest.skip("the frontend offers no sample with names")
+            try:
+                graph = normalise(verify(self._load(files)), registry).renamed(f"m{number}")
+            except MaceError:
+                refused.append(name)
+                continue
+            program = lower(graph, split(graph, registry.targets_for(choice, ())), registry)
+            programs.append(code.Placed(program, arena(program)))
+        made = code.library("names", programs, isas(choice, registry))
+        assert hostile.escapes(made.files) == []
+        assert len(refused) <= len(hostile.NAMES) // 2, "too few names to test anything"
+        shared_library(made, choice.compiler, tmp_path / "out", ("-O0",))
 
     def test_states_itself(self) -> None:
         assert self.frontend.order in ("NHWC", "NCHW")

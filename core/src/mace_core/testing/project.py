@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,6 +18,9 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph
 from mace_core.ops import core_ops
 from mace_core.project_target import ProjectTarget
+from mace_core.registry import Registry
+from mace_core.run.files import write_all
+from mace_core.testing import hostile
 from mace_core.testing.plugin import PluginContract
 
 FIGURES = ("inputs", "outputs", "layers", "arena_bytes", "weight_bytes")
@@ -67,6 +71,20 @@ class ProjectContract(PluginContract):
         model = replace(self.model(), keys={"target_options": {self.target.name: {"no-such-option": 1}}})
         with pytest.raises(MaceError, match="no-such-option"):
             self.target.emit(model, small)
+
+    def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
+        """Nothing of a name in a model is code; what is made compiles without a warning where a compiler for it is installed."""
+        made = self.target.emit(self.model(), hostile.chain)
+        assert hostile.escapes(made.files) == []
+        assert any(hostile.MARK in str(content) for content in made.files.values()), "no name is anywhere: the test tests nothing"
+        try:
+            compiler = Registry.load().select(self.target.name)[0].compiler
+        except MaceError as missing:
+            pytest.skip(str(missing))
+        layout = self.target.layout(self.model())
+        write_all(tmp_path, made.files)
+        flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *(f"-I{folder}" for folder in layout.includes)]
+        subprocess.run([*compiler.cc, *compiler.flags, *flags, *layout.sources], cwd=tmp_path, check=True)  # the toolchain's
 
     def emitted(self) -> Sources:
         """The project of a small network."""

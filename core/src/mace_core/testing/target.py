@@ -14,7 +14,8 @@ from mace_core.emit import code
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.memory import arena
-from mace_core.testing.compiled import case
+from mace_core.testing import hostile
+from mace_core.testing.compiled import case, compile_graphs
 from mace_core.testing.plugin import PluginContract
 
 
@@ -60,6 +61,22 @@ class TargetContract(PluginContract):
         text = "".join(f for f in made[0].files.values() if isinstance(f, str))
         assert str(Path.home()) not in text
         assert str(tmp_path.parent) not in text
+
+    def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
+        """Nothing of a name in a model is code, whatever it holds; for this machine the library is compiled and run."""
+        if not isinstance(self.target, KernelTarget):
+            pytest.skip("not a target of kernels")
+        graph = hostile.branches()
+        if any(self.target.refuses(n, graph) for n in graph.nodes):
+            pytest.skip("refuses the graph of additions")
+        program = self.target.lower(graph)
+        made = code.library("names", [code.Placed(program, arena(program))], self.target.isas(self.abi))
+        assert hostile.escapes(made.files) == []
+        if self.abi == "host":
+            model = compile_graphs(self.target, [graph], tmp_path)["names"]
+            assert [t.name for t in (*model.inputs, *model.outputs)] == [*graph.inputs, *graph.outputs]
+            found = model.run({name: np.zeros((1, 4), np.float32) for name in graph.inputs})
+            assert all((array == 1).all() for array in found.values())
 
     def test_levels_end_with_one_for_every_processor(self) -> None:
         if not isinstance(self.target, KernelTarget):

@@ -19,6 +19,7 @@ from mace_target_max78000.project.packing import Packed, pack
 from mace_target_max78000.project.registers import names, told
 from mace_target_max78000.project.table import table
 from mace_target_max78000.project.unload import Results, results
+from mace_target_max78000.report.text import label
 
 FLASH, SRAM = 0x10000000, 0x20000000
 DONE = 1 << 12 | 1
@@ -198,7 +199,7 @@ def _function(block: Results, options: Options) -> CIdentifier:
 
 def _told(index: int, layer: Layer) -> str:
     """A layer in one line of words."""
-    parts = [f"layer {index} ({layer.name}): {layer.channels} x {layer.dim[0]} x {layer.dim[1]}"]
+    parts = [f"layer {index} ({label(layer.name)}): {layer.channels} x {layer.dim[0]} x {layer.dim[1]}"]
     if layer.pool is not None:
         kind = "average" if layer.pool.average else "max"
         parts.append(f"{kind} pool {layer.pool.size[0]}x{layer.pool.size[1]} stride {layer.pool.stride}")

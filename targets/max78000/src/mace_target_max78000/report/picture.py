@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from mace_core.emit.render import render
-from mace_core.emit.text import Code, Word, XmlText, shortened
+from mace_core.emit.text import Code, Word, XmlText
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS
 from mace_target_max78000.network import INPUT
 from mace_target_max78000.report.analysis import LayerReport, Report
+from mace_target_max78000.report.text import label
 
 TEMPLATE = files("mace_target_max78000") / "report" / "templates" / "memory.svg.in"
-LONGEST = 60
-"""Characters of a name that are shown."""
 HUE = 137.5
 """Degrees from a layer's hue to the next one's: the golden angle, so that neighbours differ most."""
 ROW = 6
@@ -41,7 +40,7 @@ def picture(report: Report) -> str:
     """SVG text, the same for the same report."""
     return render(
         TEMPLATE,
-        name=XmlText(shortened(report.name, LONGEST)),
+        name=XmlText(label(report.name)),
         device=Word(report.device.name),
         weights=list(_weights(report)),
         data=list(_data(report)),
@@ -50,7 +49,7 @@ def picture(report: Report) -> str:
         weights_width=WEIGHTS,
         panel=PANEL,
         panels=[(m, m % PANELS, m // PANELS) for m in range(PROCESSORS // PER_MEMORY)],
-        legend=[(XmlText(shortened(layer.name, LONGEST)), _colour(i)) for i, layer in enumerate(report.layers)],
+        legend=[(XmlText(label(layer.name)), _colour(i)) for i, layer in enumerate(report.layers)],
     )
 
 
@@ -64,7 +63,7 @@ def _weights(report: Report) -> Iterator[Box]:
     for index, layer in enumerate(report.layers):
         if layer.run is None:
             continue
-        title = f"{layer.name}: words {layer.run.column}-{layer.run.column + layer.run.count - 1}"
+        title = f"{label(layer.name)}: words {layer.run.column}-{layer.run.column + layer.run.count - 1}"
         for first, count in _rows(layer):
             x, width = round(layer.run.column * scale, 2), round(layer.run.count * scale, 2)
             yield Box(x, first * ROW, width, count * ROW, _colour(index), XmlText(title))
@@ -87,7 +86,7 @@ def _data(report: Report) -> Iterator[Box]:
     width, height = PANEL
     across, up = width / (len(report.layers) + 1), height / report.device.data_bytes
     for found in report.ranges:
-        name = "input" if found.maker == INPUT else report.layers[found.maker].name
+        name = "input" if found.maker == INPUT else label(report.layers[found.maker].name)
         for memory in found.memories:
             yield Box(
                 x=round(memory % PANELS * (width + 10) + found.start * across, 2),

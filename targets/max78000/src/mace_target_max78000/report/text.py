@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from mace_core.emit.text import shortened, visible
 from mace_target_max78000.device import PER_QUADRANT
 from mace_target_max78000.network import INPUT
 from mace_target_max78000.report.analysis import DataRange, LayerReport, Report
 from mace_target_max78000.report.operations import Operations
 
+LONGEST = 60
+"""Characters of a name."""
 HEADINGS = ("layer", "name", "processors", "output", "weights", "operations", "cycles")
 
 
 def summary(report: Report) -> str:
     """Operations, memory and cycles of the whole, then a table of layers and one of data memory."""
     lines = [
-        f"{report.name} on {report.device.name}, quadrants {', '.join(map(str, report.quadrants))}",
+        f"{label(report.name)} on {report.device.name}, quadrants {', '.join(map(str, report.quadrants))}",
         f"Operations: {_operations(report.operations)}",
         f"Weight memory: {_share(report.weight_bytes, report.weight_capacity)}; at most {max(report.columns)} words of a processor",
         f"Bias memory: {_share(report.bias_bytes, report.bias_capacity)}",
@@ -26,6 +29,11 @@ def summary(report: Report) -> str:
         *_table([("data of", "data memories", "bytes", "layers"), *(_range(report, r) for r in report.ranges)]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def label(name: str) -> str:
+    """A name from a model as a report shows it: without signs that are not shown, and not longer than a column should be."""
+    return shortened(visible(name), LONGEST)
 
 
 def _operations(counts: Operations) -> str:
@@ -41,7 +49,7 @@ def _row(index: int, layer: LayerReport) -> tuple[str, ...]:
     run = layer.run
     weights = "-" if run is None else f"{run.column}-{run.column + run.count - 1}"
     masks = _mask(layer.processors), _mask(layer.output_processors)
-    return str(index), layer.name, *masks, weights, f"{layer.operations.total:,}", f"{layer.cycles:,}"
+    return str(index), label(layer.name), *masks, weights, f"{layer.operations.total:,}", f"{layer.cycles:,}"
 
 
 def _mask(mask: int) -> str:
@@ -49,7 +57,7 @@ def _mask(mask: int) -> str:
 
 
 def _range(report: Report, found: DataRange) -> tuple[str, ...]:
-    name = "input" if found.maker == INPUT else report.layers[found.maker].name
+    name = "input" if found.maker == INPUT else label(report.layers[found.maker].name)
     end = "end" if found.end >= len(report.layers) else str(found.end)
     return name, _runs(found.memories), f"0x{found.first:05x}-0x{found.last - 1:05x}", f"{found.start}-{end}"
 

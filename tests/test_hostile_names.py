@@ -1,0 +1,43 @@
+"""Hostile names through the programs beside a library, its report and the commands: they arrive as they are, or as harmless text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.emit import code
+from mace_core.memory import arena
+from mace_core.run.built import Built
+from mace_core.run.compile import program
+from mace_core.run.runners import Native
+from mace_core.testing import hostile
+from mace_core.testing.compiled import host
+from mace_target_cpu import Cpu
+
+
+def test_the_programs_and_the_report(tmp_path: Path) -> None:
+    graph = hostile.branches()
+    lowered = Cpu().lower(graph)
+    sources = code.library("names", [code.Placed(lowered, arena(lowered))], Cpu().isas("host"))
+    flags = ("-O0", "-DMACE_MODELS=names_models", "-DMACE_MODEL_COUNT=names_model_count")
+    for name in ("mace_run", "mace_benchmark"):
+        program(name, sources, host(), tmp_path, flags)
+    built = Built(tmp_path, Native(), json.loads(json.dumps({"models": sources.report})))
+    inputs = {name: np.full((1, 4), -1, np.float32) for name in graph.inputs}
+    found = built.run("names", inputs)
+    assert set(found) == set(graph.outputs)
+    assert all((array == 1).all() for array in found.values())
+    assert set(hostile.NAMES) <= set(built.layers("names", inputs))
+    timed = built.time("names", rounds=1, layers=True)["layers"]
+    assert isinstance(timed, list)
+    told = {layer["name"] for layer in timed}
+    assert {name for name in hostile.NAMES if name.isprintable()} <= told
+    assert all(name.isprintable() or "\u202e" in name or "\u2028" in name for name in told), "a command to the terminal"
+    (tmp_path / "short.bin").write_bytes(b"x")
+    wrong = subprocess.run([tmp_path / "mace_run", f"--output={tmp_path}", tmp_path / "short.bin"], capture_output=True, check=False)
+    assert wrong.returncode == 2
+    assert b"holds 1 bytes" in wrong.stderr
+    assert not any(byte < 32 and byte != 10 for byte in wrong.stderr)
