@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.op import Op
 
@@ -144,6 +145,17 @@ class Target(ABC):
     @abstractmethod
     def refuses(self, node: Node, graph: Graph) -> str | None:
         """None if it can compute the node; otherwise why not."""
+
+    def check_options(self, model: Model) -> None:
+        """Raise one MaceError with everything that the target does not take of what a deployment file asks of it; it takes no options.
+
+        Called when the file has been read, for every target that it names, whether or not the target is built for.
+        """
+        asked = model.keys.get("target_options", {})
+        found = asked.get(self.name) if isinstance(asked, Mapping) else None
+        if found:
+            place = f"model {model.name!r}: target_options: {self.name}"
+            raise MaceError(place, f"{', '.join(map(str, found))}: the target takes no options", "remove them")
 
     def worth(self, region: Graph) -> bool:
         """Whether a region this small is worth a switch of device."""

@@ -24,6 +24,7 @@ from mace_core.run.built import Built
 from mace_core.run.check import table
 from mace_core.run.files import plain_names, read_samples, write_all
 from mace_core.run.validate import Question, Row, layers, stored, validate
+from mace_core.target_options import check_target_options
 
 
 def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
@@ -32,7 +33,8 @@ def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]
     choices = registry.select(target)
     if len(choices) != 1:
         raise MaceError(f"target={target}", "names several choices", "give one; `scons target=...` builds several")
-    return load_deployment(deployment, tuple(registry.frontends)), choices[0], registry
+    parsed = check_target_options(load_deployment(deployment, tuple(registry.frontends)), registry)
+    return parsed, choices[0], registry
 
 
 def convert_files(deployment: Path, target: str, output: Path) -> list[str]:

@@ -35,6 +35,10 @@ class ProjectTarget(Target):
         """None: what it cannot compute, `emit` tells of the whole model at once."""
         return None
 
+    def check_options(self, model: Model) -> None:
+        """Raise MaceError for options that the target does not take: those that its layout is made from, unless it says otherwise."""
+        self.layout(model)
+
     @abstractmethod
     def layout(self, model: Model) -> Layout:
         """The files of a model's project."""

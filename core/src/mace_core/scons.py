@@ -38,6 +38,7 @@ from mace_core.registry import Choice, Registry
 from mace_core.run.archive import pack
 from mace_core.run.command import Say
 from mace_core.run.files import write
+from mace_core.target_options import check_target_options
 from mace_core.terminal import escape_controls
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
@@ -123,7 +124,7 @@ class Build:
         deployment: its path from the folder of the SConscript, or a node.
         """
         file = Path(self._outside(deployment).srcnode().get_abspath())
-        parsed = load_deployment(file, tuple(self.registry.frontends))
+        parsed = check_target_options(load_deployment(file, tuple(self.registry.frontends)), self.registry)
         if parsed.library in self._libraries:
             raise MaceError(deployment, f"another library is called {parsed.library!r}", "give one of them another library_name")
         self._libraries.add(parsed.library)

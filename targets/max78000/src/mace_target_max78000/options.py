@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self
 
-from mace_core.emit.text import CDefine, Word
+from mace_core.emit.text import CDefine, Word, shown
 from mace_core.errors import MaceError
 
 
@@ -24,6 +24,8 @@ class CFile(Word):
         return super().__new__(cls, name)
 
 
+MAX_SHOWN = 60
+"""Characters of a value that a message shows."""
 STANDARD_HEADERS = ("assert", "ctype", "errno", "float", "inttypes", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib")
 TAKEN = frozenset(("softmax.c", "board.h", "board_port.h", "string.h", "time.h", *(f"{name}.h" for name in STANDARD_HEADERS)))
 """Files that a project has anyway, and headers that one in the project's folder would hide."""
@@ -257,7 +259,7 @@ class _Reader:
             try:
                 found = _value(field, self.types[field], value)
             except (ValueError, TypeError, MaceError):
-                self.faults.append(f"{self.place}: {written}: {value!r} is not allowed; write {_expected(field, self.types[field])}")
+                self.faults.append(f"{self.place}: {written}: {_shown(value)} is not allowed; write {_expected(field, self.types[field])}")
                 continue
             yield field, not found if name in SWITCHED_OFF else found
 
@@ -288,6 +290,10 @@ def _value(field: str, kind: str, value: object) -> object:
 
 
 _TEXTS: Mapping[str, Callable[[str], str]] = {"Word": Word, "CFile": CFile}
+
+
+def _shown(value: object) -> str:
+    return shown(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
 
 
 def _flag(value: object) -> bool:

@@ -76,6 +76,10 @@ class Max78000(ProjectTarget):
     abis: ClassVar[tuple[str, ...]] = ("cortex-m4",)
     device: ClassVar[Device] = MAX78000
 
+    def check_options(self, model: Model) -> None:
+        """Raise one MaceError with every option that is none, or has a value that it cannot have."""
+        self._options(model)
+
     def layout(self, model: Model) -> Layout:
         """The files that the options ask for, the board layer, and the maps."""
         options, _ = self._options(model)
