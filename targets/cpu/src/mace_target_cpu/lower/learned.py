@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mace_core.emit.text import Code
 from mace_core.ir import Array, Node
 from mace_core.kernel_target import Lower
 from mace_core.ops import tree_ensemble
@@ -40,10 +41,10 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
     params = {
         "ctype": c_type(x),
         "general": general,
-        "test": tree_ensemble.TESTS[code],
+        "test": Code(tree_ensemble.TESTS[code]),
         "base": has_base,
         "average": aggregate == "average",
-        "pick": {"min": "<", "max": ">"}.get(aggregate, ""),
+        "pick": Code({"min": "<", "max": ">"}.get(aggregate, "")),
     }
     variant = "any" if general else f"test{code}"
     name = f"tree_ensemble_{variant}_{aggregate}{'_base' if has_base else ''}_{x.dtype.value}"
