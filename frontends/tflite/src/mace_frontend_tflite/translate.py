@@ -17,6 +17,7 @@ from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tflite.boundary import Part
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import handlers
+from mace_frontend_tflite.ops.spectrum import handle_complex, is_complex, refuse_complex
 from mace_frontend_tflite.schema import DAMAGE
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
 from mace_frontend_tflite.variables import ANY, READ, lasting, variable_name
@@ -136,6 +137,7 @@ class Translation:
         found = []
         for output in part.outputs:
             try:
+                refuse_complex(part.graph.tensors[output.index])
                 found.append(self._state(part, output.index) if output.after else self.tensor(part.graph, held, output.index))
             except SkippedError:
                 if not self.faults:  # its node has fewer results than the file says
@@ -235,6 +237,8 @@ class Translation:
     def _handled(self, node: Node) -> Sequence[str]:
         if custom := self.builder.ops.get(self._custom(node.operator.code)):
             return node.done(custom, node.inputs())
+        if is_complex(node):
+            return handle_complex(node)
         if handler := handlers().get(node.operator.code):
             made = handler(node)
             return [made] if isinstance(made, str) else made
