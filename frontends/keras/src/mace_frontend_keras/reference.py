@@ -45,6 +45,9 @@ def reference(files: Files, model: Model) -> Reference | None:
         raise MaceError(file.name, f"Keras refuses it: {text}", "validate against stored data instead") from error
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        for layer in part._flatten_layers():  # every run begins anew, as the library's do
+            if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
+                layer.reset_state()
         tensors = [keras.ops.convert_to_tensor(arrays[name]) for name in inputs]
         made = part(tensors[0] if len(tensors) == 1 else tensors, training=False)
         listed = made if isinstance(made, list | tuple) else [made]

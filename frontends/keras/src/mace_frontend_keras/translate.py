@@ -43,9 +43,13 @@ SENSELESS = Senseless(
 
 
 class Translation:
-    """One model's way into the IR. tensors: by name what a call made; None where that failed. masked: tensors that carry a mask."""
+    """One model's way into the IR. tensors: by name what a call made; None where that failed. masked: tensors that carry a mask.
 
-    def __init__(self, source: Source, builder: Builder, weights: Weights) -> None:
+    resets: whether states that a layer keeps have their first values at the beginning of every run.
+    """
+
+    def __init__(self, source: Source, builder: Builder, weights: Weights, *, resets: bool = False) -> None:
+        self.resets = resets
         self.source = source
         self.builder = builder
         self.weights = weights

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array
+from mace_core.translation import RefusedError
 from mace_frontend_keras.layer import Layer
 from mace_frontend_keras.network import refs
 from mace_frontend_keras.node import Node
@@ -65,7 +66,6 @@ class Run:
 def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
     """Run a recurrent layer over x [N, T, I] from these states, or from zero; cells on top of each other one after another."""
     get = layer.config.get
-    node.refuse_unless(not get("stateful"), "it keeps its state between runs; hand the state in and out: initial_state, return_state")
     node.refuse_unless(not get("time_major"), "it wants the time before the batch; transpose before the layer")
     node.refuse_unless(len(node.shape(x)) == 3, f"it is given a tensor of rank {len(node.shape(x))}, [batch, time, features] was expected")
     cell = layer.children["cell"]
@@ -73,6 +73,8 @@ def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
     unknown = [c.kind for c in cells if c.kind not in CELLS]
     node.refuse_unless(bool(cells) and not unknown, f"cells {unknown} are not supported; use LSTM, GRU or SimpleRNN")
     counts = [CELLS[c.kind].states for c in cells]
+    if get("stateful") and not node.work.resets:
+        _refuse_states(node, cells, node.shape(x)[0])
     node.refuse_unless(len(states) in (0, sum(counts)), f"it is given {len(states)} states")
     made = Run(x, x, ())
     ends: tuple[str, ...] = ()
@@ -81,6 +83,16 @@ def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
         made = _run(node, one, (made.steps, bool(get("go_backwards"))), own)
         ends = (*ends, *made.states)
     return Run(made.steps, made.last, ends)
+
+
+def _refuse_states(node: Node, cells: Sequence[Layer], batch: int) -> None:
+    """Raise RefusedError that lists what a stateful layer keeps from run to run, with both ways out."""
+    names = [f"{cell.name}/{'hc'[i]}" for cell in cells for i in range(CELLS[cell.kind].states)]
+    shapes = [[batch, cell.config.get("units")] for cell in cells for _ in range(CELLS[cell.kind].states)]
+    listed = ", ".join(f"{name!r} (float32 {shape}, at first 0.0)" for name, shape in zip(names, shapes, strict=True))
+    carry = "either make them inputs and outputs in Keras (stateful=False, initial_state=, return_state=True)"
+    reset = "if every run is to begin with zeros, as for a whole sequence at once, write\n    states: reset"
+    raise RefusedError(f"it keeps {len(names)} states from run to run, which a library does not: {listed}; {carry}; or, {reset}")
 
 
 def _run(node: Node, cell: Layer, given: tuple[str, bool], states: Sequence[str]) -> Run:
