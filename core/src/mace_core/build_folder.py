@@ -45,6 +45,7 @@ class BuildFolder:
             if self.mark.exists():
                 say("the last build did not come to its end: everything is built anew")
                 self.signatures.with_name(".sconsign.dblite").unlink(missing_ok=True)
+                self.mark.unlink()
         except OSError as error:
             raise MaceError(f"builds={self.path}", f"cannot be written: {error.strerror}", "choose another folder") from None
 

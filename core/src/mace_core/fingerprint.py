@@ -7,6 +7,8 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 
 from mace_core.api import Target
 from mace_core.pipeline import NORMAL, Job
@@ -34,10 +36,14 @@ def _bases(target: Target) -> set[str]:
 
 
 @cache
-def digest(package: str) -> str:
-    """A digest of a package's own files, so that an edited plugin counts as another version."""
+def digest(module: str) -> str:
+    """A digest of the files of a package, or of a module that is one file, so that an edited plugin counts as another version."""
     total = hashlib.sha256()
-    _add(total, files(package))
+    spec = find_spec(module)
+    if spec and spec.submodule_search_locations is None and spec.origin:
+        total.update(Path(spec.origin).read_bytes())
+    else:
+        _add(total, files(module))
     return total.hexdigest()[:16]
 
 

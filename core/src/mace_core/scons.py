@@ -92,8 +92,9 @@ class Build:
         print_plugin_warnings()
         self.registry = Registry.load()
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
-        # Not the default environment, which belongs to the application's own rules and looks for its tools.
-        self._env = SCons.Script.Environment(tools=[])
+        # Not the default environment, which belongs to the application's own rules and looks for its tools. Steps name all that
+        # they read, so that nothing is scanned for #include.
+        self._env = SCons.Script.Environment(tools=[], SCANNERS=[])
         self._folder = BuildFolder(Path(os.path.abspath(os.path.join(self._env.fs.Top.get_abspath(), arguments.get("builds") or "builds"))))
         self._env["MACE_FOLDER"] = self._folder
         self._libraries: set[str] = set()

@@ -14,7 +14,7 @@ from mace_core.errors import MaceError
 Say = Callable[[str], None]
 """Takes a line for the user."""
 
-FIRST_WORD, NEXT_WORD = 5.0, 15.0
+FIRST_WORD, NEXT_WORD = 10.0, 15.0
 """Seconds until a command that is still running is spoken of, first and then again."""
 
 
