@@ -20,6 +20,18 @@ from mace_core.ops.op import Op
 from mace_core.plugin_loader import Plugin, PluginLoader
 from mace_core.project_target import ProjectTarget
 
+OTHER_ABI_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("linux-x86_64", "x86_64-linux", "x86_64-linux-gnu", "linux-amd64", "linux-x64", "x86-64", "x64"), "amd64"),
+        **dict.fromkeys(("linux-arm64", "linux-aarch64", "aarch64", "aarch64-linux-gnu"), "arm64"),
+        **dict.fromkeys(("linux-armhf", "armv7", "armv7l", "arm-linux-gnueabihf"), "armhf"),
+        **dict.fromkeys(("linux-riscv64", "riscv", "rv64", "rv64gc", "riscv64-linux-gnu"), "riscv64"),
+        **dict.fromkeys(("android-x86_64", "x86_64-linux-android"), "x86_64"),
+        **dict.fromkeys(("i386", "i686", "android-x86"), "x86"),
+    }
+)
+"""Names that other tools give to ABIs -> ours: Debian's for Linux, Google's for Android."""
+
 Offer = TypeVar("Offer", Frontend, Transform, Target, Toolchain, Op)
 
 
@@ -193,6 +205,8 @@ def _lookup(table: Mapping[str, Offer], name: str, kind: str, place: str) -> Off
 
 def _advice(name: str, table: Iterable[str], also: Iterable[str], kind: str) -> str:
     known = list(table)
+    if kind == "abi" and (usual := OTHER_ABI_NAMES.get(name.lower())) in known:
+        return f"that ABI is called {usual!r} here; x86_64 and x86 are Android's"
     kinds = ("abi", "target") if kind == "abi" else (kind,)  # a target may stand where an ABI does
     if install := next(filter(None, (advise_install(k, name) for k in kinds)), None):
         return install

@@ -44,6 +44,9 @@ def test_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     assert Ndk().compiler("arm64-v8a").flags == ("--target=aarch64-linux-android21",)
     assert "-Wl,-z,max-page-size=16384" in Ndk().compiler("arm64-v8a").shared
+    assert Ndk().compiler("x86_64").flags == ("--target=x86_64-linux-android21",)
+    assert "-Wl,-z,max-page-size=16384" in Ndk().compiler("x86_64").shared
+    assert Ndk().compiler("x86").flags == ("--target=i686-linux-android21", "-mstackrealign")
     armv7 = Ndk().compiler("armeabi-v7a")
     assert armv7.flags == ("--target=armv7a-linux-androideabi21", "-mfpu=neon", "-mfloat-abi=softfp")
     assert armv7.program == ()

@@ -32,11 +32,14 @@ HELLO = "hello 5 9 2.5e+11\n"
 SHARED = 3
 """ET_DYN: the e_type of a shared object."""
 
-ELF_MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183, "arm": 40, "armv7l": 40}
+ELF_MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183, "arm": 40, "armv7l": 40, "i386": 3, "riscv64": 243}
 """Processor -> e_machine, from the ELF specification's registry."""
 
 PROCESSORS: Mapping[str, str] = {
+    "amd64": "x86_64",
     "x86_64": "x86_64",
+    "x86": "i386",
+    "riscv64": "riscv64",
     "arm64": "aarch64",
     "armhf": "arm",
     "arm64-v8a": "aarch64",

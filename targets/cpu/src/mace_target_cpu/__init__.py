@@ -38,7 +38,7 @@ def is_x86(abi: str) -> bool:
     """Whether the ABI's processor is an x86-64; "host" is this machine."""
     from platform import machine
 
-    return abi == "x86_64" or (abi == "host" and machine().lower() in ("x86_64", "amd64"))
+    return abi in ("amd64", "x86_64") or (abi == "host" and machine().lower() in ("x86_64", "amd64"))
 
 
 @hookimpl

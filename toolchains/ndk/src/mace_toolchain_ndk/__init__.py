@@ -32,10 +32,14 @@ class Abi:
     shared: tuple[str, ...] = ("-shared",)
 
 
+LARGE_PAGES = ("-shared", "-Wl,-z,max-page-size=16384")
+"""Android 15 has devices with pages of 16 KiB; NDKs before r28 have to be told."""
+
 ABIS: Mapping[str, Abi] = MappingProxyType(
     {
-        # Android 15 has devices with pages of 16 KiB; NDKs before r28 have to be told.
-        "arm64-v8a": Abi("Android on 64-bit ARM", "aarch64-linux-android", shared=("-shared", "-Wl,-z,max-page-size=16384")),
+        "arm64-v8a": Abi("Android on 64-bit ARM", "aarch64-linux-android", shared=LARGE_PAGES),
+        "x86_64": Abi("Android on x86-64 (Linux on x86-64 is amd64)", "x86_64-linux-android", shared=LARGE_PAGES),
+        "x86": Abi("Android on 32-bit x86", "i686-linux-android", ("-mstackrealign",)),  # stacks are aligned since Android 7
         "armeabi-v7a": Abi(
             "Android on 32-bit ARM: ARMv7 with NEON, softfp",
             "armv7a-linux-androideabi",

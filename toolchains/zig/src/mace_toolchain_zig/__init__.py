@@ -16,6 +16,9 @@ from mace_toolchain_zig.abis import ABIS, CODE, NATIVE, Abi
 from mace_toolchain_zig.bionic import stubs
 
 
+SLOW = "zig builds what it links against once for each ABI, and keeps it; a whole C library takes a minute or more"
+
+
 class Zig(Toolchain):
     """The compiler in the `ziglang` package; taken where nothing made for the ABI alone is ready."""
 
@@ -35,7 +38,7 @@ class Zig(Toolchain):
         shared = found.shared
         if found.bionic:
             shared = (*shared, *stubs((*cc, *flags, *found.shared), abi))
-        return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc, found.hosted)
+        return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc, found.hosted, SLOW if found.hosted else "")
 
     def runner(self, abi: str) -> Runner | None:
         """Give this machine, or QEMU: programs are static, also those for Android; None where there is no operating system."""

@@ -63,13 +63,26 @@ def _bare(words: str, flags: tuple[str, ...]) -> Abi:
     )
 
 
-def _glibc(triple: str) -> tuple[str, ...]:
-    return ("-target", f"{triple}.2.17", "-shared")
+def _glibc(triple: str, version: str = "2.17") -> tuple[str, ...]:
+    return ("-target", f"{triple}.{version}", "-shared")
+
+
+def _android(words: str, processor: str, flags: tuple[str, ...], shared: tuple[str, ...] = ()) -> Abi:
+    """Android on x86, whose processors have what Google's list of ABIs says."""
+    return Abi(f"Android on {words}", processor, flags, (*WITHOUT_LIBC, *shared), libs=(), libc=BIONIC, bionic=True)
+
+
+X86_64 = "-mcpu=x86_64+sse3+ssse3+sse4_1+sse4_2+popcnt"
+X86 = ("-mcpu=i686+sse2+sse3+ssse3", "-mstackrealign")
+"""Floats are computed by SSE, not by the x87; systems before Android 7 do not align stacks to 16 bytes."""
+LARGE_PAGES = "-Wl,-z,max-page-size=16384"
+"""Android 15 has devices with pages of 16 KiB."""
 
 
 ABIS: Mapping[str, Abi] = MappingProxyType(
     {
-        "x86_64": Abi("Linux on x86-64", "x86_64", ("-target", "x86_64-linux-musl"), _glibc("x86_64-linux-gnu")),
+        # Linux has Debian's names for processors, Android those of its own list; both know an x86_64, which is Android's here.
+        "amd64": Abi("Linux on x86-64", "x86_64", ("-target", "x86_64-linux-musl"), _glibc("x86_64-linux-gnu")),
         "arm64": Abi("Linux on 64-bit ARM", "aarch64", ("-target", "aarch64-linux-musl"), _glibc("aarch64-linux-gnu")),
         "armhf": Abi(
             "Linux on 32-bit ARM: ARMv7 with NEON, hard-float",
@@ -77,6 +90,15 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             ("-target", "arm-linux-musleabihf", ARMV7),
             _glibc("arm-linux-gnueabihf"),
         ),
+        "riscv64": Abi(
+            "Linux on 64-bit RISC-V: RV64GC",
+            "riscv64",
+            ("-target", "riscv64-linux-musl"),
+            _glibc("riscv64-linux-gnu", "2.27"),  # the first glibc for this processor
+            libc="glibc 2.27 or newer; programs: musl, static",
+        ),
+        "x86_64": _android("x86-64 (Linux on x86-64 is amd64)", "x86_64", ("-target", "x86_64-linux-musl", X86_64), (LARGE_PAGES,)),
+        "x86": _android("32-bit x86", "i386", ("-target", "x86-linux-musl", *X86)),
         "arm64-v8a": Abi(
             "Android on 64-bit ARM",
             "aarch64",

@@ -6,6 +6,7 @@ with its soname; what that file defines does not matter, since symbols without a
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ def stubs(link: Sequence[str], abi: str) -> tuple[str, ...]:
     folder = cache() / "bionic" / abi
     for name in NAMES:
         if not (folder / name).is_file():
+            logging.getLogger("mace.zig").info("making a stand-in for Android's %s, once for %s", name, abi)
             _make(link, folder, name)
     return tuple(str(folder / name) for name in NAMES)
 
