@@ -209,12 +209,14 @@ def _library_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:
     link = (*compiler.cc, *compiler.flags, *compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,lib{name}.so")
     yield builder.step("linking", shared, objects, (*link, "-o", shared, *objects, "-pthread", *compiler.libs))
     flags = (f"-DMACE_MODELS={name}_models", f"-DMACE_MODEL_COUNT={name}_model_count", f"-I{paths.include}", "-Isrc")
+    before: tuple[str, ...] = ()
     for program in PROGRAMS:
         compiled = builder.compile(f"src/{program}.c", program, [*headers, "src/mace_tool.h"], flags)
         yield compiled
         product, sources = f"{paths.programs}/{program}", (compiled.products[0], static)
         words = (*compiler.cc, *compiler.flags, *compiler.program, "-s", "-o", product, *sources, "-pthread", *compiler.libs)
-        yield builder.step("linking", product, sources, words)
+        yield builder.step("linking", product, (*sources, *before), words)
+        before = (product,) if compiler.slow else ()  # what the first link builds for itself is ready when the second begins
 
 
 def _unit_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:

@@ -189,6 +189,23 @@ def matrix(as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--target", default="", help="Only what these ABIs and targets need; everything without it.")
+@JSON
+@exit_on_error
+def doctor(target: str, as_json: bool) -> None:
+    """Tell what is missing for each ABI and target, with the command that installs it; status 1 if anything is."""
+    from dataclasses import asdict
+
+    from mace_core.doctor import examine, needed, show_findings
+    from mace_core.registry import Registry
+
+    findings = examine(Registry.load(), target)
+    echo(json.dumps([asdict(finding) for finding in findings], indent=1) if as_json else show_findings(findings), nl=as_json)
+    if needed(findings):
+        sys.exit(1)
+
+
+@main.command()
 @JSON
 @exit_on_error
 def plugins(as_json: bool) -> None:

@@ -15,7 +15,7 @@ from mace_core.run.files import read_samples
 from mace_core.run.validate import Question, Row, validate
 from mace_core.terminal import escape_controls
 
-WORDS = ("model", "target", "stage", "tensor", "op", "name", "offers", "state", "computes", "kernel")
+WORDS = ("model", "target", "stage", "tensor", "op", "name", "offers", "state", "computes", "kernel", "needs", "problem", "remedy")
 """Columns of text; the others hold numbers."""
 
 

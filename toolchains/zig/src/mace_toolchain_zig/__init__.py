@@ -15,7 +15,6 @@ from mace_core.run.runners import Native, linux, processor
 from mace_toolchain_zig.abis import ABIS, CODE, NATIVE, Abi
 from mace_toolchain_zig.bionic import stubs
 
-
 SLOW = "zig builds what it links against once for each ABI, and keeps it; a whole C library takes a minute or more"
 
 
