@@ -184,10 +184,17 @@ class Compiler:
     slow: str = ""
 
 
+MEASURED = "measured"
+
+
 class Runner(ABC):
-    """Executes what a toolchain built, here or elsewhere."""
+    """Executes what a toolchain built, here or elsewhere.
+
+    timing: what the times are that its programs tell: "measured" on the processor itself, or another word for what stands in for that.
+    """
 
     name: ClassVar[str]
+    timing: ClassVar[str] = MEASURED
 
     def missing(self) -> str | None:
         """None if ready; otherwise what to install or connect."""

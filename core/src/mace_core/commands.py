@@ -21,7 +21,7 @@ from mace_core.pipeline import build as build_sources
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
-from mace_core.run.check import table
+from mace_core.run.check import milliseconds, table, timing_note
 from mace_core.run.files import plain_names, read_samples, write_all
 from mace_core.run.validate import Question, Row, layers, stored, validate
 from mace_core.target_options import check_target_options
@@ -106,8 +106,9 @@ def show_benchmark(rows: list[Row]) -> str:
     for row in rows:
         other = row.get("framework_ns")
         ratio = f"{np.median(row['ns']) / np.median(other):.2f}" if other else ""
-        cells.append((row["model"], _ms(min(row["ns"])), _ms(np.median(row["ns"])), _ms(np.median(other)) if other else "", ratio))
-    text = table(head, cells)
+        times = (milliseconds(min(row["ns"]), row), milliseconds(float(np.median(row["ns"])), row))
+        cells.append((row["model"], *times, _ms(np.median(other)) if other else "", ratio))
+    text = table(head, cells) + timing_note(rows)
     for row in rows:
         if layers := row.get("layers"):
             slowest = sorted(layers, key=lambda x: -x["ns"])

@@ -74,10 +74,10 @@ class Built:
         return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(t.shape) for t, data in zip(results, found, strict=True)}
 
     def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> dict[str, object]:
-        """What mace_benchmark measured: {"ns": [...], "layers": [...]}."""
+        """What mace_benchmark measured: {"ns": [...], "layers": [...], "timing": what the times are, see Runner}."""
         arguments = [f"--model={model}", f"--threads={threads}", f"--rounds={rounds}", f"--layers={int(layers)}"]
         result: dict[str, object] = json.loads(self.execute("mace_benchmark", arguments))
-        return result
+        return {**result, "timing": self.runner.timing}
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:
         """What a program of the library prints; MaceError with what it said if it fails."""

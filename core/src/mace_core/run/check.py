@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from mace_core.api import MEASURED
 from mace_core.deployment import Deployment
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
@@ -32,14 +33,14 @@ def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, roun
     """Times of every model by round and by layer, and a table of them."""
     built = Built.at(folder, choice.text, choice.runner)
     rows: list[Row] = [{**built.time(m.name, rounds=rounds, layers=True), "target": choice.text} for m in deployment.models]
-    cells = [(r["model"], r["target"], _ms(min(r["ns"])), _ms(statistics.median(r["ns"]))) for r in rows]
-    return rows, table(("model", "target", "least ms", "median ms"), cells)
+    cells = [(r["model"], r["target"], milliseconds(min(r["ns"]), r), milliseconds(statistics.median(r["ns"]), r)) for r in rows]
+    return rows, table(("model", "target", "least ms", "median ms"), cells) + timing_note(rows)
 
 
 def show(rows: Sequence[Row]) -> str:
     """The table of `scons check` and `mace validate`."""
     head = ("model", "target", "cosine", "SQNR dB", "max error", "pixels", "accuracy", "latency ms", "arena bytes", "library bytes", "")
-    return table(head, [_cells(row) for row in rows])
+    return table(head, [_cells(row) for row in rows]) + timing_note(rows)
 
 
 def show_layers(rows: Sequence[Row]) -> str:
@@ -53,7 +54,8 @@ def show_layers(rows: Sequence[Row]) -> str:
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     share = "" if row["accuracy"] is None else f"{row['accuracy']:.4f}"
     sizes = (str(row["arena_bytes"]), str(row["library_bytes"]))
-    return row["model"], row["target"], *_figures(row), f"{row['pixels']:.4f}", share, _ms(row["latency_ns"]), *sizes, _verdict(row)
+    latency = milliseconds(row["latency_ns"], row)
+    return row["model"], row["target"], *_figures(row), f"{row['pixels']:.4f}", share, latency, *sizes, _verdict(row)
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -64,8 +66,16 @@ def _verdict(row: Mapping[str, Any]) -> str:
     return "passed" if row["passed"] else "FAILED"
 
 
-def _ms(nanoseconds: float) -> str:
-    return f"{nanoseconds / 1e6:.3f}"
+def milliseconds(nanoseconds: float, row: Mapping[str, Any]) -> str:
+    """A time of a row; with a tilde where it was not measured on the processor itself."""
+    mark = "" if row.get("timing", MEASURED) == MEASURED else "~"
+    return f"{mark}{nanoseconds / 1e6:.3f}"
+
+
+def timing_note(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line that tells what the times with a tilde are; empty where there are none."""
+    words = sorted({row.get("timing", MEASURED) for row in rows} - {MEASURED})
+    return f"~ {' or '.join(words)}: not measured on the processor itself\n" if words else ""
 
 
 LONGEST = 72

@@ -32,6 +32,7 @@ class Qemu(Runner):
     """
 
     name = "qemu"
+    timing = "emulated"
 
     def __init__(self, processor: str) -> None:
         self.processor = processor

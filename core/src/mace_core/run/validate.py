@@ -61,6 +61,7 @@ def validate(question: Question) -> Row:
         **asdict(alike),
         "accuracy": share,
         "latency_ns": statistics.median(times),
+        "timing": built.runner.timing,
         "arena_bytes": figures["arena_bytes"],
         "library_bytes": _shipped_bytes(built, model),
         "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),

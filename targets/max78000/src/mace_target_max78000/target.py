@@ -166,6 +166,7 @@ class Emulator(Runner):
     """
 
     name = "unicorn"
+    timing = "estimated"
 
     def __init__(self, package: str) -> None:
         self.package = package
