@@ -18,11 +18,12 @@ from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.emulator.firmware import Outcome, run
 from mace_target_max78000.emulator.image import load
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import Layer, Network
+from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
 from mace_target_max78000.project.compile import firmware
 from mace_target_max78000.project.table import table
+from mace_target_max78000.project.unload import Results, results
 from mace_target_max78000.simulator import Simulator
 from mace_target_max78000.synthesis import synthesise
 
@@ -106,7 +107,15 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mnist-MAX78000", "cats-dogs-MAX78000", "cats-dogs-MAX78002", "svhn_tinierssd-MAX78002", "test-fifostream-pool-hwc-MAX78000"]
+    "name",
+    [
+        "mnist-MAX78000",
+        "cats-dogs-MAX78000",
+        "cats-dogs-MAX78002",
+        "svhn_tinierssd-MAX78002",
+        "test-fifostream-pool-hwc-MAX78000",
+        "test-wideout-MAX78000",
+    ],
 )
 @pytest.mark.parametrize("mlator", [False, True], ids=["plain", "mlator"])
 def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
@@ -117,8 +126,10 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     blocks = synthesise(network, whole.options, device).image.inputs
     words = {block.processor if block.fifo is None else block.fifo: block.words for block in blocks}
     outcome = run(whole.elf(tmp_path), device, Simulator(device), words)
-    computed = zip(network.layers, outputs(network, whole.options), strict=True)
-    assert outcome.results == tuple(word for layer, value in computed if layer.output for word in unloaded(layer, value))
+    computed = [value for layer, value in zip(network.layers, outputs(network, whole.options), strict=True) if layer.output]
+    assert outcome.results == tuple(
+        word for block, value in zip(results(network), computed, strict=True) for word in unloaded(block, value)
+    )
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -129,7 +140,8 @@ def test_registers_come_back_from_their_table(name: str) -> None:
     assert len(found.rest) <= 2  # the FIFOs'
 
 
-def unloaded(layer: Layer, value: np.ndarray) -> list[int]:
-    """A layer's results as cnn_unload delivers them: channel by channel, row by row, up to a whole word."""
-    data = value.astype("<u4" if layer.wide else "u1").tobytes()
+def unloaded(block: Results, value: np.ndarray) -> list[int]:
+    """A layer's results as cnn_unload delivers them: bytes by channel, words by the memory they lie in, up to a whole word."""
+    rows = value.reshape(block.channels, block.pixels).astype("<u4" if block.width == 32 else "u1")
+    data = b"".join(part.T.tobytes() for part in np.split(rows, np.cumsum(block.groups)[:-1]))
     return np.frombuffer(data + bytes(-len(data) % 4), "<u4").tolist()

@@ -42,7 +42,8 @@ class Output:
 class Feed:
     """How the first layer reads its input, and how the model's outputs are made of what cnn_unload gives.
 
-    channels: of one operand.  dim: rows and columns.  blocks: [channels, positions, bits of a value, value of the last bit] of each block.
+    channels: of one operand.  dim: rows and columns.
+    blocks: of each block of results channels, positions, bits of a value, value of the last bit, and how many channels come together.
     entry: how the network's input is made of the model's; None where it is the same.  outputs: none where they are the blocks themselves.
     """
 
@@ -52,7 +53,7 @@ class Feed:
     processors: int
     chw: bool
     fifo: bool
-    blocks: tuple[tuple[int, int, int, float], ...]
+    blocks: tuple[tuple[int, int, int, float, tuple[int, ...]], ...]
     entry: Entry | None = None
     outputs: tuple[Output, ...] = ()
 
@@ -61,7 +62,7 @@ class Feed:
         """The feed of a network.  units: what the last bit of each block's values stands for."""
         layer, place = network.layers[0], network.places[0]
         pairs = zip(results(network), units, strict=False)
-        blocks = tuple((block.channels, block.pixels, block.width, unit) for block, unit in pairs)
+        blocks = tuple((block.channels, block.pixels, block.width, unit, block.groups) for block, unit in pairs)
         return cls(layer.channels, layer.dim, layer.operands, place.processors, place.chw, options.fifo or options.fast_fifo, blocks)
 
     def with_ends(self, formed: Formed) -> Feed:
@@ -83,14 +84,16 @@ class Feed:
 
     def results(self, blocks: Sequence[Array]) -> list[Array]:
         """The outputs of the model that was formed, of the blocks of results, each [channels, ...]."""
-        reals = np.concatenate([b.ravel() * unit for b, (_, _, _, unit) in zip(blocks, self.blocks, strict=True)])
+        reals = np.concatenate([b.ravel() * unit for b, (_, _, _, unit, _) in zip(blocks, self.blocks, strict=True)])
         return [output.of(reals) for output in self.outputs]
 
     def _blocks(self, data: Array) -> Iterator[Array]:
-        for channels, positions, bits, _ in self.blocks:
+        for channels, positions, bits, _, groups in self.blocks:
             count = -(-channels * positions * bits // 32)
             values, data = data[:count], data[count:]
-            yield values.view("<i4" if bits == 32 else "i1")[: channels * positions].reshape(channels, positions)
+            flat = values.view("<i4" if bits == 32 else "i1")[: channels * positions]
+            parts = np.split(flat, np.cumsum(groups)[:-1] * positions)
+            yield np.concatenate([part.reshape(positions, -1).T for part in parts])
 
     def described(self) -> dict[str, Any]:
         """The feed as a report holds it."""

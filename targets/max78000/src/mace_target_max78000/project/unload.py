@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
+from mace_target_max78000.device import PER_MEMORY
 from mace_target_max78000.network import Layer, Network, Place, Unload
 from mace_target_max78000.unit import bits_of
 
 
 @dataclass(frozen=True)
 class Results:
-    """One block, channel by channel.
+    """One block: bytes channel by channel; words as they lie in the memories, position by position the channels of each four slots.
 
     slots: of the channels of one pass, ascending; channel c lies in slot c % len, pass c // len.
     offset: bytes in each data memory.  pass_words, pixel_words: words from a pass or a pixel to the next.
@@ -23,6 +25,15 @@ class Results:
     width: int
     pass_words: int
     pixel_words: int
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many channels are delivered together: all slots of one memory in one pass, for words; one channel for bytes."""
+        if self.width == 8:
+            return (1,) * self.channels
+        places = [divmod(channel, len(self.slots)) for channel in range(self.channels)]
+        keys = [(number, self.slots[rank] // PER_MEMORY) for number, rank in places]
+        return tuple(len(list(members)) for _, members in groupby(keys))
 
     @property
     def words(self) -> str:
