@@ -85,7 +85,7 @@ def test_a_path_that_would_be_read_otherwise_is_refused(here: Path, monkeypatch:
     assert not (here / "net.yml").exists()
 
 
-@pytest.mark.parametrize("file", ["2nd-model v1.5.onnx", "Ünï.onnx", "-.onnx"])
+@pytest.mark.parametrize("file", ["2nd-model v1.5.onnx", "Ünï.onnx", "-.onnx", "int.onnx", "con.onnx", "mace.onnx"])
 def test_any_file_name_gives_names_that_build(here: Path, file: str) -> None:
     save(here / file, [1, 4])
     init("--output", "net.yml", "--", file)

@@ -1,6 +1,5 @@
 """Which target computes what."""
 
-from time import process_time
 
 import numpy as np
 import pytest
@@ -71,15 +70,14 @@ def test_every_node_without_a_target_is_told() -> None:
     assert "cpu: no Add here" in str(told.value)
 
 
-def test_twenty_thousand_switches_of_target_take_seconds() -> None:
+@pytest.mark.timeout(150)  # with the set of regions before each region it takes many minutes, with counts a few seconds
+def test_twenty_thousand_switches_of_target() -> None:
     new = Builder("alternating")
     last = new.input("x", DType.F32, (2,))
     for i in range(20_000):
         last = new.one(("Relu", "Abs")[i % 2], [last])
     graph = new.finish([last])
-    start = process_time()
     parts = split(graph, (Only("npu", {"Relu"}), Only("cpu", {"Abs"})))
-    assert process_time() - start < 5  # with the set of regions before each region it takes minutes
     assert len(parts.regions) == 20_000
 
 

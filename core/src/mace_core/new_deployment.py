@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mace_core.deployment import Model, Port, load_deployment
+from mace_core.deployment.names import refusal
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Shape, Tensor
 from mace_core.registry import Registry
@@ -113,7 +114,9 @@ def _describe(tensor: Tensor) -> str:
 def _identifier(request: InitRequest) -> str:
     """Return a name for library and model from the model's file: letters, digits and underscores, a letter first."""
     words = re.sub(r"[^A-Za-z0-9]+", "_", request.files[0].stem).strip("_").lower()[:60]
-    return words if words[:1].isalpha() else f"model_{words}".rstrip("_")
+    if not words[:1].isalpha() or refusal(words):
+        words = f"model_{words}".rstrip("_")
+    return words
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Shape]:
