@@ -10,6 +10,7 @@ import jinja2
 import numpy as np
 import pytest
 
+from mace_core.emit import render as render_module
 from mace_core.emit.render import _own, _private, render
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, Line, Word, XmlText
 from mace_core.errors import PluginError
@@ -143,3 +144,13 @@ def test_a_planted_template_is_not_executed(tmp_path: Path, monkeypatch: pytest.
         assert render(template) == "good"
     finally:
         module._environment.cache_clear()
+
+
+def test_what_another_version_compiled_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a compiled template depends on the module that compiled it."""
+    cache = render_module._Bytecode(str(tmp_path))
+    before = cache.get_cache_key("model.c.in")
+    other = tmp_path / "render.py"
+    other.write_text("# another version")
+    monkeypatch.setattr(render_module, "__file__", str(other))
+    assert cache.get_cache_key("model.c.in") != before
