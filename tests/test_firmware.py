@@ -83,6 +83,15 @@ def test_models_that_nobody_laid_out(model: str, ports: tuple[str, str], part: s
     assert row["cosine"] > 0.995
 
 
+def test_layers_are_compared_as_far_as_firmware_shows_them(project: Path) -> None:
+    """Every tensor as it was read, and what the firmware computes: its results."""
+    mace(project, "build", "digits.yml", "--target", "max78000")
+    rows = json.loads(mace(project, "validate", "digits.yml", "--target", "max78000", "--layers", "--json"))
+    computed = [row for row in rows if row["stage"] == "computed"]
+    assert len(computed) == 1
+    assert all(row["passed"] for row in rows)
+
+
 def test_explain_shows_the_memory_map(project: Path) -> None:
     text = mace(project, "explain", "digits.yml", "--target", "max78000")
     assert "Weight memory" in text

@@ -79,8 +79,12 @@ class Feed:
 
     def arrays(self, words: Sequence[int]) -> list[Array]:
         """The model's outputs, of the words that cnn_unload gave."""
-        blocks = list(self._blocks(np.asarray(words, "<u4")))
+        blocks = self.blocks_of(words)
         return self.results(blocks) if self.outputs else blocks
+
+    def blocks_of(self, words: Sequence[int]) -> list[Array]:
+        """The blocks of results that cnn_unload gave, each [channels, positions]."""
+        return list(self._blocks(np.asarray(words, "<u4")))
 
     def results(self, blocks: Sequence[Array]) -> list[Array]:
         """The outputs of the model that was formed, of the blocks of results, each [channels, ...]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
@@ -54,6 +54,15 @@ class Ported:
     outputs: Sequence[Tensor]
     designed: Designed | None = None
 
+    def visible(self) -> list[Tensor]:
+        """What can be read of an inference, in the order of the runner's files: the model's outputs, then the accelerator's results.
+
+        No name of the latter is one of the model's tensors.  Inner layers are compared when the project is built.
+        """
+        if self.designed is None:
+            return list(self.outputs)
+        return [*self.outputs, *(replace(t, name=f"{t.name} (accelerator)") for t in output_tensors(self.network))]
+
     def check(self, results: Sequence[Array]) -> None:
         """Compare what each layer computes, and what the application makes of it, with the graph.  MaceError where they differ."""
         if self.designed is None:
@@ -98,7 +107,7 @@ class Max78000(ProjectTarget):
         figures = {
             "inputs": [described(t) for t in ported.inputs],
             "outputs": [described(t) for t in ported.outputs],
-            "layers": [{"node": t.name, **described(t)} for t in output_tensors(ported.network)],
+            "layers": [{"node": t.name, **described(t)} for t in ported.visible()],
             "arena_bytes": made.found.data_bytes,
             "arena_lower_bound": made.found.data_bytes,
             "weight_bytes": made.found.weight_bytes,

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
 from mace_target_max78000.automatic.fit import prepare
-from mace_target_max78000.automatic.forming import Formed
+from mace_target_max78000.automatic.forming import Formed, form
 from mace_target_max78000.automatic.graph_check import Accelerated
 from mace_target_max78000.automatic.place import place
 from mace_target_max78000.automatic.placement.lower import PART
 from mace_target_max78000.automatic.quantizing.observe import random_inputs
-from mace_target_max78000.automatic.quantizing.quantize import Policy, is_quantized
+from mace_target_max78000.automatic.quantizing.quantize import Policy, draft, is_quantized
 from mace_target_max78000.automatic.split import with_split_bias
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import Network
@@ -50,8 +51,33 @@ class Designed:
 def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]) -> Designed:
     """The network of a graph; its sample is the first of the samples, else random numbers.
 
+    Results are 32-bit sums where these fit, else 8 bits with a note.
     MaceError with everything that the device cannot compute, or that does not fit.
     """
+    policy = settings[1]
+    try:
+        return _designed(graph, samples, device, settings)
+    except MaceError as error:
+        if is_quantized(graph) or not policy.wide or not _is_wide(graph, device):
+            raise
+        try:
+            made = _designed(graph, samples, device, (settings[0], replace(policy, wide=False)))
+        except MaceError:
+            raise error from None  # with 8 bits it does not fit either: what is told is about the network as it was wanted
+        reason = str(error).splitlines()[0]
+    note = f"its results have 8 bits in place of 32, with which it would not fit: {reason}"
+    return replace(made, network=replace(made.network, notes=(*made.network.notes, note)))
+
+
+def _is_wide(graph: Graph, device: Device) -> bool:
+    """Whether the last layer of a graph of real numbers would give 32-bit sums; False for a graph that cannot be formed at all."""
+    try:
+        return any(layer.wide for layer in form(draft(graph), device).layers)
+    except MaceError:
+        return False
+
+
+def _designed(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]) -> Designed:
     options, policy = settings
     formed = with_split_bias(prepare(graph, device, samples, policy), device)
     if not is_quantized(graph):

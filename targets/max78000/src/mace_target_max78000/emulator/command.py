@@ -41,8 +41,8 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--model", default="")
     parser.add_argument("--output", default="", help="folder for the results")
     parser.add_argument("--rounds", type=int, default=1)
-    for ignored in ("--threads", "--layers"):
-        parser.add_argument(ignored)
+    parser.add_argument("--layers", default="", help="folder for what can be read of the first sample's inference")
+    parser.add_argument("--threads")
     parser.add_argument("inputs", nargs="*", help="a raw file of one or more samples")
     return parser.parse_intermixed_args(arguments)
 
@@ -78,6 +78,9 @@ class _Runner:
         outcomes = [self._sample(sample, described) for sample in samples]
         for i in range(len(self.report["outputs"])):
             Path(asked.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
+        if asked.layers:
+            for i, (value, layer) in enumerate(zip(outcomes[0], self.report["layers"], strict=True)):
+                Path(asked.layers, f"layer_{i}.bin").write_bytes(value.astype(DType(layer["dtype"]).numpy).tobytes())
         return console
 
     def _known_answer(self) -> str:
@@ -87,7 +90,7 @@ class _Runner:
         return outcome.console
 
     def _sample(self, sample: Array, described: Mapping[str, Any]) -> list[Array]:
-        """The outputs for one sample, each stored as the model stores it."""
+        """The outputs for one sample, each stored as the model stores it; then the accelerator's results, if outputs are made of them."""
         storage = _storage(described) if self.feed.entry else None
         outcome = self._execute(self.feed.words(dequantize(sample, storage.quant) if storage else sample, self.device))
         assert outcome.results is not None
@@ -95,7 +98,8 @@ class _Runner:
         if not self.feed.outputs:
             return found
         storages = map(_storage, self.report["outputs"])
-        return [quantize(value, s) if s else value for value, s in zip(found, storages, strict=True)]
+        outputs = [quantize(value, s) if s else value for value, s in zip(found, storages, strict=True)]
+        return [*outputs, *self.feed.blocks_of(outcome.results)]
 
     def _execute(self, words: Mapping[int, Sequence[int]] | None) -> Outcome:
         return run(self.elf, self.device, Simulator(self.device, documented=self.report["documented"]), words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,9 @@ from mace_target_max78000.automatic.forming.refusal import Faults
 from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import INPUT, Layer
+
+SHOWN = 3
+"""Names that a note lists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ def form(graph: Graph, device: Device) -> Formed:
     faults = Faults()
     inner, tail = without_tail(graph)
     inner, start = entry(inner)
+    whole = inner
     inner, fold = lowered(inner, device, faults)
     faults.check()
     former = Former(inner, device, faults)
@@ -81,7 +85,12 @@ def form(graph: Graph, device: Device) -> Formed:
         layers = with_binary(layers)
     start = replace(start, fold=fold)
     left = sorted({n.op.name for n in tail if n.op.name in FUNCTIONS})
-    notes = (*start.notes, *former.notes, *(f"the application computes {name} of the results" for name in left))
+    notes = (
+        *start.notes,
+        *former.notes,
+        *_expanded(whole, inner, device),
+        *(f"the application computes {name} of the results" for name in left),
+    )
     tensors = dict(zip(places, former.tensors, strict=True))
     steps = dict(zip(places, former.steps, strict=True))
     return Formed(
@@ -94,3 +103,15 @@ def form(graph: Graph, device: Device) -> Formed:
         inner,
         {tensor: index if index == INPUT else places[index] for tensor, index in former.made.items()},
     )
+
+
+def _expanded(before: Graph, after: Graph, device: Device) -> Iterator[str]:
+    """Tells which depthwise convolutions have become full ones, with weights of zero between channels."""
+    kept = {output for node in after.nodes if node.attrs.get("group", 1) != 1 for output in node.outputs}
+    depthwise = (n for n in before.nodes if n.op.name == "Conv" and n.attrs["group"] == before.tensors[n.inputs[0]].shape[-1] > 1)
+    names = [node.name for node in depthwise if not kept & set(node.outputs)]
+    if names:
+        listed = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        reason = "the MAX78002 computes those of kernel 3 and stride 1 directly" if not device.pipelined else "they are not of kernel 3"
+        told = "depthwise convolutions are computed as full ones, which takes the weights and the time of full ones"
+        yield f"{len(names)} {told} ({listed}); {reason}"

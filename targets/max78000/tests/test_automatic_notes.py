@@ -1,0 +1,65 @@
+"""What a build says of how a network came to fit: results of 8 bits, depthwise convolutions as full ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mace_core.build import Builder
+from mace_core.errors import MaceError
+from mace_core.ir import DType, Graph
+from mace_target_max78000.automatic import Policy
+from mace_target_max78000.automatic.design import Designed, design
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.options import Options
+from mace_target_max78002.device import MAX78002
+
+SAME = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1)}
+
+
+def made(graph: Graph, device: Device, policy: Policy | None = None) -> Designed:
+    samples = [{"x": np.random.default_rng(0).uniform(-1, 1, graph.tensors["x"].shape).astype(np.float32)}]
+    return design(graph, samples, device, (Options(), policy or Policy()))
+
+
+def images(size: int, outputs: int) -> Graph:
+    """Two convolutions over an image; the results are as large."""
+    random, builder = np.random.default_rng(1), Builder("images")
+    x = builder.input("x", DType.F32, (1, size, size, 3))
+    for channels, name in ((16, "a"), (outputs, "b")):
+        w = random.normal(0, 0.2, (channels, 3, 3, builder.shape(x)[-1])).astype(np.float32)
+        x = builder.one("Conv", [x, builder.weight(name, w)], SAME)
+    return builder.finish([x])
+
+
+def test_results_have_8_bits_where_32_do_not_fit() -> None:
+    found = made(images(72, 4), MAX78000)  # 72 * 72 * 4 words of 32 bits are more than the 32 KiB of a data memory
+    assert not found.network.layers[-1].wide
+    (note,) = (note for note in found.network.notes if "8 bits in place of 32" in note)
+    assert "layer" in note
+
+
+def test_results_have_32_bits_where_these_fit() -> None:
+    found = made(images(32, 4), MAX78000)
+    assert found.network.layers[-1].wide
+    assert not any("8 bits in place of 32" in note for note in found.network.notes)
+
+
+def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None:
+    with pytest.raises(MaceError) as refused:
+        made(images(96, 4), MAX78000)
+    with pytest.raises(MaceError) as narrow:
+        made(images(96, 4), MAX78000, Policy(wide=False))
+    assert str(refused.value) != str(narrow.value)
+
+
+@pytest.mark.parametrize(("device", "told"), [(MAX78000, 1), (MAX78002, 0)], ids=lambda v: getattr(v, "name", ""))
+def test_expanded_depthwise_convolutions_are_told(device: Device, told: int) -> None:
+    random, builder = np.random.default_rng(1), Builder("depthwise")
+    x = builder.input("x", DType.F32, (1, 12, 12, 8))
+    x = builder.one("Conv", [x, builder.weight("d", random.normal(0, 0.2, (8, 3, 3, 1)).astype(np.float32))], {**SAME, "group": 8})
+    x = builder.one("Relu", [x])
+    x = builder.one("Conv", [x, builder.weight("p", random.normal(0, 0.2, (4, 3, 3, 8)).astype(np.float32))], SAME)
+    notes = [note for note in made(builder.finish([x]), device).network.notes if "depthwise" in note]
+    assert len(notes) == told
+    assert all("the MAX78002 computes" in note for note in notes)
