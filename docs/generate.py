@@ -72,7 +72,21 @@ def _attributes(op: Op) -> str:
     return ", ".join(k if default is REQUIRED else f"{k}={default}" for k, default in op.attrs.items()).replace("|", "\\|")
 
 
-ENVIRONMENT = """\
+INTRODUCTION = """\
+Several values are a YAML list: `input_tensors: [image, size]`, `input_shapes: ["1,3,224,224", "1,2"]`.
+A comma separates the numbers of one value.
+
+An input can be prepared in the library: `(x - input_mean) * input_scale`, or `/ input_std`, and its colors reversed, so that an
+application gives what its camera does. The pixels (`input_data_types: uint8`) become float32 first. What the first layer's filters can take
+in exactly becomes part of them (the factor and the order of color always, the mean where the layer adds no border); the rest is one kernel.
+`mace validate` gives the framework the prepared numbers.
+
+    input_data_types: uint8
+    input_data_formats: NHWC
+    input_color: BGR
+    input_mean: [123.675, 116.28, 103.53]
+    input_std: [58.395, 57.12, 57.375]
+
 `${NAME}` in a value is replaced by the environment variable of that name, so that one file serves several machines:
 `model_file_path: ${MODELS}/net.onnx`. A URL takes none, neither written nor by a variable that holds one, and no user name or
 password: a deployment file may come from anywhere, and no command sends what your environment holds to a host that the file names.
@@ -90,7 +104,7 @@ def deployment_keys() -> str:
     schema = json.loads(schema_text())
     top = {k: v for k, v in schema["properties"].items() if k != "models"}
     text = "# The deployment file\n\n" + NOTICE
-    text += "`mace schema` prints the JSON Schema of this page for editors.\n\n" + ENVIRONMENT
+    text += "`mace schema` prints the JSON Schema of this page for editors.\n\n" + INTRODUCTION
     text += "## Of the library\n\n" + _table(top, schema)
     text += "\n## Of a model or a subgraph\n\nA subgraph inherits its model's keys.\n"
     groups: dict[str, dict[str, Any]] = {}

@@ -34,9 +34,9 @@ class Expressions:
         array = self.rng.uniform(0.5, 2.0, shape) if positive else self.rng.standard_normal(shape)
         return self.new.weight("c", array.astype(np.float32))
 
-    def array(self, values: object) -> str:
+    def array(self, values: object, dtype: str = "f4") -> str:
         """These numbers as a constant."""
-        return self.new.weight("c", np.asarray(values, np.float32))
+        return self.new.weight("c", np.asarray(values, dtype))
 
     def __call__(self, op: str, *operands: str | float, storage: Storage | None = None, **attrs: Any) -> str:
         """Add a node; returns its only output, stored so if a storage is given."""

@@ -100,7 +100,7 @@ def test_the_printed_lines_give_a_library_that_equals_the_framework_over_60_runs
     low, high = (-128, 128) if image.quant else (0, 2)
     samples = {image.name: rng.integers(low, high, (RUNS, *image.shape)).astype(image.dtype.numpy)}
     question = Question(InProcess(model.name, library), model, Registry.load())  # type: ignore[arg-type]
-    found, expected = run_steps(question, samples, frontend)
+    found, expected, _ = run_steps(question, samples)
     assert len(found) == 3
     for tensor in library.outputs:
         assert len(found[tensor.name]) == RUNS
@@ -113,11 +113,11 @@ def test_the_printed_lines_give_a_library_that_equals_the_framework_over_60_runs
 
 def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried: tuple[Model, native.Model]) -> None:
     model, library = carried
-    found, expected = outcomes(Question(InProcess(model.name, library), model, Registry.load()))  # type: ignore[arg-type]
+    found, expected, _ = outcomes(Question(InProcess(model.name, library), model, Registry.load()))  # type: ignore[arg-type]
     assert all(len(array) == STEPS for array in found.values())
     for tensor in library.outputs:
         judge(tensor, found[tensor.name], expected[tensor.name])
-    lost, expected = outcomes(Question(InProcess(model.name, library, forgets=True), model, Registry.load()))  # type: ignore[arg-type]
+    lost, expected, _ = outcomes(Question(InProcess(model.name, library, forgets=True), model, Registry.load()))  # type: ignore[arg-type]
     assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 10 for n in lost)
 
 

@@ -1,12 +1,13 @@
 """The deployment file: both forms, every fault with its line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mace_core.deployment import load_deployment
+from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.ir import DType
 
@@ -96,7 +97,8 @@ def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
     assert told[0] == "vision.yml:7: platform: no frontend 'onix' is installed; did you mean 'onnx'?"
     assert told[1].startswith("vision.yml:8: model_file_path: no such file: ")
     assert told[2].startswith("vision.yml:10: winogrd: unknown key; did you mean")
-    assert told[3] == "vision.yml:16: input_shapes: 1 values for 2 input_tensors; write one for each tensor"
+    remedy = 'write a YAML list with one for each tensor: input_shapes: ["1,224,224,3", <of b>]'
+    assert told[3] == f"vision.yml:16: input_shapes: 1 values for 2 input_tensors; {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -151,3 +153,119 @@ def test_a_path_of_5000_characters_is_told_shortly(tmp_path: Path, key: str) -> 
         (told, *_) = faults(tmp_path, text)
         assert told.startswith(f"vision.yml:4: {key}: File name too long") or "no such file" in told
         assert len(told) < 400
+
+
+def own_names(model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return ("first", "second"), ("out",)
+
+
+NAMELESS = """\
+library_name: vision
+models:
+  net:
+    model_file_path: net.onnx
+"""
+
+
+def test_shapes_without_names_are_those_of_the_models_inputs_in_order(tmp_path: Path) -> None:
+    text = NAMELESS + '    input_shapes: ["1,3,8,8", "1,10"]\n    input_data_types: uint8\n    validation_inputs_data: [a.npy, b.npy]\n'
+    (model,) = load_deployment(written(tmp_path, text), own_names=own_names).models
+    assert [(p.name, p.shape, p.dtype) for p in model.inputs] == [("first", (1, 3, 8, 8), DType.U8), ("second", (1, 10), DType.U8)]
+    assert [p.data for p in model.inputs] == [(str(tmp_path / "a.npy"),), (str(tmp_path / "b.npy"),)]
+    assert model.outputs == ()
+    (model,) = load_deployment(written(tmp_path, NAMELESS + "    output_data_formats: NHWC\n"), own_names=own_names).models
+    assert (model.inputs, [p.name for p in model.outputs]) == ((), ["out"])
+
+
+def test_a_model_that_is_described_by_name_or_not_at_all_is_not_read(tmp_path: Path) -> None:
+    def never(model: Model) -> None:
+        raise AssertionError
+
+    for text in (NAMELESS, LIST_FORM, DICT_FORM):
+        load_deployment(written(tmp_path, text), own_names=never)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (lambda _: None, "vision.yml:5: input_shapes: there is no input_tensors; name the tensors with input_tensors"),
+        (
+            own_names,
+            'input_shapes: 1 values for 2 input_tensors; write a YAML list with one for each tensor: input_shapes: ["1,10", <of second>]',
+        ),
+    ],
+)
+def test_shapes_that_fit_no_names_are_told(tmp_path: Path, names: Any, said: str) -> None:
+    with pytest.raises(MaceError) as told:
+        load_deployment(written(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=names)
+    assert said in str(told.value)
+
+
+def test_a_model_that_cannot_be_read_for_its_names_is_told_with_the_line(tmp_path: Path) -> None:
+    def damaged(model: Model) -> None:
+        raise MaceError("net.onnx", "is no ONNX model", "export it again")
+
+    with pytest.raises(MaceError, match=r"vision\.yml:5: input_shapes: net\.onnx: is no ONNX model"):
+        load_deployment(written(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=damaged)
+
+
+def test_a_list_is_asked_for_where_a_comma_was_meant(tmp_path: Path) -> None:
+    text = NAMELESS + '    input_tensors: a, b\n    input_shapes: ["1,3", "1,10"]\n'
+    remedy = "'a, b' is one name; write several as a YAML list: input_tensors: [a, b]"
+    assert faults(tmp_path, text) == [f"vision.yml:6: input_shapes: 2 values for 1 input_tensors; {remedy}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("runtime: gpuu", "vision.yml:5: runtime: 'gpuu' is no kind of hardware and no target that is installed; did you mean 'gpu'?"),
+        ("runtime: cpu+sdp", "'sdp' is no kind of hardware and no target that is installed; did you mean 'dsp'?"),
+        ("validation_threshold: {CPUU: 0.9}", "validation_threshold: 'cpuu' is no kind of hardware"),
+    ],
+)
+def test_unknown_hardware_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    runtimes = ("cpu", "gpu", "dsp", "hta", "htp", "apu", "mdla")
+    with pytest.raises(MaceError) as told:
+        load_deployment(written(tmp_path, f"{NAMELESS}    {line}\n"), runtimes=runtimes)
+    assert said in str(told.value)
+    for fine in ("runtime: cpu+gpu", "runtime: mdla", "validation_threshold: {QUANTIZE: 0.9, GPU: 0.9}"):
+        load_deployment(written(tmp_path, f"{NAMELESS}    {fine}\n"), runtimes=runtimes)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "vision.yml:1: the file is empty"),
+        (b"\xef\xbb\xbf", "the file is empty"),
+        (b"# only a comment\n", "the file is empty"),
+        (b"\n\n---\n...\n", "vision.yml:"),
+        (b"library_name: a\n\tmodels: {}\n", "vision.yml:2: not valid YAML"),
+        (b"models:\n  net:\n    runtime: cpu\n    runtime: gpu\n", "vision.yml:4: runtime: is there a second time, first in line 3"),
+        (b"models:\n  net: {}\n  net: {}\n", "net: is there a second time"),
+        (b"[1, 2]", "the file: "),
+        (b"text", "the file: "),
+        (b"\xff\xfe\x00", "the file is not UTF-8"),
+        (b"a: 1\n---\nb: 2\n", "a second document begins"),
+    ],
+)
+def test_files_that_are_no_deployment(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "vision.yml"
+    file.write_bytes(content)
+    with pytest.raises(MaceError) as told:
+        load_deployment(file)
+    assert said in str(told.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, LIST_FORM)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_deployment(file).library == "vision"
+
+
+@pytest.mark.parametrize("path", ["folder", "x" * 5000, "a/" * 2500 + "b.yml", "gone/vision.yml", "vision.yml/inside"])
+def test_paths_that_lead_to_no_file(tmp_path: Path, path: str) -> None:
+    (tmp_path / "folder").mkdir()
+    written(tmp_path, LIST_FORM)
+    with pytest.raises(MaceError, match="cannot be read: ") as told:
+        load_deployment(tmp_path / path)
+    assert len(str(told.value)) < 600

@@ -17,8 +17,23 @@ if TYPE_CHECKING:
     from mace_core.deployment import Model
 
 Files = tuple[Path, ...]
-Reference = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-"""Runs the model in its own framework: arrays by input name -> arrays by output name."""
+PortNames = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names of inputs, names of outputs."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A model in its own framework: call it with arrays by input name for arrays by output name.
+
+    runtime: what computes, in words, with its version and kind of kernels where there are several: "ONNX Runtime 1.20".
+    """
+
+    run: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+    runtime: str
+
+    def __call__(self, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Run it once."""
+        return self.run(arrays)
 
 
 class Frontend(ABC):
@@ -26,12 +41,14 @@ class Frontend(ABC):
 
     order: how the framework lays out an image's axes, "NCHW" or "NHWC".
     fixes_inputs: whether it heeds `input_values` of the deployment file; a model that states them is refused elsewhere.
+    needs: what to install for `reference`, as pip takes it; "" where nothing is missing ever.
     """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
     order: ClassVar[str] = "NHWC"
     fixes_inputs: ClassVar[bool] = False
+    needs: ClassVar[str] = ""
 
     @abstractmethod
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -43,6 +60,13 @@ class Frontend(ABC):
     def claims(self, file: Path) -> bool:
         """Whether a model file, or a folder, is one of this framework's by its name; `platform:` overrules it."""
         return file.suffix.lower() in self.suffixes
+
+    def port_names(self, files: Files) -> PortNames | None:
+        """The names of the model's own inputs and of its outputs, in its order; None if its files do not tell.
+
+        For deployment files that state shapes or types without names. Raises MaceError for what is no model.
+        """
+        return None
 
     def sources(self, files: Files) -> Files:
         """Every file that is read for a model: a change of one of them makes the library stale. Of a folder, all in it."""

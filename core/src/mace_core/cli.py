@@ -20,7 +20,7 @@ Command = Callable[..., Any]
 
 FILE = click.argument("deployment", type=click.Path(dir_okay=False, path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people.")
-TARGET = click.option("--target", default="host", show_default=True, help="ABI[+TARGET...], see `mace matrix`.")
+TARGET = click.option("--target", default="", help="ABI[+TARGET...], see `mace matrix`; without it the deployment's target_abis.")
 BUILDS = click.option("--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder.")
 THREADS = click.option("--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads.")
 
@@ -121,6 +121,7 @@ def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **
 @BUILDS
 @THREADS
 @JSON
+@click.option("--model", default="", help="Model of the deployment; all without it.")
 @click.option("--layers", is_flag=True, help="Compare every layer, and name the first that is wrong.")
 @exit_on_error
 def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where: Any) -> None:
@@ -129,7 +130,10 @@ def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where
     from mace_core.run.check import show, show_layers
 
     rows = (validate_layers if layers else validate_library)(deployment, target, where)
-    echo(json.dumps(rows, indent=1) if as_json else (show_layers if layers else show)(rows), nl=as_json)
+    compared = [row for row in rows if "problem" not in row]
+    echo(json.dumps(rows, indent=1) if as_json else (show_layers if layers else show)(compared), nl=as_json)
+    if len(compared) < len(rows):
+        raise MaceError.of(row["problem"] for row in rows if "problem" in row)
     if not all(row["passed"] for row in rows):
         sys.exit(1)
 

@@ -12,29 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.deployment import Deployment, Model, load_deployment
+from mace_core.deployment import Deployment, Model
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.pipeline import Job, load, lower, normalise, project, transposes
+from mace_core.pipeline import Job, load, load_with, lower, normalise, project, transposes
 from mace_core.pipeline import build as build_sources
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
-from mace_core.run.check import milliseconds, table, timing_note
-from mace_core.run.files import plain_names, read_samples, write_all
-from mace_core.run.validate import Question, Row, layers, stored, validate
-from mace_core.target_options import check_target_options
+from mace_core.run.check import attempted, milliseconds, table, timing_note
+from mace_core.run.files import plain_names, read_array, read_samples, write_all
+from mace_core.run.samples import stored
+from mace_core.run.validate import Question, Row, validate
 
 
 def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
-    """The parsed deployment, the one choice that `target` means, and the plugins."""
+    """The parsed deployment, the one choice that `target` means, and the plugins.
+
+    target: "" for the ABI of the deployment file, or host where that names several.
+    """
     registry = Registry.load()
-    choices = registry.select(target)
+    parsed = load_with(registry, deployment)
+    choices = registry.select(target or one_abi(parsed))
     if len(choices) != 1:
         raise MaceError(f"target={target}", "names several choices", "give one; `scons target=...` builds several")
-    parsed = check_target_options(load_deployment(deployment, tuple(registry.frontends)), registry)
     return parsed, choices[0], registry
+
+
+def one_abi(deployment: Deployment) -> str:
+    """The ABI to take where only one can be and none is said: the deployment file's, host if it names that among several."""
+    return "host" if "host" in deployment.abis else deployment.abis[0]
 
 
 def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
@@ -49,8 +57,10 @@ def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
 
 
 def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
-    """SCons's exit status."""
-    opened(deployment, target)
+    """SCons's exit status; without a target it builds for the `target_abis` of the deployment file."""
+    registry = Registry.load()
+    target = target or ",".join(load_with(registry, deployment).abis)
+    registry.select(target)
     script = str(files("mace_core") / "run" / "SConstruct")
     options = [f"deployment={deployment.resolve()}", f"target={target}", f"builds={builds}"]
     # The folder may be a stranger's: neither its modules (-P) nor its site_scons are run, nor what SCONSFLAGS asks of other builds.
@@ -64,27 +74,34 @@ def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: M
     parsed, choice, _ = opened(deployment, target)
     model = _named(parsed, where["model"])
     built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
-    samples = {n: read_samples(f) for n, f in inputs.items()}
-    found = built.run(model.name, samples or stored(model.inputs, built.model(model.name)["inputs"]), where["threads"])
+    tensors = {t.name: t for t in built.model(model.name)["inputs"]}
+    samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
+    found = built.run(model.name, samples or stored(model.inputs, list(tensors.values())), where["threads"])
     files = {name: f"{plain}.npy" for name, plain in plain_names(found).items()}
     write_all(output, {file: _npy(found[name]) for name, file in files.items()})
     return {name: output / file for name, file in files.items()}
 
 
 def validate_library(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
-    """A row per model: how similar its outputs are to the stored ones, or to its framework's on random inputs."""
-    return [validate(q) | {"target": target} for q in _questions(deployment, target, where)]
+    """A row per model: how similar its outputs are to the stored ones, or to its framework's on random inputs.
+
+    A model that cannot be validated gets a row with the problem, and the others go on.
+    """
+    return [row for question in _questions(deployment, target, where) for row in attempted(question, lambda q: [validate(q)])]
 
 
 def validate_layers(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
     """A row per tensor that can be compared, of every model."""
-    return [{"model": q.model.name, **row} for q in _questions(deployment, target, where) for row in layers(q)]
+    from mace_core.run.layers import layers
+
+    return [row for question in _questions(deployment, target, where) for row in attempted(question, layers)]
 
 
 def _questions(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Question]:
     parsed, choice, registry = opened(deployment, target)
+    models = (_named(parsed, where["model"]),) if where.get("model") else parsed.models
     built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
-    return [Question(built, model, registry, where["threads"]) for model in parsed.models]
+    return [Question(built, model, registry, where["threads"]) for model in models]
 
 
 def benchmark_models(deployment: Path, target: str, how: Mapping[str, Any]) -> list[Row]:
@@ -94,7 +111,7 @@ def benchmark_models(deployment: Path, target: str, how: Mapping[str, Any]) -> l
     if how["against_framework"]:
         from mace_core.run.versus import versus
 
-        return [versus(folder, parsed.library, choice, (m, registry.frontend(m)), how["rounds"]) for m in parsed.models]
+        return [versus(folder, choice, model, registry, how["rounds"]) for model in parsed.models]
     built = Built.at(folder, choice.text, choice.runner)
     return [built.time(m.name, how["threads"], how["rounds"], how["layers"]) for m in parsed.models]
 
@@ -160,33 +177,10 @@ def show_explanation(found: list[dict[str, Any]]) -> str:
 
 
 def check_deployment(deployment: Path, target: str) -> Iterator[str]:
-    """Lines of what is fine and what has no effect yet; MaceError with all faults of the models together."""
-    from mace_core.partition import split
+    """Lines of what is fine and what was decided; MaceError with all faults together."""
+    from mace_core.run.ready import check
 
-    parsed, choice, registry = opened(deployment, target)
-    faults = []
-    for model in parsed.models:
-        try:
-            if choice.project:
-                made = project(model, choice, registry)
-                yield from _model_notes(model, made.report["notes"])
-                yield f"{model.name}: {choice.project.name} computes it"
-                continue
-            graph = normalise(load(model, registry), registry)
-            yield from _model_notes(model, graph.notes)
-            split(graph, registry.targets_for(choice, model.runtimes))
-            yield f"{model.name}: {len(graph.nodes)} nodes, every one has a target"
-        except MaceError as error:
-            faults.append(str(error))
-    yield from (f"note: {note}" for note in parsed.notes)
-    if faults:
-        raise MaceError.of(faults)
-    yield f"{deployment}: ready for target={target} with toolchain {choice.toolchain.name} ({choice.compiler.libc})"
-
-
-def _model_notes(model: Model, notes: object) -> Iterator[str]:
-    assert isinstance(notes, Sequence)
-    yield from (f"note: {model.name}: {note}" for note in notes)
+    yield from check(deployment, target, Registry.load())
 
 
 def list_plugins() -> list[dict[str, Any]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
-from mace_core.api import Content, Sources, Target
-from mace_core.deployment import Deployment, Model
+from mace_core.api import Content, PortNames, Sources, Target
+from mace_core.deployment import Deployment, Model, load_deployment
 from mace_core.distributions import advise_install
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
@@ -17,6 +19,7 @@ from mace_core.partition import Split, split
 from mace_core.ports import as_stated, in_source_order
 from mace_core.program import Program, join
 from mace_core.registry import Choice, Registry
+from mace_core.target_options import check_target_options
 from mace_core.verify import verify
 
 NORMAL = (
@@ -62,6 +65,12 @@ NORMAL = (
     "remove-identity",
 )
 """The shared transforms, in order."""
+
+RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
+"""Kinds of hardware that a deployment file may ask for whether or not a target for them is installed."""
+
+MAX_DIMENSION = 2**31 - 1
+"""The largest dimension that `mace_tensor` in mace.h can hold."""
 
 Progress = Callable[[str], None]
 
@@ -145,6 +154,13 @@ def transposes(graph: Graph) -> int:
 
 def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
+    graph = read(model, registry)
+    stated = as_stated(graph.renamed(model.name), model, registry.frontend(model).order)
+    return _describable(verify(replace(stated, notes=graph.notes)))
+
+
+def read(model: Model, registry: Registry) -> Graph:
+    """The graph of a model as its framework has it, its inputs and outputs in the framework's own types and order of axes."""
     frontend = registry.frontend(model)
     for file in model.files:
         if not file.exists():
@@ -152,9 +168,22 @@ def load(model: Model, registry: Registry) -> Graph:
     if model.keys.get("input_values") and not frontend.fixes_inputs:
         remedy = "export the model with constants there, or convert it to ONNX, whose frontend heeds it"
         raise MaceError(f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy)
-    graph = frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
-    stated = as_stated(graph.renamed(model.name), model, frontend.order)
-    return _describable(verify(replace(stated, notes=graph.notes)))
+    return frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
+
+
+def load_with(registry: Registry, deployment: Path) -> Deployment:
+    """Read a deployment file with what is installed: its frontends, runtimes, and the names that models have."""
+    runtimes = {*RUNTIMES, *registry.targets, *(t.runtime for t in registry.targets.values())}
+    parsed = load_deployment(deployment, tuple(registry.frontends), partial(own_names, registry=registry), sorted(runtimes))
+    return check_target_options(parsed, registry)
+
+
+def own_names(model: Model, registry: Registry) -> PortNames | None:
+    """The names of a model's own inputs and outputs, for deployment files that do not name them."""
+    frontend = registry.frontend(model)
+    if any(not file.exists() for file in model.files):
+        return None
+    return frontend.port_names(model.files)
 
 
 def _describable(graph: Graph) -> Graph:
@@ -199,7 +228,19 @@ def lower(graph: Graph, parts: Split, registry: Registry) -> Program:
     for region in parts.regions:
         target = _kernel_target(region.target)
         programs.append(target.lower(verify(apply(target.pipeline, region.graph, registry))))
-    return join(graph, programs)
+    return _with_small_dimensions(join(graph, programs))
+
+
+def _with_small_dimensions(program: Program) -> Program:
+    """Return the program; MaceError that names every tensor with a dimension that `mace_tensor` cannot hold."""
+    faults = []
+    for name, tensor in program.tensors.items():
+        if max(tensor.shape, default=0) > MAX_DIMENSION:
+            problem = f"has shape {list(tensor.shape)}, a dimension above {MAX_DIMENSION}"
+            faults.append(f"{program.name}: tensor {name!r} {problem}; state a smaller one under input_shapes")
+    if faults:
+        raise MaceError.of(faults)
+    return program
 
 
 def isas(choice: Choice, registry: Registry) -> Sequence[Isa]:

@@ -9,10 +9,12 @@ import numpy as np
 
 from mace_core.build import Builder
 from mace_core.deployment import Model, Port
-from mace_core.ir import Array, Graph, Shape, Tensor
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType, Graph, Shape, Tensor
 from mace_core.ops.op import Perm
 
 IMAGE_ORDERS = ("NHWC", "NCHW")
+COLORS = 3
 TO_CHANNELS_FIRST: Perm = (0, 3, 1, 2)
 TO_CHANNELS_LAST: Perm = (0, 2, 3, 1)
 
@@ -32,6 +34,7 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*model.inputs, *model.outputs)):
         return graph
     new = Builder(graph.name)
+    new.reserved = frozenset(graph.tensors)  # what is added at the edges must not take the name of what comes behind
     new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
     now = {name: _entry(new, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
     for name, array in graph.weights.items():
@@ -42,27 +45,45 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     return new.finish(made, [_public(outputs.get(n), n) for n in graph.outputs])
 
 
-def to_framework(arrays: Mapping[str, Array], model: Model, order: str) -> dict[str, Array]:
-    """Inputs as the deployment file states them, with the names and the order of axes that the framework knows."""
-    ports = {_public(p, p.name): p for p in model.inputs}
-    return {ports[n].name if n in ports else n: _turned(a, ports.get(n), order, inverse=True) for n, a in arrays.items()}
-
-
 def from_framework(arrays: Mapping[str, Array], model: Model, order: str) -> dict[str, Array]:
-    """Outputs of the framework as the deployment file states them."""
+    """Arrays of the framework by public name, with their axes in the order that the deployment file states."""
     ports = {p.name: p for p in model.outputs}
     return {_public(ports.get(n), n): _turned(a, ports.get(n), order) for n, a in arrays.items()}
 
 
-def _turned(array: Array, port: Port | None, order: str, *, inverse: bool = False) -> Array:
+def _turned(array: Array, port: Port | None, order: str) -> Array:
     perm = _perm(port, array.ndim, order)
-    return array if perm is None else np.transpose(array, _inverse(perm) if inverse else perm)
+    return array if perm is None else np.transpose(array, perm)
+
+
+def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
+    """What `as_stated` puts before a framework's own graph, alone: what the application gives in, what the framework gets out.
+
+    Inputs and outputs are in the order of `graph.inputs`; their names may differ from the public ones and from the framework's.
+    """
+    ports = {p.name: p for p in model.inputs}
+    new = Builder(graph.name)
+    return new.finish([_entry(new, graph.tensors[name], ports.get(name), order) for name in graph.inputs])
+
+
+def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
+    """What `as_stated` puts behind a framework's own graph, alone: what the framework gives in, what the application gets out.
+
+    Inputs and outputs are in the order of `graph.outputs`.
+    """
+    ports = {p.name: p for p in model.outputs}
+    new = Builder(graph.name)
+    given = []
+    for i, tensor in enumerate(graph.tensors[name] for name in graph.outputs):
+        given.append(new.input(f"{i}:{tensor.name}", tensor.dtype, tensor.shape, tensor.quant))
+    return new.finish([_exit(new, name, ports.get(own), order) for name, own in zip(given, graph.outputs, strict=True)])
 
 
 def _agrees(port: Port, tensor: Tensor | None, order: str) -> bool:
     if tensor is None:
         return True
-    return _perm(port, len(tensor.shape), order) is None and port.dtype in (None, tensor.dtype) and not port.alias
+    same = _perm(port, len(tensor.shape), order) is None and port.dtype in (None, tensor.dtype)
+    return same and not port.alias and not port.preparation
 
 
 def _perm(port: Port | None, rank: int, order: str) -> Perm | None:
@@ -93,12 +114,70 @@ def _public(port: Port | None, name: str) -> str:
 
 def _entry(new: Builder, tensor: Tensor, port: Port | None, order: str) -> str:
     perm = _perm(port, len(tensor.shape), order)
-    dtype = (port.dtype if port else None) or tensor.dtype
+    prepared = port is not None and bool(port.preparation)
+    dtype = (port.dtype if port else None) or (tensor.real.dtype if prepared else tensor.dtype)
     shape = tuple(tensor.shape[i] for i in perm) if perm else tensor.shape
-    name = new.input(_public(port, tensor.name), dtype, shape, tensor.quant if dtype is tensor.dtype else None)
+    # A model of integers that is prepared gets numbers, not its own stored integers.
+    stored = tensor.quant if dtype is tensor.dtype and not prepared else None
+    name = new.input(_public(port, tensor.name), dtype, shape, stored)
+    if port is not None and prepared:
+        name = prepare(new, name, port, _channel_axis(port, len(shape), order))
     if perm:
         name = new.one("Transpose", [name], {"perm": _inverse(perm)})
-    return name if dtype is tensor.dtype else _converted(new, name, tensor)
+    return (
+        name if new.tensors[name].storage == tensor.storage and new.tensors[name].dtype is tensor.dtype else _converted(new, name, tensor)
+    )
+
+
+def prepare(new: Builder, name: str, port: Port, axis: int) -> str:
+    """Add what is computed from an input before the model reads it, and return the result, of float32.
+
+    (x - mean) * scale or / std, then the channels reversed. The mean is subtracted from the picture itself, so that the border that a
+    padded convolution adds is zero after it, as the framework has it; the reversal comes last, where the filters can take it in.
+    Raises MaceError for as many numbers as there are no channels.
+    """
+    wanted = port.preparation
+    if new.tensors[name].dtype is not DType.F32:
+        name = new.one("Cast", [name], {"to": DType.F32.value}, outputs=[new.fresh(f"{port.name}.cast")])
+    for op, what, values in (("Sub", "mean", wanted.mean), ("Mul", "scale", wanted.scale), ("Div", "std", wanted.std)):
+        if values:
+            constant = new.weight(f"{port.name}.{what}", _by_channel(new.shape(name), axis, port, (what, values)))
+            name = new.one(op, [name, constant], outputs=[new.fresh(f"{port.name}.by_{what}")])
+    if wanted.reverse:
+        channels = _channels(new.shape(name), axis, port, "color")
+        indices = new.weight(f"{port.name}.channels", np.arange(channels - 1, -1, -1, dtype=np.int32))
+        name = new.one("Gather", [name, indices], {"axis": axis}, outputs=[new.fresh(f"{port.name}.reversed")])
+    return name
+
+
+def _by_channel(shape: Shape, axis: int, port: Port, stated: tuple[str, tuple[float, ...]]) -> Array:
+    """The numbers for an input so that they broadcast along its channels, in the order in which the application gives those."""
+    what, values = stated
+    if len(values) == 1:
+        return np.asarray(values, np.float32).reshape((1,) * len(shape))
+    channels = _channels(shape, axis, port, what)
+    if len(values) != channels:
+        problem = f"input_{what} has {len(values)} numbers for {channels} channels"
+        raise MaceError(
+            f"input {port.name!r}", problem, "write one number, or one for each channel; input_data_formats says where channels are"
+        )
+    row = values[::-1] if port.preparation.reverse else values
+    return np.asarray(row, np.float32).reshape([channels if i == axis else 1 for i in range(len(shape))])
+
+
+def _channels(shape: Shape, axis: int, port: Port, what: str) -> int:
+    if not shape:
+        raise MaceError(f"input {port.name!r}", f"input_{what} is for channels, and its shape is []", f"remove input_{what}")
+    if what == "color" and shape[axis] != COLORS:
+        problem = f"input_color reverses {COLORS} channels, it has {shape[axis]}"
+        raise MaceError(f"input {port.name!r}", problem, "remove input_color, or say with input_data_formats where channels are")
+    return shape[axis]
+
+
+def _channel_axis(port: Port, rank: int, order: str) -> int:
+    """Where the channels of what the application gives are: an image's as its order says, else the last axis."""
+    image = port.order if port.order in IMAGE_ORDERS else order
+    return 1 if rank == len(TO_CHANNELS_LAST) and image == "NCHW" else rank - 1
 
 
 def _exit(new: Builder, name: str, port: Port | None, order: str) -> str:
@@ -114,6 +193,8 @@ def _exit(new: Builder, name: str, port: Port | None, order: str) -> str:
 def _converted(new: Builder, name: str, like: Tensor) -> str:
     """A tensor in the type of another: real numbers stay what they are."""
     if like.storage:
+        if not new.tensors[name].quant and new.tensors[name].dtype is not DType.F32:
+            name = new.one("Cast", [name], {"to": DType.F32.value})
         return new.add("Quantize", [name], outputs=[new.stored(f"{like.name}.stored", like.storage)])[0]
     if new.tensors[name].quant:
         name = new.one("Dequantize", [name])

@@ -28,17 +28,16 @@ import SCons.Script
 
 from mace_core.build_folder import BuildFolder
 from mace_core.build_steps import Place, Step, choice_steps, common_steps
-from mace_core.deployment import Deployment, load_deployment
+from mace_core.deployment import Deployment
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings, report_failure
-from mace_core.pipeline import Job
+from mace_core.pipeline import Job, load_with
 from mace_core.progress import show_progress
 from mace_core.registry import Choice, Registry
 from mace_core.run.archive import pack
 from mace_core.run.command import Say
 from mace_core.run.files import write
-from mace_core.target_options import check_target_options
 from mace_core.terminal import escape_controls
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
@@ -125,7 +124,7 @@ class Build:
         deployment: its path from the folder of the SConscript, or a node.
         """
         file = Path(self._outside(deployment).srcnode().get_abspath())
-        parsed = check_target_options(load_deployment(file, tuple(self.registry.frontends)), self.registry)
+        parsed = load_with(self.registry, file)
         if parsed.library in self._libraries:
             raise MaceError(deployment, f"another library is called {parsed.library!r}", "give one of them another library_name")
         self._libraries.add(parsed.library)

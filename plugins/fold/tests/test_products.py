@@ -56,6 +56,19 @@ def test_and_before_a_matrix(expressions: Any, ops_after: Any, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_channels_in_another_order_are_part_of_the_filters(expressions: Any, ops_after: Any, seed: int) -> None:
+    e = expressions(seed)
+    order = e.array(e.rng.permutation(4), "i4")
+    if e.rng.random() < 0.5:
+        y = e("Gather", e("Sin", e.input(1, 4, 5, 4)), order, axis=e.pick(3, -1))
+        wanted, graph = ["Sin", "Conv"], e.graph(conv(e, e("Mul", y, along(e, 4)), **window(2, e.pick(0, 1))))
+    else:
+        y = e("Gather", e("Sin", e.input(2, 4)), order, axis=-1)
+        wanted, graph = ["Sin", "MatMul"], e.graph(e("MatMul", y, e.constant(4, 5)))
+    assert ops_after([fold_input], graph, 2e-6) == wanted
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     x = e.input(1, 4, 5, 4)
@@ -68,6 +81,9 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
         lambda: e.graph(conv(e, e("Div", x, e.array([1, 0, 2, 3])))),
         lambda: e.graph(conv(e, e("Sub", e.constant(4), x))),
         lambda: e.graph(conv(e, scaled), scaled),
+        lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 1], "i4"), axis=3))),
+        lambda: e.graph(conv(e, e("Gather", x, e.array([3, 1, 2, 0], "i4"), axis=1))),
+        lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 0], "i4"), axis=3), group=2)),
         lambda: e.graph(conv(e, e("Mul", x, along(e, 4), storage=STORED))),
         lambda: e.graph(e("Conv", scaled, e.input(3, 1, 1, 4), **window(2))),
         lambda: e.graph(e("MatMul", e("Mul", x, e.constant(4)), e.constant(1, 4, 4, 5))),

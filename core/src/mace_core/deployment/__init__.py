@@ -1,22 +1,29 @@
 """The deployment file: what the user asks for, as frozen objects."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from mace_core.deployment.objects import Deployment, Device, Model, Port
+from mace_core.deployment.objects import Deployment, Device, Model, Port, Preparation
 
-__all__ = ["Deployment", "Device", "Model", "Port", "load_deployment", "schema_text"]
+OwnNames = Callable[[Model], tuple[tuple[str, ...], tuple[str, ...]] | None]
+"""The names of a model's own inputs and outputs, in its order; None if its files do not tell."""
+
+__all__ = ["Deployment", "Device", "Model", "OwnNames", "Port", "Preparation", "load_deployment", "schema_text"]
 
 
-def load_deployment(path: Path, platforms: Sequence[str] = ()) -> Deployment:
+def load_deployment(
+    path: Path, platforms: Sequence[str] = (), own_names: OwnNames | None = None, runtimes: Sequence[str] = ()
+) -> Deployment:
     """Read a deployment file; MaceError tells all its faults, each with file and line.
 
     platforms: the frontends that `platform:` may name; any if there are none.
+    runtimes: what `runtime:` and `validation_threshold:` may name; any word if there are none.
+    own_names: asked where the file describes inputs or outputs and does not name them.
     """
-    from mace_core.deployment.parse import parse  # YAML is not for plugins that only name these classes
+    from mace_core.deployment.parse import Installed, parse  # YAML is not for plugins that only name these classes
 
-    return parse(path, platforms)
+    return parse(path, Installed(tuple(platforms), tuple(runtimes), own_names))
 
 
 def schema_text() -> str:

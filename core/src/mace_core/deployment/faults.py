@@ -6,6 +6,15 @@ from pathlib import Path
 
 from mace_core.errors import MaceError
 
+LONGEST = 60
+"""Characters of a value that a message shows."""
+
+
+def shorten(text: str, longest: int = LONGEST) -> str:
+    """The text, or its beginning if it is long; on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[:longest]}..."
+
 
 class Faults:
     """What is wrong with a file, by line."""

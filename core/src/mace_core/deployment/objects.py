@@ -10,11 +10,30 @@ from mace_core.ir import DType, Shape
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """What is computed from an input before the model reads it: (x - mean) * scale / std, by channel.
+
+    mean, scale, std: one number, or one for each channel in the order in which the model has them; empty for none.
+    reverse: whether the application gives the channels in the opposite order.
+    """
+
+    mean: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    reverse: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether anything is computed."""
+        return bool(self.mean or self.scale or self.std or self.reverse)
+
+
+@dataclass(frozen=True)
 class Port:
     """An input or output of a model as the deployment file states it; None where it leaves a thing to the model.
 
     shape: in the stated order.  order: "NHWC", "NCHW" or "NONE", what the application gives or gets.
     limits: least and greatest value, for random test data.
+    preparation: what is computed before the model, of an input.
     data: files with values for validation, a file for each round; a URL stands as it is written.
     """
 
@@ -25,6 +44,7 @@ class Port:
     limits: tuple[float, float] = (-1.0, 1.0)
     alias: str | None = None
     data: tuple[str, ...] = ()
+    preparation: Preparation = Preparation()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,24 +11,34 @@ from typing import Any
 
 from mace_core.deployment.convert import convert
 from mace_core.deployment.download import MIB, Limits, download, is_url, sha256
-from mace_core.deployment.faults import Faults
+from mace_core.deployment.faults import Faults, shorten
 from mace_core.deployment.names import c_name, refusal
 from mace_core.deployment.objects import Deployment, Model, Port
-from mace_core.deployment.ports import Setting, Settings, ports
-from mace_core.deployment.schema import Part, Schema, shorten
+from mace_core.deployment.ports import Setting, Settings, described, ports
+from mace_core.deployment.schema import Part, Schema
 from mace_core.deployment.values import Document, read_document
 from mace_core.distributions import advise_install
 from mace_core.errors import MaceError
 
-PORT_KEYS = ("tensors", "shapes", "data_types", "data_formats", "ranges", "aliases")
+PORT_KEYS = ("tensors", "shapes", "data_types", "data_formats", "ranges", "aliases", "mean", "scale", "std", "color")
+OwnNames = Callable[[Model], tuple[tuple[str, ...], tuple[str, ...]] | None]
 At = tuple[str | int, ...]
 
 
-def parse(path: Path, platforms: Sequence[str]) -> Deployment:
+@dataclass(frozen=True)
+class Installed:
+    """What a deployment file may refer to; see `load_deployment`."""
+
+    platforms: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    own_names: OwnNames | None = None
+
+
+def parse(path: Path, installed: Installed) -> Deployment:
     """See `load_deployment`."""
     faults = Faults(path)
     document = read_document(Schema.read("deployment"), faults)
-    deployment = _Reader(document, tuple(platforms), may_download=not faults).deployment()
+    deployment = _Reader(document, installed, may_download=not faults).deployment()
     faults.check()
     return deployment
 
@@ -41,7 +51,7 @@ class _Reader:
     """
 
     document: Document
-    platforms: tuple[str, ...]
+    installed: Installed
     may_download: bool = True
     notes: dict[str, None] = field(default_factory=dict)
 
@@ -123,14 +133,45 @@ class _Reader:
             yield (*at, "subgraphs", key), own or {}
 
     def _stage(self, name: str, keys: Settings) -> Model:
+        files = tuple(f for kind in ("model", "weight") if (f := self._file(kind, keys)))
+        platform = self._platform(keys)
+        keys = self._with_names(keys, Model(name, files, platform))
         inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
         self._check_states(keys, inputs, outputs)
         port_keys = {f"{kind}_{what}" for kind in ("input", "output") for what in PORT_KEYS}
         rest = {k: s.value for k, s in keys.items() if k not in port_keys}
-        files = tuple(f for kind in ("model", "weight") if (f := self._file(kind, keys)))
-        platform = self._platform(keys)
         runtimes = rest.pop("runtime")
+        self._known_runtimes("runtime", keys["runtime"], runtimes)
+        limits = [word for word in rest["validation_threshold"] if word != "quantize"]
+        self._known_runtimes("validation_threshold", keys["validation_threshold"], limits)
         return Model(name, files, platform, tuple(runtimes), inputs, outputs, MappingProxyType(rest))
+
+    def _known_runtimes(self, key: str, stated: Setting, words: Sequence[str]) -> None:
+        """Note words that are neither kinds of hardware nor targets: a build would pass over them without a word."""
+        known = self.installed.runtimes
+        for word in words if known and stated.line else ():
+            if word not in known:
+                close = get_close_matches(word, known, 1)
+                remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+                self.faults.add(stated.line, f"{key}: {word!r} is no kind of hardware and no target that is installed", remedy)
+
+    def _with_names(self, keys: Settings, model: Model) -> Settings:
+        """The settings with the model's own names of its inputs or outputs where the file describes them without names."""
+        kinds = [kind for kind in ("input", "output") if described(kind, keys)]
+        if not kinds or self.installed.own_names is None:
+            return keys
+        without = {k: s for k, s in keys.items() if k not in {key for kind in kinds for key in described(kind, keys)}}
+        if self.faults or not model.files:  # without the model there are no names, and its fault is told already
+            return without
+        try:
+            names = self.installed.own_names(model)
+        except MaceError as error:
+            key = described(kinds[0], keys)[0]
+            self.faults.add(keys[key].line, f"{key}: {error}", f"name the tensors with {kinds[0]}_tensors")
+            return without
+        own = dict(zip(("input", "output"), names or ((), ()), strict=True))
+        found = {f"{kind}_tensors": Setting(own[kind], keys[described(kind, keys)[0]].line) for kind in kinds if own[kind]}
+        return {**keys, **found}
 
     def _ports(self, kind: str, keys: Settings) -> tuple[Port, ...]:
         data = f"validation_{kind}s_data"
@@ -160,9 +201,9 @@ class _Reader:
         if found is None or found.value is None:
             return None
         name = str(found.value)
-        if self.platforms and name not in self.platforms:
-            close = get_close_matches(name, self.platforms, 1)
-            known = f"choose one of {', '.join(sorted(self.platforms))}"
+        if self.installed.platforms and name not in self.installed.platforms:
+            close = get_close_matches(name, self.installed.platforms, 1)
+            known = f"choose one of {', '.join(sorted(self.installed.platforms))}"
             remedy = advise_install("frontend", name) or (f"did you mean {close[0]!r}?" if close else known)
             self.faults.add(found.line, f"platform: no frontend {name!r} is installed", remedy)
         return name

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.deployment.faults import Faults
-from mace_core.deployment.objects import Port
+from mace_core.deployment.objects import Port, Preparation
 from mace_core.ir import DType
 
 ORDERS: Mapping[str, str | None] = MappingProxyType({"NHWC": "NHWC", "NCHW": "NCHW", "AUTO": None})
@@ -32,6 +32,28 @@ class Setting:
 Settings = Mapping[str, Setting]
 
 
+KEYS = ("shapes", "data_types", "data_formats", "ranges", "aliases", "mean", "scale", "std", "color")
+"""What is said of tensors besides their names: KIND_KEY."""
+
+REVERSED: Mapping[str, bool] = MappingProxyType({"NONE": False, "RGB": False, "BGR": True, "RGB2BGR": True, "BGR2RGB": True})
+"""Words for the order of colors -> whether channels are reversed."""
+
+
+WANTED: Mapping[str, str] = MappingProxyType(
+    {"mean": "finite numbers", "scale": "finite numbers that are not 0", "std": "finite numbers above 0"}
+)
+"""What numbers a preparation takes."""
+
+
+def described(kind: str, keys: Settings) -> list[str]:
+    """The keys that describe inputs or outputs which no key names; empty if they are named."""
+    names = keys.get(f"{kind}_tensors")
+    if names is not None and names.value:
+        return []
+    candidates = (*(f"{kind}_{what}" for what in KEYS), f"validation_{kind}s_data")
+    return [key for key in candidates if key in keys and keys[key].line and keys[key].value]
+
+
 def ports(kind: str, keys: Settings, faults: Faults) -> tuple[Port, ...]:
     """The inputs (kind "input") or outputs ("output") that the keys name; a count that does not fit is noted."""
     return _Side(kind, keys, faults).ports()
@@ -45,7 +67,7 @@ class _Side:
 
     def ports(self) -> tuple[Port, ...]:
         names = self._get("tensors")
-        if names is None:
+        if names is None or not names.value:
             self._nameless()
             return ()
         count = len(names.value)
@@ -57,8 +79,9 @@ class _Side:
         aliases = self._each("aliases", count)
         limits = self._limits(count)
         data = self._data(count)
+        prepared = self._preparations(count)
         return tuple(
-            Port(name, shapes[i], _dtype(dtypes[i]), _order(formats[i]), limits[i], aliases[i], data[i])
+            Port(name, shapes[i], _dtype(dtypes[i]), _order(formats[i]), limits[i], aliases[i], data[i], prepared[i])
             for i, name in enumerate(names.value)
         )
 
@@ -67,10 +90,9 @@ class _Side:
         return found if found is not None and found.value is not None else None
 
     def _nameless(self) -> None:
-        for what in ("shapes", "data_types", "data_formats", "ranges", "aliases"):
-            if (found := self._get(what)) is not None and found.line:
-                names = f"{self.kind}_tensors"
-                self.faults.add(found.line, f"{self.kind}_{what}: there is no {names}", f"name the tensors with {names}")
+        names = f"{self.kind}_tensors"
+        for key in described(self.kind, self.keys):
+            self.faults.add(self.keys[key].line, f"{key}: there is no {names}", f"name the tensors with {names}")
 
     def _distinct(self, what: str) -> None:
         found = self._get(what)
@@ -93,11 +115,40 @@ class _Side:
         if spread and len(values) == 1:
             values = values * count
         if len(values) != count:
-            tensors = f"{self.kind}_tensors"
-            remedy = f"write {'one for all or ' if spread else ''}one for each tensor"
-            self.faults.add(found.line, f"{self.kind}_{what}: {len(values)} values for {count} {tensors}", remedy)
+            self.faults.add(*self._miscounted(what, found, count, spread))
             return (None,) * count
         return tuple(values)
+
+    def _miscounted(self, what: str, found: Setting, count: int, spread: bool) -> tuple[int, str, str]:
+        """The fault of a key with another number of values than there are tensors: the line that would be right."""
+        names: tuple[str, ...] = self.keys[f"{self.kind}_tensors"].value
+        problem = f"{self.kind}_{what}: {len(found.value)} values for {count} {self.kind}_tensors"
+        if count == 1 and "," in names[0]:
+            listed = ", ".join(part.strip() for part in names[0].split(","))
+            return found.line, problem, f"{names[0]!r} is one name; write several as a YAML list: {self.kind}_tensors: [{listed}]"
+        rows = [_row(value) for value in found.value]
+        example = ", ".join((rows + [f"<of {name}>" for name in names[len(rows) :]])[:count])
+        remedy = f"write a YAML list with {'one for all or ' if spread else ''}one for each tensor: {self.kind}_{what}: [{example}]"
+        return found.line, problem, remedy
+
+    def _preparations(self, count: int) -> tuple[Preparation, ...]:
+        """What is computed from each input; faults for what cannot be."""
+        rows: dict[str, tuple[tuple[float, ...], ...]] = {}
+        for what in ("mean", "scale", "std"):
+            found = self._get(what)
+            joined = found is not None and len(found.value) != count and all(len(row) == 1 for row in found.value)
+            rows[what] = tuple(row or () for row in self._each(what, count, spread=True, joined=joined))
+            bad = [n for row in rows[what] for n in row if not _fits(what, n)]
+            if found and bad:
+                self.faults.add(found.line, f"{self.kind}_{what}: {bad[0]:g} is not allowed", f"write {WANTED[what]}")
+                rows[what] = ((),) * count
+        scale, std = self._get("scale"), self._get("std")
+        if scale and std:
+            problem = f"{self.kind}_std: {self.kind}_scale is there too"
+            self.faults.add(std.line, problem, "write the factor as scale, or the divisor as std, not both")
+        colors = self._each("color", count, spread=True)
+        reversed_ = tuple(REVERSED[color or "NONE"] for color in colors)
+        return tuple(Preparation(*row) for row in zip(rows["mean"], rows["scale"], rows["std"], reversed_, strict=True))
 
     def _limits(self, count: int) -> tuple[tuple[float, float], ...]:
         found = self._get("ranges")
@@ -123,6 +174,18 @@ class _Side:
             self.faults.add(found.line, problem, "name one file for each tensor, or as many again for each further round")
             return ((),) * count
         return tuple(files[i::count] for i in range(count))
+
+
+def _fits(what: str, number: float) -> bool:
+    return math.isfinite(number) and (what == "mean" or number > 0 or (what == "scale" and number != 0))
+
+
+def _row(value: object) -> str:
+    """A value as one writes it in a YAML list."""
+    if not isinstance(value, tuple):
+        return str(value)
+    text = ",".join(f"{n:g}" if isinstance(n, float) else str(n) for n in value)
+    return f'"{text}"'
 
 
 def _dtype(name: str | None) -> DType | None:

@@ -17,16 +17,13 @@ from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from mace_core.deployment.faults import Faults
+from mace_core.deployment.faults import LONGEST, Faults, shorten
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 Part = Mapping[str, Any]
 Path = tuple[str | int, ...]
-
-LONGEST = 60
-"""Characters of a value that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -194,9 +191,3 @@ def label(path: Path) -> str:
 def show(value: object) -> str:
     """A value as a message shows it."""
     return shorten(repr(value) if isinstance(value, str) else json.dumps(value, default=str))
-
-
-def shorten(text: str, longest: int = LONGEST) -> str:
-    """The text, or its beginning if it is long; on one line."""
-    text = " ".join(text.split())
-    return text if len(text) <= longest else f"{text[:longest]}..."

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from mace_core.deployment.faults import Faults
+from mace_core.deployment.faults import Faults, shorten
 from mace_core.errors import MaceError
 
 LARGEST = 1 << 18
@@ -93,7 +93,7 @@ def _text(path: Path, faults: Faults) -> str:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
-        raise MaceError(path, f"cannot be read: {reason}", "give the path of a YAML file") from None
+        raise MaceError(shorten(str(path), 200), f"cannot be read: {reason}", "give the path of a YAML file") from None
     if len(data) > LARGEST:
         raise MaceError(path, f"is larger than {LARGEST >> 10} KiB", "split it: each library can have a file of its own")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,7 @@ import numpy as np
 from mace_core.api import Runner
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Tensor
-
-Samples = Mapping[str, Array]
-"""Arrays by tensor name, each with a leading axis of samples."""
+from mace_core.run.samples import Samples, fit_inputs
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Built:
     def at(cls, folder: Path, variant: str, runner: Runner | None) -> Built:
         """What lies in a library's folder for a variant; MaceError if it is not built or cannot be executed here."""
         report = folder / "model" / f"{variant}.json"
-        if not report.is_file():
+        if not os.path.isfile(report):  # unlike Path.is_file, this takes a path that is too long for one that is not there
             raise MaceError(folder, f"is not built for {variant}", f"run: scons target={variant}")
         if runner is None:
             raise MaceError(variant, "nothing here executes it", "install an emulator or run it on the device")
@@ -57,9 +56,9 @@ class Built:
 
     def _execute(self, model: str, samples: Samples, options: Sequence[str], folder: Path) -> None:
         paths = []
-        for i, tensor in enumerate(self.model(model)["inputs"]):
+        for i, array in enumerate(fit_inputs(self.model(model)["inputs"], samples).values()):
             path = folder / f"input_{i}.bin"
-            path.write_bytes(shaped(tensor, samples).tobytes())
+            path.write_bytes(array.tobytes())
             paths.append(str(path))
         self.execute("mace_run", [f"--model={model}", *options, f"--output={folder}", *paths])
 
@@ -86,16 +85,6 @@ class Built:
         if done.returncode:
             raise MaceError(program, f"ended with {done.returncode}: {done.stderr.strip()}", "correct its input or report a bug")
         return done.stdout
-
-
-def shaped(tensor: Tensor, samples: Samples) -> Array:
-    """The samples of one input as the program wants them: [samples, *shape], its own element type."""
-    if tensor.name not in samples:
-        raise MaceError(f"input {tensor.name!r}", "no data given", f"give data for it ({', '.join(samples) or 'none was given'})")
-    array = np.ascontiguousarray(samples[tensor.name], tensor.dtype.numpy)
-    if array.size % max(tensor.elements, 1):
-        raise MaceError(f"input {tensor.name!r}", f"data has shape {list(array.shape)}", f"give {list(tensor.shape)} for each sample")
-    return array.reshape(-1, *tensor.shape)
 
 
 def _tensor(described: Mapping[str, object]) -> Tensor:

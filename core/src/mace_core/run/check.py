@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mace_core.api import MEASURED
 from mace_core.deployment import Deployment
+from mace_core.errors import MaceError
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
 from mace_core.run.files import read_samples
@@ -26,7 +28,16 @@ def check_library(library: tuple[Deployment, Registry], folder: Path, choice: Ch
     built = Built.at(folder, choice.text, choice.runner)
     known = read_samples(str(labels)) if labels else None
     asked = (Question(built, model, registry, labels=known, least=least) for model in deployment.models)
-    return [{**validate(question), "target": choice.text} for question in asked]
+    return [row for question in asked for row in attempted(question, lambda q: [validate(q)])]
+
+
+def attempted(question: Question, work: Callable[[Question], list[Row]]) -> list[Row]:
+    """The rows of one model; a row with the problem where it cannot be validated, so that the others go on."""
+    named = {"model": question.model.name, "target": question.built.programs.name}
+    try:
+        return [{**named, **row} for row in work(question)]
+    except MaceError as error:
+        return [{**named, "problem": str(error), "passed": False}]
 
 
 def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, rounds: int) -> tuple[list[Row], str]:
@@ -40,15 +51,43 @@ def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, roun
 def show(rows: Sequence[Row]) -> str:
     """The table of `scons check` and `mace validate`."""
     head = ("model", "target", "cosine", "SQNR dB", "max error", "pixels", "accuracy", "latency ms", "arena bytes", "library bytes", "")
-    return table(head, [_cells(row) for row in rows]) + timing_note(rows)
+    compared = [row for row in rows if "problem" not in row]
+    text = table(head, [_cells(row) for row in compared]) if compared else ""
+    text += "".join(f"  {row['model']}: compared with {row['compared_with']}\n" for row in compared)
+    text += "".join(f"  {row['model']}: not validated: {row['problem']}\n" for row in rows if "problem" in row)
+    return text + timing_note(compared)
 
 
 def show_layers(rows: Sequence[Row]) -> str:
     """The table of `mace validate --layers`, and a line that names the first layer that is wrong."""
-    head = ("stage", "tensor", "op", "cosine", "SQNR dB", "max error", "")
-    cells = [(r["stage"], r["tensor"], r["op"], *_figures(r), _verdict(r)) for r in rows]
-    bad = next((r for r in rows if not r["passed"]), None)
-    return table(head, cells) + (f"first wrong: {bad['tensor']} ({bad['op']}), as {bad['stage']}\n" if bad else "no layer is wrong\n")
+    text = ""
+    for stage, head in STAGES.items():
+        cells = [(stage, r["tensor"], r["op"], _chain(r), _alone(r), _verdict(r)) for r in rows if r.get("stage") == stage]
+        text += table(("stage", "tensor", "op", *head, ""), cells) if cells else ""
+    first: dict[str, Row] = {}
+    for row in rows:
+        if not row["passed"]:
+            first.setdefault(row["model"], row)
+    bad = list(first.values())
+    text += "".join(f"first wrong: {r['tensor']} ({r['op']}), as {r['stage']}\n" for r in bad)
+    return text if bad or not rows else text + "no layer is wrong\n"
+
+
+STAGES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "read": ("as computed", "from the framework's inputs"),
+        "computed": ("as computed", "from the library's inputs"),
+    }
+)
+"""What the cosine and decibels of a stage are of: the chain from the model's input on, and each layer alone."""
+
+
+def _chain(row: Mapping[str, Any]) -> str:
+    return f"{row['cosine']:.7f} {row['sqnr']:6.1f}"
+
+
+def _alone(row: Mapping[str, Any]) -> str:
+    return f"{row['fed_cosine']:.7f} {row['fed_sqnr']:6.1f}"
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

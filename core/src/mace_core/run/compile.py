@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,6 +37,27 @@ def link(name: str, sources: Sources, compiler: Compiler, folder: Path, flags: t
     return folder / name
 
 
+def check_syntax(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ()) -> None:
+    """Let the compiler check every C file, in the folder alone; MaceError with what it says.
+
+    Objects without optimization are made and thrown away: zig links, and builds a C library for that, when it is told to check only.
+    """
+    write_all(folder, {name: content for name, content in sources.files.items() if name.endswith((".c", ".h"))})
+
+    def check_unit(name: str) -> None:
+        command = [*compiler.cc, *compiler.flags, *WARNINGS, *flags, *sources.flags.get(name, ()), "-I."]
+        _run([*command, "-O0", "-c", name, "-o", os.devnull], folder)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(check_unit, [name for name in sources.files if name.endswith(".c")]))
+
+
+def check_link(compiler: Compiler, folder: Path) -> None:
+    """Link a program that does nothing, as the programs of a library are linked; MaceError with what the linker says."""
+    (folder / "nothing.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
+    _run([*compiler.cc, *compiler.flags, *compiler.program, "nothing.c", "-o", "nothing", "-pthread", *compiler.libs], folder)
+
+
 def _objects(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> list[str]:
     write_all(folder, sources.files)
     units = [n for n in sources.files if n.endswith((".c", ".S"))]
@@ -50,6 +72,9 @@ def _objects(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[st
 
 
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+    except OSError as error:
+        raise MaceError(command[0], f"cannot be executed: {error.strerror}", "install the toolchain, see `mace plugins`") from None
     if done.returncode:
         raise MaceError(command[0], f"failed\n{' '.join(command)}\n{done.stderr[-6000:]}")

@@ -7,17 +7,26 @@ import filecmp
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from zipfile import BadZipFile
 
 import numpy as np
 
 from mace_core.api import Content, Stream
+from mace_core.deployment.faults import shorten
 from mace_core.deployment.names import DEVICES
 from mace_core.emit.text import shown
 from mace_core.errors import MaceError
-from mace_core.ir import Array
+from mace_core.ir import Array, Tensor
+
+NPY_MAGIC = b"\x93NUMPY"
+
+
+UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, BadZipFile, zlib.error)
+"""What numpy and zipfile raise for files that are no arrays."""
 
 MAX_NAME = 230
 """Bytes of a file's name; the systems' limit is 255, and a file is written under a longer name first."""
@@ -128,10 +137,63 @@ def _pieces(content: Content) -> Iterable[bytes]:
     return (content.encode() if isinstance(content, str) else content,)
 
 
-def read_samples(path: str) -> Array:
-    """The array in a .npy file; pickled objects are refused."""
+REMEDY = "give a .npy, .npz or raw file of numbers"
+
+
+def read_array(path: str, tensor: Tensor, names: Sequence[str] = ()) -> Array:
+    """The data of one tensor in a .npy file, in an .npz under the tensor's name, or in a raw file of its elements.
+
+    names: other names that the tensor may have in an .npz.
+
+    Pickled objects are refused. Raises MaceError for what cannot be read, and for an .npz without the tensor.
+    """
+    if path.lower().endswith(".npz"):
+        return _member(path, (tensor.name, *names))
+    if path.lower().endswith((".npy", ".pkl", ".pickle")):
+        return read_samples(path)
     try:
-        array: Array = np.load(path, allow_pickle=False)
+        with open(path, "rb") as file:
+            data = file.read()
     except (OSError, ValueError) as error:
-        raise MaceError(path, f"cannot be read as an array: {error}", "give a .npy file of numbers") from None
+        raise _unreadable(path, error) from None
+    if data.startswith(NPY_MAGIC):
+        return read_samples(path)
+    if not data or len(data) % max(tensor.bytes, 1):
+        problem = f"has {len(data)} bytes; raw data of {tensor.name!r} has {tensor.bytes} for each sample"
+        raise MaceError(path, problem, REMEDY)
+    return np.frombuffer(data, tensor.dtype.numpy.newbyteorder("<")).reshape(-1, *tensor.shape)
+
+
+def read_samples(path: str) -> Array:
+    """The array in a .npy file, or the only one in an .npz; pickled objects are refused."""
+    try:
+        with open(path, "rb") as file:  # numpy leaves a file open that is no archive
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            names = list(loaded)
+    except UNREADABLE as error:
+        raise _unreadable(path, error) from None
+    if len(names) == 1:
+        return _member(path, names)
+    raise MaceError(path, f"holds {len(names)} arrays", "give a .npy file, or an .npz with one array")
+
+
+def _member(path: str, wanted: Sequence[str]) -> Array:
+    """The array of the first of the names that an .npz file has, or its only one."""
+    try:
+        with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
+            names = list(archive)
+            name = next((n for n in wanted if n in names), names[0] if len(names) == 1 else None)
+            if name is None:
+                listed = ", ".join(names) or "nothing"
+                raise MaceError(path, f"has no array {wanted[0]!r}; it holds {listed}", "save it with the names of the tensors")
+            array: Array = archive[name]
+    except UNREADABLE as error:
+        raise _unreadable(path, error) from None
     return array
+
+
+def _unreadable(path: str, error: Exception) -> MaceError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return MaceError(shorten(path, 200), f"cannot be read as an array: {reason}", REMEDY)

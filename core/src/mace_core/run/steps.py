@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mace_core.api import Frontend, Reference
+from mace_core.api import Frontend
 from mace_core.deployment import Model
-from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
-from mace_core.ports import from_framework, to_framework
+from mace_core.ports import from_framework
+from mace_core.run.framework import Framework
 from mace_core.states import carried
 
 if TYPE_CHECKING:
@@ -53,17 +54,21 @@ def _as_stated(array: Array, name: str, model: Model, frontend: Frontend) -> Arr
     return next(iter(from_framework({port.name: array}, outputs, frontend.order).values()))
 
 
-def run_steps(question: Question, samples: Mapping[str, Array], frontend: Frontend) -> tuple[dict[str, Array], dict[str, Array]]:
+def run_steps(question: Question, samples: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array], str]:
     """Return what the library and what the framework give in each of several runs in a row, by output, runs along the first axis.
 
-    samples: of the inputs that are no states, a run each. Each side is handed its own states. MaceError if the framework is missing.
+    samples: of the inputs that are no states, a run each. Each side is handed its own states. The text says what the framework is.
+    MaceError if it is missing.
     """
     model, built = question.model, question.built
     ports = built.model(model.name)
-    start = first_states(model, frontend, ports["inputs"])
+    framework = Framework.of(model, question.registry)
+    start = first_states(model, framework.frontend, ports["inputs"])
     steps = [{name: array[i] for name, array in samples.items()} for i in range(len(next(iter(samples.values()), ())) or STEPS)]
-    expected = _by_framework(steps, start, model, frontend)
+    kept = framework.frontend.recurrent(model.files, model)
+    reference = kept or framework.reference()
     pairs = public_pairs(model)
+    expected = _carried_through(partial(framework.run, reference, is_partial=bool(kept)), steps, start, {} if kept else pairs)
     found, states = [], dict(start)
     for step in steps:
         given = {name: array[None] for name, array in {**step, **states}.items()}
@@ -71,38 +76,23 @@ def run_steps(question: Question, samples: Mapping[str, Array], frontend: Fronte
         found.append(outputs)
         states = {state: outputs[after] for state, after in pairs.items()}
     names = [name for name in found[0] if name in expected[0]]
-    return _joined(found, names), _joined(expected, names)
+    return _joined(found, names), _joined(expected, names), reference.runtime
 
 
 def _joined(steps: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
     return {name: np.stack([np.asarray(step[name]) for step in steps]) for name in names}
 
 
-def _by_framework(
-    steps: Sequence[Mapping[str, Array]], start: Mapping[str, Array], model: Model, frontend: Frontend
-) -> list[dict[str, Array]]:
-    """Return what the framework gives in each run: from states that it keeps, or from those that it is handed."""
-    kept = frontend.recurrent(model.files, model)
-    run = kept or frontend.reference(model.files, model)
-    if run is None:
-        problem = f"no stored outputs, and the framework behind {frontend.name!r} is not installed"
-        remedy = "name files under validation_inputs_data and validation_outputs_data, or install the framework"
-        raise MaceError(f"model {model.name!r}", problem, remedy)
-    return _carried_through(run, steps, (start, {} if kept else public_pairs(model)), (model, frontend))
-
-
 def _carried_through(
-    run: Reference,
+    run: Callable[[Mapping[str, Array]], dict[str, Array]],
     steps: Sequence[Mapping[str, Array]],
-    states: tuple[Mapping[str, Array], Mapping[str, str]],
-    of: tuple[Model, Frontend],
+    start: Mapping[str, Array],
+    pairs: Mapping[str, str],
 ) -> list[dict[str, Array]]:
-    """Run the framework step by step; states: what they are at first, and each with the output that is its next value."""
-    (current, pairs), (model, frontend) = states, of
-    found = []
+    """Run the framework step by step; pairs: states, which begin with `start`, each with the output that is its next value."""
+    current, found = start, []
     for step in steps:
-        given = to_framework({**step, **current}, model, frontend.order)
-        outputs = from_framework(run(given), model, frontend.order)
+        outputs = run({**step, **current})
         current = {**current, **{state: outputs[after] for state, after in pairs.items()}}
         found.append(outputs)
     return found

@@ -7,31 +7,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mace_core.api import Frontend
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.registry import Choice
+from mace_core.registry import Choice, Registry
 from mace_core.run import native
+from mace_core.run.framework import Framework, installation
 from mace_core.run.validate import random_samples
 
 WARMUP = 5
 
 
-def versus(folder: Path, library: str, choice: Choice, pair: tuple[Model, Frontend], rounds: int) -> dict[str, Any]:
+def versus(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> dict[str, Any]:
     """Nanoseconds of each round by the library ("ns") and by the framework ("framework_ns"), on the same random inputs.
 
-    pair: the model and its frontend.  Only for a choice whose shared library this process can load.
+    library: the folder of the built library, which bears its name.  Only for a choice whose shared library this process can load.
+    Raises MaceError where the library is not built or the framework is not installed.
     """
-    model, frontend = pair
-    file = folder / "lib" / choice.text / f"lib{library}.so"
+    file = library / "lib" / choice.text / f"lib{library.name}.so"
     if not file.is_file():
         raise MaceError(file, "is not built", f"run: mace build ... --target {choice.text}")
-    peer = frontend.peer(model.files, model)
+    framework = Framework.of(model, registry)
+    peer = framework.frontend.peer(model.files, model)
     if peer is None:
-        raise MaceError(f"model {model.name!r}", f"the framework behind {frontend.name!r} is not installed", "install it")
-    ours = native.load(file, library)[model.name]
+        problem = f"the framework behind {framework.frontend.name!r} is not installed"
+        raise MaceError(f"model {model.name!r}", problem, installation(framework.frontend))
+    ours = native.load(file, library.name)[model.name]
     inputs = {name: array[0] for name, array in random_samples(model, ours.inputs).items()}
-    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: peer(inputs))
+    given = framework.given(inputs)
+    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: peer(given))
     times: tuple[list[int], list[int]] = ([], [])
     for number in range(WARMUP + rounds):
         for side, seen in zip(sides, times, strict=True):
@@ -39,4 +42,5 @@ def versus(folder: Path, library: str, choice: Choice, pair: tuple[Model, Fronte
             side()
             if number >= WARMUP:
                 seen.append(time.perf_counter_ns() - start)
-    return {"model": model.name, "ns": times[0], "framework_ns": times[1], "arena_bytes": ours.arena_bytes}
+    figures = {"ns": times[0], "framework_ns": times[1], "framework": peer.runtime, "arena_bytes": ours.arena_bytes}
+    return {"model": model.name, **figures}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
@@ -17,12 +17,19 @@ class Caffe(Frontend):
     name = "caffe"
     suffixes = (".prototxt", ".caffemodel")
     order = "NCHW"
+    needs = "mace-frontend-caffe[reference]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the network; `model.inputs` may give its inputs other shapes, in Caffe's order."""
         from mace_frontend_caffe.load import load
 
         return load(files, model, ops)
+
+    def port_names(self, files: Files) -> PortNames:
+        """The model's own inputs and outputs."""
+        from mace_frontend_caffe.load import port_names
+
+        return port_names(files)
 
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The network in OpenCV's `dnn` module; None if it is not installed."""

@@ -80,6 +80,12 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     return work.builder.finish([work.blob(name) for name in wanted], wanted)
 
 
+def port_names(files: Files) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the network's own inputs and outputs, in its order."""
+    source = read(files)
+    return tuple(_declared(source)), tuple(_unread([layer for layer in source.layers if layer.type != "Input"]))
+
+
 def _declared(source: Source) -> dict[str, Shape]:
     """The network's inputs with the shapes that it gives them; () for none."""
     net = source.net

@@ -46,4 +46,4 @@ def reference(files: Files, model: Model) -> Reference | None:
             raise MaceError(files[0].name, f"OpenCV does not run it: {error.err}", "validate against stored data instead") from error
         return {name: np.array(tops[makers[name][1]]) for name, tops in zip(names, made, strict=True)}
 
-    return run
+    return Reference(run, f"OpenCV {cv2.__version__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
@@ -17,12 +17,21 @@ class Keras(Frontend):
     name = "keras"
     suffixes = (".h5", ".keras", ".hdf5")
     order = "NHWC"
+    needs = "mace-frontend-keras[reference]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the model; `model.inputs` may give its inputs other shapes."""
         from mace_frontend_keras.load import load
 
         return load(files, model, ops)
+
+    def port_names(self, files: Files) -> PortNames:
+        """The model's own inputs and outputs."""
+        from mace_frontend_keras.load import described
+        from mace_frontend_keras.source import read
+
+        _, network = described(read(files[0]))
+        return tuple(i.name for i in network.inputs), tuple(network.outputs)
 
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The model in Keras itself; None if it is not installed."""

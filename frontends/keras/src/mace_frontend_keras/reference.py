@@ -53,7 +53,7 @@ def reference(files: Files, model: Model) -> Reference | None:
         listed = made if isinstance(made, list | tuple) else [made]
         return {name: np.array(keras.ops.convert_to_numpy(tensor)) for name, tensor in zip(known, listed, strict=True)}
 
-    return run
+    return Reference(run, f"Keras {keras.__version__} on {keras.backend.backend()}")
 
 
 def _nodes(whole: Any) -> dict[str, list[Any]]:

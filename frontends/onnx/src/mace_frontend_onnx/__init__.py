@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
@@ -18,12 +18,20 @@ class Onnx(Frontend):
     suffixes = (".onnx",)
     order = "NCHW"
     fixes_inputs = True
+    needs = "mace-frontend-onnx[reference]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the model; shapes that the file leaves open come from `model.inputs`, in ONNX's order."""
         from mace_frontend_onnx.load import load
 
         return load(files, model, ops)
+
+    def port_names(self, files: Files) -> PortNames:
+        """The model's own inputs and outputs."""
+        from mace_frontend_onnx.boundary import declared
+        from mace_frontend_onnx.source import read
+
+        return declared(read(files[0]))
 
     def sources(self, files: Files) -> Files:
         """The model file, and those that hold its weights."""

@@ -153,6 +153,13 @@ def sequences_of(graph: GraphProto) -> dict[str, tuple[str, ...]]:
     return {value.name: made[value.name] for value in graph.output if value.name in made}
 
 
+def declared(source: Source) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the model's own inputs and outputs, in its order."""
+    graph = source.model.graph
+    held = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    return tuple(i.name for i in graph.input if i.name not in held), tuple(o.name for o in graph.output)
+
+
 def reads(node: NodeProto, inside: bool = True, taken: str = "") -> Iterator[str]:
     """Names of the tensors that a node reads, those included that its branches take from around it.
 

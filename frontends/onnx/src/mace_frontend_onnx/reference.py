@@ -34,7 +34,7 @@ def reference(files: Files, model: Model) -> Reference | None:
     try:
         session = ort.InferenceSession(str(files[0]), options, providers=["CPUExecutionProvider"])
         inputs, outputs = ([v.name for v in values] for values in (session.get_inputs(), session.get_outputs()))
-        if not {*given} <= {*inputs} or not {*wanted} <= {*outputs}:
+        if (given and {*given} != {*inputs}) or not {*wanted} <= {*outputs}:
             whole = onnx.shape_inference.infer_shapes(onnx.load(str(files[0])))
             known = {v.name for values in (whole.graph.value_info, whole.graph.output) for v in values}
             wanted = [name for name in wanted if name in known]
@@ -63,7 +63,7 @@ def reference(files: Files, model: Model) -> Reference | None:
                 found[name] = value
         return found
 
-    return run
+    return Reference(run, f"ONNX Runtime {ort.__version__}")
 
 
 def plain_labels(node: onnx.NodeProto) -> tuple[int | str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
@@ -17,12 +17,22 @@ class PyTorch(Frontend):
     name = "pytorch"
     suffixes = (".pt", ".pt2", ".pth")
     order = "NCHW"
+    needs = "mace-frontend-pytorch[torch]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Export the model to ONNX and read that; a TorchScript archive takes the shapes of its inputs from `model.inputs`."""
         from mace_frontend_pytorch.load import load
 
         return load(files, model, ops)
+
+    def port_names(self, files: Files) -> PortNames:
+        """The model's own inputs and outputs."""
+        from mace_frontend_pytorch.load import names
+        from mace_frontend_pytorch.program import opened
+        from mace_frontend_pytorch.source import recognise
+
+        inputs, outputs = names(opened(recognise(files[0])), Model("", files))
+        return tuple(inputs), tuple(outputs)
 
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The model in PyTorch itself on one thread; None if it is not installed."""

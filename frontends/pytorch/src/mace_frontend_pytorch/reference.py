@@ -40,4 +40,4 @@ def reference(files: Files, model: Model) -> Reference | None:
             torch.set_num_threads(threads)
         return {name: np.asarray(tensor.detach().numpy()) for name, tensor in zip(outputs, made, strict=True)}
 
-    return run
+    return Reference(run, f"PyTorch {torch.__version__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Array, Graph
@@ -21,6 +21,7 @@ class TensorFlow(Frontend):
     name = "tensorflow"
     suffixes = (".pb",)
     order = "NHWC"
+    needs = "mace-frontend-tensorflow[reference]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the model; shapes that the file leaves open come from `model.inputs`."""
@@ -31,6 +32,14 @@ class TensorFlow(Frontend):
     def claims(self, file: Path) -> bool:
         """A graph, a SavedModel's own file, or the folder that it lies in."""
         return super().claims(file) or (file / SAVED).is_file()
+
+    def port_names(self, files: Files) -> PortNames:
+        """The model's own inputs and outputs."""
+        from mace_frontend_tensorflow.boundary import public
+        from mace_frontend_tensorflow.source import read
+
+        names = public(read(files), Model("", files))
+        return tuple(names.inputs), tuple(names.outputs)
 
     def sources(self, files: Files) -> Files:
         """The model's file and its variables, which lie beside that of a SavedModel."""

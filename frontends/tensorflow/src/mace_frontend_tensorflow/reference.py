@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -48,7 +48,7 @@ def reference(files: Files, model: Model) -> Reference | None:
     def run_anew(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         return _begun(files, model)(arrays)
 
-    return run_anew
+    return Reference(run_anew, run.runtime)
 
 
 def _begun(files: Files, model: Model) -> Reference:
@@ -64,7 +64,7 @@ def _begun(files: Files, model: Model) -> Reference:
         run = _callable(session, names, file.name)
     except Exception as error:  # TensorFlow's errors derive from nothing narrower
         raise MaceError(file.name, f"TensorFlow refuses it: {error}", "validate against stored data instead") from error
-    return run
+    return Reference(run, f"TensorFlow {tf.VERSION}")
 
 
 def recurrent(files: Files, model: Model) -> Reference | None:
@@ -76,7 +76,11 @@ def recurrent(files: Files, model: Model) -> Reference | None:
     outputs = tuple(port for port in model.outputs if port.name not in pairs.values())
     names = {port.name for port in inputs}
     run = _begun(files, replace(model, inputs=inputs, outputs=outputs))
-    return lambda arrays: run({name: array for name, array in arrays.items() if name in names or not model.inputs})
+
+    def run_on(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        return run({name: array for name, array in arrays.items() if name in names or not model.inputs})
+
+    return Reference(run_on, run.runtime)
 
 
 def tensorflow() -> Any:
@@ -157,7 +161,7 @@ def _tensor(graph: Any, name: str) -> Any:
         return None
 
 
-def _callable(session: Any, names: Public, model: str) -> Reference:
+def _callable(session: Any, names: Public, model: str) -> Callable[[Mapping[str, Array]], Mapping[str, Array]]:
     given = {name: _tensor(session.graph, text) for name, text in names.inputs.items()}
     unknown = sorted(name for name, tensor in given.items() if tensor is None)
     if unknown:

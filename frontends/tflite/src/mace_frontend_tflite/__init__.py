@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Array, Graph
@@ -17,12 +17,20 @@ class TfLite(Frontend):
     name = "tflite"
     suffixes = (".tflite",)
     order = "NHWC"
+    needs = "mace-frontend-tflite[reference]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the model; dimensions that the file leaves open come from `model.inputs`."""
         from mace_frontend_tflite.load import load
 
         return load(files, model, ops)
+
+    def port_names(self, files: Files) -> PortNames:
+        """The model's own inputs and outputs."""
+        from mace_frontend_tflite.boundary import declared
+        from mace_frontend_tflite.source import read
+
+        return declared(read(files[0]))
 
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The model in LiteRT's plain kernels; None if it is not installed."""

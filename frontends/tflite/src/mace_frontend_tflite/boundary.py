@@ -57,6 +57,13 @@ def wanted(source: Source, model: Model) -> Part:
     return Part(graph, complete, tuple(outputs), tuple(operators))
 
 
+def declared(source: Source) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the model's own inputs and outputs, in its order."""
+    graph = source.subgraphs[0]
+    inputs = dict.fromkeys(graph.inputs)
+    return tuple(graph.tensors[i].name for i in inputs), tuple(graph.tensors[i].name for i in graph.outputs)
+
+
 def _needed(source: Source, inputs: Collection[int], outputs: Sequence[Output]) -> tuple[list[Operator], set[int]]:
     """Return the operators of the main graph that the outputs need, and all tensors that are read.
 

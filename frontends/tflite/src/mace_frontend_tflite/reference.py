@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,8 @@ from mace_core.states import NEXT
 from mace_frontend_tflite.source import Source, read
 
 STORED = "validate against stored data instead"
+
+FASTEST = "XNNPACK"
 
 
 def reference(files: Files, model: Model, *, plain: bool = True) -> Reference | None:
@@ -35,7 +38,7 @@ def reference(files: Files, model: Model, *, plain: bool = True) -> Reference | 
         session.reset()
         return session.run(arrays)
 
-    return run
+    return Reference(run, session.runtime)
 
 
 def recurrent(files: Files, model: Model) -> Reference | None:
@@ -46,7 +49,7 @@ def recurrent(files: Files, model: Model) -> Reference | None:
     session.reset()
     for name in [name for name, info in session.infos.items() if info.variable]:
         session.places.pop(name, None)
-    return session.run
+    return Reference(session.run, session.runtime)
 
 
 class _Session:
@@ -58,12 +61,15 @@ class _Session:
         self.infos = {info.name: info for info in self.source.subgraphs[0].tensors}
         self.places: dict[str, int] = {}
         self.names: list[str] = []
+        self.runtime = ""
         self._start()
 
     def _start(self) -> None:
         model = self.model
         try:
-            self.interpreter = _plain(self.files, bool(model.outputs)) if self.plain else _fastest(self.files)
+            made = _plain(self.files, bool(model.outputs)) if self.plain else (_fastest(self.files), FASTEST)
+            self.interpreter, kernels = made
+            self.runtime = f"LiteRT {version('ai-edge-litert')}, {kernels}"
             indices = {name: info.index for name, info in self.infos.items()}
             own = {name: indices[name] for name in _names(indices, self.interpreter.get_input_details())}
             for port in model.inputs:
@@ -119,18 +125,22 @@ def _fastest(files: Files) -> Any:
     return Interpreter(str(files[0]), num_threads=1)
 
 
-def _plain(files: Files, keep: bool) -> Any:
-    """An interpreter of plain kernels; of optimised ones where an operator has no plain one (CEIL, ROUND, ELU)."""
+def _plain(files: Files, keep: bool) -> tuple[Any, str]:
+    """An interpreter of reference kernels, and what they are; optimized ones where an operator has no other (CEIL, ROUND, ELU)."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    kinds = (OpResolverType.BUILTIN_REF, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
-    for kind in kinds:
+    kinds = {
+        OpResolverType.BUILTIN_REF: "reference kernels",
+        OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES: "optimized kernels without XNNPACK",
+    }
+    options = {"num_threads": 1, "experimental_preserve_all_tensors": keep}
+    for kind, kernels in kinds.items():
         try:
-            return Interpreter(str(files[0]), num_threads=1, experimental_op_resolver_type=kind, experimental_preserve_all_tensors=keep)
+            return Interpreter(str(files[0]), experimental_op_resolver_type=kind, **options), kernels
         except ValueError as error:
-            if "Didn't find op" not in str(error) or kind == kinds[-1]:
+            if "Didn't find op" not in str(error) or kind is OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES:
                 raise
-    return None
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _names(places: Mapping[str, int], details: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""fold-input: a factor and a summand for each channel become part of the filters and the bias after them."""
+"""fold-input: a factor, a summand and a place for each channel become part of the filters and the bias after them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from mace_core.ops.arguments import integer, integers
 
 READERS = ("Conv", "MatMul")
 CONSTANTS = ("Mul", "Div", "Add", "Sub")
+ORDERS = ("Gather",)
 
 
 def fold_input(graph: Graph) -> Graph:
     """Take Mul, Div, Add and Sub by constants along the channels into the Conv or MatMul that alone reads their result.
 
-    A summand only where the Conv is not padded: zeros around x + b are not b more than zeros around x. A Transpose between them,
-    as images with the channels first have, comes before all that is left.
+    So is a Gather that only reorders the channels, as from BGR to RGB: those of the filters take the other order. A summand only where
+    the Conv is not padded: zeros around x + b are not b more than zeros around x. A Transpose between them, as images with the channels
+    first have, comes before all that is left.
     """
     return rewrite(graph, _rule)
 
@@ -35,12 +37,14 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _folded(match: Match) -> Node | None:
     """The node as it reads what the op before it reads; None if it must stay."""
-    before, filters = match.feeder(0, *CONSTANTS, "Transpose"), match.constant(1)
+    before, filters = match.feeder(0, *CONSTANTS, *ORDERS, "Transpose"), match.constant(1)
     perm: tuple[int, ...] | None = None
     if before and before.op.name == "Transpose":
-        perm, before = integers(before.attrs, "perm"), Match(before, match.new, match.uses).feeder(0, *CONSTANTS)
+        perm, before = integers(before.attrs, "perm"), Match(before, match.new, match.uses).feeder(0, *CONSTANTS, *ORDERS)
     if before is None or filters is None or filters.ndim < 2 or (match.node.op.name == "MatMul" and filters.ndim != 2):
         return None
+    if before.op.name in ORDERS:
+        return _reordered(match, filters, before, perm)
     for at in (0, 1) if before.op.name in ("Mul", "Add") else (1,):
         vector = _along_channels(match, before, at, perm)
         if vector is None:
@@ -51,6 +55,21 @@ def _folded(match: Match) -> Node | None:
             x = match.new.one("Transpose", [x], {"perm": perm}, like=match.node) if perm else x
             return replace(match.joined(before), inputs=(x, *inputs))
     return None
+
+
+def _reordered(match: Match, filters: Array, before: Node, perm: tuple[int, ...] | None) -> Node | None:
+    """The node with its filters in the order of channels before a Gather; None if that does more than to reorder all of them."""
+    indices, data = match.new.constant(before.inputs[1]), before.inputs[0]
+    axis, channels = integer(before.attrs, "axis") % len(match.new.shape(data)), match.shape(0)[-1]
+    last = perm[-1] if perm else len(match.new.shape(data)) - 1
+    grouped = match.node.op.name == "Conv" and integer(match.node.attrs, "group") != 1
+    if indices is None or axis != last or grouped or not np.array_equal(np.sort(indices), np.arange(channels)):
+        return None
+    inverse = np.argsort(indices)
+    ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
+    name = match.new.weight(f"{match.node.outputs[0]}.filters", np.ascontiguousarray(ordered))
+    x = match.new.one("Transpose", [data], {"perm": perm}, like=match.node) if perm else data
+    return replace(match.joined(before), inputs=(x, name, *match.node.inputs[2:]))
 
 
 def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] | None) -> Array | None:

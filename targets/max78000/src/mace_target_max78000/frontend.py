@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mace_core.api import Files, Frontend, Reference
+from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
@@ -34,6 +34,10 @@ class Ai8x(Frontend):
         """The network as integer arithmetic: i8 in, i8 or i32 out, in PyTorch's order of axes."""
         return as_graph(read_network(model, Options()))
 
+    def port_names(self, files: Files) -> PortNames:
+        """Its one input; the outputs are known with the network alone."""
+        return ("input",), ()
+
     def reference(self, files: Files, model: Model) -> Reference:
         """The layers by the accelerator's arithmetic, in numpy."""
         network = read_network(model, Options())
@@ -45,7 +49,7 @@ class Ai8x(Frontend):
             described = zip(output_tensors(network), found, strict=True)
             return {t.name: value.reshape(t.shape).astype(t.dtype.numpy) for t, value in described}
 
-        return run
+        return Reference(run, "the accelerator's arithmetic in numpy")
 
 
 def read_network(model: Model, options: Options) -> Network:

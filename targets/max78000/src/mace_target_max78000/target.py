@@ -18,7 +18,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, ProjectTarget, Read
 from mace_core.quantization import dequantize
-from mace_core.run.files import read_samples
+from mace_core.run.samples import stored
 from mace_target_max78000.automatic.design import Designed, design
 from mace_target_max78000.automatic.graph_check import check_graph
 from mace_target_max78000.automatic.quantizing.quantize import Policy
@@ -163,8 +163,7 @@ def _samples(model: Model, graph: Graph) -> list[Mapping[str, Array]]:
     if not ports or len(graph.inputs) != 1:
         return []
     tensor = graph.tensors[graph.inputs[0]]
-    data = np.concatenate([read_samples(file).reshape(-1, *tensor.shape[1:]) for file in ports[0].data])
-    rows = data.reshape(-1, *tensor.shape)[:CALIBRATION]
+    rows = stored(ports, [tensor])[tensor.name][:CALIBRATION]
     return [{tensor.name: dequantize(row, tensor.quant) if tensor.quant else row.astype(tensor.dtype.numpy)} for row in rows]
 
 

@@ -1,0 +1,109 @@
+"""Which layer is the first that is wrong: a model's inner tensors beside its framework, and beside the ops' references.
+
+Rounding drifts: a chain of layers of 8-bit integers may end far from the framework's, though every layer is right. So each layer is
+judged by what it makes of the other side's own operands; what it makes of its own chain from the input on is shown beside that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph, Node
+from mace_core.pipeline import load, normalise
+from mace_core.quantization import compute
+from mace_core.run.framework import Framework
+from mace_core.run.reference import execute
+from mace_core.run.similarity import Similarity, numbers
+from mace_core.run.validate import Question, Row, expectation, least_cosine
+
+
+def layers(question: Question) -> list[Row]:
+    """A row for every tensor that can be compared, in order: first as it was read, beside its framework; then as it was computed.
+
+    stage: "read" for the graph as the frontend made it, computed by the ops' references, against the framework;
+    "computed" for the built library's layers against the references.
+    cosine, sqnr, error, pixels: of the chain from the input on.  fed_...: of this layer alone, on the operands of the other side: of
+    the framework, or of the library.  passed: whether that is right.
+    """
+    model, built = question.model, question.built
+    wanted = expectation(question)
+    sample = {n: a[0] for n, a in wanted.samples.items()}
+    normal = normalise(load(model, question.registry), question.registry)
+    computed = _Comparison("computed", normal, sample, built.layers(model.name, sample))
+    read = _as_read(question, sample)
+    rows = _named(model, [*(read.rows() if read else ()), *computed.rows()])
+    least = least_cosine(model, any(t.quant for t in normal.tensors.values()))
+    return [{**row, "passed": row["fed_cosine"] >= least} for row in rows]
+
+
+def _named(model: Model, rows: list[Row]) -> list[Row]:
+    """The rows of the tensors under `check_tensors`; all if it names none, MaceError for a name that no row has."""
+    names = model.keys.get("check_tensors")
+    if not isinstance(names, Sequence) or not names:
+        return rows
+    wanted = {str(name).removesuffix(":0") for name in names}
+    found = [row for row in rows if row["tensor"].removesuffix(":0") in wanted]
+    missing = wanted - {row["tensor"].removesuffix(":0") for row in found}
+    if missing:
+        problem = f"check_tensors: {', '.join(sorted(missing))}: no tensor of the built model or of its framework"
+        raise MaceError(f"model {model.name!r}", problem, "`mace validate --layers` without it lists those that can be compared")
+    return found
+
+
+def _as_read(question: Question, sample: Mapping[str, Array]) -> _Comparison | None:
+    """The graph as the frontend made it beside its framework; None where that shows no inner tensors."""
+    framework = Framework.of(question.model, question.registry)
+    own = framework.own
+    try:
+        run = framework.inner([n for node in own.nodes for n in node.outputs])
+        given = framework.given(sample)
+        shown = run(given) if run else {}
+    except MaceError:  # a framework that does not give its inner tensors
+        return None
+    return _Comparison("read", own, given, shown)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A graph beside what the other side computed of it.
+
+    inputs: of the graph.  other: arrays by the name of the tensor; those that do not fit their tensor are left out.
+    """
+
+    stage: str
+    graph: Graph
+    inputs: Mapping[str, Array]
+    other: Mapping[str, Array]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each tensor that the other side has, without the verdict."""
+        chain = execute(self.graph, self.inputs)
+        theirs = {n: a for n, a in self.other.items() if n in chain and a.size == chain[n].size and a.dtype.kind in "fiu"}
+        values: dict[str, Array] = {**self.graph.weights, **self.inputs}
+        for node in self.graph.nodes:
+            made = dict(zip(node.outputs, self._computed(node, values), strict=False))
+            values.update(made)
+            for name in node.outputs:
+                if name in theirs:
+                    yield self._row(name, node, (chain[name], made[name], theirs[name]))
+                    values[name] = self._stored(name, theirs[name], made[name])
+
+    def _computed(self, node: Node, values: Mapping[str, Array]) -> Iterable[Array]:
+        operands = [(self.graph.tensors[i], values[i]) if i else None for i in node.inputs]
+        return compute(node.op, node.attrs, operands, self.graph.outputs_of(node))
+
+    def _stored(self, name: str, theirs: Array, ours: Array) -> Array:
+        """What the other side computed, as an operand of the next layer: of another type it cannot be one, and ours takes its place."""
+        return theirs.reshape(ours.shape) if theirs.dtype == ours.dtype else ours
+
+    def _row(self, name: str, node: Node, values: tuple[Array, Array, Array]) -> dict[str, Any]:
+        tensor = self.graph.tensors[name]
+        chain, fed, theirs = (numbers(a.reshape(tensor.shape), tensor) for a in values)
+        # The library is what is judged in the second stage, and the framework what is judged by in the first.
+        pairs = ((chain, theirs), (fed, theirs)) if self.stage == "read" else ((theirs, chain), (theirs, fed))
+        whole, alone = (asdict(Similarity.of(*pair)) for pair in pairs)
+        return {"stage": self.stage, "tensor": name, "op": node.op.name, **whole, **{f"fed_{k}": v for k, v in alone.items()}}

@@ -1,0 +1,92 @@
+"""Arrays that people give, held against the tensors that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mace_core.deployment import Port
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Shape, Tensor
+from mace_core.run.files import read_array
+
+Samples = Mapping[str, Array]
+"""Arrays by tensor name, each with a leading axis of samples."""
+
+
+def fit_inputs(tensors: Sequence[Tensor], given: Samples) -> dict[str, Array]:
+    """The samples of every input as [samples, *shape], in its own element type.
+
+    An array may have exactly the input's shape (one sample), a leading axis of samples, or that axis in place of a batch of one.
+    Raises one MaceError with every fault: no data, data for nothing, another type or shape, different numbers of samples.
+    """
+    faults = [f"input {name!r}: the model has no such input; it has {_names(tensors)}" for name in given if name not in _known(tensors)]
+    fitted: dict[str, Array] = {}
+    for tensor in tensors:
+        if tensor.name not in given:
+            faults.append(f"input {tensor.name!r}: no data given; give data for each of {_names(tensors)}")
+            continue
+        try:
+            fitted[tensor.name] = fit(tensor, given[tensor.name])
+        except MaceError as error:
+            faults.append(str(error))
+    counts = {name: len(array) for name, array in fitted.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        faults.append(f"inputs have different numbers of samples: {listed}; give as many for each")
+    if faults:
+        raise MaceError.of(faults)
+    return fitted
+
+
+def fit(tensor: Tensor, array: Array, what: str = "input") -> Array:
+    """The samples of one tensor as [samples, *shape]; MaceError for another element type or shape.
+
+    what: "input"; or "output", of which expected numbers may be of any type.
+    """
+    place, wanted = f"{what} {tensor.name!r}", tensor.dtype.numpy
+    if what == "input" and array.dtype.newbyteorder("=") != wanted:
+        problem = f"expected {wanted.name}{list(tensor.shape)}, found {array.dtype.name}{list(array.shape)}"
+        raise MaceError(place, problem, f"convert the data: array.astype(numpy.{wanted.name}), or state its type under input_data_types")
+    count = samples_in(array.shape, tensor.shape)
+    if count is None:
+        problem = f"expected {wanted.name}{list(tensor.shape)} for each sample, found {array.dtype.name}{list(array.shape)}"
+        raise MaceError(place, problem, "give that shape, with or without a leading axis of samples")
+    if what == "input":
+        array = np.ascontiguousarray(array, wanted)
+    return array.reshape(count, *tensor.shape)
+
+
+def samples_in(given: Shape, shape: Shape) -> int | None:
+    """How many samples of a shape an array holds; None if it is no array of such.
+
+    Of [1, 28, 28]: [1, 28, 28] is one, [5, 1, 28, 28] and [5, 28, 28] are five.
+    """
+    if given == shape:
+        return 1
+    if given[1:] == shape and given:
+        return given[0]
+    if shape[:1] == (1,) and given[1:] == shape[1:] and given:
+        return given[0]
+    return None
+
+
+def stored(ports: Sequence[Port], tensors: Sequence[Tensor], what: str = "input") -> dict[str, Array]:
+    """The validation data that the deployment file names, by tensor, each as [samples, *shape]."""
+    stated = {(p.alias or p.name): p for p in ports}
+    found = {}
+    for tensor in tensors:
+        port = stated.get(tensor.name)
+        if port and port.data:
+            rounds = [fit(tensor, read_array(file, tensor, (port.name,)), what) for file in port.data]
+            found[tensor.name] = np.concatenate(rounds)
+    return found
+
+
+def _known(tensors: Sequence[Tensor]) -> set[str]:
+    return {t.name for t in tensors}
+
+
+def _names(tensors: Sequence[Tensor]) -> str:
+    return ", ".join(repr(t.name) for t in tensors) or "none"
