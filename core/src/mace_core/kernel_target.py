@@ -12,6 +12,7 @@ import numpy as np
 
 from mace_core.api import Target
 from mace_core.emit.text import CIdentifier, Code
+from mace_core.errors import MaceError
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
 from mace_core.ops import core_ops
 from mace_core.program import Lowering, Program, Refused
@@ -142,6 +143,26 @@ class KernelTarget(Target):
         if op not in self.quantized:
             raise Refused(f"{self.name} has no kernels for quantized tensors")
         self.quantized[op](conversion(op, node, ends), to)
+
+
+def shared_levels(targets: Sequence[KernelTarget], abi: str, place: str) -> tuple[Isa, ...]:
+    """The instruction-set levels that all of these targets compile for; MaceError at `place` if they do not agree.
+
+    A library holds one table of kernels for each level, and its weights are packed once, in panels that every level
+    must be able to read. Kernels that were written for other tiles than they are compiled for compute nonsense.
+    """
+    levels, panel = targets[-1].isas(abi), targets[-1].panel
+    for target in targets:
+        if (target.isas(abi), target.panel) != (levels, panel):
+            problem = f"its targets are made for different kernels: {_describe(target, abi)}; {_describe(targets[-1], abi)}"
+            remedy = f"let {target.name} return the levels and the panel of {targets[-1].name}, or build without {target.name}"
+            raise MaceError(place, problem, remedy)
+    return levels
+
+
+def _describe(target: KernelTarget, abi: str) -> str:
+    levels = ", ".join(f"{i.name} {i.rows} x {i.columns}" for i in target.isas(abi))
+    return f"{target.name} has tiles {levels} and panels of {target.panel}"
 
 
 def _compressed(tensor: Tensor) -> bool:

@@ -13,7 +13,7 @@ from mace_core.distributions import advise_install
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import MAX_RANK, Graph
-from mace_core.kernel_target import Isa, KernelTarget
+from mace_core.kernel_target import Isa, KernelTarget, shared_levels
 from mace_core.memory import arena
 from mace_core.partition import Split, split
 from mace_core.ports import as_stated, in_source_order
@@ -130,7 +130,9 @@ def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -
     notes: dict[str, dict[str, object]] = {}
     if missing := missing_transforms(registry):
         progress(f"note: {missing}")
+    levels = isas(job.choice, registry)
     for model in job.deployment.models:
+        isas(job.choice, registry, model.runtimes)  # refused here, before a large model is read
         progress(f"{model.name}: reading")
         graph = normalise(load(model, registry), registry)
         progress(f"{model.name}: lowering {len(graph.nodes)} nodes")
@@ -142,7 +144,7 @@ def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -
         placed.append(code.Placed(program, arena(program)))
         refusals = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}
         notes[model.name] = {"transposes": transposes(graph), "refusals": refusals, "notes": list(graph.notes)}
-    sources = code.library(job.deployment.library, placed, isas(job.choice, registry))
+    sources = code.library(job.deployment.library, placed, levels)
     models = {name: {**dict(figures), **notes[name]} for name, figures in sources.report.items()}  # type: ignore[call-overload]
     return replace(sources, report={"models": models, "notes": list(job.deployment.notes)})
 
@@ -243,10 +245,10 @@ def _with_small_dimensions(program: Program) -> Program:
     return program
 
 
-def isas(choice: Choice, registry: Registry) -> Sequence[Isa]:
-    """The instruction-set levels that a library for this choice holds: its CPU target's."""
-    kernels = [t for t in registry.targets_for(choice, ()) if isinstance(t, KernelTarget)]
-    return kernels[-1].isas(choice.abi)
+def isas(choice: Choice, registry: Registry, runtimes: Sequence[str] = ()) -> Sequence[Isa]:
+    """The instruction-set levels that a library for this choice holds; MaceError where its targets disagree about them."""
+    kernels = [t for t in registry.targets_for(choice, runtimes) if isinstance(t, KernelTarget)]
+    return shared_levels(kernels, choice.abi, f"target={choice.text}")
 
 
 def _kernel_target(target: Target) -> KernelTarget:
