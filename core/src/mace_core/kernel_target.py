@@ -18,6 +18,9 @@ from mace_core.ops import core_ops
 from mace_core.program import Lowering, Program, Refused
 from mace_core.quantization import dequantize
 
+MAX_DIMENSION = (1 << 31) - 1
+"""Of a tensor that a library describes: what an int32_t holds."""
+
 Lower = Callable[[Node, Lowering], None]
 """Appends the calls that compute one node; raises Refused with the reason where it cannot."""
 
@@ -86,6 +89,8 @@ class KernelTarget(Target):
 
     def _lower(self, node: Node, to: Lowering) -> None:
         tensors = [to.tensors[t] for t in (*node.inputs, *node.outputs) if t]
+        for tensor in tensors:
+            _need_describable(tensor)
         if not any(_compressed(t) for t in tensors):
             self._plain(node, to)
             return
@@ -93,7 +98,7 @@ class KernelTarget(Target):
         try:
             self._as_stored(node, tensors, to)
         except Refused:
-            assert len(to.calls) == calls, f"{node.op.name}: refused after it had begun"
+            del to.calls[calls:]  # what was appended before the refusal
             self._through_floats(node, to)
 
     def _as_stored(self, node: Node, tensors: Sequence[Tensor], to: Lowering) -> None:
@@ -163,6 +168,13 @@ def shared_levels(targets: Sequence[KernelTarget], abi: str, place: str) -> tupl
 def _describe(target: KernelTarget, abi: str) -> str:
     levels = ", ".join(f"{i.name} {i.rows} x {i.columns}" for i in target.isas(abi))
     return f"{target.name} has tiles {levels} and panels of {target.panel}"
+
+
+def _need_describable(tensor: Tensor) -> None:
+    """Refused for a tensor that `mace_tensor` in mace.h cannot describe: its dimensions have 32 bits."""
+    longest = max(tensor.shape, default=0)
+    if longest > MAX_DIMENSION:
+        raise Refused(f"{tensor.name} has a dimension of {longest}; libraries hold tensors of at most {MAX_DIMENSION} along an axis")
 
 
 def _compressed(tensor: Tensor) -> bool:

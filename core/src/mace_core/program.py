@@ -115,6 +115,18 @@ def find_root(tensor: str, aliases: Mapping[str, str]) -> str:
     return tensor
 
 
+def _need_room(call: Call, name: str, ctype: str) -> None:
+    """Refused for an argument that does not fit into its field: products of dimensions may exceed 32 bits where none of them does."""
+    value = call.args[name]
+    bits = {"i32": 32, "i64": 64}.get(ctype.partition("[")[0])
+    if bits is None:
+        return
+    limit = 1 << (bits - 1)
+    for number in value if isinstance(value, tuple) else (value,):
+        if not -limit <= number < limit:
+            raise Refused(f"its {name} would be {number}; kernel {call.kernel.name} counts in {bits} bits")
+
+
 class Lowering:
     """A program under construction; what a target's lowering functions write to."""
 
@@ -192,6 +204,8 @@ class Lowering:
         """Append a call on behalf of a node."""
         unknown = {name for name, _ in call.kernel.fields} ^ set(call.args)
         assert not unknown, f"{call.kernel.name}: arguments {unknown} do not match its fields"
+        for name, ctype in call.kernel.fields:
+            _need_room(call, name, ctype)
         named = replace(call, reads=tuple(call.reads), writes=tuple(call.writes), node=node.name, sources=node.sources)
         self.calls.append(named)
 

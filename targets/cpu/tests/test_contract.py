@@ -1,8 +1,98 @@
-"""The contract that every target keeps."""
+"""The contract that every target keeps; and that targets with a fault do not keep it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from mace_core.ir import Graph, Node, Quant
+from mace_core.kernel_target import Lower
+from mace_core.program import Lowering
 from mace_core.testing.target import TargetContract
 from mace_target_cpu import Cpu
 
 
 class TestCpu(TargetContract):
     target = Cpu()
+
+
+def swap_operands(node: Node, to: Lowering) -> Node:
+    return replace(node, inputs=node.inputs[::-1])
+
+
+def swap_pads(node: Node, to: Lowering) -> Node:
+    names = ("pads_before", "pads_after") if "pads_before" in node.attrs else ("before", "after")
+    return replace(node, attrs={**node.attrs, **dict(zip(names, (node.attrs[n] for n in names[::-1]), strict=True))})
+
+
+def turn(key: str) -> Callable[[Node, Lowering], Node]:
+    """Attributes of the axes in reverse."""
+
+    def turned(node: Node, to: Lowering) -> Node:
+        value = node.attrs[key]
+        assert isinstance(value, tuple)
+        return replace(node, attrs={**node.attrs, key: value[::-1]})
+
+    return turned
+
+
+def forget_zero_point(node: Node, to: Lowering) -> Node:
+    for name in node.inputs[:2]:
+        tensor = to.tensors[name]
+        if tensor.quant:
+            to.tensors[name] = replace(tensor, quant=Quant.of(tensor.quant.scale[0]))
+    return node
+
+
+def forget_axis(node: Node, to: Lowering) -> Node:
+    return replace(node, attrs={**node.attrs, "axis": len(to.shape(node.inputs[0])) - 1})
+
+
+FAULTS: Mapping[str, tuple[str, Callable[[Node, Lowering], Node]]] = {
+    "sign": ("Sub", swap_operands),
+    "padding of a window": ("Conv", swap_pads),
+    "padding of a tensor": ("Pad", swap_pads),
+    "transposed stride": ("Conv", turn("strides")),
+    "pool stride": ("MaxPool", turn("strides")),
+    "zero point of a sum": ("Add", forget_zero_point),
+    "zero point of a convolution": ("Conv", forget_zero_point),
+    "axis": ("Softmax", forget_axis),
+}
+
+
+def faulty(op: str, change: Callable[[Node, Lowering], Node]) -> Cpu:
+    """The CPU target, which lowers one op as if the node were another."""
+
+    def spoil(table: Mapping[str, Lower]) -> dict[str, Lower]:
+        original = table.get(op)
+        return {**table, **({op: lambda node, to: original(change(node, to), to)} if original else {})}
+
+    class Faulty(Cpu):
+        lowerings: Any = spoil(Cpu().lowerings)
+        quantized: Any = spoil(Cpu().quantized)
+
+    return Faulty()
+
+
+class OneOp(TargetContract):
+    """The contract's own graphs of one op: to compile all for each fault takes too long."""
+
+    op: ClassVar[str]
+
+    def graphs(self) -> list[Graph]:
+        return [g for g in super().graphs() if {n.op.name for n in g.nodes} == {self.op}]
+
+
+OneOp.__test__ = False  # type: ignore[attr-defined]  # run by the test below
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_target_with_a_fault_does_not_keep_the_contract(fault: str, tmp_path: Path) -> None:
+    op, change = FAULTS[fault]
+    contract = type("Faulty", (OneOp,), {"target": faulty(op, change), "op": op})()
+    with pytest.raises(AssertionError, match=f"differ from their references:\\n.*= {op}\\("):
+        contract.test_accepted_nodes_compute_what_their_references_do(tmp_path)

@@ -171,3 +171,17 @@ def test_large_copies_are_shared_out(tmp_path: Path) -> None:
     ]
     assert all(c.args["grain"] < c.args["rows"] for g in graphs for c in Cpu().lower(g).calls)  # type: ignore[operator]
     check_bits(graphs, tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_a_pad_needs_no_table_however_long_its_axes_are(mode: str) -> None:
+    image = case("image", "Pad", [np.zeros((1, 480, 640, 3), np.float32)], {"before": (0, 0, 0, 1), "after": (0, 0, 0, 0), "mode": mode})
+    sound = case("sound", "Pad", [np.zeros((1, 160_000), np.int16)], {"before": (0, 200), "after": (0, 200), "mode": mode})
+    for graph in (image, sound):  # a table of merged axes was 1.2 MB for this image
+        assert not Cpu().lower(graph).weights
+
+
+def test_a_nearest_resize_has_a_table_as_long_as_the_axes_that_change() -> None:
+    x = np.zeros((1, 300, 200, 3), np.float32)
+    graph = case("up", "Resize", [x], {"sizes": (1, 300, 400, 3), "scales": (1.0, 1.0, 2.0, 1.0), "mode": "nearest"})
+    assert [w.bytes for w in Cpu().lower(graph).weights.values()] == [4 * 400]

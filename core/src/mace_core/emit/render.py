@@ -129,7 +129,9 @@ def _keeping(change: Callable[..., str]) -> Callable[..., str]:
 def _environment() -> _Environment:
     """Templates are known by their paths; compiled ones are kept in the user's cache, where nobody else can write."""
     loader = jinja2.FunctionLoader(lambda path: Path(path).read_text(encoding="utf-8"))
-    folder = _private(cache_folder("templates"))
+    # What Jinja makes of a template depends on the filters and the generator of this file: another version compiles anew.
+    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    folder = _private(cache_folder(f"templates-{version}"))
     made = _Environment(
         autoescape=False,  # of HTML; `finalize` refuses what is not escaped
         undefined=jinja2.StrictUndefined,

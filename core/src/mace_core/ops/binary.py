@@ -1,4 +1,7 @@
-"""Element-wise ops of two inputs, which broadcast."""
+"""Element-wise ops of two inputs, which broadcast.
+
+Sums, differences and products of integers wrap (two's complement), as in numpy and the frameworks (docs/operators.md).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,24 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.cast import convert
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, broadcast, keep, need, present, same_dtype
 
 
 def _div(x: Array, y: Array) -> Array:
-    """For integers rounded towards zero, and 0 where the divisor is 0: the processor's trap is no result."""
+    """For integers rounded towards zero, 0 where the divisor is 0, and the least one divided by -1 wraps to itself.
+
+    The processor's trap is no result: the frameworks that define the overflow wrap it as well.
+    """
     if x.dtype.kind == "f":
         return np.divide(x, y)
-    safe = np.where(y == 0, 1, y)
-    quotient = np.abs(x) // np.abs(safe) * np.sign(x) * np.sign(safe) if x.dtype.kind == "i" else x // safe
-    return np.where(y == 0, 0, quotient).astype(x.dtype)
+    if x.dtype.kind == "u":
+        return np.where(y == 0, 0, x // np.where(y == 0, 1, y)).astype(x.dtype)
+    safe = np.where((y == 0) | (y == -1), 1, y).astype(x.dtype)
+    floor = x // safe
+    quotient = floor + ((x - floor * safe != 0) & ((x < 0) != (safe < 0)))
+    return np.where(y == 0, 0, np.where(y == -1, np.negative(x), quotient)).astype(x.dtype)
 
 
 def _mod(x: Array, y: Array, fmod: bool) -> Array:
@@ -25,16 +35,29 @@ def _mod(x: Array, y: Array, fmod: bool) -> Array:
     remainder = np.fmod if fmod else np.mod
     if x.dtype.kind == "f":
         return remainder(x, y)
-    return np.where(y == 0, 0, remainder(x, np.where(y == 0, 1, y))).astype(x.dtype)
+    trivial = (y == 0) | (y == -1) if x.dtype.kind == "i" else y == 0
+    return np.where(trivial, 0, remainder(x, np.where(trivial, 1, y).astype(x.dtype))).astype(x.dtype)
 
 
 def _pow(x: Array, y: Array) -> Array:
-    if x.dtype.kind == "f":
-        return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
-    return np.power(x.astype(np.float64), y.astype(np.float64)).astype(np.int64).astype(x.dtype)
+    """Floats in double precision, integers to integers modulo their range; a negative power of an integer loses its fraction."""
+    if x.dtype.kind == "f" or y.dtype.kind == "f":
+        power = np.power(x.astype(np.float64), y.astype(np.float64))
+        return power.astype(x.dtype) if x.dtype.kind == "f" else convert(power, DType.of(x))
+    x, y = np.broadcast_arrays(x, y)
+    base, exponent = x.astype(np.int64).astype(np.uint64), y.astype(np.int64).astype(np.uint64)
+    power = np.ones_like(base)
+    while exponent.any():
+        power = np.where(exponent & np.uint64(1), power * base, power)
+        base, exponent = base * base, exponent >> np.uint64(1)
+    odd = y.astype(np.int64) & 1 == 1
+    minus_one = x == -1 if x.dtype.kind == "i" else np.zeros(x.shape, bool)
+    fraction = np.where(x == 1, 1, np.where(minus_one, np.where(odd, -1, 1), 0))
+    return np.where(y < 0, fraction.astype(x.dtype), power.astype(x.dtype)).astype(x.dtype)
 
 
 def _shift(x: Array, y: Array, left: bool) -> Array:
+    """By all bits or more nothing is left but the sign; a negative count is such a one."""
     return np.left_shift(x, y) if left else np.right_shift(x, y)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,20 @@ from mace_core.ops.op import REQUIRED, Op, Spec
 from mace_core.ops.shapes import Inputs, axis_of, move_axis, present, same
 
 
-def _reference(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """Of all before and including each element, or only before it; from the end if reverse."""
-    turned = np.flip(x, axis) if reverse else x
-    total = np.cumsum(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
-    total = total - turned if exclusive else total
-    return (np.flip(total, axis) if reverse else total).astype(x.dtype)
+def _running(function: Callable[..., Array], nothing: int) -> Callable[..., Array]:
+    def reference(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+        """Of all before and including each element, or only before it; from the end if reverse.
 
+        Floats in double precision, integers modulo their range; `nothing` is the result before the first element.
+        """
+        turned = np.flip(x, axis) if reverse else x
+        total = function(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
+        if exclusive and x.shape[axis]:
+            first = np.full_like(np.take(total, [0], axis), nothing)
+            total = np.concatenate([first, np.take(total, np.arange(x.shape[axis] - 1), axis)], axis)
+        return (np.flip(total, axis) if reverse else total).astype(x.dtype)
 
-def _product(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """As running totals; the product of nothing is 1."""
-    turned = np.flip(x, axis) if reverse else x
-    total = np.cumprod(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
-    if exclusive:
-        kept = np.take(total, np.arange(x.shape[axis] - 1), axis) if x.shape[axis] else total
-        total = np.concatenate([np.ones_like(np.take(total, np.arange(min(1, x.shape[axis])), axis)), kept], axis)
-    return (np.flip(total, axis) if reverse else total).astype(x.dtype)
+    return reference
 
 
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
@@ -38,6 +36,6 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 ATTRS: Mapping[str, Any] = {"axis": REQUIRED, "exclusive": False, "reverse": False}
 OPS = (
-    Op("CumSum", ("x",), ("y",), _infer, _reference, ATTRS, move=move_axis),
-    Op("CumProd", ("x",), ("y",), _infer, _product, ATTRS, move=move_axis),
+    Op("CumSum", ("x",), ("y",), _infer, _running(np.cumsum, 0), ATTRS, move=move_axis),
+    Op("CumProd", ("x",), ("y",), _infer, _running(np.cumprod, 1), ATTRS, move=move_axis),
 )

@@ -1,19 +1,36 @@
-"""Reductions over axes."""
+"""Reductions over axes.
+
+Integers: sums, products and sums of squares wrap; a mean is computed in 64 bits; what has a root or a logarithm is
+computed in double precision, and saturates as a Cast does.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
+from mace_core.ir import Array, Attrs, DType
+from mace_core.ops.cast import convert
 from mace_core.ops.op import REQUIRED, Op, Perm, Spec
 from mace_core.ops.shapes import Inputs, axis_of, need, present
 
+
+def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Of integers the exact sum's quotient without its fraction; 0 of none."""
+    if x.dtype.kind == "f":
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    total = np.sum(x, axis=axis, keepdims=keepdims)
+    count = math.prod(x.shape[a] for a in axis)
+    magnitude = np.abs(total).astype(np.uint64) // np.uint64(max(1, count))
+    return np.where(total < 0, np.uint64(0) - magnitude, magnitude)
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ReduceSum": np.sum,
-    "ReduceMean": np.mean,
+    "ReduceMean": _mean,
     "ReduceMax": lambda x, **k: np.max(x, initial=_least(x), **k),
     "ReduceMin": lambda x, **k: np.min(x, initial=_greatest(x), **k),
     "ReduceProd": np.prod,
@@ -33,10 +50,15 @@ def _greatest(x: Array) -> Any:
     return np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
 
 
-def _reference(function: Callable[..., Any]) -> Callable[..., Array]:
+IN_DOUBLE = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+"""Reductions of integers that are computed in double precision; all others wrap."""
+
+
+def _reference(name: str) -> Callable[..., Array]:
     def reference(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        wide = x.astype(np.float64) if x.dtype.kind == "f" else x
-        return np.asarray(function(wide, axis=tuple(axes), keepdims=keepdims)).astype(x.dtype)
+        wide = x.astype(np.float64) if x.dtype.kind == "f" or name in IN_DOUBLE else x
+        rank = x.ndim
+        return convert(FUNCTIONS[name](wide, axis=tuple(a % rank for a in axes), keepdims=keepdims), DType.of(x))
 
     return reference
 
@@ -70,6 +92,5 @@ def closed(perm: Perm, axes: set[int]) -> Perm:
 
 
 OPS = tuple(
-    Op(name, ("x",), ("y",), infer, _reference(function), {"axes": REQUIRED, "keepdims": True}, move=move)
-    for name, function in FUNCTIONS.items()
+    Op(name, ("x",), ("y",), infer, _reference(name), {"axes": REQUIRED, "keepdims": True}, move=move) for name in FUNCTIONS
 )

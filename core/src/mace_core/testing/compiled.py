@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import numpy as np
 from mace_core.api import Compiler
 from mace_core.build import Builder
 from mace_core.emit import code
-from mace_core.ir import Array, DType, Graph
-from mace_core.kernel_target import KernelTarget
+from mace_core.ir import Array, DType, Graph, Node, Tensor
+from mace_core.kernel_target import Isa, KernelTarget
 from mace_core.memory import arena
 from mace_core.registry import Registry
 from mace_core.run import native
@@ -64,6 +65,31 @@ def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, 
     return native.load(shared_library(sources, host(), folder), "cases")
 
 
+def merge(name: str, graphs: Iterable[Graph]) -> Graph:
+    """One graph that computes what all of these do, each tensor as `GRAPH/TENSOR`: compiled once, for little more than one of them."""
+    merged = Graph(name, (), {}, {}, (), ())
+    tensors: dict[str, Tensor] = {}
+    weights: dict[str, Array] = {}
+    nodes: list[Node] = []
+    ends: tuple[list[str], list[str]] = ([], [])
+    for graph in graphs:
+        names = {t: f"{graph.name}/{t}" for t in graph.tensors}
+        tensors |= {names[t]: replace(tensor, name=names[t]) for t, tensor in graph.tensors.items()}
+        weights |= {names[t]: array for t, array in graph.weights.items()}
+        for node in graph.nodes:
+            inputs, outputs = (tuple(t and names[t] for t in side) for side in (node.inputs, node.outputs))
+            nodes.append(replace(node, name=f"{graph.name}/{node.name}", inputs=inputs, outputs=outputs))
+        ends[0].extend(names[t] for t in graph.inputs)
+        ends[1].extend(names[t] for t in graph.outputs)
+    return replace(merged, nodes=tuple(nodes), tensors=tensors, weights=weights, inputs=tuple(ends[0]), outputs=tuple(ends[1]))
+
+
+def split_by_graph(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
+    """Those arrays of a merged graph that belong to one of its graphs, by the names that it has for them."""
+    prefix = f"{graph.name}/"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Normal floats, small integers, fair coins; the same for the same seed."""
     rng = np.random.default_rng(seed)
@@ -100,3 +126,38 @@ def check_graphs(
         found = models[graph.name].run(given)
         for name in graph.outputs:
             assert_close(found[name], expected[name], f"{graph.name}/{name}", tolerance)
+
+
+def check_merged(target: KernelTarget, graphs: Sequence[Graph], folder: Path, levels: Sequence[Isa], tolerance: float) -> None:
+    """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
+
+    Quantized results may be one step off: kernels round once from floats, the reference from doubles.
+    """
+    whole = merge("all", graphs)
+    program = target.lower(verify(whole))
+    sources = code.library("cases", [code.Placed(program, arena(program))], levels)
+    model = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")["all"]
+    given = {**random_inputs(whole), **_whole_range(whole)}
+    found, wrong = model.run(given), []
+    for graph in graphs:
+        results, expected = split_by_graph(found, graph), execute(graph, split_by_graph(given, graph))
+        for name in graph.outputs:
+            if not _agrees(results[name], expected[name], graph.tensors[name], tolerance):
+                wrong.append(f"{graph.name}/{name} ({', '.join(map(str, graph.nodes[:3]))})")
+    assert not wrong, f"{len(wrong)} of {len(graphs)} graphs differ from their references:\n" + "\n".join(wrong)
+
+
+def _whole_range(graph: Graph) -> dict[str, Array]:
+    """For each quantized input, all that it can store."""
+    rng = np.random.default_rng(1)
+    stored = [graph.tensors[name] for name in graph.inputs if graph.tensors[name].quant]
+    limits = [np.iinfo(t.dtype.numpy) for t in stored]
+    return {t.name: rng.integers(i.min, i.max, t.shape, t.dtype.numpy, endpoint=True) for t, i in zip(stored, limits, strict=True)}
+
+
+def _agrees(found: Array, expected: Array, tensor: Tensor, tolerance: float) -> bool:
+    if tensor.quant:
+        return bool((np.abs(found.astype(np.int64) - expected.astype(np.int64)) <= 1).all())
+    if tensor.dtype.is_float:
+        return np.allclose(found, expected, tolerance, tolerance, equal_nan=True)
+    return np.array_equal(found, expected)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mace_core.build import Builder
 from mace_core.errors import MaceError
-from mace_core.ir import DType, Graph, Quant, Shape, Storage
+from mace_core.ir import Array, DType, Graph, Quant, Shape, Storage
 from mace_core.ops import core_ops
 
 IMAGE = (1, 6, 6, 4)
@@ -105,11 +105,26 @@ CONSTANT: Mapping[str, tuple[int, ...]] = {
 }
 
 
-def sample(name: str, dtype: DType, *, quantized: bool = False) -> Graph | None:
-    """A graph of one node over elements of a type; None if the op does not take them or no example of it is known."""
+VARIANTS: Mapping[str, tuple[dict[str, Any], ...]] = {
+    **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), ({"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)},)),
+    "ConvTranspose": ({"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)},),
+    "Pad": ({"before": (0, 2, 0, 1), "after": (0, 0, 1, 0), "value": 1.0}, {"before": (0, 2, 1, 0), "mode": "reflect"}),
+    "Slice": ({"starts": (0, 5, 1, 3), "sizes": (1, 3, 2, 2), "steps": (1, -2, 3, -1)},),
+    **dict.fromkeys(("Softmax", "ArgMax", "CumSum", "Concat"), ({"axis": 1},)),
+    **{f"Reduce{name}": ({"axes": (3,)}, {"axes": (1,), "keepdims": False}) for name in ("Sum", "Mean", "Max")},
+}
+"""Other attributes of some samples, no two axes alike: what a target may take for one another."""
+
+
+def sample(name: str, dtype: DType, *, quantized: bool = False, zero_point: int = 0, variant: int = -1) -> Graph | None:
+    """A graph of one node over elements of a type; None if the op does not take them or no example of it is known.
+
+    zero_point: of all quantized tensors but weights.  variant: which of VARIANTS, -1 for none of them.
+    """
     op = core_ops()[name]
     shapes, attrs = SAMPLES.get(name, ((IMAGE,) * sum(i[-1] not in "?*" for i in op.inputs), {}))
-    storage = Storage(dtype, Quant.of(0.05)) if quantized else None
+    attrs = {**attrs, **(VARIANTS[name][variant] if variant >= 0 else {})}
+    storage = Storage(dtype, Quant.of(0.05, zero_point)) if quantized else None
     new = Builder(name)
     try:
         inputs = [_operand(new, (name, i), shape, dtype, storage) for i, shape in enumerate(shapes)]
@@ -129,5 +144,55 @@ def _operand(new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, s
         return new.weight(f"w{i}", np.array(VALUES[place], kind.numpy), quant)
     if i in CONSTANT.get(op, ()):
         held = DType.I8 if quant and dtype is DType.I16 else kind  # beside sixteen-bit activations weights have eight
-        return new.weight(f"w{i}", np.ones(shape, held.numpy), quant)
+        return new.weight(f"w{i}", _weights(shape, held), quant and Quant.of(quant.scale[0]))
     return new.input(f"x{i}", kind, shape, quant)
+
+
+def _weights(shape: Shape, dtype: DType) -> Array:
+    """Weights of which no two are alike by chance: alike ones hide a transposed filter."""
+    rng = np.random.default_rng(len(shape))
+    if dtype.is_float:
+        return rng.standard_normal(shape).astype(dtype.numpy)
+    return rng.integers(0 if dtype.value[0] in "bu" else -9, 2 if dtype is DType.BOOL else 10, shape).astype(dtype.numpy)
+
+
+def samples(name: str, types: Iterable[DType], quantized: Iterable[DType] = ()) -> list[Graph]:
+    """Graphs of one node of an op, one for each type that it takes as elements and as storage of real numbers.
+
+    A Cast is there to each of the types, from each of them.
+    """
+    types = list(types)
+    plain = [_cast(source, to) for source in types for to in types] if name == "Cast" else [sample(name, t) for t in types]
+    stored = [sample(name, t, quantized=True) for t in quantized]
+    graphs = [g.renamed(_model_name(g, "")) for g in plain if g]
+    return graphs + [g.renamed(_model_name(g, "q")) for g in stored if g]
+
+
+def _cast(source: DType, to: DType) -> Graph:
+    new = Builder("Cast")
+    return new.finish([new.one("Cast", [new.input("x0", source, IMAGE)], {"to": to.value}, outputs=["y0"])])
+
+
+def _model_name(graph: Graph, mark: str) -> str:
+    types = [graph.tensors[t].dtype.value for t in (*graph.inputs[:1], *graph.outputs[:1])]
+    return "_".join([graph.name.lower().replace("::", "_"), *types]) + mark
+
+
+def extreme_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """For each input of a graph, elements at the ends of what its type holds, mixed with small ones."""
+    rng = np.random.default_rng(seed)
+    return {name: _extremes(rng, graph.tensors[name].dtype, graph.tensors[name].shape) for name in graph.inputs}
+
+
+def _extremes(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+    if dtype is DType.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.is_float:
+        limits = np.finfo(dtype.numpy)
+        huge = float(limits.max) / 3.4  # 1e38 of single precision
+        ends = [np.nan, np.inf, -np.inf, huge, -huge, float(limits.smallest_subnormal), 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -7.5, 300.0]
+        return rng.choice(np.array(ends, dtype.numpy), shape)
+    whole = np.iinfo(dtype.numpy)
+    small = [0, 1, 2, 3, 7, 31, 100]
+    signed = [whole.min, whole.min + 1, whole.max, whole.max - 1, -1, -2, *small] if whole.min else [whole.max, whole.max - 1, *small]
+    return rng.choice(np.array(signed, dtype.numpy), shape)

@@ -11,20 +11,37 @@ import pytest
 
 from mace_core.api import Target
 from mace_core.emit import code
-from mace_core.ir import Graph
+from mace_core.ir import DType, Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.memory import arena
+from mace_core.ops import core_ops
 from mace_core.testing import hostile
-from mace_core.testing.compiled import case, compile_graphs
+from mace_core.testing.compiled import case, check_merged, compile_graphs
 from mace_core.testing.plugin import PluginContract
+from mace_core.testing.samples import VARIANTS, sample
+from mace_core.testing.strategies import random_graph
+
+PLAIN = (DType.F32, DType.I32, DType.U8, DType.BOOL)
+STORED = (DType.I8, DType.U8)
+ZERO_POINT = 3
+SMOOTH = (
+    *("Add", "Sub", "Mul", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSwish", "Softmax", "ReduceMean", "Resize"),
+    *("Conv", "ConvTranspose", "MatMul", "MaxPool", "AveragePool", "Pad", "Slice", "Concat", "Transpose", "Reshape"),
+)
+"""Ops that turn a small error of a quantized operand into a small error of the result: one step decides nothing."""
 
 
 class TargetContract(PluginContract):
-    """Derive from it, set `target`, and pytest runs the contract."""
+    """Derive from it, set `target`, and pytest runs the contract.
+
+    seeds: random networks that are tried.  tolerance: of floats, of the larger of 1 and the expected value.
+    """
 
     kind = "target"
     target: ClassVar[Target]
     abi: ClassVar[str] = "host"
+    seeds: ClassVar[int] = 12
+    tolerance: ClassVar[float] = 1e-4
 
     @property
     def name(self) -> str:
@@ -85,6 +102,29 @@ class TargetContract(PluginContract):
         assert last.available == ""
         assert len({i.name for i in levels}) == len(levels)
         assert all(self.target.panel % i.columns == 0 for i in levels)
+
+    def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
+        """Every op and random networks, as one library: what a target accepts it must compute."""
+        if not isinstance(self.target, KernelTarget):
+            pytest.skip("not a target of kernels")
+        levels = [isa for isa in self.target.isas(self.abi) if self.abi == "host" or not isa.flags]
+        if not levels:
+            pytest.skip(f"no level for {self.abi} compiles here")
+        graphs = [g for g in self.graphs() if not any(self.target.refuses(n, g) for n in g.nodes)]
+        assert graphs, f"{self.target.name} accepts no node of any sample"
+        check_merged(self.target, graphs, tmp_path, levels, self.tolerance)
+
+    def graphs(self) -> list[Graph]:
+        """Graphs of a few nodes that the target may be asked to compute."""
+        made = [sample(op, dtype, variant=v) for op in core_ops() for dtype in PLAIN for v in range(-1, len(VARIANTS.get(op, ())))]
+        made += [
+            sample(op, dtype, quantized=True, zero_point=ZERO_POINT, variant=v)
+            for op in SMOOTH
+            for dtype in STORED
+            for v in range(-1, len(VARIANTS.get(op, ())))
+        ]
+        networks = [random_graph(seed) for seed in range(self.seeds)]
+        return [g.renamed(f"{number}_{g.name}") for number, g in enumerate([*made, *networks]) if g]
 
     def _small(self) -> Graph:
         return case("small", "Relu", [np.zeros((1, 4, 4, 3), np.float32)])

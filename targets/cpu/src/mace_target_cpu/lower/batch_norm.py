@@ -10,8 +10,9 @@ import numpy as np
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.batch_norm import folded
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.plain import compose
 from mace_target_cpu.lower.softmax import WIDEST, chunk
 
 FEW = 32
@@ -40,7 +41,8 @@ def batch_norm(node: Node, to: Lowering) -> None:
     """Fold the vectors when the library is built if they are constants, else by a kernel of its own."""
     x = to.tensors[node.inputs[0]]
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        compose(node, to)
+        return
     channels, width = x.shape[-1], period(x.shape[-1])
     epsilon = node.attrs["epsilon"]
     assert isinstance(epsilon, int | float)

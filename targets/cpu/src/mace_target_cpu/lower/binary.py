@@ -10,7 +10,7 @@ from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
-from mace_target_cpu.lower.types import c_type, unsigned
+from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type, is_signed, unsigned, wrap_type
 
 MATH, POWER = KERNELS / "math.h.in", KERNELS / "power.h.in"
 
@@ -35,23 +35,36 @@ COMPARISON: Mapping[str, str] = {
 
 FLOAT: Mapping[str, str] = {
     **COMPARISON,
-    "Pow": "mace_powf(x, (float)y)",
+    "Pow": "mace_powf(x, (double)y)",
     "ModC": "fmodf(x, y)",
     "ModFloor": "fmodf(x, y) + ((fmodf(x, y) != 0 && (fmodf(x, y) < 0) != (y < 0)) ? y : 0)",
 }
 
-INTEGER: Mapping[str, str] = {
+DOUBLE: Mapping[str, str] = {
     **COMPARISON,
     "Add": "x + y",
     "Sub": "x - y",
     "Mul": "x * y",
+    "Div": "x / y",
+    "Minimum": "x < y || x != x ? x : y",
+    "Maximum": "x > y || x != x ? x : y",
+    "PRelu": "x < 0 ? x * y : x",
+    "Pow": "pow(x, (double)y)",
+    "ModC": "fmod(x, y)",
+    "ModFloor": "fmod(x, y) + ((fmod(x, y) != 0 && (fmod(x, y) < 0) != (y < 0)) ? y : 0)",
+}
+
+UNSIGNED: Mapping[str, str] = {
+    **COMPARISON,
+    "Add": "(WRAP)x + (WRAP)y",
+    "Sub": "(WRAP)x - (WRAP)y",
+    "Mul": "(WRAP)x * (WRAP)y",
     "Div": "y == 0 ? 0 : x / y",
     "Minimum": "x < y ? x : y",
     "Maximum": "x > y ? x : y",
-    "PRelu": "x > 0 ? x : x * y",
-    "Pow": "mace_powf((float)x, (float)y)",
+    "PRelu": "x > 0 ? (WRAP)x : (WRAP)x * (WRAP)y",
     "ModC": "y == 0 ? 0 : x % y",
-    "ModFloor": "y == 0 ? 0 : x % y != 0 && ((x % y > 0) != (y > 0)) ? x % y + y : x % y",
+    "ModFloor": "y == 0 ? 0 : x % y",
     "BitShiftLeft": "(uint64_t)y >= 8 * sizeof x ? 0 : (uint64_t)x << y",
     "BitShiftRight": "(uint64_t)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
     "And": "x && y",
@@ -61,7 +74,35 @@ INTEGER: Mapping[str, str] = {
     "BitwiseOr": "x | y",
     "BitwiseXor": "x ^ y",
 }
-"""Of two integers; division by 0 is 0."""
+"""Of two integers: overflow wraps (WRAP: see `wrap_type`), division by 0 is 0."""
+
+SIGNED: Mapping[str, str] = {
+    **UNSIGNED,
+    # The processor traps where the least integer is divided by -1, for a quotient and for a remainder.
+    "Div": "y == 0 ? (WRAP)0 : y == -1 ? (WRAP)0 - (WRAP)x : (WRAP)(x / y)",
+    "ModC": "y == 0 || y == -1 ? 0 : x % y",
+    "ModFloor": "y == 0 || y == -1 ? 0 : x % y != 0 && (x % y > 0) != (y > 0) ? x % y + y : x % y",
+}
+
+
+def _scalar(form: str, x: DType, y: DType) -> str:
+    """The C expression of one element of each operand; "" where there is none."""
+    if form == "Pow" and not x.is_float:
+        return _integer_power(x, y)
+    if x.is_float:
+        return {DType.F32: FLOAT, DType.F64: DOUBLE}.get(x, {}).get(form, "")
+    return (SIGNED if is_signed(x) else UNSIGNED).get(form, "").replace("WRAP", wrap_type(x))
+
+
+def _integer_power(x: DType, y: DType) -> str:
+    """Integer exponents wrap; a negative one leaves 1 / x^n without its fraction; a power of 0 that is none is 0."""
+    if y.is_float:
+        return f"mace_to_{C_TYPES[x]}(pow((double)x, (double)y))"
+    power = "mace_power((uint64_t)x, (uint64_t)y)"
+    if not is_signed(y):
+        return power
+    fraction = "x == 1 ? 1 : x == -1 ? (y & 1 ? (uint64_t)-1 : 1) : 0" if is_signed(x) else "x == 1"
+    return f"y < 0 ? (uint64_t)({fraction}) : {power}"
 
 
 def _form(node: Node) -> str:
@@ -76,15 +117,14 @@ def binary(node: Node, to: Lowering) -> None:
     """Any op of the tables above."""
     x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
     form = _form(node)
-    floats = x.dtype is DType.F32
-    vector = VECTOR.get(form, "") if floats else ""
-    scalar = (FLOAT if floats else INTEGER).get(form, "")
-    if (not vector and not scalar) or (x.dtype.is_float and not floats):
+    vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
+    scalar = _scalar(form, x.dtype, y.dtype)
+    if not vector and not scalar:
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
     params = {"ctype": c_type(x), "ytype": c_type(y), "result": c_type(z), "vector": Code(vector), "scalar": Code(scalar)}
     name = f"{form.lower()}_{x.dtype.value}" + (f"_{y.dtype.value}" if y.dtype is not x.dtype else "")
     fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
-    kernel = Kernel(name, KERNELS / "binary.c.in", fields, params, (MATH, POWER) if form == "Pow" else ())
+    kernel = Kernel(name, KERNELS / "binary.c.in", fields, params, (MATH, POWER, CONVERT) if form == "Pow" else ())
     dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
     to.call(node, Call(kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype))
 
@@ -99,5 +139,5 @@ def where(node: Node, to: Lowering) -> None:
     to.call(node, Call(kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs))
 
 
-OPS = {*VECTOR, *FLOAT, *INTEGER, "Mod", "BitShift"} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight"}
+OPS = {*VECTOR, *FLOAT, *SIGNED, "Mod", "BitShift"} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight"}
 LOWERINGS: Mapping[str, Lower] = {**dict.fromkeys(sorted(OPS), binary), "Where": where}

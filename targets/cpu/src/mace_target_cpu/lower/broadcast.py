@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import Shape
+from mace_core.kernel_target import MAX_DIMENSION
 from mace_core.program import Refused
 
 RANK = 6
@@ -32,7 +33,8 @@ def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], li
         if dim == 1:
             continue
         row = [t[i] for t in table]
-        if dims and all(before == step * dim for before, step in zip(rows[-1], row, strict=True)):
+        fits = dims and dims[-1] * dim <= MAX_DIMENSION  # the kernels count and step in 32 bits
+        if fits and all(before == step * dim for before, step in zip(rows[-1], row, strict=True)):
             dims[-1], rows[-1] = dims[-1] * dim, row
         else:
             dims.append(dim)

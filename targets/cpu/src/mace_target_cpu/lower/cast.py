@@ -9,13 +9,13 @@ from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import C_TYPES, c_type
+from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type
 
 N = (("n", "i64"),)
 
 
 def cast(node: Node, to: Lowering) -> None:
-    """Through C's own conversions; half precision only to and from float."""
+    """Through C's own conversions where they are defined; half precision only to and from float."""
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     name = f"cast_{x.dtype.value}_{y.dtype.value}"
     if DType.F16 in (x.dtype, y.dtype) and x.dtype is not y.dtype:
@@ -26,7 +26,9 @@ def cast(node: Node, to: Lowering) -> None:
         same = x.dtype is y.dtype
         types = {"ctype": C_TYPES.get(x.dtype, Code("uint16_t")) if same else c_type(x)}
         types["result"] = types["ctype"] if same else c_type(y)
-        kernel = Kernel(name, KERNELS / "cast.c.in", N, {**types, "to_bool": y.dtype is DType.BOOL})
+        saturate = x.dtype.is_float and y.dtype.value[0] in "iu"
+        params = {**types, "to_bool": y.dtype is DType.BOOL, "saturate": saturate}
+        kernel = Kernel(name, KERNELS / "cast.c.in", N, params, (CONVERT,) if saturate else ())
     to.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mace_core.ir import Node, Shape, Tensor
+from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Ints, Windows
 from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, block_floats, need_f32, optional, pack, pack_at_run_time, packed_size
+from mace_target_cpu.lower.plain import plain_conv
 
 WINDOWS = KERNELS / "windows.h.in"
 GEOMETRY = (
@@ -81,11 +82,14 @@ def clamp(node: Node) -> dict[str, Arg]:
 
 
 def conv(node: Node, to: Lowering) -> None:
-    """Any convolution of f32."""
-    need_f32(node, to)
-    filters = Filters.of(node, to)
+    """Any convolution of f32; of f64 in plain loops."""
     windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attrs)
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    if x.dtype is DType.F64:
+        plain_conv(node, to, GEOMETRY, geometry(x, y, windows))
+        return
+    need_f32(node, to)
+    filters = Filters.of(node, to)
     args = {**geometry(x, y, windows), **clamp(node)}
     if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and to.constant(node.inputs[1]) is not None:
         _depthwise(node, to, args, windows)

@@ -1,4 +1,8 @@
-"""Results whose every axis looks up its elements at positions known when the library is built: Pad, Resize to the nearest."""
+"""Results whose every axis takes its elements from positions known when the library is built: Pad, Resize to the nearest.
+
+Positions that a formula gives are computed by the kernel; only those of a Resize are a table, as long as the axis.
+A table of merged axes or of a long signal would be larger than the rest of a library.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,11 @@ RANK = 7
 FIELDS = (
     ("count", "i64[7]"),
     ("step", "i64[7]"),
-    ("begin", "i64[7]"),
+    ("size", "i64[8]"),
+    ("shift", "i64[8]"),
+    ("begin", "i64[8]"),
+    ("mode", "i32[8]"),
     ("lead", "i32"),
-    ("inner", "i64"),
     ("n", "i64"),
     ("unit", "i64"),
     ("first", "i64"),
@@ -36,17 +42,45 @@ FIELDS = (
 )
 
 
+MODES = ("table", "constant", "edge", "reflect", "wrap")
+"""How the kernel finds a position, by number; all but the first as in numpy.pad."""
+
+
 @dataclass(frozen=True)
 class Axis:
-    """An axis of x, `size` elements long, and for each element of y's the position in it, or -1 for none."""
+    """An axis of x, `size` elements long, and of y, `count` long.
+
+    mode, shift: element i of y is element i - shift of x, or outside of x what the mode says: nothing for "constant".
+    positions: for mode "table", the position in x for each element of y, or -1 for none.
+    """
 
     size: int
-    positions: Array
+    count: int
+    shift: int = 0
+    mode: str = "constant"
+    positions: Array | None = None
+
+    @classmethod
+    def of_table(cls, size: int, positions: Array) -> Axis:
+        """An axis whose positions are listed; a plain one where the list says so."""
+        if len(positions) == size and bool((positions == np.arange(size)).all()):
+            return cls(size, size)
+        return cls(size, len(positions), mode="table", positions=positions)
 
     @property
     def plain(self) -> bool:
         """Whether the axis stays as it is."""
-        return len(self.positions) == self.size and bool((self.positions == np.arange(self.size)).all())
+        return self.positions is None and self.count == self.size and not self.shift
+
+    def neighbours(self) -> tuple[int, int]:
+        """The longest stretch in which each position is that before it and one: where it begins, and its length."""
+        if self.positions is None:
+            return self.shift, min(self.size, self.count - self.shift)
+        breaks = np.flatnonzero((np.diff(self.positions) != 1) | (self.positions[:-1] < 0)) + 1
+        starts, ends = np.array([0, *breaks]), np.array([*breaks, self.count])
+        best = int(np.argmax(ends - starts))
+        first, run = int(starts[best]), int(ends[best] - starts[best])
+        return (first, run) if self.positions[first] >= 0 else (0, 0)
 
 
 def lookup(node: Node, to: Lowering, axes: Sequence[Axis], value: float = 0.0) -> None:
@@ -61,26 +95,32 @@ def lookup(node: Node, to: Lowering, axes: Sequence[Axis], value: float = 0.0) -
     if len(outer) > RANK:
         raise Refused(f"{len(outer) + 1} axes look up their elements; the kernel knows {RANK + 1}")
     lead = RANK - len(outer)
-    outer = [Axis(1, np.zeros(1, np.int32))] * lead + outer
-    sizes = [a.size for a in (*outer, inner)]
-    lengths = [len(a.positions) for a in outer]
-    table = np.concatenate([a.positions for a in (*outer, inner)]).astype(np.int32)
-    name = to.weight(f"{y.name}.positions", table.shape, "i4", lambda: table)
-    first, run = _neighbours(inner.positions)
+    axes = [*([Axis(1, 1)] * lead), *outer, inner]
+    sizes, counts = [a.size for a in axes], [a.count for a in axes]
+    tables = [np.zeros(0, np.int32) if a.positions is None else a.positions for a in axes]
+    first, run = inner.neighbours()
     args = {
-        "count": tuple(lengths),
+        "count": tuple(counts[:-1]),
         "step": tuple(prod(sizes[i + 1 :]) * unit.size for i in range(RANK)),
-        "begin": tuple(sum(lengths[:i]) for i in range(RANK)),
+        "size": tuple(sizes),
+        "shift": tuple(a.shift for a in axes),
+        "begin": tuple(sum(len(t) for t in tables[:i]) for i in range(RANK + 1)),
+        "mode": tuple(MODES.index(a.mode) for a in axes),
         "lead": lead,
-        "inner": sum(lengths),
-        "n": len(inner.positions),
+        "n": inner.count,
         "unit": unit.size,
         "first": first,
         "run": run,
         "value": _bits(value, x),
-        **chunks(prod(lengths), len(inner.positions) * unit.size * x.dtype.size),
+        **chunks(prod(counts[:-1]), inner.count * unit.size * x.dtype.size),
     }
-    to.call(node, Call(_kernel(x.dtype.size), args, [x.name, name], [y.name]))
+    to.call(node, Call(_kernel(x.dtype.size), args, [x.name, _table(to, y, tables)], [y.name]))
+
+
+def _table(to: Lowering, y: Tensor, tables: Sequence[Array]) -> str:
+    """The positions that no formula gives, of all axes; "" if there are none."""
+    table = np.concatenate(tables).astype(np.int32)
+    return to.weight(f"{y.name}.positions", table.shape, "i4", lambda: table) if table.size else ""
 
 
 def _merged(axes: Sequence[Axis]) -> list[Axis]:
@@ -91,22 +131,12 @@ def _merged(axes: Sequence[Axis]) -> list[Axis]:
             continue
         if merged and merged[-1].plain and axis.plain:
             size = merged[-1].size * axis.size
-            merged[-1] = Axis(size, np.arange(size))
+            merged[-1] = Axis(size, size)
         else:
             merged.append(axis)
-    one = Axis(1, np.zeros(1, np.int32))
     if not merged or not merged[-1].plain:
-        merged.append(one)
-    return merged if len(merged) > 1 else [one, *merged]
-
-
-def _neighbours(positions: Array) -> tuple[int, int]:
-    """The longest stretch in which each position is that before it and one: where it begins, and its length."""
-    breaks = np.flatnonzero((np.diff(positions) != 1) | (positions[:-1] < 0)) + 1
-    starts, ends = np.array([0, *breaks]), np.array([*breaks, len(positions)])
-    best = int(np.argmax(ends - starts))
-    first, run = int(starts[best]), int(ends[best] - starts[best])
-    return (first, run) if positions[first] >= 0 else (0, 0)
+        merged.append(Axis(1, 1))
+    return merged if len(merged) > 1 else [Axis(1, 1), *merged]
 
 
 def _bits(value: float, tensor: Tensor) -> int:
@@ -121,14 +151,11 @@ def _kernel(size: int) -> Kernel:
 
 
 def pad(node: Node, to: Lowering) -> None:
-    """Look the new elements up where the mode says, nowhere if they are constant."""
+    """Take the new elements from where the mode says, from nowhere if they are constant."""
     before, after = integers(node.attrs, "before"), integers(node.attrs, "after")
     mode, value = str(node.attrs["mode"]), real(node.attrs, "value")
-    axes = []
-    for size, low, high in zip(to.shape(node.inputs[0]), before, after, strict=True):
-        here = np.arange(size)
-        how = {"constant_values": -1} if mode == "constant" else {}
-        axes.append(Axis(size, np.pad(here, (low, high), mode=mode, **how) if low or high else here))  # type: ignore[call-overload]
+    shape = to.shape(node.inputs[0])
+    axes = [Axis(size, low + size + high, low, mode) for size, low, high in zip(shape, before, after, strict=True)]
     lookup(node, to, axes, value if mode == "constant" else 0.0)
 
 

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from mace_core.ir import Node, Shape
+from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.gemm import BLOCK, GEMM, need_f32, optional, pack, pack_at_run_time, packed_size
+from mace_target_cpu.lower.gemm import BLOCK, GEMM, optional, pack, pack_at_run_time, packed_size
+from mace_target_cpu.lower.plain import plain_product
 
 BATCH_AXES = 6
 
@@ -34,8 +35,10 @@ MATMUL = Kernel(
 
 
 def matmul(node: Node, to: Lowering) -> None:
-    """Any product of f32; a batch of left factors with one right factor is a single product of more rows."""
-    need_f32(node, to)
+    """Any product; a batch of left factors with one right factor is a single product of more rows. Only f32 is fast."""
+    dtype = to.tensors[node.inputs[0]].dtype
+    if dtype in (DType.F16, DType.BOOL):
+        raise Refused(f"no kernel computes {node.op.name} of {dtype.value}")
     a, b = node.inputs[:2]
     left, right = to.shape(a), to.shape(b)
     rows = left[-2] if len(left) > 1 else 1
@@ -56,6 +59,12 @@ def matmul(node: Node, to: Lowering) -> None:
         "low": node.attrs["low"],
         "high": node.attrs["high"],
     }
+    if dtype is not DType.F32:
+        kernel = plain_product(dtype, MATMUL, BATCH_AXES)
+        names = {name for name, _ in kernel.fields}
+        plain = {name: value for name, value in args.items() if name in names}
+        to.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))  # type: ignore[arg-type]  # as below
+        return
     packed = _packed(node, to, (math.prod(batch_b), depth, columns))
     to.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))  # type: ignore[arg-type]  # schema: floats
 

@@ -14,6 +14,7 @@ from mace_core.ops.norm import MVN_EPSILON
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.batch_norm import FEW, period
+from mace_target_cpu.lower.plain import compose
 from mace_target_cpu.lower.reduce import runs
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -54,6 +55,9 @@ def _epsilon(node: Node) -> float:
 
 def layer_norm(node: Node, to: Lowering) -> None:
     """Row by row; a scale or bias that broadcasts along a row must be a constant."""
+    if to.tensors[node.inputs[0]].dtype is DType.F64:
+        compose(node, to)
+        return
     x = _float(node, to)
     axis = node.attrs["axis"]
     assert isinstance(axis, int)

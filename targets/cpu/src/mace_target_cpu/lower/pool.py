@@ -12,6 +12,7 @@ from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.lower.gemm import need_f32
+from mace_target_cpu.lower.types import C_TYPES
 
 POOL = KERNELS / "pool.c.in"
 
@@ -48,10 +49,12 @@ def max_pool(node: Node, to: Lowering) -> None:
 
 
 def average_pool(node: Node, to: Lowering) -> None:
-    """AveragePool of f32."""
-    need_f32(node, to)
-    params = {"ctype": Code("float"), "start": 0, "kind": Code("average"), "lanes": VECTOR_BYTES // 4}
-    kernel = Kernel("average_pool_f32", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params)
+    """AveragePool of floats of 32 or 64 bits."""
+    dtype = to.tensors[node.inputs[0]].dtype
+    if dtype is not DType.F64:
+        need_f32(node, to)
+    params = {"ctype": C_TYPES[dtype], "start": 0, "kind": Code("average"), "lanes": VECTOR_BYTES // dtype.size}
+    kernel = Kernel(f"average_pool_{dtype.value}", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params)
     after, count_pad = node.attrs["pads_after"], node.attrs["count_pad"]
     assert isinstance(after, tuple)
     args = _arguments(node, to) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}

@@ -11,7 +11,7 @@ from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.lower.types import CONVERT, c_type, is_signed, wrap_type
 
 MATH = KERNELS / "math.h.in"
 LOOPS = 3
@@ -22,24 +22,34 @@ NEST = (("results", "i64"), ("count", "i64"), *((n, "i32[3]") for n in ("over", 
 
 @dataclass(frozen=True)
 class Reduction:
-    """C expressions: of the running total and a value v; `least` or `greatest` start at the end of the type's range."""
+    """C expressions: of the running total and a value v, which is *p in the type of the total.
+
+    initial: `least` or `greatest` start at the end of the type's range.
+    integers: what integers are added up in: "wrap" (see `wrap_type`), "own" (their type), "long" (64 bits) or "double".
+    """
 
     step: str
     final: str = "total"
     initial: str = "0"
     join: str = "total + part"
+    integers: str = "wrap"
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceSum": Reduction("total + v"),
-    "ReduceMean": Reduction("total + v", "total / a->count"),
-    "ReduceMax": Reduction("v > total || v != v ? v : total", initial="least"),
-    "ReduceMin": Reduction("v < total || v != v ? v : total", initial="greatest"),
+    "ReduceMean": Reduction("total + v", "total / a->count", integers="long"),
+    "ReduceMax": Reduction("v > total || v != v ? v : total", initial="least", integers="own"),
+    "ReduceMin": Reduction("v < total || v != v ? v : total", initial="greatest", integers="own"),
     "ReduceProd": Reduction("total * v", initial="1"),
-    "ReduceL1": Reduction("total + (v > 0 ? v : 0 - v)"),
-    "ReduceL2": Reduction("total + v * v", "sqrt((double)total)"),
-    "ReduceLogSum": Reduction("total + v", "mace_logf((float)total)"),
-    "ReduceLogSumExp": Reduction("total > v ? total + log1p(exp(v - total)) : v + log1p(exp(total - v))", initial="-1e300"),
+    "ReduceL1": Reduction("total + (*p > 0 ? v : 0 - v)"),
+    "ReduceL2": Reduction("total + v * v", "sqrt(total)", integers="double"),
+    "ReduceLogSum": Reduction("total + v", "log(total)", integers="double"),
+    # Equal terms apart: the difference of two infinities is no number.
+    "ReduceLogSumExp": Reduction(
+        "total == v ? v + 0.69314718055994530942 : total > v ? total + log1p(exp(v - total)) : v + log1p(exp(total - v))",
+        initial="-INFINITY",
+        integers="double",
+    ),
     "ReduceSumSquare": Reduction("total + v * v"),
 }
 
@@ -97,10 +107,10 @@ def _vector_start(table: Reduction) -> Code:
 def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: Tensor) -> None:
     x = to.tensors[node.inputs[0]]
     table = REDUCTIONS.get(node.op.name)
-    if table is None or (x.dtype.is_float and x.dtype is not DType.F32):
+    if table is None or x.dtype is DType.F16:
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
-    params = {**_types(x, table), "result": c_type(y), "step": Code(table.step), "final": Code(table.final)}
-    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH,))
+    params = {**_types(x, table), "result": c_type(y), "step": Code(table.step)}
+    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH, CONVERT))
     to.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
 
 
@@ -122,19 +132,21 @@ def _padded(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int
 
 
 def _types(x: Tensor, table: Reduction) -> dict[str, Code]:
-    """Floats add up in double precision, integers in their own."""
+    """The C types of a reduction and its ends: floats add up in double precision, integers as the table says."""
     ctype = c_type(x)
-    if x.dtype is DType.F32:
+    if x.dtype.is_float:
         starts = {"least": "-INFINITY", "greatest": "INFINITY"}
-        return {"ctype": ctype, "wide": Code("double"), "initial": Code(starts.get(table.initial, table.initial))}
-    limits = {DType.U8: ("0", "UINT8_MAX"), DType.I8: ("INT8_MIN", "INT8_MAX"), DType.I64: ("INT64_MIN", "INT64_MAX")}
-    low, high = limits.get(x.dtype, (f"{_limit(x)}_MIN", f"{_limit(x)}_MAX"))
-    starts = {"least": low, "greatest": high}
-    return {"ctype": ctype, "wide": ctype, "initial": Code(starts.get(table.initial, table.initial))}
-
-
-def _limit(x: Tensor) -> str:
-    return c_type(x).removesuffix("_t").upper()
+        initial = Code(starts.get(table.initial, table.initial))
+        return {"ctype": ctype, "wide": Code("double"), "initial": initial, "final": Code(table.final)}
+    limit, signed = ctype.removesuffix("_t").upper(), is_signed(x.dtype)
+    starts = {"least": f"{limit}_MIN" if signed else "0", "greatest": f"{limit}_MAX"}
+    wide = {"wrap": wrap_type(x.dtype), "own": ctype, "long": "uint64_t", "double": "double"}[table.integers]
+    final = table.final
+    if table.integers == "long":  # the mean of nothing is 0, as every division by 0 of integers
+        final = f"a->count ? {'(int64_t)total / a->count' if signed else 'total / (uint64_t)a->count'} : 0"
+    elif table.integers == "double":
+        final = f"mace_to_{ctype}({table.final})"
+    return {"ctype": ctype, "wide": Code(wide), "initial": Code(starts.get(table.initial, table.initial)), "final": Code(final)}
 
 
 def along(shape: Shape, axis: int) -> dict[str, int]:

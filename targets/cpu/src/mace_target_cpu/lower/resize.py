@@ -45,8 +45,8 @@ def resize(node: Node, to: Lowering) -> None:
     taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     if node.attrs["mode"] == "nearest" or not changed:
-        axes = [Axis(size, np.where(t.outside, -1, t.indices[:, 0])) for size, t in zip(x.shape, taps, strict=True)]
-        kept = [Axis(size, np.arange(size)) if i not in changed else axes[i] for i, size in enumerate(x.shape)]
+        axes = [Axis.of_table(size, np.where(t.outside, -1, t.indices[:, 0])) for size, t in zip(x.shape, taps, strict=True)]
+        kept = [Axis(size, size) if i not in changed else axes[i] for i, size in enumerate(x.shape)]
         lookup(node, to, kept, real(node.attrs, "extrapolation") if any(t.outside.any() for t in taps) else 0.0)
         return
     if x.dtype is not DType.F32:

@@ -8,8 +8,9 @@ from math import prod
 from mace_core.emit.text import CIdentifier
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.plain import compose
 
 MATH = KERNELS / "math.h.in"
 ROW = KERNELS / "row.h.in"
@@ -31,7 +32,8 @@ def softmax(node: Node, to: Lowering) -> None:
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        compose(node, to)
+        return
     axis %= len(x.shape)
     outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
     kind, p = node.op.name.lower(), node.attrs.get("p", 0)

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Tensor
 from mace_core.program import Lowering, Refused
+from mace_target_cpu.isa import KERNELS
+
+CONVERT = KERNELS / "convert.h.in"
+"""Floats to integers: `mace_to_int32_t(v)` and the like, by the name of the C type."""
 
 C_TYPES: Mapping[DType, Code] = {
     DType.BOOL: Code("uint8_t"),
@@ -33,6 +37,20 @@ def c_type(tensor: Tensor) -> Code:
 def unsigned(size: int) -> Code:
     """Return the C type of an unsigned integer of so many bytes, as which elements of any type are moved."""
     return Code(f"uint{8 * size}_t")
+
+
+def wrap_type(dtype: DType) -> Code:
+    """The unsigned C type in which sums and products of integers are computed.
+
+    Overflow of signed integers is undefined in C, and products of uint16_t are products of (signed) int; unsigned ones
+    of 32 or 64 bits wrap, and their low bits are those of the result in two's complement.
+    """
+    return Code("uint64_t" if dtype.size > 4 else "uint32_t")
+
+
+def is_signed(dtype: DType) -> bool:
+    """Whether it is an integer that can be negative."""
+    return dtype.value[0] == "i"
 
 
 def need_floats(node: Node, to: Lowering) -> None:

@@ -9,7 +9,7 @@ from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.lower.types import c_type, wrap_type
 
 MATH = KERNELS / "math.h.in"
 
@@ -64,32 +64,69 @@ SCALAR: Mapping[str, str] = {
 }
 """The result from one float x."""
 
+DOUBLE: Mapping[str, str] = {
+    **{op: f"{op.lower()}(x)" for op in ("Sqrt", "Exp", "Log", "Tanh", "Erf", "Ceil", "Floor", "Sin", "Cos", "Tan")},
+    **{op: f"{op.lower()}(x)" for op in ("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh")},
+    **{op: SCALAR[op] for op in ("Sign", "IsNaN", "IsInf")},
+    "Abs": "fabs(x)",
+    "Neg": "-x",
+    "Rsqrt": "1 / sqrt(x)",
+    "Reciprocal": "1 / x",
+    "Round": "rint(x)",
+    "Sigmoid": "1 / (1 + exp(-x))",
+    "Relu": "x < 0 ? 0 : x",
+    "HardSwish": "x * (x > 3 ? 1 : x < -3 ? 0 : x / 6 + 0.5)",
+    "Mish": "x * tanh(fmax(x, 0) + log1p(exp(-fabs(x))))",
+    "Softsign": "x / (1 + fabs(x))",
+    "Softplus": "fmax(x, 0) + log1p(exp(-fabs(x)))",
+    "LeakyRelu": "x < 0 ? x * alpha : x",
+    "ThresholdedRelu": "x > alpha ? x : 0",
+    "HardSigmoid": "x * alpha + beta > 1 ? 1 : x * alpha + beta < 0 ? 0 : x * alpha + beta",
+    "Swish": "x / (1 + exp(-x * alpha))",
+    "Shrink": "x < -lambd ? x + bias : x > lambd ? x - bias : 0",
+    "Clip": "x < min ? min : x > max ? max : x",
+    "GeluNone": "x * 0.5 * (1 + erf(x * 0.70710678118654752440))",
+    "GeluTanh": "x * 0.5 * (1 + tanh((x + 0.044715 * x * x * x) * 0.79788456080286535588))",
+    "Elu": "x > 0 ? x : alpha * expm1(x)",
+    "Celu": "x > 0 ? x : alpha * expm1(x / alpha)",
+    "Selu": "gamma * (x > 0 ? x : alpha * expm1(x))",
+}
+"""The result from one double x, by the C library: plain, for models in double precision are rare."""
+
 INTEGER: Mapping[str, str] = {
-    "Abs": "x > 0 ? x : 0 - x",
-    "Neg": "0 - x",
+    "Abs": "x > 0 ? (WRAP)x : (WRAP)0 - (WRAP)x",
+    "Neg": "(WRAP)0 - (WRAP)x",
     "Sign": "x > 0 ? 1 : 0 - (x != 0)",
     "Relu": "x > 0 ? x : 0",
-    "Not": "!x",
     "BitwiseNot": "~x",
 }
-"""The result from one integer x; bool counts as one."""
+"""The result from one integer x. WRAP: see `wrap_type`; the least integer is its own opposite."""
+
+
+def _scalars(dtype: DType) -> Mapping[str, str]:
+    if dtype is DType.BOOL:  # true is 1 in every tensor, so its complement is not ~1
+        return {"Not": "!x", "BitwiseNot": "!x"}
+    if not dtype.is_float:
+        return INTEGER
+    return {DType.F32: SCALAR, DType.F64: DOUBLE}.get(dtype, {})
 
 
 def unary(node: Node, to: Lowering) -> None:
     """Any op of the tables above."""
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     form = node.op.name + (str(node.attrs["approximate"]).capitalize() if node.op.name == "Gelu" else "")
-    floats = x.dtype is DType.F32
-    vector = VECTOR.get(form, "") if floats else ""
-    scalar = (SCALAR if floats else INTEGER).get(form, "")
-    if (not vector and not scalar) or (x.dtype.is_float and not floats):
+    vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
+    scalar = _scalars(x.dtype).get(form, "").replace("WRAP", wrap_type(x.dtype))
+    if not vector and not scalar:
         raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
     attrs = {k: float(v) for k, v in node.attrs.items() if not isinstance(v, str | tuple)}
+    wide = x.dtype is DType.F64
     params = {"ctype": c_type(x), "result": c_type(y), "vector": Code(vector), "scalar": Code(scalar), "attrs": [*map(CIdentifier, attrs)]}
-    fields = (("n", "i64"), *((k, "f32") for k in attrs))
+    params["attr_type"] = Code("double" if wide else "float")
+    fields = (("n", "i64"), *((k, "f64" if wide else "f32") for k in attrs))
     kernel = Kernel(f"{form.lower()}_{x.dtype.value}", KERNELS / "unary.c.in", fields, params, (MATH,))
     to.call(node, Call(kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype))
 
 
-OPS = {*VECTOR, *SCALAR, *INTEGER, "Gelu"} - {"GeluNone", "GeluTanh"}
+OPS = {*VECTOR, *SCALAR, *INTEGER, "Gelu", "Not"} - {"GeluNone", "GeluTanh"}
 LOWERINGS: Mapping[str, Lower] = dict.fromkeys(sorted(OPS), unary)

@@ -57,8 +57,11 @@ def _wide(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
 
 
 def dequantize(node: Node, to: Lowering) -> None:
-    """From any storage to floats."""
-    x = to.tensors[node.inputs[0]]
+    """From any storage to floats, or where the result is stored as integers as well, to those."""
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    if y.quant:
+        quantize(node, to)
+        return
     if x.quant is None:
         view(node, to)
         return
