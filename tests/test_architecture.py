@@ -74,6 +74,13 @@ def test_only_the_scons_face_imports_scons() -> None:
             assert not re.search(r"^\s*(import|from) SCons", path.read_text(), re.MULTILINE), path
 
 
+def test_python_is_started_without_the_working_folder() -> None:
+    """`python -m` and `python -c` take modules from the folder where they run, which may be a stranger's, unless -P is given."""
+    starts = [line.strip() for path in SOURCES for line in path.read_text().splitlines() if "sys.executable" in line]
+    assert starts
+    assert [line for line in starts if 'sys.executable, "-P", ' not in line] == []
+
+
 def test_imports_point_inward() -> None:
     allowed = {"mace_target_arm": {"mace_target_cpu"}, "mace_target_max78002": {"mace_target_max78000"}}
     for path in SOURCES:

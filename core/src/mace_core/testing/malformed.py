@@ -237,7 +237,7 @@ def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
     """What became of each: "graph", "error" with its text, or "fault" with what is wrong; a process that ends is started again."""
     results: list[tuple[str, str]] = []
     while len(results) < count:
-        command = [sys.executable, "-m", __name__, frontend, str(folder / "files.json"), str(len(results))]
+        command = [sys.executable, "-P", "-m", __name__, frontend, str(folder / "files.json"), str(len(results))]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -47,6 +47,6 @@ class PluginContract:
 
     def test_import_is_light_and_silent(self) -> None:
         code = PROBE.format(module=self.module, allowed=ALLOWED)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.split() == [], "importing the plugin imports these; import them where they are used"
         assert done.stderr == ""

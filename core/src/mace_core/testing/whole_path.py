@@ -67,7 +67,7 @@ def take_whole_path(frontend: str, models: Sequence[Damaged], folder: Path, plan
     while next_model < len(models):
         rest = {**asdict(plan), "compiled": max(plan.compiled - report.compiled, 0)}
         arguments = [frontend, str(folder), str(next_model), json.dumps(rest)]
-        command = [sys.executable, "-m", "mace_core.testing.whole_path_worker", *arguments]
+        command = [sys.executable, "-P", "-m", "mace_core.testing.whole_path_worker", *arguments]
         errors = folder / "errors.txt"
         with errors.open("w") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
             lines, late = listen(process, PATIENCE)

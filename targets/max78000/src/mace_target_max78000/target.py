@@ -184,5 +184,5 @@ class Emulator(Runner):
         return None if find_spec("unicorn") else "the package unicorn is not installed: pip install unicorn"
 
     def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
-        """The emulator as a module, in a process of its own."""
-        return [sys.executable, "-m", self.package, str(program), *arguments]
+        """Give the emulator in a process of its own, which imports no module of the folder where it runs (-P)."""
+        return [sys.executable, "-P", "-m", self.package, str(program), *arguments]
