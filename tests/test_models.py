@@ -65,7 +65,7 @@ def build(folder: Path, choice: str) -> Built:
     if selected.runner is None:
         pytest.skip(f"nothing executes {choice} here")
     require(selected.runner.missing())
-    script = str(files("mace_core") / "SConstruct")
+    script = str(files("mace_core.run") / "SConstruct")
     command = [sys.executable, "-m", "SCons", "-Q", "-j2", "-f", script, f"deployment={choice}.yml", f"builds={choice}", f"target={choice}"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

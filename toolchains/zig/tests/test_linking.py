@@ -1,11 +1,15 @@
 """What the libraries ask of the system that loads them."""
 
+import io
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
 
+from mace_core.errors import MaceError
 from mace_core.testing.requirements import require
 from mace_core.testing.toolchain import FLAGS, PROBE
 from mace_toolchain_zig import Zig, bionic
@@ -56,6 +60,65 @@ def test_arm_multiplies_four_floats_at_once(abi: str, tmp_path: Path) -> None:
     command = [*compiler.cc, *compiler.flags, "-O2", "-S", "-o", "kernel.s", "kernel.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert re.search(r"\bvm(la|ul)\.f32\s+q", (tmp_path / "kernel.s").read_text())
+
+
+@pytest.mark.parametrize("abi", [n for n, a in ABIS.items() if a.bionic])
+def test_android_reads_the_dynamic_section(abi: str, tmp_path: Path) -> None:
+    """What the loader wants: both libraries by name, a hash table that it knows, symbols that the library gives, no text relocations."""
+    elf = ELFFile(io.BytesIO(_library(abi, tmp_path)))
+    (dynamic,) = (s for s in elf.iter_sections() if isinstance(s, DynamicSection))
+    tags = {tag.entry.d_tag for tag in dynamic.iter_tags()}
+    assert [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] == ["libc.so", "libm.so"]
+    assert {"DT_HASH", "DT_GNU_HASH"} <= tags  # Android reads the new table since 6.0
+    assert not tags & {"DT_TEXTREL", "DT_RPATH", "DT_RUNPATH"}
+    (probe,) = (s for s in elf.get_section_by_name(".dynsym").iter_symbols() if s.name == "mace_probe")
+    assert probe.entry.st_shndx != "SHN_UNDEF"
+    pages = [s.header.p_align for s in elf.iter_segments() if s.header.p_type == "PT_LOAD"]
+    assert min(pages) >= (16384 if elf.elfclass == 64 else 4096)  # Android 15 has devices with pages of 16 KiB
+
+
+def test_android_x86_names_have_the_instructions_of_their_abi(tmp_path: Path) -> None:
+    """A library for Android's x86_64 may use SSE4.2 as Google's list of ABIs says; one for Linux may not."""
+    (tmp_path / "level.c").write_text("#ifdef __SSE4_2__\nint mace_sse42;\n#endif\n#ifdef __SSE3__\nint mace_sse3;\n#endif\n")
+    for abi, names in (("amd64", set()), ("x86", {"mace_sse3"}), ("x86_64", {"mace_sse3", "mace_sse42"})):
+        compiler = Zig().compiler(abi)
+        subprocess.run([*compiler.cc, *compiler.flags, "-c", "level.c", "-o", "level.o"], cwd=tmp_path, check=True)
+        symbols = ELFFile(io.BytesIO((tmp_path / "level.o").read_bytes())).get_section_by_name(".symtab")
+        assert {s.name for s in symbols.iter_symbols() if s.name.startswith("mace")} == names, abi
+
+
+@pytest.mark.parametrize("processor", bionic.MACHINES)
+def test_stand_ins_are_elf_files(processor: str) -> None:
+    elf = ELFFile(io.BytesIO(bionic.stand_in("libm.so", processor)))
+    machine, bits, flags = bionic.MACHINES[processor]
+    assert (elf.header.e_type, elf.elfclass, elf.header.e_flags) == ("ET_DYN", bits, flags)
+    assert elf.stream.getvalue()[18:20] == machine.to_bytes(2, "little")
+    symbols, dynamic = (elf.get_section(i) for i in (1, 2))
+    assert [s.name for s in symbols.iter_symbols()] == [""]
+    assert [tag.soname for tag in dynamic.iter_tags("DT_SONAME")] == ["libm.so"]
+
+
+def test_a_compiler_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mace matrix` asks for the compiler of every ABI."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", None)
+    for abi in Zig.abis:
+        assert Zig().compiler(abi).cc
+
+
+def test_modules_of_the_working_folder_are_not_executed(tmp_path: Path) -> None:
+    require(Zig().missing("host"))
+    for module in ("ziglang", "struct", "json", "subprocess"):
+        (tmp_path / f"{module}.py").write_text("open('executed', 'w').close()\n")
+    subprocess.run([*Zig().compiler("host").cc, "--version"], cwd=tmp_path, check=True, capture_output=True)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mace").write_text("a file where the folder should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(MaceError, match="set XDG_CACHE_HOME"):
+        Zig().compiler("x86_64")
 
 
 def test_stubs_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,8 @@ class ToolchainContract(PluginContract):
 
     kind = "toolchain"
     toolchain: ClassVar[Toolchain]
+    emulated: ClassVar[frozenset[str]] = frozenset()
+    """ABIs whose programs take long to link or execute: their test has the markers `slow` and `emulator`."""
 
     @property
     def name(self) -> str:
@@ -69,8 +71,11 @@ class ToolchainContract(PluginContract):
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run every test for every ABI."""
-        if "abi" in metafunc.fixturenames:
-            metafunc.parametrize("abi", list(self.toolchain.abis))
+        if "abi" not in metafunc.fixturenames:
+            return
+        apart = self.emulated if metafunc.function.__name__ == "test_program" else frozenset()
+        marks = (pytest.mark.slow, pytest.mark.emulator)
+        metafunc.parametrize("abi", [pytest.param(abi, marks=marks) if abi in apart else abi for abi in self.toolchain.abis])
 
     def test_names(self) -> None:
         """The toolchain and its ABIs have names that can be typed, and descriptions."""

@@ -36,7 +36,7 @@ class Zig(Toolchain):
         flags = (*found.flags, *CODE)
         shared = found.shared
         if found.bionic:
-            shared = (*shared, *stubs((*cc, *flags, *found.shared), abi))
+            shared = (*shared, *stubs(abi, found.processor))
         return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc, found.hosted, SLOW if found.hosted else "")
 
     def runner(self, abi: str) -> Runner | None:
