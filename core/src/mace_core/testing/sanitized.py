@@ -24,7 +24,7 @@ from mace_core.memory import ALIGNMENT, Arena, arena
 from mace_core.program import Program, Weight
 from mace_core.run.compile import link
 
-FLAGS = ("-O1", "-g0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FLAGS = ("-O1", "-g0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 LIBRARY = "fuzz"
 GAP = 2 * ALIGNMENT
 """Poisoned bytes behind each tensor, at least: more than the widest vector."""

@@ -8,16 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
 from mace_target_max78000.automatic import Formed
 from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, Fold, without_tail
+from mace_target_max78000.automatic.forming.views import VIEWS
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import results
 from mace_target_max78000.synthesis.memory import inputs
 from mace_target_max78000.unit import Unit
+
+Functions = tuple[tuple[str, Mapping[str, Any]], ...]
+"""What is computed of results, in order, with the attributes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +33,7 @@ class Output:
     """
 
     order: Array
-    functions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    functions: Functions = ()
 
     def of(self, reals: Array) -> Array:
         """The output of all results as real numbers."""
@@ -138,7 +143,7 @@ def _outputs(formed: Formed) -> Iterator[Output]:
     graph = formed.graph
     inner, tail = without_tail(graph)
     positions: dict[str, Array] = {}
-    functions: dict[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {}
+    functions: dict[str, Functions] = {}
     starts = _starts(formed)
     for name in inner.outputs:
         found = formed.find(name)
@@ -146,16 +151,52 @@ def _outputs(formed: Formed) -> Iterator[Output]:
         positions[name] = found[1] + starts[found[0]]
     for node in tail:
         source, result = node.inputs[0], node.outputs[0]
-        functions[result] = functions.get(source, ())
-        if node.op.name in FUNCTIONS:
-            functions[result] += ((node.op.name, {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)}),)
-            positions[result] = positions[source]
-        elif node.op.name in ("Dequantize", "Quantize", "Cast"):
-            positions[result] = positions[source]
-        else:
+        functions[result] = _functions(graph, node, {name: (positions[name], functions.get(name, ())) for name in node.inputs})
+        if node.op.name in VIEWS or node.op.name == "Concat":
             (positions[result],) = node.op.compute([positions[i] for i in node.inputs], node.attrs)
+        else:
+            positions[result] = positions[source]
     for name in graph.outputs:
         yield Output(positions[name], functions.get(name, ()))
+
+
+def _functions(graph: Graph, node: Node, sources: Mapping[str, tuple[Array, Functions]]) -> Functions:
+    """Return what is computed of a result of the last nodes. sources: positions and functions of the node's inputs.
+
+    Functions are computed after everything has been put in order, so their axis must be that of the ordered data.
+    """
+    place = f"layer {node.name!r} ({node.op.name})"
+    known = [functions for _, functions in sources.values()]
+    if any(functions != known[0] for functions in known):
+        done = " and ".join(str([name for name, _ in functions]) for functions in known)
+        raise MaceError(place, f"it joins results of which different functions are computed, {done}", "make them outputs of their own")
+    if node.op.name in FUNCTIONS:
+        return *known[0], (node.op.name, {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)})
+    if node.op.name not in VIEWS and node.op.name != "Concat":
+        return known[0]
+    moved = []
+    for name, attrs in known[0]:
+        axis = _moved_axis(node, [positions for positions, _ in sources.values()], attrs["axis"]) if "axis" in attrs else 0
+        if axis is None:
+            raise MaceError(place, f"it rearranges the axis that a {name} before it is computed along", f"let the {name} come last")
+        moved.append((name, {**attrs, "axis": axis} if "axis" in attrs else attrs))
+    return tuple(moved)
+
+
+def _moved_axis(node: Node, sources: Sequence[Array], axis: int) -> int | None:
+    """Return the axis of a node's result that holds what its inputs hold along one of theirs; None if there is none."""
+    sets, count = [], 0
+    for positions in sources:  # every set of elements that lie along the axis has a number
+        along = positions.shape[axis]
+        others = np.delete(positions.shape, axis)
+        numbers = count + np.arange(others.prod()).reshape(others)
+        sets.append(np.repeat(np.expand_dims(numbers, axis), along, axis))
+        count += numbers.size
+    (moved,) = node.op.compute(sets, node.attrs)
+    for candidate in reversed(range(moved.ndim)):
+        if moved.size == count * moved.shape[candidate] and (moved == moved.take([0], candidate)).all():
+            return candidate
+    return None
 
 
 def _starts(formed: Formed) -> dict[int, int]:

@@ -11,10 +11,11 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
 from mace_target_max78000.automatic.forming.aligned import aligned
 from mace_target_max78000.automatic.forming.binary import with_binary
-from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, entry, without_tail
+from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, entry, refuse_tail, without_tail
 from mace_target_max78000.automatic.forming.form import Former
 from mace_target_max78000.automatic.forming.lower import lowered
 from mace_target_max78000.automatic.forming.refusal import Faults
+from mace_target_max78000.automatic.forming.shapes import refuse_shapes
 from mace_target_max78000.automatic.forming.views import producers, view_of
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import INPUT, Layer
@@ -70,8 +71,11 @@ def form(graph: Graph, device: Device) -> Formed:
     """
     faults = Faults()
     inner, tail = without_tail(graph)
+    refuse_tail(graph, tail, faults)
     inner, start = entry(inner)
     whole = inner
+    refuse_shapes(inner, faults)
+    faults.check()  # the rules look up channels, rows and columns by their axes
     inner, fold = lowered(inner, device, faults)
     faults.check()
     former = Former(inner, device, faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -12,6 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.quantization import quantize
 from mace_target_max78000.automatic.forming.convolutions import plain
+from mace_target_max78000.automatic.forming.refusal import Faults
 from mace_target_max78000.automatic.forming.views import VIEWS, producers, view_of
 from mace_target_max78000.automatic.forming.windows import Folded
 from mace_target_max78000.automatic.powers import exponent, is_native, storage
@@ -139,6 +141,20 @@ def without_tail(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
         nodes = tuple(n for n in graph.nodes if n is not found)
         graph = replace(graph, nodes=nodes, outputs=tuple(dict.fromkeys(outputs)))
     return graph, tuple(tail)
+
+
+def refuse_tail(graph: Graph, tail: Sequence[Node], faults: Faults) -> None:
+    """Note outputs that the application cannot make of results: constants, and numbers of other types than real ones."""
+    for name in graph.outputs:
+        if name in graph.weights:
+            faults.add(f"output {name!r}", "it is a constant; leave it out")
+    for node in tail:
+        place = f"layer {node.name!r} ({node.op.name})"
+        if any(name in graph.weights for name in node.inputs):
+            faults.add(place, "it makes an output of a constant; leave the constant out of the outputs")
+        if node.op.name == "Cast" and not graph.tensors[node.outputs[0]].dtype.is_float:
+            kind = graph.tensors[node.outputs[0]].dtype.value
+            faults.add(place, f"it makes {kind} of results, and the application gets real numbers; convert them outside")
 
 
 def _is_last(graph: Graph, node: Node) -> bool:

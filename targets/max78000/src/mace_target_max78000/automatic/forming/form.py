@@ -98,9 +98,10 @@ class Former:
         after = arithmetic(self.graph, node, (units[0], units[1]))
         if after.note:
             self.notes.append(f"layer {node.name!r}: {after.note}")
+        operation = operation_of(node, len(tensors[node.inputs[0]].shape))
         shape = self._main_of_matrix(node, w) if node.op.name == "MatMul" else self._main_of_windows(node, w)
-        pooled = node.op.name == "MatMul" and front.absorbed
-        operation = Operation.CONV2D if pooled else operation_of(node, len(tensors[node.inputs[0]].shape))
+        if node.op.name == "MatMul" and front.absorbed:
+            operation = Operation.CONV2D
         layer = self._layer(node, front, operation)
         self._append(_finished(layer, after, shape), node.outputs[0], units[0] + units[1] if after.wide else None)
 
@@ -210,6 +211,8 @@ class Former:
         view = self._view(tensor)
         if view.base in self.graph.weights:
             raise RefusedError("it reads a constant; the hardware adds constants as the bias of a convolution only")
+        if view.order.ndim == 0:
+            raise RefusedError("it is a single number without channels; keep the axes of the data")
         if not (view.in_order and view.order.shape[-1] == self.graph.tensors[view.base].shape[-1]):
             raise RefusedError("its input is rearranged; the hardware keeps rows, columns and channels")
         return view.base
@@ -242,7 +245,9 @@ class Former:
     def _append(self, layer: Layer, tensor: str, step: int | None = None) -> None:
         """step: the power of two that sums of 32 bits count."""
         found = exponent(self.graph.tensors[tensor].quant) if step is None else step
-        assert found is not None
+        if found is None:
+            stored = self.graph.tensors[tensor]
+            raise RefusedError(f"its result is {stored}; the hardware computes signed bytes in steps of a power of two, compute it outside")
         self.steps.append(found)
         self.made[tensor] = len(self.layers)
         self.layers.append(layer)
