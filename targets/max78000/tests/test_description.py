@@ -275,8 +275,8 @@ def test_rolling_buffers(files: Files) -> None:
 def test_buffers_that_lie_elsewhere(files: Files) -> None:
     text = HEAD + BUFFERED.replace("0x104", "0x108").replace("0x10c", "0x108")
     assert files.faults(text, parameters((1, 2, 4)), np.array([[5], [7]])) == [
-        "18: layer0: buffer_shift: in_offset 0x0108 is not 1 positions behind out_offset; write in_offset: 0x0104",
-        "25: layer1: buffer_insert: out_offset 0x0108 is not 1 positions before the end of memory; write out_offset: 0x010c",
+        "18: layer 0: buffer_shift: in_offset 0x0108 is not 1 positions behind out_offset; write in_offset: 0x0104",
+        "25: layer 1: buffer_insert: out_offset 0x0108 is not 1 positions before the end of memory; write out_offset: 0x010c",
     ]
 
 
@@ -335,9 +335,9 @@ def test_faults_of_names_are_told_together(files: Files) -> None:
     )
     assert files.faults(text) == [
         "4: name: 'stop' is reserved; choose another name",
-        "5: conv: in_sequences: 'later' does not come before this layer; name an earlier layer",
-        "6: later: in_sequences: there is no layer 'con'; did you mean conv?",
-        "6: later: next_sequence: 'conv' does not come after this layer; name a later layer, or stop",
+        "5: layer 1 (conv): in_sequences: 'later' does not come before this layer; name an earlier layer",
+        "6: layer 2 (later): in_sequences: there is no layer 'con'; did you mean conv?",
+        "6: layer 2 (later): next_sequence: 'conv' does not come after this layer; name a later layer, or stop",
         "7: sequence: 1 belongs to the layer in line 5; give each layer its own number",
     ]
 
@@ -345,13 +345,13 @@ def test_faults_of_names_are_told_together(files: Files) -> None:
 @pytest.mark.parametrize(
     ("layer", "fault"),
     [
-        ("op: add, eltwise: sub", "4: layer0: eltwise: is sub, the operation is add; name the operation once"),
-        ("operands: 2", "4: layer0: operands: is given without an element-wise operation; write eltwise: add, or remove operands"),
-        ("op: add, operands: 3", "4: layer0: the input has 2 channels, which are not 3 operands of equal size;"),
-        ("max_pool: 2, avg_pool: 2", "4: layer0: avg_pool: is given beside max_pool; keep one of them"),
-        ("stride: 2", "4: layer0: stride: is 2; convolutions have stride 1;"),
-        ("max_pool: 2, pool_stride: [1, 2]", "4: layer0: pool_stride: is [1, 2]; rows and columns have one stride; write one number"),
-        ("op: none, output_shift: 1", "4: layer0: output_shift: has no effect in a layer without weights; remove it"),
+        ("op: add, eltwise: sub", "4: layer 0: eltwise: is sub, the operation is add; name the operation once"),
+        ("operands: 2", "4: layer 0: operands: is given without an element-wise operation; write eltwise: add, or remove operands"),
+        ("op: add, operands: 3", "4: layer 0: the input has 2 channels, which are not 3 operands of equal size;"),
+        ("max_pool: 2, avg_pool: 2", "4: layer 0: avg_pool: is given beside max_pool; keep one of them"),
+        ("stride: 2", "4: layer 0: stride: is 2; convolutions have stride 1;"),
+        ("max_pool: 2, pool_stride: [1, 2]", "4: layer 0: pool_stride: is [1, 2]; rows and columns have one stride; write one number"),
+        ("op: none, output_shift: 1", "4: layer 0: output_shift: has no effect in a layer without weights; remove it"),
     ],
 )
 def test_keys_that_contradict_each_other(files: Files, layer: str, fault: str) -> None:
@@ -364,11 +364,13 @@ def test_parameters_and_description_of_different_models(files: Files) -> None:
     text = HEAD.replace("net", "other") + "layers:\n  - {processors: 0x1}\n  - {processors: 0x1}\n"
     assert files.faults(text, parameters((1, 1, 3, 3))) == [
         "1: arch: is 'other', the checkpoint holds 'net'; name the files of one model",
-        "5: layer1: needs weights; the parameters hold those of 1 layers, 2 need them;"
+    ]
+    assert files.faults(text.replace("other", "net"), parameters((1, 1, 3, 3))) == [
+        "5: layer 1: needs weights, which are missing; the parameters hold those of 1 layers, 2 need them;"
         " remove the layer, or name the one whose weights it shares as weight_source",
     ]
     network = files.read("layers:\n  - {processors: 0x1}\n", parameters((1, 1, 3, 3), (4, 4)), zeros(1, 4, 4))
-    assert network.notes == ("weights of 1 layers are not used: p1",)
+    assert network.notes == ("the checkpoint's last layers have no description, and their weights are not used: p1",)
 
 
 def test_samples_of_any_type_are_checked(files: Files) -> None:

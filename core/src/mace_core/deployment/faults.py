@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from mace_core.errors import MaceError
 
+BEHIND = sys.maxsize
+"""The line of what belongs to no line: it comes after all that do."""
 LONGEST = 60
 """Characters of a value that a message shows."""
 
@@ -31,11 +34,24 @@ class Faults:
         """Note a fault; one that is known already is not repeated."""
         self._found[line, str(MaceError(self.place(line), problem, remedy))] = None
 
+    def add_error(self, error: MaceError) -> None:
+        """Note an error about another file that this one names; it comes after the faults of this file's own lines."""
+        self._found[BEHIND, str(error)] = None
+
+    @property
+    def lines(self) -> frozenset[int]:
+        """Lines that have a fault."""
+        return frozenset(line for line, _ in self._found)
+
     def __bool__(self) -> bool:
         """Whether there is any fault."""
         return bool(self._found)
 
+    def texts(self) -> list[str]:
+        """Every fault in the shape of a message, by line."""
+        return [text for _, text in sorted(self._found)]
+
     def check(self) -> None:
         """Raise one MaceError with every fault, by line, if there is any."""
         if self._found:
-            raise MaceError.of(text for _, text in sorted(self._found))
+            raise MaceError.of(self.texts())

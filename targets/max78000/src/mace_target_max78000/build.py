@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mace_core.api import Content
+from mace_core.deployment.faults import Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000 import report
 from mace_target_max78000.device import Device
-from mace_target_max78000.legal import faults
+from mace_target_max78000.legal import add_faults, faults
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
@@ -45,8 +46,7 @@ def built(network: Network, options: Options, device: Device) -> Project:
 
     One MaceError with everything that the hardware cannot do, or with the first layer that the program computes otherwise.
     """
-    if wrong := [*options.refusals(device.name, device.pipelined), *faults(network, device, options)]:
-        raise MaceError.of(f"{network.name}: {fault}" for fault in wrong)
+    _check_legality(network, options, device)
     made = synthesise(network, options, device)
     notes = check_program(network, made, options)
     found = report.analysed(network, made, options)
@@ -54,3 +54,17 @@ def built(network: Network, options: Options, device: Device) -> Project:
     maps = (summary, json.dumps(report.as_dict(found), indent=1) + "\n", report.picture(found))
     files: dict[str, Content] = {**emit_project(made.image, network, options, summary), **dict(zip(MAPS, maps, strict=True))}
     return Project(files, found, made.outputs, notes)
+
+
+def _check_legality(network: Network, options: Options, device: Device) -> None:
+    """Raise one MaceError with everything that the hardware cannot do, by lines of the description where there is one."""
+    refusals = [f"{network.name}: {refusal}" for refusal in options.refusals(device.name, device.pipelined)]
+    wrong = faults(network, device, options)
+    if network.origin is None:
+        refusals += (f"{network.name}: {fault}" for fault in wrong)
+    else:
+        listed = Faults(network.origin.path)
+        add_faults(listed, network, wrong)
+        refusals += listed.texts()
+    if refusals:
+        raise MaceError.of(refusals)

@@ -34,7 +34,8 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
     source = files["sample_input"] or default_sample(files["config_file"])
     _check_files(source)
     sample = read_samples(str(source))
-    network = read_description(files["config_file"], parameters_of(files["checkpoint_file"], files["config_file"]), sample, options)
+    description, checkpoint = files["config_file"], files["checkpoint_file"]
+    network = read_description(description, parameters_of(checkpoint), sample, options, device)
     if files["model"]:
         from mace_target_max78000.beside import check_beside
 

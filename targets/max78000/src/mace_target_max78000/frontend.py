@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -16,8 +16,9 @@ from mace_core.ir import Array, Graph
 from mace_core.ops.op import Op
 from mace_core.run.files import read_samples
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.checkpoint import Checkpoint, Settings, description_bits, load_checkpoint
+from mace_target_max78000.checkpoint import Checkpoint, Form, Settings, load_checkpoint
 from mace_target_max78000.description import read_description
+from mace_target_max78000.device import Device
 from mace_target_max78000.graph import as_graph, output_tensors
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
@@ -52,20 +53,30 @@ class Ai8x(Frontend):
         return Reference(run, "the accelerator's arithmetic in numpy")
 
 
-def read_network(model: Model, options: Options) -> Network:
+def read_network(model: Model, options: Options, device: Device | None = None) -> Network:
     """The network of a model's two files, with the first sample of its validation data; random data where only its shape is stated.
 
-    MaceError with all faults of the description.
+    device: what this part cannot compute is among the faults.  MaceError with all faults of the description.
     """
     if len(model.files) != 2:
         raise MaceError(f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path")
     description, checkpoint = model.files
-    return read_description(description, parameters_of(checkpoint, description), _sample(model), options)
+    return read_description(description, parameters_of(checkpoint), _sample(model), options, device)
 
 
-def parameters_of(checkpoint: Path, description: Path) -> Checkpoint:
-    """A checkpoint's parameters; one that is not quantised gets the bits that the description tells."""
-    return load_checkpoint(checkpoint, Settings(bits=description_bits(description)))
+def parameters_of(checkpoint: Path) -> Callable[[Sequence[Form]], Checkpoint]:
+    """What reads a checkpoint's parameters once it is known what the description's layers need.
+
+    A checkpoint that is not quantized gets the bits that the description states.
+    """
+
+    def read(forms: Sequence[Form]) -> Checkpoint:
+        stated = [form.stated for form in forms]
+        while stated and stated[-1] is None:  # a description may have more layers than the checkpoint, which is told better later
+            stated.pop()
+        return load_checkpoint(checkpoint, Settings(bits=stated))
+
+    return read
 
 
 def _sample(model: Model) -> Array:

@@ -5,8 +5,10 @@ Both ways in, the hand-written description and the automatic one, end here; regi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 from mace_core.ir import Array
 
@@ -228,6 +230,31 @@ class Buffer:
         return self.offset + self.dim[0] * self.dim[1] * self.pitch
 
 
+@dataclass(frozen=True)
+class Section:
+    """Where a description states one layer.  title: how messages call it.  keys: the line of each key that is written."""
+
+    title: str
+    line: int
+    keys: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The description that a network comes from.  layers: by the layer's name.  keys: lines of what belongs to no layer."""
+
+    path: Path
+    layers: Mapping[str, Section]
+    keys: Mapping[str, int] = field(default_factory=dict)
+
+    def locate(self, layer: str, key: str) -> tuple[int, str]:
+        """The line of a layer's key, or of the layer where the key is not written, and the layer's title."""
+        if layer not in self.layers:
+            return self.keys.get(key, min(self.keys.values(), default=1)), ""
+        section = self.layers[layer]
+        return section.keys.get(key, section.line), section.title
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """Layers in the order of their execution, each with its place.
@@ -235,6 +262,7 @@ class Network:
     sample: one input, int64 in -128 ... 127: [channels, rows, columns], one-dimensional [channels, length].
     recounts: whether layers may count the positions of what they read as other rows and columns, as a graph's views do; a description's
     may only where they have one input.
+    origin: where the description states each layer; None for a network that was designed of a graph.
     """
 
     name: str
@@ -250,6 +278,7 @@ class Network:
     sampled: tuple[int, ...] = ()
     """Layers that run for the sample, where conditions leave some out; empty where all run."""
     recounts: bool = False
+    origin: Origin | None = None
 
     def runs(self, index: int) -> bool:
         """Whether a layer runs for the sample."""

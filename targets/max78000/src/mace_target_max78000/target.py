@@ -127,7 +127,7 @@ class Max78000(ProjectTarget):
         return model.platform == Ai8x.name or (model.platform is None and any(map(Ai8x().claims, model.files[:1])))
 
     def _described(self, model: Model, options: Options) -> Ported:
-        network = read_network(model, options)
+        network = read_network(model, options, self.device)
         if trained := self.options(model).get("model"):
             check_beside(network, model.files[0].parent / str(trained), self.device)
         outputs = output_tensors(network)

@@ -37,12 +37,14 @@ class Form:
     axes: of its weights: 4 for Conv2d and ConvTranspose2d, 3 for Conv1d, 2 for linear layers.
     bits: of its weights; binary: one bit that stands for -1 and +1.
     transposed: whether it is a transposed convolution, whose arrays are those of the plain convolution that the hardware runs.
+    stated: the bits that the description asks for; None where it leaves them to the checkpoint.
     """
 
     axes: int
     bits: int = 8
     binary: bool = False
     transposed: bool = False
+    stated: int | None = None
 
 
 def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) -> Checkpoint:

@@ -8,15 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from mace_core.deployment.faults import Faults
+from mace_core.deployment.faults import BEHIND, Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000.checkpoint import Checkpoint, Form, LayerParameters
-from mace_target_max78000.description.keys import Description, parse
+from mace_target_max78000.description.align import align
+from mace_target_max78000.description.keys import Description, origin, parse
 from mace_target_max78000.description.layer import LayerReader, Shape, line_or_plane
 from mace_target_max78000.description.links import Links, link
 from mace_target_max78000.description.place import buffers, check_buffers, places, unloads
-from mace_target_max78000.network import BUFFER, INPUT, Layer, Network
+from mace_target_max78000.device import Device
+from mace_target_max78000.legal import add_faults
+from mace_target_max78000.legal import faults as illegal
+from mace_target_max78000.legal.weights import weights_shape
+from mace_target_max78000.network import BUFFER, INPUT, Layer, Network, Operation, processors_needed
 from mace_target_max78000.options import Options
 
 SNOOP = 32
@@ -26,17 +31,24 @@ Parameters = Checkpoint | Callable[[Sequence[Form]], Checkpoint]
 """Parameters, or what reads them once it is known what the layers with weights need."""
 
 
-def read_description(path: Path, parameters: Parameters, sample: Array, options: Options) -> Network:
-    """Read the maker's network description.
+def read_description(path: Path, parameters: Parameters, sample: Array, options: Options, device: Device | None = None) -> Network:
+    """Read the vendor's network description.
 
     sample: [channels, rows, columns] or [channels, length] of any number type, -128 ... 127.
-    MaceError: all faults of the file, each with its line; or those of the parameters.  What the hardware cannot do is for `legal.faults`.
+    device: adds what this part cannot compute to the faults.
+    MaceError: all faults of the file that can be found at once, each with its line, and those of the parameters and the sample.
     """
     description, faults = parse(path)
     links = link(description, faults)
-    faults.check()
-    checkpoint = parameters if isinstance(parameters, Checkpoint) else parameters(description.forms())
-    return _Builder(description, links, checkpoint, faults, options).network(sample)
+    if not description.layers:
+        faults.check()
+    checkpoint = Checkpoint(())
+    try:
+        checkpoint = parameters if isinstance(parameters, Checkpoint) else parameters(description.forms())
+    except MaceError as error:
+        faults.add_error(error)
+        faults.check()
+    return _Builder(description, links, checkpoint, faults, options).network(sample, device)
 
 
 @dataclass(frozen=True)
@@ -48,23 +60,19 @@ class _Builder:
     options: Options
     notes: list[str] = field(default_factory=list)
 
-    def network(self, sample: Array) -> Network:
+    def network(self, sample: Array, device: Device | None) -> Network:
         """The whole network."""
-        values = self._sample(sample)
-        self._match_arch()
-        self._match_snoop()
-        parameters, last = self._parameters(), self._last()
-        self.faults.check()
+        values, parameters, last = self._ends(sample)
         layers = self._layers(Shape.of(values), parameters)[: last + 1]
-        self.faults.check()
-        sampled = self._sampled(len(layers))
+        unread = self._unread(len(layers))
+        sampled = () if unread else self._sampled(len(layers))
         if not any(layer.output for layer in layers):
             last = sampled[-1] if sampled else -1
             layers[last] = replace(layers[last], output=True)
         laid = places(self.description, self.links, layers, self.options)
-        check_buffers(self.description, laid, self.faults)
-        self.faults.check()
-        return Network(
+        if not unread:
+            check_buffers(self.description, laid, self.faults)
+        network = Network(
             name=self.description.arch,
             layers=tuple(layers),
             places=laid,
@@ -74,7 +82,42 @@ class _Builder:
             snoop=self.description.snoop,
             sampled=sampled,
             notes=(*self.checkpoint.notes, *self.notes),
+            origin=origin(self.description),
         )
+        if device is not None:
+            add_faults(self.faults, network, illegal(network, device, self.options, unread))
+        self.faults.check()
+        return network
+
+    def _ends(self, sample: Array) -> tuple[Array, Mapping[int, LayerParameters], int]:
+        """The sample, each layer's parameters, and the last layer; MaceError where nothing can be said of layers without them."""
+        values, last = np.zeros(0), 0
+        try:
+            values, last = self._sample(sample), self._last()
+        except MaceError as error:
+            self.faults.add_error(error)
+        complete = self._match_arch() and bool(values.size)
+        self._match_snoop()
+        weighted = [index for index, layer in enumerate(self.description.layers) if layer.weighted]
+        parameters = dict(zip(weighted, self.checkpoint.layers, strict=False))
+        if complete:
+            complete = self._match_layers(Shape.of(values), weighted)
+        if not complete:
+            self.faults.check()
+        return values, parameters, last
+
+    def _unread(self, count: int) -> frozenset[int]:
+        """Layers that have a fault between their first line and the next layer's, or whose output lies where such a layer says."""
+        layers = self.description.layers
+        starts = sorted({layer.line for layer in layers} | {BEHIND})
+        faulty = set()
+        for index, layer in enumerate(layers[:count]):
+            end = starts[starts.index(layer.line) + 1]
+            written = range(layer.line, max(end, layer.line + 1))
+            if any(line in written for line in self.faults.lines):
+                faulty.add(index)
+        leading = {i - 1 for i in faulty if i and not layers[i].processors and layers[i - 1].output_processors is None}
+        return frozenset(faulty | leading)
 
     def _layers(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> list[Layer]:
         layers: list[Layer] = []
@@ -121,12 +164,14 @@ class _Builder:
             self.notes.append("the sample's values were rounded to whole numbers")
         return rounded.astype(np.int64)
 
-    def _match_arch(self) -> None:
+    def _match_arch(self) -> bool:
+        """Whether the description and the checkpoint are of one model."""
         found, wanted = self.checkpoint.arch, self.description.arch
-        if found is not None and found.lower() != wanted.lower():
-            self.faults.add(
-                self.description.lines["arch"], f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model"
-            )
+        line = self.description.lines.get("arch")
+        if found is None or line is None or found.lower() == wanted.lower():
+            return True
+        self.faults.add(line, f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model")
+        return False
 
     def _match_snoop(self) -> None:
         given = self.description.snoop
@@ -134,18 +179,43 @@ class _Builder:
             remedy = f"write {SNOOP}: twelve registers of each condition, and eight results"
             self.faults.add(self.description.lines["snoop"], f"snoop: has {len(given)} values", remedy)
 
-    def _parameters(self) -> Mapping[int, LayerParameters]:
-        """Parameters by layer: in the model's order for layers that have weights."""
-        weighted = [index for index, layer in enumerate(self.description.layers) if layer.weighted]
-        given = self.checkpoint.layers
-        for index in weighted[len(given) :]:
-            layer = self.description.layers[index]
-            problem = f"{layer.label}: needs weights; the parameters hold those of {len(given)} layers, {len(weighted)} need them"
-            self.faults.add(layer.line, problem, "remove the layer, or name the one whose weights it shares as weight_source")
-        if len(given) > len(weighted):
-            unused = ", ".join(p.name for p in given[len(weighted) :])
-            self.notes.append(f"weights of {len(given) - len(weighted)} layers are not used: {unused}")
-        return dict(zip(weighted, given, strict=False))
+    def _match_layers(self, sample: Shape, weighted: Sequence[int]) -> bool:
+        """Whether every layer with weights has some in the checkpoint; a note names those that none needs."""
+        given, described = self.checkpoint.layers, self.description.layers
+        aligned = align(weighted, given, lambda parameters: self._misfits(sample, parameters))
+        for names, index in aligned.undescribed:
+            problem = f"a layer is missing: the checkpoint's {names} has no description"
+            remedy = f"describe it before {described[index].title}, or name the checkpoint of this network"
+            self.faults.add(described[index].line, problem, remedy)
+        # Where keys could not be read, layers may need weights only by mistake: then only what shapes show is told.
+        certain = aligned.by_shape or not self.faults
+        count = f"the parameters hold those of {len(given)} layers, {len(weighted)} need them"
+        for index in aligned.unweighted if certain else ():
+            problem = f"{described[index].title}: needs weights, which are missing; {count}"
+            self.faults.add(described[index].line, problem, "remove the layer, or name the one whose weights it shares as weight_source")
+        if aligned.unused and not aligned.undescribed:
+            names = ", ".join(parameters.name for parameters in aligned.unused)
+            self.notes.append(f"the checkpoint's last layers have no description, and their weights are not used: {names}")
+        return not (aligned.undescribed or aligned.unweighted)
+
+    def _misfits(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> int:
+        """How badly weights fit layers: what a layer's own keys contradict counts twice, what follows from the layers before once."""
+        trial = replace(self, faults=Faults(self.description.path), notes=[])
+        found = 0
+        layers = trial._layers(sample, parameters)
+        for index, (described, layer) in enumerate(zip(self.description.layers, layers, strict=True)):
+            if layer.weights is None:
+                continue
+            # a kernel of one position may be meant as a linear layer, which is the less likely
+            found += layer.operation is Operation.LINEAR and index in parameters and parameters[index].weights.ndim > 2
+            shape, expected = layer.weights.values.shape, weights_shape(layer)
+            transposed = layer.operation is Operation.CONV_TRANSPOSE2D
+            inputs = shape[0 if transposed else 1] * layer.groups
+            found += 2 * (len(shape) != len(expected) or shape[2:] != expected[2:])
+            if not layer.flatten:
+                found += 2 * (described.processors.bit_count() != processors_needed(inputs))
+            found += shape != expected
+        return found
 
     def _last(self) -> int:
         """The last layer; an option may name an earlier one."""

@@ -13,7 +13,7 @@ from mace_core.deployment.source import Written, read_source
 from mace_target_max78000.checkpoint import Form
 from mace_target_max78000.description import values as v
 from mace_target_max78000.description.values import Pair
-from mace_target_max78000.network import Activation, Eltwise, Operation
+from mace_target_max78000.network import Activation, Eltwise, Operation, Origin, Section
 
 MOST = 1 << 12
 """Larger than any size, so that what a limit of the hardware forbids is told as that."""
@@ -115,6 +115,11 @@ class LayerDescription:
         return self.name or f"layer{self.sequence}"
 
     @property
+    def title(self) -> str:
+        """What messages call it: its place in the order, and its name where it has one."""
+        return f"layer {self.sequence} ({self.name})" if self.name else f"layer {self.sequence}"
+
+    @property
     def operation(self) -> Operation:
         """The main operation; Conv2d where none is named."""
         return self.work.operation if self.work else Operation.CONV2D
@@ -128,7 +133,8 @@ class LayerDescription:
         """What arrays must hold for it."""
         axes = {Operation.CONV1D: 3, Operation.LINEAR: 2}.get(self.operation, 4)
         bits = self.quantization or (1 if self.quantization == BINARY else 8)
-        return Form(axes, bits, self.quantization == BINARY, self.operation is Operation.CONV_TRANSPOSE2D)
+        stated = None if self.quantization is None else bits
+        return Form(axes, bits, self.quantization == BINARY, self.operation is Operation.CONV_TRANSPOSE2D, stated)
 
 
 @dataclass(frozen=True)
@@ -281,6 +287,16 @@ def parse(path: Path) -> tuple[Description, Faults]:
     if not description.layers and "layers" in description.lines:
         faults.add(description.lines["layers"], "layers: the list is empty", "describe at least one layer")
     return description, faults
+
+
+def origin(description: Description) -> Origin:
+    """Where a description states its layers: lines by the words of the language, a key's other spellings included."""
+    layers = {}
+    for layer in description.layers:
+        written = {word: layer.lines[key.field] for word, key in LAYER_KEYS.items() if key.field in layer.lines}
+        layers[layer.label] = Section(layer.title, layer.line, written)
+    areas = {f"unload {number}": area.line for number, area in enumerate(description.unload)}
+    return Origin(description.path, layers, {**description.lines, **areas})
 
 
 def _layer(item: Written, number: int, faults: Faults) -> LayerDescription:

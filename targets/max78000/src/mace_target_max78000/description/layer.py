@@ -85,7 +85,7 @@ class LayerReader:
         )
 
     def _fault(self, key: str, problem: str, remedy: str) -> None:
-        self.faults.add(self.described.lines.get(key, self.described.line), f"{self.described.label}: {key}: {problem}", remedy)
+        self.faults.add(self.described.lines.get(key, self.described.line), f"{self.described.title}: {key}: {problem}", remedy)
 
     def _eltwise(self) -> tuple[Eltwise | None, int]:
         """The element-wise operation, and how many operands it has; 1 without one."""
@@ -112,7 +112,7 @@ class LayerReader:
             return shapes[0].channels
         if shapes[0].channels % operands:
             problem = f"the input has {shapes[0].channels} channels, which are not {operands} operands of equal size"
-            self.faults.add(self.described.line, f"{self.described.label}: {problem}", "join the operands along the channels of the sample")
+            self.faults.add(self.described.line, f"{self.described.title}: {problem}", "join the operands along the channels of the sample")
         return max(1, shapes[0].channels // operands)
 
     def _dim(self, source: Dim) -> Dim:

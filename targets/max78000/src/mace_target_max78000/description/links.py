@@ -84,11 +84,11 @@ class _Linker:
         if found is None:
             close = get_close_matches(str(reference), self.names, 1)
             remedy = f"did you mean {close[0]}?" if close else f"name a layer's name or sequence number; there are {self._known()}"
-            self.faults.add(line, f"{layer.label}: {key}: there is no layer {reference!r}", remedy)
+            self.faults.add(line, f"{layer.title}: {key}: there is no layer {reference!r}", remedy)
         elif key not in FORWARD and found >= index:
-            self.faults.add(line, f"{layer.label}: {key}: {reference!r} does not come before this layer", "name an earlier layer")
+            self.faults.add(line, f"{layer.title}: {key}: {reference!r} does not come before this layer", "name an earlier layer")
         elif key in FORWARD and found != STOP and found <= index:
-            self.faults.add(line, f"{layer.label}: {key}: {reference!r} does not come after this layer", "name a later layer, or stop")
+            self.faults.add(line, f"{layer.title}: {key}: {reference!r} does not come after this layer", "name a later layer, or stop")
         else:
             return found
         return None

@@ -64,17 +64,17 @@ def check_buffers(description: Description, laid: Sequence[Place], faults: Fault
         key = "buffer_shift" if d.buffer_shift else "buffer_insert"
         buffer = next((b for b in found if b.processors == place.output_processors and b.offset <= place.out_offset < b.end), None)
         if buffer is None:
-            problem = f"{d.label}: {key}: no buffer lies at out_offset {place.out_offset:#06x} of its output_processors"
+            problem = f"{d.title}: {key}: no buffer lies at out_offset {place.out_offset:#06x} of its output_processors"
             faults.add(d.lines[key], problem, "list the buffer as data_buffer, or correct out_offset")
             continue
         if d.buffer_shift and place.in_offset - place.out_offset != d.buffer_shift * buffer.pitch:
             remedy = f"write in_offset: {place.out_offset + d.buffer_shift * buffer.pitch:#06x}"
-            problem = f"{d.label}: {key}: in_offset {place.in_offset:#06x} is not {d.buffer_shift} positions behind out_offset"
+            problem = f"{d.title}: {key}: in_offset {place.in_offset:#06x} is not {d.buffer_shift} positions behind out_offset"
             faults.add(d.lines[key], problem, remedy)
         if d.buffer_insert and place.out_offset != buffer.end - d.buffer_insert * buffer.pitch:
             remedy = f"write out_offset: {buffer.end - d.buffer_insert * buffer.pitch:#06x}"
             problem = (
-                f"{d.label}: {key}: out_offset {place.out_offset:#06x} is not {d.buffer_insert} positions before the end of {buffer.name}"
+                f"{d.title}: {key}: out_offset {place.out_offset:#06x} is not {d.buffer_insert} positions before the end of {buffer.name}"
             )
             faults.add(d.lines[key], problem, remedy)
 

@@ -27,9 +27,13 @@ class Fault:
     found: str
     remedy: str
 
+    def describe(self, layer: str) -> str:
+        """What is wrong, with the layer called as is said."""
+        place = ": ".join(part for part in (layer, self.key) if part)
+        return f"{place}: found {self.found}, expected {self.expected}"
+
     def __str__(self) -> str:
-        place = ": ".join(part for part in (self.layer, self.key) if part)
-        return f"{place}: found {self.found}, expected {self.expected}; {self.remedy}"
+        return f"{self.describe(self.layer)}; {self.remedy}"
 
 
 class Source(NamedTuple):
