@@ -10,8 +10,9 @@ import jinja2
 import numpy as np
 import pytest
 
+from mace_core.cache import is_own, private_folder
 from mace_core.emit import render as render_module
-from mace_core.emit.render import _own, _private, render
+from mace_core.emit.render import render
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, Line, Word, XmlText
 from mace_core.errors import PluginError
 
@@ -95,27 +96,27 @@ def test_text_of_one_language_stays_in_its_files(fill: Callable[..., str]) -> No
 
 def test_the_cache_of_templates_is_the_users_own(tmp_path: Path) -> None:
     """What lies there is executed: a folder that others can write to, or can put in its place, is not used."""
-    assert _private(tmp_path / "new" / "templates") == (tmp_path / "new" / "templates").resolve()
+    assert private_folder(tmp_path / "new" / "templates") == (tmp_path / "new" / "templates").resolve()
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o777)
-    assert _private(tmp_path / "shared") is None
-    assert _private(tmp_path / "shared" / "deep" / "templates") is None  # its parent can be renamed
+    assert private_folder(tmp_path / "shared") is None
+    assert private_folder(tmp_path / "shared" / "deep" / "templates") is None  # its parent can be renamed
     (tmp_path / "group").mkdir()
     (tmp_path / "group").chmod(0o770)
-    assert _private(tmp_path / "group") is None
+    assert private_folder(tmp_path / "group") is None
     (tmp_path / "link").symlink_to(tmp_path / "shared")
-    assert _private(tmp_path / "link") is None
+    assert private_folder(tmp_path / "link") is None
     (tmp_path / "file").write_text("")
-    assert _private(tmp_path / "file" / "templates") is None
+    assert private_folder(tmp_path / "file" / "templates") is None
 
 
 def test_the_cache_of_another_owner_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
     if os.getuid() != 0:  # what belongs to root counts as safe
-        assert _private(tmp_path / "templates") is None
+        assert private_folder(tmp_path / "templates") is None
     found = os.stat_result((0o40755, 1, 1, 1, 12345, 0, 0, 0, 0, 0))
-    assert not _own(found)
-    assert _own(os.stat_result((0o40755, 1, 1, 1, 0, 0, 0, 0, 0, 0)))
+    assert not is_own(found)
+    assert is_own(os.stat_result((0o40755, 1, 1, 1, 0, 0, 0, 0, 0, 0)))
 
 
 def test_a_planted_template_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

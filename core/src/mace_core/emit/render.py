@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-import stat
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from importlib.resources import files
@@ -20,7 +18,7 @@ from jinja2.bccache import Bucket, FileSystemBytecodeCache
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context
 
-from mace_core.cache import cache_folder
+from mace_core.cache import cache_folder, is_own, private_folder
 from mace_core.emit.text import CIdentifier, Code, CPrefix, Text, Word, shown
 from mace_core.errors import PluginError
 
@@ -131,7 +129,7 @@ def _environment() -> _Environment:
     loader = jinja2.FunctionLoader(lambda path: Path(path).read_text(encoding="utf-8"))
     # What Jinja makes of a template depends on the filters and the generator of this file: another version compiles anew.
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    folder = _private(cache_folder(f"templates-{version}"))
+    folder = private_folder(cache_folder(f"templates-{version}"))
     made = _Environment(
         autoescape=False,  # of HTML; `finalize` refuses what is not escaped
         undefined=jinja2.StrictUndefined,
@@ -156,29 +154,5 @@ class _Bytecode(FileSystemBytecodeCache):
     def load_bytecode(self, bucket: Bucket) -> None:
         """Read a compiled template if it is this user's own."""
         file = Path(self._get_cache_filename(bucket))
-        if file.is_file() and not file.is_symlink() and _own(file.lstat()):
+        if file.is_file() and not file.is_symlink() and is_own(file.lstat()):
             super().load_bytecode(bucket)
-
-
-def _private(folder: Path) -> Path | None:
-    """The folder, made where it is missing; None where anybody but this user and root could put something into it.
-
-    What lies there is executed, so all folders above count as well: who may write to one of them can put another in the place of this.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        whole = folder.resolve(strict=True)
-        safe = all(_own(place.stat()) or _sticky(place.stat()) for place in whole.parents) and _own(whole.stat())
-    except OSError:
-        return None
-    return whole if safe else None
-
-
-def _own(found: os.stat_result) -> bool:
-    """Whether only this user and root can write there; never where the system has no such users."""
-    return hasattr(os, "geteuid") and found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
-
-
-def _sticky(found: os.stat_result) -> bool:
-    """Whether it is a folder such as /tmp: all may make files there, and nobody but their owner can rename them."""
-    return found.st_uid == 0 and bool(found.st_mode & stat.S_ISVTX)

@@ -27,11 +27,10 @@ class PyTorch(Frontend):
 
     def port_names(self, files: Files) -> PortNames:
         """The model's own inputs and outputs."""
+        from mace_frontend_pytorch.exports import Known
         from mace_frontend_pytorch.load import names
-        from mace_frontend_pytorch.program import opened
-        from mace_frontend_pytorch.source import recognise
 
-        inputs, outputs = names(opened(recognise(files[0])), Model("", files))
+        inputs, outputs = names(Known(files[0]), Model("", files))
         return tuple(inputs), tuple(outputs)
 
     def reference(self, files: Files, model: Model) -> Reference | None:

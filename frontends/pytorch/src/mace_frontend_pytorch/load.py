@@ -15,8 +15,8 @@ from mace_core.hookspecs import GROUP
 from mace_core.ir import Graph
 from mace_core.ops.op import Op
 from mace_core.registry import Registry
-from mace_frontend_pytorch.program import Program, opened, quiet
-from mace_frontend_pytorch.source import EXPORT, joined, recognise
+from mace_frontend_pytorch.exports import Facts, Known
+from mace_frontend_pytorch.source import joined
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -24,23 +24,15 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
 
     MaceError if the file holds no graph, torch is missing or refuses it, or the IR cannot represent what it computes.
     """
-    program = opened(recognise(only(files, model)))
-    inputs, outputs = names(program, model)
-    ports = ports_of(program, model)
+    known = Known(only(files, model))
+    inputs, outputs = names(known, model)
+    ports = ports_of(known, model)
     with TemporaryDirectory(prefix="mace-pytorch-") as folder:
-        target = Path(folder) / f"{program.file.stem}.onnx"
-        with quiet():
-            try:
-                program.write(target, (inputs, outputs), ports)
-            except MaceError:
-                raise
-            except Exception as error:  # torch's exporters raise errors of every class
-                text = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-                remedy = f"export it yourself and give the ONNX file: {EXPORT}"
-                raise MaceError(program.file.name, f"torch cannot export it to ONNX: {text}", remedy) from error
+        target = Path(folder) / f"{known.file.stem}.onnx"
+        known.write(target, (inputs, outputs), ports)
         stated = tuple(replace(port, name=name) for name, port in zip(inputs, ports, strict=True) if port)
         wanted = model.outputs or tuple(Port(name) for name in outputs)
-        return _onnx(program.file).load((target,), replace(model, files=(target,), inputs=stated, outputs=wanted), ops)
+        return _onnx(known.file).load((target,), replace(model, files=(target,), inputs=stated, outputs=wanted), ops)
 
 
 def only(files: Files, model: Model) -> Path:
@@ -50,7 +42,7 @@ def only(files: Files, model: Model) -> Path:
     return files[0]
 
 
-def names(program: Program, model: Model) -> tuple[list[str], list[str]]:
+def names(program: Facts, model: Model) -> tuple[list[str], list[str]]:
     """What the inputs and outputs are called.
 
     Inputs: the names of forward()'s arguments if the deployment file states no others, else its names, in its order. Outputs have no
@@ -69,7 +61,7 @@ def names(program: Program, model: Model) -> tuple[list[str], list[str]]:
     return inputs, outputs
 
 
-def ports_of(program: Program, model: Model) -> list[Port | None]:
+def ports_of(program: Facts, model: Model) -> list[Port | None]:
     """What the deployment file states of each input."""
     inputs, _ = names(program, model)
     stated = {p.name: p for p in model.inputs}

@@ -1,0 +1,55 @@
+"""Keeps what takes long to make in the user's cache folder, under a key that says all of what it was made from."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from mace_core.api import Content
+from mace_core.cache import cache_folder, is_own, private_folder
+from mace_core.errors import MaceError
+from mace_core.run.files import write
+
+MOST_BYTES = 2 << 30
+"""Bytes that the files of one kind take; the ones that were used longest ago are removed beyond it."""
+
+
+def recall(kind: str, key: str) -> Path | None:
+    """The file that was kept under a key; None if there is none, or if another user could have put it there.
+
+    kind: the folder in the cache.  key: a file's plain name.  What a reader finds damaged is to be made anew and kept again.
+    """
+    folder = private_folder(cache_folder(kind))
+    if folder is None:
+        return None
+    file = folder / key
+    try:
+        if file.is_symlink() or not file.is_file() or not is_own(file.lstat()):
+            return None
+        os.utime(file)
+    except OSError:  # removed by another process in between, or a disk that is not for writing
+        return None
+    return file
+
+
+def keep(kind: str, key: str, content: Content) -> None:
+    """Keep content under a key; nothing where the folder is not this user's own, or the disk does not take it."""
+    folder = private_folder(cache_folder(kind))
+    if folder is None:
+        return
+    with suppress(MaceError, OSError):  # what is kept can be made again, so a full disk is no fault of the command
+        write(folder / key, content)
+        _trim(folder)
+
+
+def _trim(folder: Path) -> None:
+    """Remove the files that were used longest ago, those included that an interrupted command left, until the others fit."""
+    found = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
+    found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
+    total = 0
+    for file, state in found:
+        if total + state.st_size > MOST_BYTES:
+            file.unlink(missing_ok=True)
+        else:
+            total += state.st_size
