@@ -139,10 +139,12 @@ def test_another_shape(tmp_path: Path) -> None:
 def test_messages_of_boundaries(tmp_path: Path) -> None:
     files = small(tmp_path)
     assert fault(files, outputs=("prbo",)) == "case.prototxt: no tensor 'prbo' for the deployment file's output; did you mean 'prob'?"
-    assert "input 'conv' has no shape; state it under input_shapes" in fault(files, (Port("conv"),))
+    assert fault(files, (Port("conv"),)).endswith('\n  input_tensors: [conv]\n  input_shapes: ["?"]')
     assert "has no input" in fault(written(tmp_path, SMALL, weights(BLOBS)))
     unsized = 'layer { name: "x" type: "Input" top: "x" }' + SMALL
     assert "input 'x' has no shape" in fault(written(tmp_path, unsized, weights(BLOBS)))
+    text = fault(written(tmp_path, unsized, weights(BLOBS)), (Port("x"), Port("conv", (1, 4, 6, 6))))
+    assert text.endswith('\n  input_tensors: [x, conv]\n  input_shapes: ["?", "1,4,6,6"]')
 
 
 def test_messages_of_weights(tmp_path: Path) -> None:

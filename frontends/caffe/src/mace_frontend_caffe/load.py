@@ -10,6 +10,7 @@ from mace_core.api import Files
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.hints import refuse_shapes
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
@@ -113,11 +114,13 @@ def _inputs(source: Source, model: Model) -> dict[str, Shape]:
 
 def _sized(source: Source, inputs: Mapping[str, Shape]) -> None:
     """MaceError unless each input has a shape that a network can work on."""
+    faults = []
     for name, shape in inputs.items():
         if not shape:
-            raise MaceError(source.file.name, f"input {name!r} has no shape", "state it under input_shapes")
-        if min(shape) < 1 or prod(shape) > MOST_ELEMENTS:
-            raise MaceError(source.file.name, f"input {name!r} has a shape of {list(shape)}", "state another under input_shapes")
+            faults.append(f"input {name!r} has no shape")
+        elif min(shape) < 1 or prod(shape) > MOST_ELEMENTS:
+            faults.append(f"input {name!r} has a shape of {list(shape)}; state another under input_shapes")
+    refuse_shapes(source.file.name, faults, {name: shape or None for name, shape in inputs.items()})
 
 
 def _unread(layers: Sequence[Any]) -> list[str]:

@@ -11,6 +11,7 @@ from mace_core.api import Files
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.hints import refuse_shapes
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
@@ -148,16 +149,16 @@ def _inputs(source: Source, network: Network, model: Model) -> list[Input]:
     """The inputs with complete shapes: those of the model, or the tensors that the deployment file names instead."""
     ports = {p.name: p.shape for p in model.inputs}
     declared = {i.name: i for i in network.inputs}
-    faults, made = [], []
+    faults, made, shapes = [], [], {}
     for name in dict.fromkeys((*ports, *declared)):
         known = declared.get(name, Input(name, DType.F32, None))
         shape = ports.get(name) or _complete(known.shape)
+        shapes[name] = None if shape is None else [d if d > 0 else None for d in shape]
         if fault := _fault(known, shape):
-            faults.append(f"{source.file.name}: input {name!r} {fault}")
+            faults.append(f"input {name!r} {fault}")
         else:
             made.append(Input(name, known.dtype, shape))
-    if faults:
-        raise MaceError.of(faults)
+    refuse_shapes(source.file.name, faults, shapes)
     return [i for i in made if i.name in ports or not ports or i.name in _read(network, model)]
 
 
@@ -176,10 +177,9 @@ def _complete(shape: Shape | None) -> Shape | None:
 def _fault(known: Input, shape: Shape | None) -> str | None:
     """What is wrong with an input's shape, with the remedy."""
     if shape is None:
-        return 'has no shape in the model; write it in the deployment file: input_shapes: ["1,..."]'
+        return "has no shape in the model"
     if min(shape, default=1) < 1:
-        text = ",".join("?" if d < 1 else str(d) for d in shape)
-        return f'leaves dimensions open; write them in the deployment file: input_shapes: ["{text}"]'
+        return f"leaves dimension {', '.join(str(i) for i, d in enumerate(shape) if d < 1)} open"
     if prod(shape) > MOST_ELEMENTS:
         return f"has a shape of {list(shape)}; state a smaller one under input_shapes"
     own = known.shape

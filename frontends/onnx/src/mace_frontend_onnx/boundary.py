@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,16 +11,10 @@ from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.hints import Dim, is_complete, lines, refuse_shapes, shape_lines
 from mace_core.ir import Array, DType, Shape
 from mace_core.translation import refuse_names
 from mace_frontend_onnx.source import Source, branches, element_type, first_line
-
-Dim = int | str | None
-"""A dimension of the file: a number, a symbol, or nothing."""
-
-
-YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
-"""Names that YAML would not read as text."""
 
 
 @dataclass(frozen=True)
@@ -214,12 +207,8 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
         fault = _contradiction(name, _dims(kind), shapes.get(name)) or _type_fault(name, kind)
         if fault:
             faults.append(fault)
-    faults += [_open(name, dims) for name, dims in batched.items() if not _is_complete(dims)]
-    if faults:
-        text = [f"{source.file.name}: {fault}" for fault in faults]
-        if not all(map(_is_complete, batched.values())):
-            text[-1] += f"; write in the deployment file, each name and ? replaced by a number:{shape_lines(batched)}"
-        raise MaceError.of(text)
+    faults += [_open(name, dims) for name, dims in batched.items() if not is_complete(dims)]
+    refuse_shapes(source.file.name, faults, batched)
     complete = {name: tuple(d for d in dims or () if isinstance(d, int)) for name, dims in batched.items()}
     made = tuple(Input(name, _dtype(types.get(name)), shape) for name, shape in complete.items())
     changed = [name for name in names if batched[name] != known[name]]
@@ -228,27 +217,6 @@ def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tupl
     listed = ", ".join(map(repr, changed))
     note = f"{source.file.name} leaves the first dimension of {listed} open: taken as 1; for another, write in the deployment file:"
     return made, (note + shape_lines(complete),)
-
-
-def lines(kind: str, names: Iterable[str], **keys: Iterable[str]) -> str:
-    """The lines of a deployment file that name inputs or outputs (kind "input" or "output") and state something of each."""
-    rows = {"tensors": map(_quoted, names), **keys}
-    return "".join(f"\n  {kind}_{key}: [{', '.join(values)}]" for key, values in rows.items())
-
-
-def shape_lines(shapes: Mapping[str, Sequence[Dim] | None]) -> str:
-    """The lines that state the shapes of inputs; what is unknown stands as its symbol, or as ?."""
-    return lines("input", shapes, shapes=(f'"{_row(dims)}"' for dims in shapes.values()))
-
-
-def _quoted(name: str) -> str:
-    """A name as YAML takes it inside a list."""
-    plain = name.replace("_", "a").isalnum() and not name[0].isdigit() and name.lower() not in YAML_WORDS
-    return name if plain else json.dumps(name)
-
-
-def _row(dims: Sequence[Dim] | None) -> str:
-    return "?" if dims is None else ",".join("?" if d is None else str(d) for d in dims)
 
 
 def _known(dims: list[Dim] | None, shape: Shape | None, symbols: Mapping[str, int]) -> list[Dim] | None:
@@ -265,10 +233,6 @@ def _one_of_a_batch(known: Mapping[str, list[Dim] | None]) -> dict[str, list[Dim
     for name, dims in known.items():
         made[name] = None if dims is None else [1 if d in batches or (i == 0 and d is None) else d for i, d in enumerate(dims)]
     return made
-
-
-def _is_complete(dims: Sequence[Dim] | None) -> bool:
-    return dims is not None and all(isinstance(d, int) for d in dims)
 
 
 def _types(source: Source, names: Sequence[str]) -> dict[str, TypeProto]:

@@ -10,10 +10,11 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 
 from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.hints import lines
 from mace_core.ir import Array
 from mace_core.ops.op import Op
 from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
-from mace_frontend_onnx.boundary import Part, lines, reads
+from mace_frontend_onnx.boundary import Part, reads
 from mace_frontend_onnx.node import Derivation, Held, Node, Scope, plain
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.source import Source, element_type, plain_domain, versions

@@ -14,6 +14,7 @@ from typing import Any
 
 from mace_core.deployment import Port
 from mace_core.errors import MaceError
+from mace_core.hints import shape_lines
 from mace_core.ir import DType, Shape
 from mace_frontend_pytorch.source import EXPORT, SCRIPT, Source, damaged, joined
 
@@ -139,7 +140,8 @@ class _Script(Program):
 
         unknown = [own for own, port in zip(self.inputs, ports, strict=True) if port is None or port.shape is None]
         if unknown:
-            remedy = 'write them in the deployment file, in the order of forward(): input_shapes: ["1,3,224,224"]'
+            shapes = {name: port.shape if port else None for name, port in zip(names[0], ports, strict=True)}
+            remedy = f"write them in the deployment file, in the order of forward(), each ? replaced by a shape:{shape_lines(shapes)}"
             raise MaceError(self.file.name, f"TorchScript does not tell the shape of {joined(unknown)}", remedy)
         examples = tuple(_example(port.shape or (), port.dtype) for port in ports if port)
         torch.onnx.export(self.module, examples, str(target), dynamo=False, input_names=[*names[0]], output_names=[*names[1]])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.hints import refuse_shapes
 from mace_core.ir import DType, Shape
 from mace_core.translation import refuse_names
 from mace_frontend_tensorflow.flat import Operation, Ref
@@ -180,23 +181,22 @@ def _reached(source: Source, held: set[Ref], outputs: Iterable[Ref]) -> set[str]
 
 def _inputs(source: Source, model: Model, given: Mapping[str, Ref], own: Mapping[str, Ref]) -> tuple[Input, ...]:
     ports: Mapping[str, Port] = {p.name: p for p in model.inputs}
-    faults, made = [], []
+    faults, made, shapes = [], [], {}
     for name, ref in {**given, **own}.items():
         operation = source.flat.operations.get(ref[0])
         shape = ports[name].shape if name in ports else None
         known = _dims(source, operation, ref[1])
+        shapes[name] = shape if shape is not None or known is None else _one_of_a_batch(known)
         try:
             dtype = _dtype(operation)
         except ValueError as error:
-            faults.append(f"{source.name}: input {name!r}: {error}")
+            faults.append(f"input {name!r}: {error}")
             continue
         if fault := _fault(name, known, shape):
-            faults.append(f"{source.name}: {fault}")
+            faults.append(fault)
         else:
-            complete = shape if shape is not None else tuple(d for d in _one_of_a_batch(known or ()) if d is not None)
-            made.append(Input(name, ref, dtype, complete))
-    if faults:
-        raise MaceError.of(faults)
+            made.append(Input(name, ref, dtype, tuple(d for d in shapes[name] or () if d is not None)))
+    refuse_shapes(source.name, faults, shapes)
     return tuple(made)
 
 
@@ -226,13 +226,11 @@ def _dtype(operation: Operation | None) -> DType:
 def _fault(name: str, known: Dims | None, shape: Shape | None) -> str | None:
     """What is wrong with an input's shape, with the remedy; None if it is known and agrees with the file."""
     if shape is None and known is None:
-        return f'input {name!r} has an unknown rank; write its shape in the deployment file: input_shapes: ["1,..."]'
+        return f"input {name!r} has an unknown rank"
     if shape is None:
         assert known is not None
         unknown = [str(i) for i, d in enumerate(_one_of_a_batch(known)) if d is None]
-        line = ",".join("?" if d is None else str(d) for d in _one_of_a_batch(known))
-        remedy = f'write it in the deployment file, each ? replaced by a number: input_shapes: ["{line}"]'
-        return f"input {name!r} leaves dimension {', '.join(unknown)} open; {remedy}" if unknown else None
+        return f"input {name!r} leaves dimension {', '.join(unknown)} open" if unknown else None
     if known is None or _agrees(known, shape):
         return None
     stated = ",".join("?" if d is None else str(d) for d in known)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mace_core.deployment import Model, Port
-from mace_core.errors import MaceError
+from mace_core.hints import Dim, refuse_shapes
 from mace_core.ir import Shape
 from mace_core.states import NEXT
 from mace_core.translation import refuse_names
@@ -50,9 +50,8 @@ def wanted(source: Source, model: Model) -> Part:
     rest = [i for i in dict.fromkeys(graph.inputs) if i not in stated and (i in read or not stated)]
     shapes = {p.name: p.shape for p in model.inputs if p.shape is not None}
     inputs = [graph.tensors[i] for i in (*stated, *rest)]
-    faults = [f"{source.file.name}: {fault}" for info in inputs if (fault := _fault(info, shapes.get(info.name)))]
-    if faults:
-        raise MaceError.of(faults)
+    faults = [fault for info in inputs if (fault := _fault(info, shapes.get(info.name)))]
+    refuse_shapes(source.file.name, faults, {info.name: shapes.get(info.name) or _known(info) for info in inputs})
     complete = tuple((info, shapes.get(info.name) or info.shape) for info in inputs)
     return Part(graph, complete, tuple(outputs), tuple(operators))
 
@@ -124,16 +123,21 @@ def _is_read(graph: Subgraph, index: int) -> bool:
     return maker is not None and maker.code == READ
 
 
+def _known(info: TensorInfo) -> tuple[Dim, ...]:
+    """An input's dimensions; None for one that the file leaves open, unless it is the batch or was resized to some number."""
+    dims = info.signature or info.shape
+    pairs = enumerate(zip(dims, info.shape, strict=True))
+    return tuple(None if d < 0 and i > 0 and held <= 1 else held for i, (d, held) in pairs)
+
+
 def _fault(info: TensorInfo, shape: Shape | None) -> str | None:
     """What is wrong with an input, with the remedy; None if its type and shape are known and agree with the file."""
     if info.dtype is None:
         return f"input {info.name!r} is of type {info.kind}; cut the graph behind it: name inner tensors under input_tensors"
     dims = info.signature or info.shape
     if shape is None:
-        left = [i for i, (d, held) in enumerate(zip(dims, info.shape, strict=True)) if d < 0 and i > 0 and held <= 1]
-        line = ",".join(str(held) if i not in left else "?" for i, held in enumerate(info.shape))
-        remedy = f'write it in the deployment file, each ? replaced by a number: input_shapes: ["{line}"]'
-        return f"input {info.name!r} leaves dimension {', '.join(map(str, left))} open; {remedy}" if left else None
+        left = [str(i) for i, d in enumerate(_known(info)) if d is None]
+        return f"input {info.name!r} leaves dimension {', '.join(left)} open" if left else None
     free = [i == 0 or d < 0 for i, d in enumerate(dims)]
     if not dims or (len(shape) == len(dims) and all(f or d == n for f, d, n in zip(free, dims, shape, strict=True))):
         return None
