@@ -170,7 +170,8 @@ def test_shapes_of_the_deployment_file(tmp_path: Path) -> None:
     k = keras()
     x = k.layers.Input((None, None, 3), name="x")
     file = saved(k.Model(x, k.layers.GlobalAveragePooling2D()(k.layers.Conv2D(2, 3)(x))), tmp_path / "model.keras")
-    with pytest.raises(MaceError, match=r"'x' leaves dimension 1, 2 open; write [^\n]*\n  input_tensors: \[x\]\n  input_shapes: \[\"1,\?,\?,3\"\]$"):
+    lines = r'\n  input_tensors: \[x\]\n  input_shapes: \["1,\?,\?,3"\]$'
+    with pytest.raises(MaceError, match=rf"'x' leaves dimension 1, 2 open; write [^\n]*{lines}"):
         load(file)
     assert load(file, inputs=(Port("x", (2, 9, 8, 3)),)).tensors["x"].shape == (2, 9, 8, 3)
     with pytest.raises(MaceError, match=r"has shape \[\?,\?,\?,3\] in the model, \[1, 3, 8, 9\] in the deployment file"):

@@ -48,7 +48,8 @@ def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
 def test_an_open_dimension_is_asked_for_with_the_line_to_write(tmp_path: Path) -> None:
     open_x = Value("x", shape=(1, 1, 4), signature=(-1, -1, 4))
     written = Written([open_x, Y], [Step("RELU", ["x"], ["y"])], ["x"], ["y"])
-    with pytest.raises(MaceError, match=r"'x' leaves dimension 1 open; write [^\n]*\n  input_tensors: \[x\]\n  input_shapes: \[\"1,\?,4\"\]$"):
+    lines = r'\n  input_tensors: \[x\]\n  input_shapes: \["1,\?,4"\]$'
+    with pytest.raises(MaceError, match=rf"'x' leaves dimension 1 open; write [^\n]*{lines}"):
         load(tmp_path, written)
     two = Written([open_x, Value("off", shape=(2, 3)), Y], [Step("ADD", ["x", "off"], ["y"])], ["x", "off"], ["y"])
     with pytest.raises(MaceError) as caught:
