@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from manifest import MODELS, entries
+from stored_weights import write_models
 
 from mace_core.api import Compiler
 from mace_core.deployment import load_deployment
@@ -62,6 +63,10 @@ def numbers(rng: np.random.Generator, tensor: Tensor) -> Array:
 
 def test_digits(tmp_path: Path) -> None:
     clean(ROOT / "models/digits/digits.yml", tmp_path, "digits")
+
+
+def test_weights_as_stored(tmp_path: Path) -> None:
+    clean(write_models(tmp_path, "as-stored"), tmp_path / "built", "stored")
 
 
 @pytest.mark.skipif(not any(entries()), reason=f"no models in {MODELS}; MACE_MODELS names another folder")

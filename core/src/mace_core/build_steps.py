@@ -173,6 +173,8 @@ def _generate(builder: _Commands, registry: Registry, say: Say) -> None:
     assert isinstance(models, dict)
     for name, figures in models.items():
         say(f"{name}: {arena_line(figures)}, weights {figures['weight_bytes']} bytes, {figures['transposes']} transposes")
+        if stored := figures.get("weights_as_stored"):
+            say(f"{name}: {stored_line(stored)}")
     for note in job.deployment.notes:
         say(f"note: {note}")
     for name, figures in models.items():
@@ -184,6 +186,13 @@ def arena_line(figures: Mapping[str, int]) -> str:
     """The arena's size beside its lower bound, for the build's log."""
     bound = max(figures["arena_lower_bound"], 1)
     return f"arena {figures['arena_bytes']} bytes ({figures['arena_bytes'] / bound:.3f} x the largest live set)"
+
+
+def stored_line(figures: Mapping[str, int]) -> str:
+    """What `weights: as-stored` changed, for the build's log."""
+    sizes = f"{figures['stored_bytes']} bytes instead of {figures['packed_bytes']}"
+    arena = f"widened into at most {figures['widened_bytes']} bytes of the arena for one call"
+    return f"{figures['weights']} weights as stored: {sizes}, {arena}"
 
 
 def _library_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:

@@ -16,7 +16,7 @@ from mace_core.deployment import Deployment, Model
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.pipeline import Job, load, load_with, lower, normalise, project, transposes
+from mace_core.pipeline import Job, load, load_with, lower_model, normalise, project, transposes
 from mace_core.pipeline import build as build_sources
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
@@ -145,7 +145,7 @@ def explain_deployment(deployment: Path, target: str) -> list[dict[str, Any]]:
     for model in parsed.models:
         graph = normalise(load(model, registry), registry)
         parts = split(graph, registry.targets_for(choice, model.runtimes))
-        program = lower(graph, parts, registry)
+        program = lower_model(model, graph, parts, registry).program
         plan = arena(program)
         explained.append(
             {

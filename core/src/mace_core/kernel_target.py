@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.api import Target
+from mace_core.compact_weights import WideningKernels
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.errors import MaceError
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
@@ -68,6 +69,13 @@ class KernelTarget(Target):
     @abstractmethod
     def panel(self) -> int:
         """Columns of a packed weight matrix that lie together; a multiple of every level's tile."""
+
+    def widening_kernels(self) -> WideningKernels | None:
+        """The kernels that restore weights which are stored smaller than kernels read them; None if the target has none.
+
+        Without them, `weights: as-stored` of a deployment file is refused.
+        """
+        return None
 
     def refuses(self, node: Node, graph: Graph) -> str | None:
         """None if a trial lowering goes through; otherwise its reason.

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from mace_core.api import Content, PortNames, Sources, Target
+from mace_core.compact_weights import AS_STORED, Compacted, compact_weights
 from mace_core.deployment import Deployment, Model, load_deployment
 from mace_core.distributions import advise_install
 from mace_core.emit import code
@@ -103,6 +104,8 @@ def projects(job: Job, registry: Registry, progress: Progress = lambda _: None) 
 def project(model: Model, choice: Choice, registry: Registry) -> Sources:
     """The project of one model; its report tells the notes of the frontend before the target's own."""
     assert choice.project is not None
+    if model.keys.get("weights") == AS_STORED:
+        raise _no_widening(model, choice.project)
     notes: list[str] = []
 
     def read() -> Graph:
@@ -140,10 +143,12 @@ def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -
         for runtime in sorted({*model.runtimes} - {t.runtime for t in targets}):
             progress(f"{model.name}: no target for runtime {runtime!r} is installed behind {job.choice.abi}; the CPU computes in its place")
         parts = split(graph, targets)
-        program = lower(graph, parts, registry)
-        placed.append(code.Placed(program, arena(program)))
+        compacted = lower_model(model, graph, parts, registry)
+        placed.append(code.Placed(compacted.program, arena(compacted.program)))
         refusals = {f"{node} on {target}": why for (node, target), why in parts.refusals.items()}
         notes[model.name] = {"transposes": transposes(graph), "refusals": refusals, "notes": list(graph.notes)}
+        if compacted.figures:
+            notes[model.name]["weights_as_stored"] = dict(compacted.figures)
     sources = code.library(job.deployment.library, placed, levels)
     models = {name: {**dict(figures), **notes[name]} for name, figures in sources.report.items()}  # type: ignore[call-overload]
     return replace(sources, report={"models": models, "notes": list(job.deployment.notes)})
@@ -231,6 +236,29 @@ def lower(graph: Graph, parts: Split, registry: Registry) -> Program:
         target = _kernel_target(region.target)
         programs.append(target.lower(verify(apply(target.pipeline, region.graph, registry))))
     return _with_small_dimensions(join(graph, programs))
+
+
+def lower_model(model: Model, graph: Graph, parts: Split, registry: Registry) -> Compacted:
+    """The program of a model's graph, with its weights in the form that the deployment file asks for.
+
+    MaceError where the targets of its regions have no kernels for that form.
+    """
+    program = lower(graph, parts, registry)
+    targets = [_kernel_target(region.target) for region in parts.regions]
+    if model.keys.get("weights") != AS_STORED or not targets:
+        return Compacted(program, {})
+    for target in targets:
+        if target.widening_kernels() is None:
+            raise _no_widening(model, target)
+    # One target's kernels serve all: two targets may call different ones alike.
+    kernels = targets[-1].widening_kernels()
+    assert kernels is not None
+    return compact_weights(program, kernels)
+
+
+def _no_widening(model: Model, target: Target) -> MaceError:
+    problem = f"weights: {AS_STORED}: target {target.name!r} has no kernels that widen weights"
+    return MaceError(f"model {model.name!r}", problem, "leave the key out, or build without this target")
 
 
 def _with_small_dimensions(program: Program) -> Program:

@@ -16,7 +16,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.memory import arena
 from mace_core.partition import split
-from mace_core.pipeline import isas, load, load_with, lower, normalise, project
+from mace_core.pipeline import isas, load, load_with, lower_model, normalise, project
 from mace_core.registry import Choice, Registry
 from mace_core.run.compile import check_link, check_syntax
 
@@ -85,7 +85,7 @@ class _Work:
 
     def _placed(self, model: Model, graph: Graph, choice: Choice) -> code.Placed:
         parts = split(graph, self.registry.targets_for(choice, model.runtimes))
-        program = lower(graph, parts, self.registry)
+        program = lower_model(model, graph, parts, self.registry).program
         return code.Placed(program, arena(program))
 
     def _projects(self, parsed: Deployment, choice: Choice) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from mace_core.api import Target
+from mace_core.compact_weights import WideningKernels
 from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import Isa, KernelTarget, Lower
 from mace_core.tables import rows
@@ -32,6 +33,12 @@ class Cpu(KernelTarget):
     def isas(self, abi: str) -> tuple[Isa, ...]:
         """AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
         return X86 if is_x86(abi) else GENERIC
+
+    def widening_kernels(self) -> WideningKernels:
+        """Those of half precision and of bitmaps, on every level."""
+        from mace_target_cpu.lower.widening import WIDENING  # read on first use, as the lowerings are
+
+        return WIDENING
 
 
 def is_x86(abi: str) -> bool:

@@ -9,7 +9,7 @@ from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type
+from mace_target_cpu.lower.types import C_TYPES, CONVERT, HALF_BITS, c_type
 
 N = (("n", "i64"),)
 
@@ -21,7 +21,8 @@ def cast(node: Node, to: Lowering) -> None:
     if DType.F16 in (x.dtype, y.dtype) and x.dtype is not y.dtype:
         if DType.F32 not in (x.dtype, y.dtype):
             raise Refused(f"no kernel casts {x.dtype.value} to {y.dtype.value}; cast through f32")
-        kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": y.dtype is DType.F16})
+        to_half = y.dtype is DType.F16
+        kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": to_half}, () if to_half else (HALF_BITS,))
     else:
         same = x.dtype is y.dtype
         types = {"ctype": C_TYPES.get(x.dtype, Code("uint16_t")) if same else c_type(x)}

@@ -12,6 +12,9 @@ from mace_target_cpu.isa import KERNELS
 CONVERT = KERNELS / "convert.h.in"
 """Floats to integers: `mace_to_int32_t(v)` and the like, by the name of the C type."""
 
+HALF_BITS = KERNELS / "half_bits.h.in"
+"""Half precision to the bits of a float: `mace_from_half(half)`."""
+
 C_TYPES: Mapping[DType, Code] = {
     DType.BOOL: Code("uint8_t"),
     DType.I8: Code("int8_t"),

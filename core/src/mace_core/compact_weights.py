@@ -1,0 +1,228 @@
+"""Weights stored smaller than kernels read them, without loss: in half precision, or as a bitmap with the values that are not zero.
+
+A call of a widening kernel goes before each call that reads such a weight. What it writes is an ordinary tensor of the arena that
+lives from the one call to the other, so the library gets smaller by all weights and the arena larger by about one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from mace_core.ir import Array, DType, Tensor
+from mace_core.program import Call, Kernel, Program, Weight
+
+AS_STORED = "as-stored"
+"""The value of the deployment key `weights` that asks for this."""
+
+MIN_BYTES = 4096
+"""Of a weight that is worth a call: below, the call, its row in the table of layers and the alignment outweigh what is saved."""
+
+MAX_READERS = 8
+"""Calls that may read one weight: each widens it anew, and an unrolled recurrent layer reads its matrices in every step."""
+
+PIECE = 8192
+"""Elements that one task of a widening kernel writes; a multiple of the 64 bits in a word of the bitmap."""
+
+FIELDS = (("n", "i64"), ("piece", "i64"))
+"""The arguments of every widening kernel: elements of the weight, and PIECE."""
+
+
+@dataclass(frozen=True)
+class WideningKernels:
+    """The kernels of a target that restore weights, each with FIELDS; the floats that they write are the last of t[].
+
+    f16: t[0] holds `n` numbers in IEEE half precision.
+    sparse: t[0] is a bitmap of 64-bit words, bit i % 64 of word i / 64 set where element i is not +0.0; t[1] holds, for each piece,
+    how many values lie before it, as int64_t; t[2] holds the values as floats.
+    sparse_f16: the same, with values in half precision.
+    """
+
+    f16: Kernel
+    sparse: Kernel
+    sparse_f16: Kernel
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a weight is stored: the name of its kernel in WideningKernels, and the arrays that the kernel reads, in order."""
+
+    kernel: str
+    arrays: tuple[Array, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays)
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """A program with its weights as they are stored, and what that changed, for the report; empty where nothing was asked.
+
+    figures: packed_bytes and stored_bytes of the weights that were replaced, their number `weights`, and `widened_bytes`: the most
+    bytes of the arena that one call's widened weights need.
+    """
+
+    program: Program
+    figures: Mapping[str, int]
+
+
+def encode(array: Array) -> Encoding | None:
+    """Find the smaller form of an array of float32 that restores every bit; None if there is none.
+
+    -0.0 is a value, not a zero. A NaN counts as exact in half precision only if its payload survives.
+    """
+    values = np.ascontiguousarray(array).reshape(-1)
+    bits = values.view(np.uint32)
+    with np.errstate(all="ignore"):
+        half = values.astype(np.float16)
+        is_exact = np.array_equal(half.astype(np.float32).view(np.uint32), bits)
+    dense = Encoding("f16", (half.view(np.uint16),)) if is_exact else None
+    present = bits != 0
+    if 2 * np.count_nonzero(present) >= values.size:
+        return dense
+    stored = half.view(np.uint16) if is_exact else values
+    sparse = Encoding("sparse_f16" if is_exact else "sparse", _sparse(stored, present))
+    limit = dense.bytes if dense else values.nbytes
+    return sparse if sparse.bytes < limit else dense
+
+
+def _sparse(values: Array, present: Array) -> tuple[Array, Array, Array]:
+    """The bitmap, the number of values before each piece, and the values."""
+    packed = np.packbits(present, bitorder="little")
+    words = np.zeros(-(-present.size // 64), np.dtype("<u8"))
+    words.view(np.uint8)[: packed.size] = packed
+    starts = range(0, present.size, PIECE)
+    counts = [int(np.count_nonzero(present[start : start + PIECE])) for start in starts]
+    before = np.cumsum([0, *counts], dtype=np.int64)
+    kept = values[present]
+    # A weight of zeros alone has no values, and C no arrays without elements.
+    return words, before[:-1], kept if kept.size else np.zeros(1, values.dtype)
+
+
+def decode(encoding: Encoding, size: int) -> Array:
+    """Restore the elements as the kernels do: what they are held against."""
+    if encoding.kernel == "f16":
+        return encoding.arrays[0].view(np.float16).astype(np.float32)
+    words, before, kept = encoding.arrays
+    values = kept.view(np.float16).astype(np.float32) if encoding.kernel == "sparse_f16" else kept
+    present = np.unpackbits(words.view(np.uint8), count=size, bitorder="little").astype(bool)
+    restored = np.zeros(size, np.float32)
+    for number, start in enumerate(range(0, size, PIECE)):
+        mask = present[start : start + PIECE]
+        first = int(before[number])
+        restored[start : start + PIECE][mask] = values[first : first + np.count_nonzero(mask)]
+    return restored
+
+
+def compact_weights(program: Program, kernels: WideningKernels) -> Compacted:
+    """Store the weights of a program in their smaller forms and widen each before every call that reads it."""
+    step = _Step(program, kernels)
+    calls = [call for original in program.calls for call in step.widened(original)]
+    weights: dict[str, Weight] = {}
+    for name, weight in program.weights.items():
+        weights |= step.stored.get(name, {name: weight})
+    replaced = [program.weights[name].bytes for name in step.stored]
+    stored = [weight.bytes for parts in step.stored.values() for weight in parts.values()]
+    figures = {
+        "weights": len(replaced),
+        "packed_bytes": sum(replaced),
+        "stored_bytes": sum(stored),
+        "widened_bytes": step.widened_bytes,
+    }
+    tensors = {**program.tensors, **step.tensors}
+    return Compacted(replace(program, calls=tuple(calls), weights=weights, tensors=tensors), figures)
+
+
+class _Step:
+    """The replacement under way.
+
+    stored: the weight that is replaced -> the arrays that take its place.  tensors: what the widening calls write.
+    """
+
+    def __init__(self, program: Program, kernels: WideningKernels) -> None:
+        self.program = program
+        self.kernels = kernels
+        self.tensors: dict[str, Tensor] = {}
+        self.stored: dict[str, dict[str, Weight]] = {}
+        self.widened_bytes = 0
+        self._kernel: dict[str, str] = {}
+        self._taken = {*program.tensors, *program.weights, *program.aliases}
+        for name in self._candidates():
+            self._replace(name)
+
+    def _candidates(self) -> Iterator[str]:
+        """The weights that only calls read, and not too many of them; an output or an alias needs the bytes as they are."""
+        program = self.program
+        shared = {program.root(name) for name in (*program.aliases, *program.outputs)}
+        readers = Counter(name for call in program.calls for name in {*call.reads})
+        for name, weight in program.weights.items():
+            # Four bytes an element: of other elements the array need not even be made.
+            is_f32 = weight.bytes == 4 * prod(weight.shape)
+            if is_f32 and weight.bytes >= MIN_BYTES and name not in shared and 0 < readers[name] <= MAX_READERS:
+                yield name
+
+    def _replace(self, name: str) -> None:
+        weight = self.program.weights[name]
+        array = weight.make()
+        encoding = encode(array) if array.dtype == np.float32 else None
+        if encoding is None:
+            return
+        parts: dict[str, Weight] = {}
+        for number, part in enumerate(encoding.arrays):
+            fresh = self._fresh(f"{name}.{encoding.kernel}")
+            parts[fresh] = Weight(part.shape, part.nbytes, partial(_remake, weight.make, number))
+        self.stored[name] = parts
+        self._kernel[name] = encoding.kernel
+
+    def widened(self, call: Call) -> Iterator[Call]:
+        """The calls that widen what a call reads, then the call itself on what they write."""
+        names: dict[str, str] = {}
+        for name in dict.fromkeys(call.reads):
+            if name in self.stored:
+                names[name] = self._add_tensor(name)
+                yield self._widening(call, name, names[name])
+        if not names:
+            yield call
+            return
+        self.widened_bytes = max(self.widened_bytes, sum(self.tensors[name].bytes for name in names.values()))
+        yield replace(call, reads=tuple(names.get(t, t) for t in call.reads), inplace=call.inplace and not self._may_overwrite(call, names))
+
+    def _may_overwrite(self, call: Call, names: Mapping[str, str]) -> bool:
+        """Whether the plan of the arena could let the result take over a widened weight.
+
+        Kernels that work in place expect that of a tensor that they go through once; weights some read once for each row.
+        """
+        result = self.program.tensors[self.program.root(call.writes[0])].bytes
+        return any(self.tensors[name].bytes == result for name in names.values())
+
+    def _widening(self, call: Call, name: str, tensor: str) -> Call:
+        kernel: Kernel = getattr(self.kernels, self._kernel[name])
+        args = {"n": self.tensors[tensor].elements, "piece": PIECE}
+        return Call(kernel, args, tuple(self.stored[name]), (tensor,), node=call.node, sources=call.sources)
+
+    def _add_tensor(self, weight: str) -> str:
+        name = self._fresh(f"{weight}.widened")
+        self.tensors[name] = Tensor(name, DType.F32, tuple(self.program.weights[weight].shape))
+        return name
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, 0
+        while name in self._taken:
+            number += 1
+            name = f"{stem}.{number}"
+        self._taken.add(name)
+        return name
+
+
+def _remake(make: Callable[[], Array], number: int) -> Array:
+    """One array of a weight's encoding, made again when it is written, so that only one weight is in memory at a time."""
+    encoding = encode(make())
+    assert encoding is not None, "a weight changed between two times that it was made"
+    return encoding.arrays[number]
