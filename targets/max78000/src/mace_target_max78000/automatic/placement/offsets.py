@@ -28,11 +28,15 @@ class Life:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Values that share an offset.  lead, size: bytes before and after the offset in each memory.  lives: of its values."""
+    """Values that share an offset.  lead, size: bytes before and after the offset in each memory.  lives: of its values.
+
+    apart: bytes behind it that nothing may take while it lives.
+    """
 
     lead: int
     size: int
     lives: tuple[Life, ...]
+    apart: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class Packer:
         common = [(x, y) for x in a.lives for y in b.lives if x.memories & y.memories and x.first <= y.last and y.first <= x.last]
         if not common:
             return None
-        before, after = a.size + b.lead, b.size + a.lead
+        before, after = a.size + a.apart + b.lead, b.size + b.apart + a.lead
         if self._may_overlap(self.over.get((j, i)), [(y, x) for x, y in common]):
             before = min(before, self.over[j, i].distance)
         if self._may_overlap(self.over.get((i, j)), common):
@@ -154,7 +158,7 @@ class Packer:
             for first, last in spans:
                 if first < offset < last:
                     offset = last
-            if offset + buffer.size > self.capacity:
+            if offset + buffer.size + buffer.apart > self.capacity:
                 return None
             offsets[i] = offset
         return tuple(offsets[i] for i in range(len(order)))

@@ -20,6 +20,11 @@ from mace_target_max78000.unit import Unit
 
 SMALLER = "use fewer rows, columns or channels, or pool earlier"
 
+WORD = 4
+"""Bytes."""
+SPARE = 1
+"""Words between a buffer that streams and anything beside it."""
+
 
 @dataclass(frozen=True)
 class Way:
@@ -164,15 +169,16 @@ class Plan:
 
     def _buffers(self, units: Sequence[Unit]) -> dict[int, Buffer]:
         """What lies in data memory, by cluster; of a value that streams, only what its reader has not yet passed."""
-        rings = self._rings(units)
-        return {
-            cluster: Buffer(
-                lead=4 * max(self.values[v].lead for v in members),
-                size=4 * max(rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members),
+        rings, found = self._rings(units), {}
+        for cluster, members in clusters(self.lanes).items():
+            size = WORD * max(rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members)
+            found[cluster] = Buffer(
+                lead=WORD * max(self.values[v].lead for v in members),
+                size=size,
                 lives=tuple(life for v in members for life in self._lives(v)),
+                apart=max(self._apart(units, v, size) for v in members),
             )
-            for cluster, members in clusters(self.lanes).items()
-        }
+        return found
 
     def _lives(self, value: int) -> Iterator[Life]:
         """Where and how long a value lives; on the second generation also where the word goes that begins an average.
@@ -193,6 +199,17 @@ class Plan:
             return {}
         found = streams(units, self.options, self.device.pipelined)
         return {self.layers[i].inputs[0]: found[i].rollover for i in range(self.way.streaming)}
+
+    def _apart(self, units: Sequence[Unit], value: int, size: int) -> int:
+        """Bytes that stay free behind a value that a streaming layer reads or writes.
+
+        The vendor's rules (`legal.buffers`) count the end of a buffer as a part of it, hence a word more; and they want a layer's output
+        as far before its own buffer as that is long, hence no output counts as shorter.
+        """
+        if value >= self.way.streaming or not self.way.streaming:
+            return 0
+        found = streams(units, self.options, self.device.pipelined)
+        return WORD * SPARE + (max(0, WORD * found[value].rollover - size) if value >= 0 else 0)
 
     def _over(self, units: Sequence[Unit], numbers: Sequence[int]) -> dict[tuple[int, int], Over]:
         """Where a layer's output may lie over its input, by the numbers of their buffers."""
