@@ -113,7 +113,8 @@ def _add_next(flat: Flat, name: str, operations: Sequence[Operation], executed: 
     (assign,) = operations
     value, following = assign.inputs[1], name + NEXT
     variable = flat.operations[name]
-    inputs, op = (value,), "Identity"
+    inputs: tuple[tuple[str, int], ...] = (value,)
+    op = "Identity"
     if ASSIGNS[assign.op]:
         before = Operation(f"{name}.before", READ, ((name, 0),), (), variable.attrs)
         flat.operations[before.name] = before
@@ -134,7 +135,7 @@ def _state(source: Source, variable: Operation, operations: Sequence[Operation])
 def _inside(source: Source, executed: Iterable[str]) -> list[State]:
     """Return a state for each operation whose branches or loops change variables, which of them is not known here."""
     functions = source.functions.functions
-    found = []
+    found: list[State] = []
     for name in executed:
         operation = source.flat.operations[name]
         waiting = [v.func.name for v in operation.attrs.values() if v.func.name]
