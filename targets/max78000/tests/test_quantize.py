@@ -114,7 +114,7 @@ def test_quantile() -> None:
         (Settings(Clip.AVGMAX), lambda w: max(-w.min((1, 2, 3)).mean(), w.max((1, 2, 3)).mean())),
         (Settings(Clip.AVG), lambda w: np.abs(w).max((1, 2, 3)).mean()),
     ],
-    ids=str,
+    ids=["scale", "larger scale", "deviations", "many deviations", "mean of extremes", "mean"],  # the same in every worker
 )
 def test_clipping(settings: Settings, factor: Any) -> None:
     """The definition, written out in 64-bit floats; a sum that lies on the edge of two steps may fall either way."""
