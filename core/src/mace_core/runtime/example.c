@@ -5,6 +5,7 @@
  *
  * FILE: the raw values of an input, as the model stores them; one for each input, in order. An input without a file is all zeros.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,6 +41,14 @@ static size_t count_elements(const mace_tensor *tensor) {
   return count;
 }
 
+/* The value of an IEEE 754 binary16, for which C11 has no type: a sign, 5 bits of exponent, 10 of fraction. */
+static double half(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double sign = bits >> 15 ? -1.0 : 1.0;
+  if (exponent == 31) return fraction ? (double)NAN : sign * (double)INFINITY;
+  return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
+}
+
 /* An element as a number; an integer that stands for a real number has a scale. */
 static double element(const mace_tensor *tensor, const void *data, size_t i) {
   double value;
@@ -53,7 +62,7 @@ static double element(const mace_tensor *tensor, const void *data, size_t i) {
     case MACE_U32: value = ((const uint32_t *)data)[i]; break;
     case MACE_I64: value = (double)((const int64_t *)data)[i]; break;
     case MACE_U64: value = (double)((const uint64_t *)data)[i]; break;
-    case MACE_F16: value = ((const uint16_t *)data)[i]; break; /* the bits: C11 has no type for it */
+    case MACE_F16: return half(((const uint16_t *)data)[i]);
     default: value = ((const uint8_t *)data)[i]; break;
   }
   return tensor->scale != 0 ? (double)tensor->scale * (value - tensor->zero_point) : value;
