@@ -56,9 +56,19 @@ class Translation:
         self._walk([Node(proto, proto.name or f"{proto.op_type}_{i}", scope, self) for i, proto in part.nodes], part.outputs)
         if self.faults:
             raise MaceError.of(self.faults)
-        outputs = [self.tensor(scope, name) for name in part.outputs]
+        outputs = [self._output(scope, name) for name in part.outputs]
         self._refuse_text(part, outputs)
         return outputs
+
+    def _output(self, scope: Scope, name: str) -> str:
+        """Return the tensor of an output. Raises MaceError where nothing computes it, or where it is constant text."""
+        place = f"{self.source.file.name}: output {name!r}"
+        if scope.owner(name).held.get(name) is None:
+            raise MaceError(place, "nothing computes it", "export the model again, or name other outputs in output_tensors")
+        try:
+            return self.tensor(scope, name)
+        except RefusedError as error:
+            raise MaceError.of([f"{place}: {error}"]) from None
 
     def _refuse_text(self, part: Part, tensors: Sequence[str]) -> None:
         """Refuse outputs that are text unless the deployment file asks for integers there; the note tells what these stand for."""
