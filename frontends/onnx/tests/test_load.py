@@ -264,6 +264,18 @@ def test_payloads_stay_in_the_file() -> None:
         assert data[start : start + length] == numpy_helper.to_array(full).tobytes()
 
 
+def test_an_output_that_a_function_does_not_have_is_refused(tmp_path: Path) -> None:
+    """A call may name more outputs than its function computes; the checker of onnx lets it pass."""
+    body = [helper.make_node("Relu", ["a"], ["b"])]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
+    function = helper.make_function("acme", "F", ["a"], ["b"], body, opsets[:1])
+    ports = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 2]) for n in ("x", "z")]
+    graph = helper.make_graph([helper.make_node("F", ["x"], ["y", "z"], domain="acme")], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=9)
+    with pytest.raises(MaceError, match="output 'z': nothing computes it; export the model again"):
+        load(saved(tmp_path / "net.onnx", model))
+
+
 def test_messages_that_nest_without_end() -> None:
     content = b"x" * LEAST
     for _ in range(200):
