@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.ir import Graph
+from mace_core.build import Builder
+from mace_core.ir import DType, Graph
 from mace_core.ops.resize import COORDINATES, NEAREST
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
+from mace_target_cpu.lower.resize import MAX_TABLE
 
 # (shape, sizes): channels-last image up, down and mixed; one axis; channels first; a volume; axes apart; one pixel
 SHAPES = (
@@ -75,3 +77,14 @@ def test_other_floats_are_refused_with_a_reason() -> None:
     attrs = {"sizes": (4,), "scales": (2.0,), "mode": "linear"}
     graph = case("r", "Resize", [np.zeros((2,), np.float64)], attrs)
     assert Cpu().refuses(graph.nodes[0], graph) == "no kernel interpolates f64"
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(("width", "refused"), [(MAX_TABLE, False), (MAX_TABLE + 1, True)])
+def test_an_axis_is_as_long_as_its_table_may_be(mode: str, width: int, refused: bool) -> None:
+    new = Builder("wide")
+    x = new.input("x", DType.F32, (1, 1, 4, 1))
+    attrs = {"sizes": (1, 1, width, 1), "scales": (1.0, 1.0, width / 4, 1.0), "mode": mode}
+    graph = new.finish(new.add("Resize", [x], attrs, outputs=["y"]))
+    reason = Cpu().refuses(graph.nodes[0], graph)
+    assert ("its table of positions holds at most" in (reason or "")) is refused

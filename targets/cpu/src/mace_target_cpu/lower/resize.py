@@ -29,6 +29,11 @@ FIELDS = (
 )
 
 
+MAX_TABLE = 1 << 22
+"""Elements of a resized axis. Each has its positions and weights in a table: 96 bytes for cubic taps while the library is built,
+so that a damaged size of 2^28 would take more memory than a machine has."""
+
+
 @dataclass(frozen=True)
 class Pass:
     """One call: the axes that it resamples, one or two neighbouring ones."""
@@ -42,6 +47,8 @@ def resize(node: Node, to: Lowering) -> None:
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
+    if max(y.shape, default=0) > MAX_TABLE:
+        raise Refused(f"resizes an axis to {max(y.shape)} elements, and its table of positions holds at most {MAX_TABLE}")
     taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     if node.attrs["mode"] == "nearest" or not changed:
