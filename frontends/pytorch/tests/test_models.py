@@ -159,7 +159,7 @@ def test_shapes_that_an_exported_program_leaves_open(tmp_path: Path) -> None:
 
 def test_shapes_that_torchscript_does_not_tell(tmp_path: Path) -> None:
     file = saved(made(cnn), {"x": (1, 3, 16, 16)}, tmp_path / "model.traced.pt")
-    with pytest.raises(MaceError, match=r"TorchScript does not tell the shape of .*; write them in the deployment file.*input_shapes"):
+    with pytest.raises(MaceError, match=r"(?s)TorchScript does not tell the shape of .*; write them in the deployment file.*input_shapes"):
         load(Model("case", (file,)))
 
 
