@@ -17,7 +17,7 @@ from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
 
-BODY = """static void {{ name }}(const mace_run *run, const {{ name }}_args *a, void *const *t) {
+BODY = """static void {{ name }}(const mace_workers *run, const {{ name }}_args *a, void *const *t) {
   float *y = t[1];
   (void)run;
   y[0] = a->f; y[1] = (float)a->d; y[2] = (float)a->i; y[3] = (float)a->l; y[4] = a->several[2]; y[5] = a->sign;

@@ -30,7 +30,7 @@ class Refused(Exception):  # noqa: N818  # an answer, not an error
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function made from a template: void NAME(const mace_run *run, const NAME_args *a, void *const *t).
+    """A C function made from a template: void NAME(const mace_workers *run, const NAME_args *a, void *const *t).
 
     name: its C name, `OP_DTYPE` or `OP_VARIANT_DTYPE`.
     template: the .c.in file; sees `name`, `isa` and everything in `params`; text that it prints has a type of `mace_core.emit.text`.
