@@ -88,7 +88,7 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
         program = Cpu().lower(case.graph)
         placed.append(code.Placed(program, arena(program)))
     folder.mkdir()
-    sources = code.library("cases", placed, Cpu().isas("host")[:1])
+    sources = code.library("cases", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")
     return {case.case.name: case.fault(models[case.name]) for case in batch}
 

@@ -21,7 +21,7 @@ from mace_target_cpu import Cpu
 def test_the_programs_and_the_report(tmp_path: Path) -> None:
     graph = hostile.branches()
     lowered = Cpu().lower(graph)
-    sources = code.library("names", [code.Placed(lowered, arena(lowered))], Cpu().isas("host"))
+    sources = code.library("names", [code.Placed(lowered, arena(lowered))], Cpu().levels("host"))
     flags = ("-O0", "-DMACE_MODELS=names_models", "-DMACE_MODEL_COUNT=names_model_count")
     for name in ("mace_run", "mace_benchmark"):
         program(name, sources, host(), tmp_path, flags)

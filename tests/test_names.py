@@ -63,8 +63,8 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     graphs = [case("Relu", "Relu", [np.zeros(4, np.float32)]).renamed(name) for name in names]
     target = Cpu()
     programs = [target.lower(graph) for graph in graphs]
-    sources = code.library("linux", [code.Placed(p, arena(p)) for p in programs], target.isas("host"))
-    assert sorted(sources.files) == sorted(code.file_names("linux", names, [i.name for i in target.isas("host")]))
+    sources = code.library("linux", [code.Placed(p, arena(p)) for p in programs], target.levels("host"))
+    assert sorted(sources.files) == sorted(code.file_names("linux", names, [i.name for i in target.levels("host")]))
     assert len({file.lower() for file in sources.files}) == len(sources.files)
     models = native.load(shared_library(sources, host(), tmp_path / "out", ("-O0",)), "linux")
     assert [*models] == names
@@ -83,7 +83,7 @@ def test_libraries_of_every_name(tmp_path: Path) -> None:
     includes = []
     for written in NAMES:
         name = c_name(written)
-        sources = code.library(name, [code.Placed(p, arena(p)) for p in programs], target.isas("host"))
+        sources = code.library(name, [code.Placed(p, arena(p)) for p in programs], target.levels("host"))
         for file in ("mace.h", f"{name}.h", f"{name}.c", f"{name}_kernels.h"):
             (tmp_path / file).write_text(str(sources.files[file]))
         unit = tmp_path / f"unit_{len(includes)}.c"

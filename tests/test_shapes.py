@@ -58,7 +58,7 @@ def test_a_number_that_an_argument_cannot_hold_is_refused() -> None:
     assert ctype in ("i64", "int64_t")
     damaged = replace(program, calls=(replace(call, args={**call.args, field: 1 << 63}),))
     with pytest.raises(MaceError, match=rf"g: node .*takes '{field}' as a number of 64 bits, and it is 9223372036854775808"):
-        code.library("big", [code.Placed(damaged, arena(damaged))], Cpu().isas("host"))
+        code.library("big", [code.Placed(damaged, arena(damaged))], Cpu().levels("host"))
 
 
 def test_an_inner_tensor_may_have_nine_axes(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Trai
         program = Cpu().lower(graph)
         placed.append(code.Placed(program, arena(program)))
         cases[name] = case
-    sources = code.library("pipelines", placed, Cpu().isas("host")[:1])
+    sources = code.library("pipelines", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), folder, ("-O1",)), "pipelines")
     return {name: (case, models[f"model{number}"]) for number, (name, case) in enumerate(cases.items())}
 

@@ -33,7 +33,7 @@ def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
         program = Cpu().lower(graph)
         placed.append(code.Placed(program, arena(program)))
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
-    sources = code.library("cases", placed, Cpu().isas("host")[:1])
+    sources = code.library("cases", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")
     faults = {}
     for name, (case, graph, arrays, outputs) in wanted.items():

@@ -16,7 +16,7 @@ from mace_core.deployment import load_deployment
 from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.partition import split
 from mace_core.pipeline import Job, build, isas, load, lower_model, normalise
@@ -29,7 +29,7 @@ LEVELS = [level.name for level in isas(Registry.load().select("host")[0], Regist
 WIDENING = {"half": {"widen_f16"}, "cast": {"widen_f16"}, "sparse": {"expand_sparse_f32"}}
 
 
-def compiled(deployment: Path, level: Isa, folder: Path) -> Mapping[str, native.Model]:
+def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, native.Model]:
     """The deployment's models in a library for one level only."""
     registry = Registry.load()
     targets = registry.targets_for(registry.select("host")[0], ())

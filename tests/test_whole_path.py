@@ -92,12 +92,12 @@ def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
         longer |= {name: tuple(6 if v == 5 else v for v in value) for name, value in call.args.items() if isinstance(value, tuple)}
         calls[wrong] = type(call)(call.kernel, longer, call.reads, call.writes, call.scratch, call.inplace, call.node)
         damaged = Program("chain", tuple(calls), program.tensors, program.weights, program.aliases, program.inputs, program.outputs)
-        library = Sanitized({"chain": damaged}, Cpu().isas("host")[-1:], tmp_path / str(wrong))
+        library = Sanitized({"chain": damaged}, Cpu().levels("host")[-1:], tmp_path / str(wrong))
         with pytest.raises(Finding, match="AddressSanitizer: use-after-poison"):
             library.run("chain", {"x": np.ones(5, np.float32)})
 
 
 def test_a_sound_program_runs_under_sanitizers(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 5, dtype=np.float32)
-    found = Sanitized({"chain": lowered(chain())}, Cpu().isas("host")[-1:], tmp_path).run("chain", {"x": x})
+    found = Sanitized({"chain": lowered(chain())}, Cpu().levels("host")[-1:], tmp_path).run("chain", {"x": x})
     np.testing.assert_allclose(found["y"], np.exp(np.tanh(np.exp(x))) + 1, rtol=1e-5)

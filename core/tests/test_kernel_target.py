@@ -11,7 +11,8 @@ import numpy as np
 
 from mace_core.build import Builder
 from mace_core.ir import DType, Graph, Node
-from mace_core.kernel_target import Isa, KernelTarget
+from mace_core.kernel_target import KernelTarget
+from mace_core.levels import Level
 from mace_core.program import Call, Kernel, Lowering
 
 TEMPLATE = files("mace_core") / "SConstruct"
@@ -31,10 +32,9 @@ def lower_view(node: Node, to: Lowering) -> None:
 class Small(KernelTarget):
     name = "small"
     runtime = "cpu"
-    panel = 8  # type: ignore[assignment]  # a number is a property that never changes
     lowerings = {"Relu": lower_relu, "Reshape": lower_view, "Identity": lower_view}  # noqa: RUF012
 
-    def isas(self, abi: str) -> tuple[Isa, ...]:
+    def levels(self, abi: str) -> tuple[Level, ...]:
         return ()
 
 

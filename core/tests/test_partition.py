@@ -1,6 +1,5 @@
 """Which target computes what."""
 
-
 import numpy as np
 import pytest
 

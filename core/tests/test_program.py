@@ -10,7 +10,7 @@ import pytest
 from mace_core.emit import code
 from mace_core.errors import PluginError
 from mace_core.ir import DType, Tensor
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.program import Call, Kernel, Program
 from mace_core.run import native
@@ -37,7 +37,7 @@ def test_fields_have_the_types_of_the_ir_or_of_c(types: tuple[str, ...], tmp_pat
     kernel = Kernel("six", tmp_path / "body.c.in", tuple(zip(ARGUMENTS, types, strict=True)))
     tensors = {name: Tensor(name, DType.F32, (6,)) for name in ("x", "y")}
     program = Program("m", (Call(kernel, ARGUMENTS, ["x"], ["y"], node="n"),), tensors, {}, {}, ("x",), ("y",))
-    level = Isa("generic", (), "", tmp_path / "none.h.in", 4, 4, 8)
+    level = Level("generic", (), "", tmp_path / "none.h.in")
     sources = code.library("fields", [code.Placed(program, arena(program))], [level])
     model = native.load(shared_library(sources, host(), tmp_path / "out"), "fields")["m"]
     assert model.run({"x": np.zeros(6, np.float32)})["y"].tolist() == [0.5, 1.5, -2, 3, 4, 5]

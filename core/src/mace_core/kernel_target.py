@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.resources.abc import Traversable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
 from mace_core.api import Target
 from mace_core.compact_weights import WideningKernels
-from mace_core.emit.text import CIdentifier, Code
 from mace_core.errors import MaceError
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
+from mace_core.levels import Level
 from mace_core.ops import core_ops
 from mace_core.program import Lowering, Program, Refused
 from mace_core.quantization import dequantize
@@ -24,31 +23,6 @@ MAX_DIMENSION = (1 << 31) - 1
 
 Lower = Callable[[Node, Lowering], None]
 """Appends the calls that compute one node; raises Refused with the reason where it cannot."""
-
-
-@dataclass(frozen=True)
-class Isa:
-    """A level of an instruction set that kernels are compiled for.
-
-    available: C expression that is true on a processor that has it; "" for what every processor of the ABI has.
-    probe: template of the C functions that `available` calls; None if it calls none.
-    prelude: template of the C that all kernels of the level see (vector types and the like).
-    lanes: floats in one vector register.
-    rows, columns: the tile of results that the matrix kernel keeps in registers.
-    """
-
-    name: str
-    flags: tuple[str, ...]
-    available: str
-    prelude: Traversable
-    lanes: int
-    rows: int
-    columns: int
-    probe: Traversable | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", CIdentifier(self.name))
-        object.__setattr__(self, "available", Code(self.available))  # nothing of a model is known where levels are stated
 
 
 class KernelTarget(Target):
@@ -62,13 +36,16 @@ class KernelTarget(Target):
     quantized: Mapping[str, Lower] = MappingProxyType({})
 
     @abstractmethod
-    def isas(self, abi: str) -> tuple[Isa, ...]:
+    def levels(self, abi: str) -> tuple[Level, ...]:
         """The levels that a library for this ABI holds, the best first and what every processor has last."""
 
-    @property
-    @abstractmethod
-    def panel(self) -> int:
-        """Columns of a packed weight matrix that lie together; a multiple of every level's tile."""
+    def parameters(self, level: Level | None) -> Hashable:
+        """What this target's lowerings read as `Lowering.parameters`, such as how weights are packed; core never looks into it.
+
+        level: what calls are made for; None in a trial lowering, which is made before an ABI is chosen: any value that its
+        lowerings take will do, because whether they refuse a node must not depend on it.
+        """
+        return None
 
     def widening_kernels(self) -> WideningKernels | None:
         """The kernels that restore weights which are stored smaller than kernels read them; None if the target has none.
@@ -83,14 +60,14 @@ class KernelTarget(Target):
         Each result counts as an output of the model, the harder case: it must lie in bytes of its own.
         """
         try:
-            self._lower(node, Lowering(replace(graph, nodes=(node,), outputs=node.outputs), self.panel))
+            self._lower(node, Lowering(replace(graph, nodes=(node,), outputs=node.outputs), self.parameters(None)))
         except Refused as reason:
             return str(reason)
         return None
 
     def lower(self, graph: Graph) -> Program:
         """The program of a region whose nodes were all accepted."""
-        to = Lowering(graph, self.panel)
+        to = Lowering(graph, self.parameters(None))
         for node in graph.nodes:
             self._lower(node, to)
         return to.finish()
@@ -158,24 +135,20 @@ class KernelTarget(Target):
         self.quantized[op](conversion(op, node, ends), to)
 
 
-def shared_levels(targets: Sequence[KernelTarget], abi: str, place: str) -> tuple[Isa, ...]:
+def shared_levels(targets: Sequence[KernelTarget], abi: str, place: str) -> tuple[Level, ...]:
     """The instruction-set levels that all of these targets compile for; MaceError at `place` if they do not agree.
 
-    A library holds one table of kernels for each level, and its weights are packed once, in panels that every level
-    must be able to read. Kernels that were written for other tiles than they are compiled for compute nonsense.
+    A library holds one table of kernels for each level, and its weights are packed once, in a form that every level
+    must be able to read. Kernels that were written for other levels than they are compiled for compute nonsense.
     """
-    levels, panel = targets[-1].isas(abi), targets[-1].panel
+    last = targets[-1]
+    levels = last.levels(abi)
     for target in targets:
-        if (target.isas(abi), target.panel) != (levels, panel):
-            problem = f"its targets are made for different kernels: {_describe(target, abi)}; {_describe(targets[-1], abi)}"
-            remedy = f"let {target.name} return the levels and the panel of {targets[-1].name}, or build without {target.name}"
+        if target.levels(abi) != levels:
+            problem = f"its targets are made for different kernels: {target.name} and {last.name} state different levels"
+            remedy = f"let {target.name} return the levels of {last.name}, or build without {target.name}"
             raise MaceError(place, problem, remedy)
     return levels
-
-
-def _describe(target: KernelTarget, abi: str) -> str:
-    levels = ", ".join(f"{i.name} {i.rows} x {i.columns}" for i in target.isas(abi))
-    return f"{target.name} has tiles {levels} and panels of {target.panel}"
 
 
 def _need_describable(tensor: Tensor) -> None:

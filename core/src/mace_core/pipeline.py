@@ -14,7 +14,8 @@ from mace_core.distributions import advise_install
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import MAX_RANK, Graph
-from mace_core.kernel_target import Isa, KernelTarget, shared_levels
+from mace_core.kernel_target import KernelTarget, shared_levels
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.partition import Split, split
 from mace_core.ports import as_stated, in_source_order
@@ -273,7 +274,7 @@ def _with_small_dimensions(program: Program) -> Program:
     return program
 
 
-def isas(choice: Choice, registry: Registry, runtimes: Sequence[str] = ()) -> Sequence[Isa]:
+def isas(choice: Choice, registry: Registry, runtimes: Sequence[str] = ()) -> Sequence[Level]:
     """The instruction-set levels that a library for this choice holds; MaceError where its targets disagree about them."""
     kernels = [t for t in registry.targets_for(choice, runtimes) if isinstance(t, KernelTarget)]
     return shared_levels(kernels, choice.abi, f"target={choice.text}")

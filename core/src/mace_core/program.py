@@ -33,7 +33,7 @@ class Kernel:
     """A C function made from a template: void NAME(const mace_workers *run, const NAME_args *a, void *const *t).
 
     name: its C name, `OP_DTYPE` or `OP_VARIANT_DTYPE`.
-    template: the .c.in file; sees `name`, `isa` and everything in `params`; text that it prints has a type of `mace_core.emit.text`.
+    template: the .c.in file; sees `name`, `level` and everything in `params`; text that it prints has a type of `mace_core.emit.text`.
     fields: what NAME_args holds, as (name, type of FIELD_TYPES), the type with "[n]" for an array.
     helpers: templates of C functions that it calls, rendered once before all kernels that name them.
 
@@ -130,10 +130,10 @@ def _need_room(call: Call, name: str, ctype: str) -> None:
 class Lowering:
     """A program under construction; what a target's lowering functions write to."""
 
-    def __init__(self, graph: Graph, panel: int) -> None:
-        """panel: columns of a packed weight matrix that lie together (the widest tile of the ABI's kernels)."""
+    def __init__(self, graph: Graph, parameters: Hashable = None) -> None:
+        """parameters: what the target gives its own lowerings, see `KernelTarget.parameters`."""
         self.graph = graph
-        self.panel = panel
+        self.parameters = parameters
         self.calls: list[Call] = []
         # A trial lowering is made for each node of a graph, so nothing here may take time with the size of the graph.
         self.tensors: ChainMap[str, Tensor] = ChainMap({}, graph.tensors)  # type: ignore[arg-type]  # only the first is written

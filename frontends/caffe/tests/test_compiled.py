@@ -68,7 +68,7 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
         program = target.lower(graph)
         placed.append(code.Placed(program, arena(program)))
-    sources = code.library("cases", placed, target.isas("host")[:1])
+    sources = code.library("cases", placed, target.levels("host")[:1])
     models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")
     for number, trial in enumerate(tested):
         found = models[f"case{number}"].run(trial.arrays)

@@ -44,7 +44,7 @@ def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Model
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], graph.name
         program = target.lower(graph)
         placed.append(code.Placed(program, arena(program)))
-    return native.load(shared_library(code.library("light", placed, target.isas("host")[:1]), host(), folder, ("-O1",)), "light")
+    return native.load(shared_library(code.library("light", placed, target.levels("host")[:1]), host(), folder, ("-O1",)), "light")
 
 
 def picture(graph: Graph) -> dict[str, Array]:

@@ -113,6 +113,6 @@ def integers(graph: Graph, names: Any) -> bool:
 def built(graph: Graph, arrays: Any, folder: Path) -> tuple[list[str], list[Any]]:
     """Names of the kernels, and what the library computes."""
     program = Cpu().lower(graph)
-    sources = code.library("aware", [code.Placed(program, arena(program))], Cpu().isas("host"))
+    sources = code.library("aware", [code.Placed(program, arena(program))], Cpu().levels("host"))
     model = native.load(shared_library(sources, host(), folder), "aware")[graph.name]
     return [call.kernel.name for call in program.calls], list(model.run(arrays).values())

@@ -14,6 +14,7 @@ from mace_core.run.compile import shared_library
 from mace_core.testing.requirements import require
 from mace_core.testing.toolchain import ELF_MACHINES, PROCESSORS, SHARED, elf
 from mace_target_arm import Arm
+from mace_target_cpu.isa import CpuLevel
 
 RELEASE = ("-O2", "-g0", "-fvisibility=hidden")
 
@@ -47,7 +48,7 @@ def test_small_graph_compiles(registry: Registry, name: str, abi: str, tmp_path:
     graph = _small()
     assert [Arm().refuses(node, graph) for node in graph.nodes] == [None] * len(graph.nodes)
     program = Arm().lower(graph)
-    sources = code.library("small", [code.Placed(program, arena(program))], Arm().isas(abi))
+    sources = code.library("small", [code.Placed(program, arena(program))], Arm().levels(abi))
     library = shared_library(sources, compiler, tmp_path, RELEASE)
     assert elf(library) == (SHARED, ELF_MACHINES[PROCESSORS[abi]])
     assert b"small_model_count" in library.read_bytes()
@@ -56,10 +57,10 @@ def test_small_graph_compiles(registry: Registry, name: str, abi: str, tmp_path:
 @pytest.mark.parametrize("abi", Arm.abis)
 def test_tiles_fit_the_registers(abi: str) -> None:
     registers = 16 if PROCESSORS[abi] == "arm" else 32
-    for isa in Arm().isas(abi):
-        row = isa.columns // isa.lanes
-        assert isa.rows * row + row + 1 <= registers
-        assert Arm().panel % isa.columns == 0
+    for level in Arm().levels(abi):
+        assert isinstance(level, CpuLevel)
+        row = level.columns // level.lanes
+        assert level.rows * row + row + 1 <= registers
 
 
 def test_is_the_cpu_of_its_abis(registry: Registry) -> None:

@@ -79,7 +79,7 @@ def built(cc: tuple[str, ...], all_cases: list[Case], folder: Path) -> dict[str,
     for one in all_cases:
         program = target.lower(one.graph)
         placed.append(code.Placed(program, arena(program)))
-    sources = code.library("bench", placed, target.isas("host"))
+    sources = code.library("bench", placed, target.levels("host"))
     level = tuple(flag for flag in cc if flag.startswith("-O")) or ("-O2",)
     return native.load(shared_library(sources, Compiler(cc, ("ar",)), folder, level), "bench")
 

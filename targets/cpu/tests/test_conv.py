@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from mace_core.ir import Graph
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, X86
 
-LEVELS = {isa.name: isa for isa in (*X86, *GENERIC)}
+LEVELS = {level.name: level for level in (*X86, *GENERIC)}
 
 
 class OneLevel(Cpu):
     """The CPU target with a single level."""
 
-    def __init__(self, level: Isa) -> None:
+    def __init__(self, level: Level) -> None:
         self.level = level
 
-    def isas(self, abi: str) -> tuple[Isa, ...]:
+    def levels(self, abi: str) -> tuple[Level, ...]:
         return (self.level,)
 
 

@@ -16,7 +16,7 @@ import pytest
 from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.ops import core_ops
 from mace_core.run import native
@@ -30,7 +30,7 @@ from mace_target_cpu.isa import GENERIC, X86
 from mace_target_cpu.lower import binary, unary
 
 SANITIZE = ("-O1", "-fsanitize=undefined,float-cast-overflow")
-LEVELS = {isa.name: isa for isa in (*X86, *GENERIC)}
+LEVELS = {level.name: level for level in (*X86, *GENERIC)}
 COMMON = (DType.F32, DType.I32, DType.U8, DType.BOOL)
 ELEMENTWISE = {*unary.LOWERINGS, *binary.LOWERINGS, "Cast"}
 """Ops whose results are the reference's even where floats overflow; others add up in another order or precision."""
@@ -61,11 +61,11 @@ def differences(graph: Graph, found: dict[str, Array], given: dict[str, Array]) 
     return wrong
 
 
-def check(graphs: Sequence[Graph], isa: Isa, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def check(graphs: Sequence[Graph], level: Level, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     whole = merge("ends", graphs)
     program = Cpu().lower(whole)
-    sources = code.library("ends", [code.Placed(program, arena(program))], (isa,))
+    sources = code.library("ends", [code.Placed(program, arena(program))], (level,))
     model = native.load(shared_library(sources, Compiler(("gcc",), ("ar",)), folder, SANITIZE), "ends")["ends"]
     wrong: list[str] = []
     capfd.readouterr()

@@ -10,7 +10,7 @@ import pytest
 from mace_core.compact_weights import PIECE, compact_weights
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Tensor
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.program import Call, Kernel, Program, Weight
 from mace_core.run import native
@@ -20,7 +20,7 @@ from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, KERNELS, X86
 
 COPY = Kernel("copy", KERNELS / "copy.c.in", (("n", "i64"),))
-LEVELS = [*Cpu().isas("host"), *(GENERIC if Cpu().isas("host") is X86 else ())]
+LEVELS = [*Cpu().levels("host"), *(GENERIC if Cpu().levels("host") is X86 else ())]
 
 
 def weights() -> dict[str, Array]:
@@ -38,7 +38,7 @@ def weights() -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
-def test_every_bit(level: Isa, tmp_path: Path) -> None:
+def test_every_bit(level: Level, tmp_path: Path) -> None:
     stored = weights()
     calls = [Call(COPY, {"n": a.nbytes}, (n,), (f"y_{n}",), node=n) for n, a in stored.items()]
     tensors = {f"y_{n}": Tensor(f"y_{n}", DType.F32, a.shape) for n, a in stored.items()}

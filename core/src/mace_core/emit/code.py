@@ -18,7 +18,7 @@ from mace_core.emit.render import TEMPLATES, render
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, Word, shortened
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import MAX_RANK, Tensor
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import ALIGNMENT, Arena
 from mace_core.program import FIELD_TYPES, Call, Kernel, Program
 
@@ -44,7 +44,7 @@ def file_names(library: str, models: Sequence[str], isas: Sequence[str]) -> tupl
     return tuple(names)
 
 
-def library(name: str, models: Sequence[Placed], isas: Sequence[Isa]) -> Sources:
+def library(name: str, models: Sequence[Placed], isas: Sequence[Level]) -> Sources:
     """The sources of a library of models; every symbol starts with its name."""
     kernels = _kernels(models)
     views = [_Model(name, placed) for placed in models]
@@ -87,20 +87,20 @@ def _kernels(models: Sequence[Placed]) -> list[Kernel]:
     return [found[name] for name in sorted(found)]
 
 
-def _kernel_file(isa: Isa, shared: Mapping[str, Any]) -> Code:
+def _kernel_file(isa: Level, shared: Mapping[str, Any]) -> Code:
     kernels: list[Kernel] = shared["kernels"]
     helpers = list(dict.fromkeys(h for k in kernels for h in k.helpers))
     return render(
         TEMPLATES / "kernels.c.in",
         **shared,
         isa=isa,
-        prelude=render(isa.prelude, isa=isa),
-        helpers=[render(h, isa=isa) for h in helpers],
-        bodies=[render(k.template, name=k.name, isa=isa, **k.params) for k in kernels],
+        prelude=render(isa.prelude, level=isa),
+        helpers=[render(h, level=isa) for h in helpers],
+        bodies=[render(k.template, name=k.name, level=isa, **k.params) for k in kernels],
     )
 
 
-def _probes(isas: Sequence[Isa]) -> list[Code]:
+def _probes(isas: Sequence[Level]) -> list[Code]:
     return [render(probe) for probe in dict.fromkeys(isa.probe for isa in isas) if probe]
 
 

@@ -91,6 +91,4 @@ def closed(perm: Perm, axes: set[int]) -> Perm:
     return tuple(sorted(left).index(p) for p in left)
 
 
-OPS = tuple(
-    Op(name, ("x",), ("y",), infer, _reference(name), {"axes": REQUIRED, "keepdims": True}, move=move) for name in FUNCTIONS
-)
+OPS = tuple(Op(name, ("x",), ("y",), infer, _reference(name), {"axes": REQUIRED, "keepdims": True}, move=move) for name in FUNCTIONS)

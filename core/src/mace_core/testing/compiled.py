@@ -13,7 +13,8 @@ from mace_core.api import Compiler
 from mace_core.build import Builder
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph, Node, Tensor
-from mace_core.kernel_target import Isa, KernelTarget
+from mace_core.kernel_target import KernelTarget
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.registry import Registry
 from mace_core.run import native
@@ -61,7 +62,7 @@ def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, 
             assert refusal is None, f"{graph.name}: {refusal}"
         program = target.lower(graph)
         placed.append(code.Placed(program, arena(program)))
-    sources = code.library("cases", placed, target.isas(abi))
+    sources = code.library("cases", placed, target.levels(abi))
     return native.load(shared_library(sources, host(), folder), "cases")
 
 
@@ -128,7 +129,7 @@ def check_graphs(
             assert_close(found[name], expected[name], f"{graph.name}/{name}", tolerance)
 
 
-def check_merged(target: KernelTarget, graphs: Sequence[Graph], folder: Path, levels: Sequence[Isa], tolerance: float) -> None:
+def check_merged(target: KernelTarget, graphs: Sequence[Graph], folder: Path, levels: Sequence[Level], tolerance: float) -> None:
     """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
 
     Quantized results may be one step off: kernels round once from floats, the reference from doubles.

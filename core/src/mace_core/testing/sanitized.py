@@ -19,7 +19,7 @@ import numpy as np
 from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import ALIGNMENT, Arena, arena
 from mace_core.program import Program, Weight
 from mace_core.run.compile import link
@@ -88,7 +88,7 @@ class Finding(Exception):  # noqa: N818  # what a fuzzer is for, not a failure o
 class Sanitized:
     """Holds a compiled library of programs, each in two arenas. folder: an empty one."""
 
-    def __init__(self, programs: Mapping[str, Program], isas: Sequence[Isa], folder: Path) -> None:
+    def __init__(self, programs: Mapping[str, Program], isas: Sequence[Level], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.programs = dict(programs)

@@ -73,7 +73,7 @@ class TargetContract(PluginContract):
         made = []
         for _ in range(2):
             program = self.target.lower(graph)
-            made.append(code.library("twice", [code.Placed(program, arena(program))], self.target.isas(self.abi)))
+            made.append(code.library("twice", [code.Placed(program, arena(program))], self.target.levels(self.abi)))
         assert made[0].files == made[1].files
         text = "".join(f for f in made[0].files.values() if isinstance(f, str))
         assert str(Path.home()) not in text
@@ -87,7 +87,7 @@ class TargetContract(PluginContract):
         if any(self.target.refuses(n, graph) for n in graph.nodes):
             pytest.skip("refuses the graph of additions")
         program = self.target.lower(graph)
-        made = code.library("names", [code.Placed(program, arena(program))], self.target.isas(self.abi))
+        made = code.library("names", [code.Placed(program, arena(program))], self.target.levels(self.abi))
         assert hostile.escapes(made.files) == []
         if self.abi == "host":
             model = compile_graphs(self.target, [graph], tmp_path)["names"]
@@ -98,16 +98,15 @@ class TargetContract(PluginContract):
     def test_levels_end_with_one_for_every_processor(self) -> None:
         if not isinstance(self.target, KernelTarget):
             pytest.skip("not a target of kernels")
-        *_, last = levels = self.target.isas(self.abi)
+        *_, last = levels = self.target.levels(self.abi)
         assert last.available == ""
         assert len({i.name for i in levels}) == len(levels)
-        assert all(self.target.panel % i.columns == 0 for i in levels)
 
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         """Every op and random networks, as one library: what a target accepts it must compute."""
         if not isinstance(self.target, KernelTarget):
             pytest.skip("not a target of kernels")
-        levels = [isa for isa in self.target.isas(self.abi) if self.abi == "host" or not isa.flags]
+        levels = [level for level in self.target.levels(self.abi) if self.abi == "host" or not level.flags]
         if not levels:
             pytest.skip(f"no level for {self.abi} compiles here")
         graphs = [g for g in self.graphs() if not any(self.target.refuses(n, g) for n in g.nodes)]

@@ -28,7 +28,7 @@ from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_core.memory import arena
 from mace_core.partition import split
 from mace_core.program import Program
@@ -115,7 +115,7 @@ class Worker:
         targets = self.registry.targets_for(self.choice, ("cpu",))
         return pipeline.lower(normal, split(normal, targets), self.registry)
 
-    def _isas(self) -> list[Isa]:
+    def _isas(self) -> list[Level]:
         return list(pipeline.isas(self.choice, self.registry))
 
     def _offer(self, number: int, model: Model, normal: Graph) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mace_core.api import Target
 from mace_core.hookspecs import hookimpl
-from mace_core.kernel_target import Isa
+from mace_core.levels import Level
 from mace_target_arm.isa import AARCH32, AARCH64
 from mace_target_cpu import Cpu
 
@@ -19,9 +19,9 @@ class Arm(Cpu):
     runtime = "cpu"
     abis: ClassVar[tuple[str, ...]] = (*AARCH64.abis, *AARCH32.abis)
 
-    def isas(self, abi: str) -> tuple[Isa, ...]:
+    def levels(self, abi: str) -> tuple[Level, ...]:
         """NEON, with the registers that the ABI's processors have."""
-        return AARCH32.isas if abi in AARCH32.abis else AARCH64.isas
+        return AARCH32.levels if abi in AARCH32.abis else AARCH64.levels
 
 
 @hookimpl

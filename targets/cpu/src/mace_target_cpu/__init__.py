@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from collections.abc import Hashable, Iterable, Mapping
 
 from mace_core.api import Target
 from mace_core.compact_weights import WideningKernels
 from mace_core.hookspecs import hookimpl
-from mace_core.kernel_target import Isa, KernelTarget, Lower
+from mace_core.kernel_target import KernelTarget, Lower
+from mace_core.levels import Level
 from mace_core.tables import rows
-from mace_target_cpu.isa import GENERIC, X86
+from mace_target_cpu.isa import GENERIC, X86, CpuLevel, Packing
 
 
 class Cpu(KernelTarget):
@@ -18,7 +18,6 @@ class Cpu(KernelTarget):
 
     name = "cpu"
     runtime = "cpu"
-    panel: ClassVar[int] = 16
 
     @property
     def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
@@ -30,9 +29,13 @@ class Cpu(KernelTarget):
         """The lowerings of ops over quantized tensors that have integer kernels."""
         return rows("mace_target_cpu.quantized", "LOWERINGS")
 
-    def isas(self, abi: str) -> tuple[Isa, ...]:
+    def levels(self, abi: str) -> tuple[Level, ...]:
         """AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
         return X86 if is_x86(abi) else GENERIC
+
+    def parameters(self, level: Level | None) -> Hashable:
+        """How weights are packed for the level."""
+        return Packing(level.panel) if isinstance(level, CpuLevel) else Packing()
 
     def widening_kernels(self) -> WideningKernels:
         """Those of half precision and of bitmaps, on every level."""

@@ -9,7 +9,7 @@ from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Ints, Windows
 from mace_core.program import Arg, Call, Kernel, Lowering
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, block_floats, need_f32, optional, pack, pack_at_run_time, packed_size
 from mace_target_cpu.lower.plain import plain_conv
 
@@ -97,13 +97,13 @@ def conv(node: Node, to: Lowering) -> None:
     rows = math.prod(y.shape[:-1])
     direct = set(windows.kernel) | set(windows.strides) == {1} and x.shape[1:-1] == y.shape[1:-1]
     scratch = 0 if direct else block_floats(rows, filters.depth)
-    args |= {"results": y.shape[-1], "group": filters.group, "panel": to.panel, "block": scratch or BLOCK}
+    args |= {"results": y.shape[-1], "group": filters.group, "panel": panel_width(to), "block": scratch or BLOCK}
     reads = [node.inputs[0], _packed(node, to, filters), optional(node, 2)]
     to.call(node, Call(CONV, args, reads, node.outputs, scratch=4 * scratch))
 
 
 def _packed(node: Node, to: Lowering, filters: Filters) -> str:
-    w, panel = node.inputs[1], to.panel
+    w, panel = node.inputs[1], panel_width(to)
     constant = to.constant(w)
     if constant is None:
         return pack_at_run_time(node, to, w, filters.size, transposed=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.program import Call, Kernel, Lowering, Refused
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 
 GEMM = KERNELS / "gemm.h.in"
 
@@ -51,9 +51,10 @@ def pack_at_run_time(node: Node, to: Lowering, matrix: str, size: tuple[int, int
     transposed: the matrices lie as [columns, depth].
     """
     count, depth, columns = size
-    packed = to.temporary(Tensor(f"{matrix}_packed", DType.F32, packed_size(count, depth, columns, to.panel)))
+    panel = panel_width(to)
+    packed = to.temporary(Tensor(f"{matrix}_packed", DType.F32, packed_size(count, depth, columns, panel)))
     steps = (1, depth) if transposed else (columns, 1)
-    args = {"count": count, "depth": depth, "columns": columns, "panel": to.panel, "size": depth * columns}
+    args = {"count": count, "depth": depth, "columns": columns, "panel": panel, "size": depth * columns}
     to.call(node, Call(PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed]))
     return packed
 

@@ -9,7 +9,7 @@ import numpy as np
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, optional, pack, pack_at_run_time, packed_size
 from mace_target_cpu.lower.plain import plain_product
 
@@ -51,7 +51,7 @@ def matmul(node: Node, to: Lowering) -> None:
         "rows": rows,
         "depth": depth,
         "columns": columns,
-        "panel": to.panel,
+        "panel": panel_width(to),
         "block": BLOCK,
         "batch": (1,) * (BATCH_AXES - len(batch)) + batch,
         "step_a": _steps(batch_a),
@@ -83,7 +83,7 @@ def _packed(node: Node, to: Lowering, size: tuple[int, int, int]) -> str:
     constant = to.constant(b)
     if constant is None:
         return pack_at_run_time(node, to, b, size, transposed=False)
-    panel = to.panel
+    panel = panel_width(to)
     shape = packed_size(*size, panel)
     return to.once((b, "rows", shape), lambda: to.weight(f"{b}_packed", shape, "float32", lambda: pack(constant.reshape(size), panel)))
 

@@ -9,7 +9,7 @@ import numpy as np
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import optional
 from mace_target_cpu.lower.types import c_type
 from mace_target_cpu.quantized.products import IGEMM, block_bytes, block_rows, pack_pairs
@@ -44,14 +44,15 @@ def _packed(node: Node, to: Lowering, rows: int, size: tuple[int, int]) -> None:
     values, zeros = to.constant(b.name), to.constant(optional(node, 3))
     assert values is not None
     shift = 128 if b.dtype is DType.U8 else 0
-    packed = pack_pairs((values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns), to.panel)
-    start = np.zeros(-(-columns // to.panel) * to.panel, np.int32)
+    panel = panel_width(to)
+    packed = pack_pairs((values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns), panel)
+    start = np.zeros(-(-columns // panel) * panel, np.int32)
     block = block_rows(rows, depth)
     args = {
         "rows": rows,
         "depth": depth,
         "columns": columns,
-        "panel": to.panel,
+        "panel": panel,
         "block": block,
         "is_signed": a.dtype is DType.I8,
         "b_zero": (0 if zeros is None else int(zeros.reshape(-1)[0])) - shift,

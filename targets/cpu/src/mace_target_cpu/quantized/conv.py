@@ -10,7 +10,7 @@ from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel, Lowering
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
 from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import C_TYPES, CODES, INTEGER, REQUANTIZE, RESULT, Scale, clamp, result
@@ -37,7 +37,7 @@ def conv(node: Node, to: Lowering) -> None:
         "x_type": CODES[x.dtype],
         "results": y.shape[-1],
         "group": filters.group,
-        "panel": to.panel,
+        "panel": panel_width(to),
         "rows": rows,
     }
     matrices = weights.values.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)

@@ -9,7 +9,7 @@ import numpy as np
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.program import Call, Kernel, Lowering, Refused
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.quantized.conv import CONV
 from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
@@ -54,7 +54,7 @@ def _constant(node: Node, to: Lowering) -> None:
         "x_type": CODES[x.dtype],
         "results": results,
         "group": 1,
-        "panel": to.panel,
+        "panel": panel_width(to),
         "rows": block,
         **result(y, *clamp(node)),
     }
@@ -73,7 +73,8 @@ def _computed(node: Node, to: Lowering) -> None:
     rows = math.prod(a.shape[:-1]) if single else a.shape[-2]
     weights = Weights(np.zeros((depth, columns), np.int8), Scale.of(b).zero - shift, np.array([Scale.of(b).step]))
     sums = Columns.of(node, to, weights, np.zeros(columns, np.int64))
-    block, padded_columns = block_rows(rows, depth), -(-columns // to.panel) * to.panel
+    panel = panel_width(to)
+    block, padded_columns = block_rows(rows, depth), -(-columns // panel) * panel
     args = {
         "batches": 1 if single else math.prod(a.shape[:-2]),
         "rows": rows,
@@ -82,7 +83,7 @@ def _computed(node: Node, to: Lowering) -> None:
         "step_a": rows * depth,
         "step_b": depth * columns,
         "block": block,
-        "panel": to.panel,
+        "panel": panel,
         "a_zero": Scale.of(a).zero,
         "b_zero": weights.zero,
         "a_type": CODES[a.dtype],

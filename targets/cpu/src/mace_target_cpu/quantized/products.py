@@ -8,7 +8,7 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.program import Lowering, Refused
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
 from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, NARROW, REQUANTIZE, Scale, need_stored, padded
 
@@ -105,9 +105,11 @@ def pack_pairs(matrices: Array, panel: int) -> Array:
 
 def pack_once(name: str, matrices: Array, to: Lowering) -> str:
     """Make a weight of a constant's matrices, packed, if no node has yet; returns its name."""
-    panels, pairs = -(-matrices.shape[2] // to.panel), -(-matrices.shape[1] // 2)
-    shape = (matrices.shape[0], panels, pairs, to.panel, 2)
-    return to.once((name, shape), lambda: to.weight(f"{name}_packed", shape, "int8", lambda: pack_pairs(matrices, to.panel)))
+    # Asked for here, not when the weight is written: another level may have other panels, and its own packed weight.
+    panel = panel_width(to)
+    panels, pairs = -(-matrices.shape[2] // panel), -(-matrices.shape[1] // 2)
+    shape = (matrices.shape[0], panels, pairs, panel, 2)
+    return to.once((name, shape), lambda: to.weight(f"{name}_packed", shape, "int8", lambda: pack_pairs(matrices, panel)))
 
 
 def block_rows(rows: int, depth: int) -> int:
@@ -125,6 +127,8 @@ def block_bytes(rows: int, depth: int, gathered: int) -> int:
 
 def column_weights(to: Lowering, stem: str, columns: Columns, groups: int) -> tuple[str, str]:
     """Make weights of biases and factors, each group padded to whole panels; returns their names."""
-    bias, factor = (padded(v, groups, to.panel) for v in (columns.bias, columns.factor))
+    panel = panel_width(to)
+    bias = padded(columns.bias, groups, panel)
+    factor = padded(columns.factor, groups, panel)
     made = to.weight(f"{stem}.bias", bias.shape, "int32", lambda: bias)
     return made, to.weight(f"{stem}.factor", factor.shape, "float32", lambda: factor)
