@@ -24,6 +24,10 @@ def offered() -> dict[str, dict[str, list[str]]]:
         if plugin.distribution not in ours or kind == "ops":
             continue
         offers = listed[plugin.distribution]
+        if kind == "transforms":  # core knows phases, and no transform by name
+            places = (registry.transforms[name], *registry.transforms[name].repeats)
+            offers.setdefault("phase", set()).update(place.phase for place in places)
+            continue
         offers.setdefault(kind[:-1], set()).add(name)
         if kind == "frontends":
             offers.setdefault("suffix", set()).update(registry.frontends[name].suffixes)

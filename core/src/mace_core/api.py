@@ -100,12 +100,39 @@ class Frontend(ABC):
         return {}
 
 
+Reasons = Mapping[str, str]
+"""Names of other transforms -> why a transform runs on one side of them."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Says that a transform runs in one more phase, and why.
+
+    after, before: the transforms of that phase that it runs after, or before, with the reason for each.
+    """
+
+    phase: str
+    because: str
+    after: Reasons = field(default_factory=dict)
+    before: Reasons = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Transform:
-    """A rewrite of a graph that keeps what it computes."""
+    """Rewrites a graph and keeps what it computes.
+
+    phase: a phase of `mace_core.transforms.PHASES`, in which it runs by being installed.
+    after, before: the transforms of that phase that it runs after, or before, with the reason for each; one that is not
+        installed constrains nothing. What is left open is decided by name.
+    repeats: the other phases that it runs in as well.
+    """
 
     name: str
     apply: Callable[[Graph], Graph]
+    phase: str
+    after: Reasons = field(default_factory=dict)
+    before: Reasons = field(default_factory=dict)
+    repeats: tuple[Repeat, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +181,11 @@ class Target(ABC):
 
     runtime: what a deployment file's `runtime:` calls this kind of hardware: "cpu", "gpu", "dsp" ...
     abis: glob patterns of the ABIs that it can sit behind.
-    pipeline: the transforms of its regions, in order.
     """
 
     name: ClassVar[str]
     runtime: ClassVar[str]
     abis: ClassVar[tuple[str, ...]] = ("*",)
-    pipeline: ClassVar[tuple[str, ...]] = ()
 
     def missing(self) -> str | None:
         """None if ready; otherwise what to install or set."""

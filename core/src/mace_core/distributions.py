@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 Offers = Mapping[str, tuple[str, ...]]
-"""Names by kind: frontend, suffix (of model files), transform, target, toolchain, abi."""
+"""Names by kind: frontend, suffix (of model files), phase (of transforms), target, toolchain, abi."""
 
 
 @cache

@@ -11,18 +11,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mace_core.api import Target
-from mace_core.pipeline import NORMAL, Job
+from mace_core.pipeline import Job
 from mace_core.registry import Registry
 
 
 def fingerprint(job: Job, registry: Registry) -> str:
     """A line per plugin that the job uses: distribution, version and a digest of its files; then the choice."""
     targets = {t.name for m in job.deployment.models for t in registry.targets_for(job.choice, m.runtimes)}
-    transforms = {*NORMAL, *(name for t in targets for name in registry.targets[t].pipeline)}
     used = [registry.owner("frontends", registry.frontend(m).name) for m in job.deployment.models]
     used += [registry.owner("targets", t) for t in targets]
-    used += [registry.owner("transforms", t) for t in transforms if t in registry.transforms]
-    used += [plugin for (kind, _), plugin in registry.owners.items() if kind == "ops"]
+    # Every transform and operator that is installed may take part, so an edit of any makes the build another one.
+    used += [plugin for (kind, _), plugin in registry.owners.items() if kind in ("ops", "transforms")]
     lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
     lines |= {f"{package} {digest(package)}" for t in targets for package in _bases(registry.targets[t])}
     core = f"mace-core {version('mace-core')} {digest('mace_core')}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from pathlib import Path
 from mace_core.api import Content, PortNames, Sources, Target
 from mace_core.compact_weights import AS_STORED, Compacted, compact_weights
 from mace_core.deployment import Deployment, Model, load_deployment
-from mace_core.distributions import advise_install
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import MAX_RANK, Graph
@@ -22,51 +21,8 @@ from mace_core.ports import as_stated, in_source_order
 from mace_core.program import Program, join
 from mace_core.registry import Choice, Registry
 from mace_core.target_options import check_target_options
+from mace_core.transforms import describe_empty_phases, run_phases
 from mace_core.verify import verify
-
-NORMAL = (
-    "remove-identity",
-    "flatten-atrous",
-    "fuse-group-norm",
-    "layout",
-    "remove-identity",
-    "remove-neutral",
-    "merge-casts",
-    "merge-slices",
-    "merge-pads",
-    "merge-concats",
-    "cancel-splits",
-    "remove-expands",
-    "remove-duplicates",
-    "reduce-strength",
-    "fuse-gelu",
-    "fuse-gates",
-    "fuse-norm",
-    "fuse-affine",
-    "fuse-softmax",
-    "fuse-prelu",
-    "fuse-pad",
-    "fuse-crop",
-    "sink-reshapes",
-    "fuse-hard",
-    "fold-batch-norm",
-    "fold-scale",
-    "fuse-bias",
-    "fold-scale",
-    "fuse-bias",
-    "fold-input",
-    "fold-conv-conv",
-    "remove-limits",
-    "fuse-activation",
-    "fuse-scale-shift",
-    "fuse-quantize",
-    "layout",
-    "merge-transposes",
-    "transposes-to-weights",
-    "transposes-to-views",
-    "remove-identity",
-)
-"""The shared transforms, in order."""
 
 RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
 """Kinds of hardware that a deployment file may ask for whether or not a target for them is installed."""
@@ -132,7 +88,7 @@ def library(job: Job, registry: Registry, progress: Progress = lambda _: None) -
     """The sources of one library that holds all models."""
     placed = []
     notes: dict[str, dict[str, object]] = {}
-    if missing := missing_transforms(registry):
+    if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
     levels = isas(job.choice, registry)
     for model in job.deployment.models:
@@ -205,29 +161,8 @@ def _describable(graph: Graph) -> Graph:
 
 
 def normalise(graph: Graph, registry: Registry) -> Graph:
-    """Return the graph after those of the shared transforms that are installed, verified.
-
-    A graph is right as a frontend gives it; the transforms make what is built of it smaller and faster.
-    """
-    installed = [name for name in NORMAL if name in registry.transforms]
-    return verify(replace(apply(installed, graph, registry), notes=graph.notes))
-
-
-def missing_transforms(registry: Registry) -> str | None:
-    """Say which shared transforms are not installed and what installs them; None if all are there."""
-    missing = sorted({*NORMAL} - {*registry.transforms})
-    if not missing:
-        return None
-    installs = sorted({install for name in missing if (install := advise_install("transform", name))})
-    effect = "the library is right, but larger and slower"
-    return f"{len(missing)} of the standard transforms are not installed: {effect}; {' && '.join(installs)}"
-
-
-def apply(names: Iterable[str], graph: Graph, registry: Registry) -> Graph:
-    """The graph after these transforms, one after another."""
-    for name in names:
-        graph = registry.transform(name).apply(graph)
-    return graph
+    """Return the graph after every installed transform, verified."""
+    return run_phases(graph, registry)
 
 
 def lower(graph: Graph, parts: Split, registry: Registry) -> Program:
@@ -235,7 +170,7 @@ def lower(graph: Graph, parts: Split, registry: Registry) -> Program:
     programs = []
     for region in parts.regions:
         target = _kernel_target(region.target)
-        programs.append(target.lower(verify(apply(target.pipeline, region.graph, registry))))
+        programs.append(target.lower(verify(region.graph)))
     return _with_small_dimensions(join(graph, programs))
 
 

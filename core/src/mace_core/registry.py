@@ -32,7 +32,7 @@ OTHER_ABI_NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Names that other tools give to ABIs -> ours: Debian's for Linux, Google's for Android."""
 
-Offer = TypeVar("Offer", Frontend, Transform, Target, Toolchain, Op)
+Offer = TypeVar("Offer", Frontend, Target, Toolchain)
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,6 @@ class Registry:
         if not any(f.claims(file) for f in self.frontends.values()) and (install := advise_install("suffix", file.suffix.lower())):
             return install
         return f"say `platform:` (one of {', '.join(sorted(self.frontends)) or 'none is installed'})"
-
-    def transform(self, name: str) -> Transform:
-        """The transform of that name."""
-        return _lookup(self.transforms, name, "transform", "pipeline")
 
     def abis(self) -> dict[str, list[Toolchain]]:
         """Every ABI with its toolchains: those to prefer first."""

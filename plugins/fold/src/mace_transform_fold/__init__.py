@@ -16,8 +16,18 @@ from mace_transform_fold.scale import fold_scale
 def mace_transforms() -> Iterable[Transform]:
     """Offer them by name."""
     return (
-        Transform("fold-batch-norm", fold_batch_norm),
-        Transform("fold-conv-conv", fold_conv_conv),
-        Transform("fold-input", fold_input),
-        Transform("fold-scale", fold_scale),
+        Transform("fold-batch-norm", fold_batch_norm, "fold"),
+        Transform(
+            "fold-scale",
+            fold_scale,
+            "fold",
+            after={"fold-batch-norm": "it takes in the factor that a BatchNorm becomes"},
+        ),
+        Transform("fold-input", fold_input, "combine"),
+        Transform(
+            "fold-conv-conv",
+            fold_conv_conv,
+            "combine",
+            after={"fold-input": "factors and reordered channels between two Convs must be part of the second first"},
+        ),
     )

@@ -21,23 +21,55 @@ from mace_transform_fuse.prelu import fuse_prelu
 from mace_transform_fuse.scale_shift import fuse_scale_shift
 from mace_transform_fuse.softmax import fuse_softmax
 
+HIDDEN = "a node that changes nothing hides the steps that it looks for"
+AS_WRITTEN = "it looks for the Transposes where frontends write them, and layout moves them"
+
 
 @hookimpl
 def mace_transforms() -> Iterable[Transform]:
     """Offer them by name."""
     return (
-        Transform("flatten-atrous", flatten_atrous),
-        Transform("fuse-activation", fuse_activation),
-        Transform("fuse-affine", fuse_affine),
-        Transform("fuse-bias", fuse_bias),
-        Transform("fuse-crop", fuse_crop),
-        Transform("fuse-gates", fuse_gates),
-        Transform("fuse-gelu", fuse_gelu),
-        Transform("fuse-group-norm", fuse_group_norm),
-        Transform("fuse-hard", fuse_hard),
-        Transform("fuse-norm", fuse_norm),
-        Transform("fuse-pad", fuse_pad),
-        Transform("fuse-prelu", fuse_prelu),
-        Transform("fuse-scale-shift", fuse_scale_shift),
-        Transform("fuse-softmax", fuse_softmax),
+        Transform("flatten-atrous", flatten_atrous, "layout", after={"remove-identity": HIDDEN}, before={"layout": AS_WRITTEN}),
+        Transform("fuse-group-norm", fuse_group_norm, "layout", after={"remove-identity": HIDDEN}, before={"layout": AS_WRITTEN}),
+        Transform("fuse-gates", fuse_gates, "fuse"),
+        Transform("fuse-gelu", fuse_gelu, "fuse"),
+        Transform("fuse-norm", fuse_norm, "fuse"),
+        Transform("fuse-affine", fuse_affine, "fuse", after={"fuse-norm": "it gives scale and bias to the norms made there"}),
+        Transform(
+            "fuse-softmax",
+            fuse_softmax,
+            "fuse",
+        ),
+        Transform("fuse-prelu", fuse_prelu, "fuse"),
+        Transform("fuse-pad", fuse_pad, "fuse"),
+        Transform(
+            "fuse-crop",
+            fuse_crop,
+            "fuse",
+            after={"fuse-pad": "what a Pad has put around the image is part of the Conv's padding then, and can be cut off again"},
+        ),
+        Transform(
+            "fuse-hard",
+            fuse_hard,
+            "fuse",
+            after={"sink-reshapes": "it leaves limits to a Conv or MatMul that can take them in, which a Reshape must not hide"},
+        ),
+        Transform(
+            "fuse-bias",
+            fuse_bias,
+            "fold",
+            after={"fold-scale": "a BatchNorm is a factor and then a summand, so its summand is next to the filters only then"},
+        ),
+        Transform(
+            "fuse-activation",
+            fuse_activation,
+            "combine",
+            after={"remove-limits": "a limit that changes nothing is dropped; merged, it would count as computed by the node"},
+        ),
+        Transform(
+            "fuse-scale-shift",
+            fuse_scale_shift,
+            "combine",
+            after={"fold-input": "filters after a factor and a summand take them in at no cost, which one node of both would prevent"},
+        ),
     )

@@ -12,4 +12,6 @@ from mace_transform_quantize.fuse_quantize import fuse_quantize
 @hookimpl
 def mace_transforms() -> Iterable[Transform]:
     """Offer them by name."""
-    return (Transform("fuse-quantize", fuse_quantize),)
+    return (
+        Transform("fuse-quantize", fuse_quantize, "quantize"),
+    )
