@@ -13,8 +13,8 @@ import pytest
 
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph
-from mace_core.memory import arena
 from mace_core.pipeline import normalise
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -86,7 +86,7 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
     placed = []
     for case in batch:
         program = Cpu().lower(case.graph)
-        placed.append(code.Placed(program, arena(program)))
+        placed.append(plan_calls(program))
     folder.mkdir()
     sources = code.library("cases", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")

@@ -78,7 +78,7 @@ def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
 def test_explain_tells_kernels_sources_and_memory(project: Path) -> None:
     (model,) = json.loads(mace(project, "explain", "digits.yml", "--json"))
     assert model["arena_bytes"] == model["arena_lower_bound"]
-    assert {s for c in model["calls"] for s in c["sources"]} >= {"conv1", "relu1", "dense"}
+    assert {s for c in model["layers"] for s in c["sources"]} >= {"conv1", "relu1", "dense"}
     assert "conv1" in mace(project, "explain", "digits.yml")
 
 

@@ -115,7 +115,7 @@ from mace_target_cpu import Cpu
 
 class Acme(Cpu):
     name = "acme"
-    runtime = "npu"
+    device = "npu"
 
     def lower(self, graph):
         program = super().lower(graph)
@@ -123,7 +123,7 @@ class Acme(Cpu):
 
 class Same(Cpu):
     name = "same"
-    runtime = "npu"
+    device = "npu"
 
 @hookimpl
 def mace_targets():

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import numpy as np
 
 from mace_core.emit import code
-from mace_core.memory import arena
+from mace_core.report import LibraryReport, report_plan
 from mace_core.run.built import Built
 from mace_core.run.compile import program
 from mace_core.run.runners import Native
 from mace_core.testing import hostile
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import host, plan_graph
 from mace_target_cpu import Cpu
 
 
 def test_the_programs_and_the_report(tmp_path: Path) -> None:
     graph = hostile.branches()
-    lowered = Cpu().lower(graph)
-    sources = code.library("names", [code.Placed(lowered, arena(lowered))], Cpu().levels("host"))
+    plan = plan_graph(Cpu(), graph)
+    sources = code.library("names", [plan], Cpu().levels("host"))
     flags = ("-O0", "-DMACE_MODELS=names_models", "-DMACE_MODEL_COUNT=names_model_count")
     for name in ("mace_run", "mace_benchmark"):
         program(name, sources, host(), tmp_path, flags)
-    built = Built(tmp_path, Native(), json.loads(json.dumps({"models": sources.report})))
+    built = Built(tmp_path, Native(), LibraryReport({"names": report_plan(plan)}))
     inputs = {name: np.full((1, 4), -1, np.float32) for name in graph.inputs}
     found = built.run("names", inputs)
     assert set(found) == set(graph.outputs)

@@ -16,7 +16,7 @@ from mace_core.deployment.names import OWN, c_name
 from mace_core.emit import code
 from mace_core.emit.text import KEYWORDS, MACROS
 from mace_core.errors import MaceError
-from mace_core.memory import arena
+from mace_core.plan import plan_calls
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import case, host
@@ -63,7 +63,7 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     graphs = [case("Relu", "Relu", [np.zeros(4, np.float32)]).renamed(name) for name in names]
     target = Cpu()
     programs = [target.lower(graph) for graph in graphs]
-    sources = code.library("linux", [code.Placed(p, arena(p)) for p in programs], target.levels("host"))
+    sources = code.library("linux", [plan_calls(p) for p in programs], target.levels("host"))
     assert sorted(sources.files) == sorted(code.file_names("linux", names, [i.name for i in target.levels("host")]))
     assert len({file.lower() for file in sources.files}) == len(sources.files)
     models = native.load(shared_library(sources, host(), tmp_path / "out", ("-O0",)), "linux")
@@ -83,7 +83,7 @@ def test_libraries_of_every_name(tmp_path: Path) -> None:
     includes = []
     for written in NAMES:
         name = c_name(written)
-        sources = code.library(name, [code.Placed(p, arena(p)) for p in programs], target.levels("host"))
+        sources = code.library(name, [plan_calls(p) for p in programs], target.levels("host"))
         for file in ("mace.h", f"{name}.h", f"{name}.c", f"{name}_kernels.h"):
             (tmp_path / file).write_text(str(sources.files[file]))
         unit = tmp_path / f"unit_{len(includes)}.c"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.build import Builder
 from mace_core.deployment import load_deployment
+from mace_core.generation import Job, generate
 from mace_core.ir import DType, Graph
-from mace_core.pipeline import Job, build
 from mace_core.registry import Registry
 from mace_core.run.built import Built
 from mace_core.run.compile import program
@@ -76,11 +75,11 @@ def test_a_library_and_its_validation(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump({"library_name": "outputs", "models": {"outputs": {"model_file_path": "outputs.onnx"}}}))
     registry = Registry.load()
     deployment = load_deployment(file)
-    sources = build(Job(deployment, registry.select("host")[0]), registry)
+    made = generate(Job(deployment, registry.select("host")[0]), registry)
     programs, flags = tmp_path / "builds" / "bin" / "host", ("-DMACE_MODELS=outputs_models", "-DMACE_MODEL_COUNT=outputs_model_count")
     for name in ("mace_run", "mace_benchmark"):
-        program(name, sources, host(), programs, ("-O0", *flags))
-    built = Built(programs, Native(), json.loads(json.dumps(sources.report)))
+        program(name, made.sources, host(), programs, ("-O0", *flags))
+    built = Built(programs, Native(), made.report)
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 2, 3)
     found = built.run("outputs", {"x": x, "unread": x})
     expected = {"x": x, "w": W[None], "y": np.maximum(x, 0), "v": x.reshape(1, 6)}

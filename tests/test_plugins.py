@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError, PluginWarning
+from mace_core.generation import Job, generate
 from mace_core.hookspecs import GROUP
-from mace_core.pipeline import Job, build
 from mace_core.plugin_loader import DISABLED
 from mace_core.registry import Registry
 from mace_core.run import native
@@ -130,7 +130,7 @@ def test_an_operator_from_outside_runs_through_its_own_kernel(tmp_path: Path, mo
     file = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
     job = Job(Deployment("acme", (Model("net", (file,)),)), registry.select("host")[0])
-    library = shared_library(build(job, registry), host(), tmp_path)
+    library = shared_library(generate(job, registry).sources, host(), tmp_path)
     x = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
     found = native.load(library, "acme")["net"].run({"x": x})["y"]
     np.testing.assert_allclose(found, x / (1 + np.exp(-7 * x)), rtol=1e-6)

@@ -12,8 +12,9 @@ from manifest import MODELS
 from onnx import TensorProto, helper
 
 from mace_core.errors import MaceError
+from mace_core.generation import Job, generate
 from mace_core.ir import Array
-from mace_core.pipeline import Job, build, load, load_with, normalise
+from mace_core.pipeline import load, load_with, normalise
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -53,7 +54,7 @@ class Library:
         parsed = load_with(registry, file)
         (self.parsed,) = parsed.models
         self.graph = normalise(load(self.parsed, registry), registry)
-        library = shared_library(build(Job(parsed, choice), registry), choice.compiler, folder, ("-O1",))
+        library = shared_library(generate(Job(parsed, choice), registry).sources, choice.compiler, folder, ("-O1",))
         self.model = native.load(library, "net")["net"]
         self.framework = Framework.of(self.parsed, registry)
 

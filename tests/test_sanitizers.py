@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from stored_weights import write_models
 
 from mace_core.api import Compiler
 from mace_core.deployment import load_deployment
+from mace_core.generation import Job, generate
 from mace_core.ir import Array, Tensor
-from mace_core.pipeline import Job, build
 from mace_core.registry import Registry
 from mace_core.run.built import Built
 from mace_core.run.compile import program
@@ -35,15 +34,13 @@ def clean(deployment: Path, folder: Path, library: str) -> None:
     """Build with the sanitizers and run every model on random input, with one thread and with three; a finding ends the program."""
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     registry = Registry.load()
-    sources = build(Job(load_deployment(deployment), registry.select("host")[0]), registry)
+    made = generate(Job(load_deployment(deployment), registry.select("host")[0]), registry)
     gcc = Compiler(("gcc",), ("ar",))
     names = (f"-DMACE_MODELS={library}_models", f"-DMACE_MODEL_COUNT={library}_model_count")
-    tool = program("mace_run", sources, gcc, folder, (*FLAGS, *names))
-    built = Built(tool.parent, Native(), json.loads(json.dumps(sources.report)))
+    tool = program("mace_run", made.sources, gcc, folder, (*FLAGS, *names))
+    built = Built(tool.parent, Native(), made.report)
     rng = np.random.default_rng(0)
-    models = sources.report["models"]
-    assert isinstance(models, dict)
-    for name in models:
+    for name in made.report.models:
         inputs = {t.name: numbers(rng, t) for t in built.model(name)["inputs"]}
         for threads in (1, 3):
             found = built.run(name, inputs, threads)

@@ -14,8 +14,8 @@ from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Shape
-from mace_core.memory import arena
 from mace_core.pipeline import load
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import compile_graphs
@@ -58,7 +58,7 @@ def test_a_number_that_an_argument_cannot_hold_is_refused() -> None:
     assert ctype in ("i64", "int64_t")
     damaged = replace(program, calls=(replace(call, args={**call.args, field: 1 << 63}),))
     with pytest.raises(MaceError, match=rf"g: node .*takes '{field}' as a number of 64 bits, and it is 9223372036854775808"):
-        code.library("big", [code.Placed(damaged, arena(damaged))], Cpu().levels("host"))
+        code.library("big", [plan_calls(damaged)], Cpu().levels("host"))
 
 
 def test_an_inner_tensor_may_have_nine_axes(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from mace_core.deployment import Model, Port
 from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
-from mace_core.memory import arena
 from mace_core.pipeline import normalise
+from mace_core.plan import plan_calls
 from mace_core.ports import as_stated
 from mace_core.registry import Registry
 from mace_core.run import native
@@ -54,7 +54,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Trai
         refused = [why for node in graph.nodes if (why := Cpu().refuses(node, graph))]
         assert not refused, f"{name}: {refused}"
         program = Cpu().lower(graph)
-        placed.append(code.Placed(program, arena(program)))
+        placed.append(plan_calls(program))
         cases[name] = case
     sources = code.library("pipelines", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), folder, ("-O1",)), "pipelines")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mace_core.emit import code
-from mace_core.memory import arena
 from mace_core.pipeline import normalise
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -31,7 +31,7 @@ def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
         graph, arrays = load(tmp_path, case.written()), case.arrays()
         graph = normalise(graph.renamed(f"case{number}"), registry)
         program = Cpu().lower(graph)
-        placed.append(code.Placed(program, arena(program)))
+        placed.append(plan_calls(program))
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
     sources = code.library("cases", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")

@@ -9,8 +9,8 @@ import pytest
 
 from mace_core.deployment import load_deployment
 from mace_core.errors import MaceError
+from mace_core.generation import Job, file_names, generate
 from mace_core.levels import Level
-from mace_core.pipeline import Job, build, file_names
 from mace_core.registry import Registry
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import VECTOR, CpuLevel
@@ -22,7 +22,7 @@ class Acme(Cpu):
     """The kernels of the CPU, as another kind of hardware."""
 
     name = "acme"
-    runtime = "acme"
+    device = "acme"
 
 
 class OtherTiles(Acme):
@@ -43,7 +43,7 @@ def job(target: Acme, text: str = "host+acme") -> tuple[Job, Registry]:
 
 @pytest.mark.parametrize("target", [OtherTiles(), OtherPanel()], ids=["tiles", "panel"])
 def test_targets_with_other_tiles_or_panels_are_refused_before_anything_is_read(target: Acme) -> None:
-    for ask in (build, file_names):
+    for ask in (generate, file_names):
         with pytest.raises(MaceError) as refused:
             ask(*job(target))
         text = str(refused.value)
@@ -57,10 +57,10 @@ def test_a_runtime_of_a_model_brings_the_same_refusal() -> None:
     models = tuple(replace(m, runtimes=("acme",)) for m in work.deployment.models)
     work = replace(work, deployment=replace(work.deployment, models=models))
     with pytest.raises(MaceError, match="target=host: its targets are made for different kernels"):
-        build(work, registry)
+        generate(work, registry)
 
 
 def test_targets_that_agree_build_one_library() -> None:
     work, registry = job(Acme())
-    sources = build(work, registry)
+    sources = generate(work, registry).sources
     assert [*sources.files] == [*file_names(work, registry)]

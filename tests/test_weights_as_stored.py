@@ -12,14 +12,13 @@ import pytest
 from small_project import MACE, quick_environment, run
 from stored_weights import MODELS, write_models
 
+from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.emit import code
 from mace_core.errors import MaceError
+from mace_core.generation import Job, generate, isas
 from mace_core.ir import Array
 from mace_core.levels import Level
-from mace_core.memory import arena
-from mace_core.partition import split
-from mace_core.pipeline import Job, build, isas, load, lower_model, normalise
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -32,13 +31,9 @@ WIDENING = {"half": {"widen_f16"}, "cast": {"widen_f16"}, "sparse": {"expand_spa
 def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, native.Model]:
     """The deployment's models in a library for one level only."""
     registry = Registry.load()
-    targets = registry.targets_for(registry.select("host")[0], ())
-    placed = []
-    for model in load_deployment(deployment).models:
-        graph = normalise(load(model, registry), registry)
-        program = lower_model(model, graph, split(graph, targets), registry).program
-        placed.append(code.Placed(program, arena(program)))
-    return native.load(shared_library(code.library("stored", placed, [level]), host(), folder), "stored")
+    work = Compilation(registry.select("host")[0], registry)
+    plans = [compile_model(model, work).plan for model in load_deployment(deployment).models]
+    return native.load(shared_library(code.library("stored", plans, [level]), host(), folder), "stored")
 
 
 @pytest.mark.parametrize("name", LEVELS)
@@ -65,7 +60,7 @@ def test_report_of_sizes(tmp_path: Path) -> None:
     reports = {}
     for form in ("packed", "as-stored"):
         deployment = load_deployment(write_models(tmp_path, form))
-        reports[form] = build(Job(deployment, registry.select("host")[0]), registry).report["models"]
+        reports[form] = generate(Job(deployment, registry.select("host")[0]), registry).report.as_json()["models"]
     for model in MODELS:
         packed, stored = (reports[form][model] for form in reports)
         figures = stored["weights_as_stored"]
@@ -87,7 +82,7 @@ def test_through_the_command_line(tmp_path: Path) -> None:
         assert f"{model}: 2 weights as stored: " in log
     run([*MACE, "validate", "stored.yml"], tmp_path, environment)
     explained = json.loads(run([*MACE, "explain", "stored.yml", "--json"], tmp_path, environment))
-    assert "widen_f16" in {call["kernel"] for call in explained[0]["calls"]}
+    assert "widen_f16" in {layer["kernel"] for layer in explained[0]["layers"]}
 
 
 def test_a_target_without_kernels_for_it_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +92,11 @@ def test_a_target_without_kernels_for_it_is_one_message(tmp_path: Path, monkeypa
     for target in registry.targets.values():
         monkeypatch.setattr(type(target), "widening_kernels", lambda _: None, raising=False)
     with pytest.raises(MaceError, match=r"model 'half': weights: as-stored: target 'cpu' has no kernels that widen weights; leave"):
-        build(Job(deployment, choice), registry)
+        generate(Job(deployment, choice), registry)
 
 
 def test_a_target_of_projects_refuses(tmp_path: Path) -> None:
     registry = Registry.load()
     choice = next(c for name in ("max78000",) for c in registry.select(name))
     with pytest.raises(MaceError, match="weights: as-stored: target 'max78000' has no kernels that widen weights"):
-        build(Job(load_deployment(write_models(tmp_path, "as-stored")), choice), registry)
+        generate(Job(load_deployment(write_models(tmp_path, "as-stored")), choice), registry)

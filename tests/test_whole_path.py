@@ -16,8 +16,10 @@ import pytest
 
 from mace_core.build import Builder
 from mace_core.ir import DType, Graph
-from mace_core.kernel_target import KernelTarget
+from mace_core.plan import Plan as ModelPlan
+from mace_core.plan import plan_calls
 from mace_core.program import Program
+from mace_core.testing.compiled import plan_graph
 from mace_core.testing.sanitized import GAP, Finding, Sanitized, space
 from mace_core.testing.whole_path import Plan, take_whole_path
 from mace_target_cpu import Cpu
@@ -57,9 +59,8 @@ def test_many_changed_models_are_built_right_or_refused(frontend: str, tmp_path:
     assert not report.findings, report
 
 
-def lowered(graph: Graph) -> Program:
-    target: KernelTarget = Cpu()
-    return target.lower(graph)
+def lowered(graph: Graph) -> ModelPlan:
+    return plan_graph(Cpu(), graph)
 
 
 def chain() -> Graph:
@@ -73,9 +74,10 @@ def chain() -> Graph:
 
 
 def test_tensors_of_a_spaced_program_share_no_byte() -> None:
-    program = lowered(chain())
-    spaced = space(program)
-    places = sorted({spaced.placed.arena.offsets[t]: program.tensors[program.root(t)].bytes for t in spaced.placed.arena.offsets}.items())
+    plan = lowered(chain())
+    program, spaced = plan.program, space(plan)
+    offsets = spaced.plan.host.offsets
+    places = sorted({offsets[t]: program.tensors[program.root(t)].bytes for t in offsets}.items())
     assert len(places) == 3
     for (start, size), (following, _) in itertools.pairwise(places):
         assert following >= start + size + GAP
@@ -84,7 +86,8 @@ def test_tensors_of_a_spaced_program_share_no_byte() -> None:
 
 def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
     """A call is told of one element more than its tensors hold, in the arena and in the weights."""
-    program = lowered(chain())
+    plan = lowered(chain())
+    program = plan.program
     for wrong in range(1, len(program.calls)):
         calls = list(program.calls)
         call = calls[wrong]
@@ -92,7 +95,7 @@ def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
         longer |= {name: tuple(6 if v == 5 else v for v in value) for name, value in call.args.items() if isinstance(value, tuple)}
         calls[wrong] = type(call)(call.kernel, longer, call.reads, call.writes, call.scratch, call.inplace, call.node)
         damaged = Program("chain", tuple(calls), program.tensors, program.weights, program.aliases, program.inputs, program.outputs)
-        library = Sanitized({"chain": damaged}, Cpu().levels("host")[-1:], tmp_path / str(wrong))
+        library = Sanitized({"chain": plan_calls(damaged)}, Cpu().levels("host")[-1:], tmp_path / str(wrong))
         with pytest.raises(Finding, match="AddressSanitizer: use-after-poison"):
             library.run("chain", {"x": np.ones(5, np.float32)})
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
-from mace_core.api import Compiler, Runner, Target, Toolchain
+from mace_core.api import BuildConfig, Compiler, Part, Refusal, Region, Runner, Target, Toolchain
 from mace_core.doctor import MISSING, READY, SPARE, examine, needed, show_findings
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
@@ -46,13 +46,16 @@ class Absent(Ready):
 
 
 class Chip(Target):
-    name, runtime, abis = "chip", "npu", ("two",)
+    name, device, abis = "chip", "npu", ("two",)
 
     def missing(self) -> str | None:
         return "the package chipkit is not installed: pip install chipkit"
 
-    def refuses(self, node: Node, graph: Graph) -> str | None:
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         return None
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        raise NotImplementedError
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def lower_view(node: Node, to: Lowering) -> None:
 
 class Small(KernelTarget):
     name = "small"
-    runtime = "cpu"
+    device = "cpu"
     lowerings = {"Relu": lower_relu, "Reshape": lower_view, "Identity": lower_view}  # noqa: RUF012
 
     def levels(self, abi: str) -> tuple[Level, ...]:

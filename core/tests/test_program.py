@@ -11,7 +11,7 @@ from mace_core.emit import code
 from mace_core.errors import PluginError
 from mace_core.ir import DType, Tensor
 from mace_core.levels import Level
-from mace_core.memory import arena
+from mace_core.plan import plan_calls
 from mace_core.program import Call, Kernel, Program
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -38,7 +38,7 @@ def test_fields_have_the_types_of_the_ir_or_of_c(types: tuple[str, ...], tmp_pat
     tensors = {name: Tensor(name, DType.F32, (6,)) for name in ("x", "y")}
     program = Program("m", (Call(kernel, ARGUMENTS, ["x"], ["y"], node="n"),), tensors, {}, {}, ("x",), ("y",))
     level = Level("generic", (), "", tmp_path / "none.h.in")
-    sources = code.library("fields", [code.Placed(program, arena(program))], [level])
+    sources = code.library("fields", [plan_calls(program)], [level])
     model = native.load(shared_library(sources, host(), tmp_path / "out"), "fields")["m"]
     assert model.run({"x": np.zeros(6, np.float32)})["y"].tolist() == [0.5, 1.5, -2, 3, 4, 5]
 

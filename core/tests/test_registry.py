@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.api import Compiler, Files, Frontend, Target, Toolchain
+from mace_core.api import BuildConfig, Compiler, Files, Frontend, Part, Refusal, Region, Target, Toolchain
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
@@ -26,13 +26,16 @@ class Chain(Toolchain):
 
 class Chip(Target):
     def __init__(self, name: str, runtime: str, abis: tuple[str, ...], absent: str = "") -> None:
-        self.name, self.runtime, self.abis, self.absent = name, runtime, abis, absent  # type: ignore[misc]
+        self.name, self.device, self.abis, self.absent = name, runtime, abis, absent  # type: ignore[misc]
 
     def missing(self) -> str | None:
         return self.absent or None
 
-    def refuses(self, node: Node, graph: Graph) -> str | None:
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         return None
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        raise NotImplementedError
 
 
 CHAINS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,6 +12,46 @@ from typing import TYPE_CHECKING, ClassVar
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.op import Op
+from mace_core.part import (
+    HOST,
+    BlobBody,
+    CallsBody,
+    Content,
+    MemorySpace,
+    Part,
+    PartFigures,
+    Port,
+    ProjectBody,
+    Stream,
+)
+from mace_core.refusal import Refusal
+
+__all__ = [
+    "HOST",
+    "MEASURED",
+    "BlobBody",
+    "BuildConfig",
+    "CallsBody",
+    "Compiler",
+    "Content",
+    "Files",
+    "Frontend",
+    "MemorySpace",
+    "Part",
+    "PartFigures",
+    "Port",
+    "PortNames",
+    "ProjectBody",
+    "Reference",
+    "Refusal",
+    "Region",
+    "Runner",
+    "Sources",
+    "Stream",
+    "Target",
+    "Toolchain",
+    "Transform",
+]
 
 if TYPE_CHECKING:
     from mace_core.deployment import Model
@@ -135,65 +175,92 @@ class Transform:
     repeats: tuple[Repeat, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """A file's content that is made piece by piece while it is written, because it may be larger than memory should hold twice."""
-
-    make: Callable[[], Iterator[bytes]]
-
-    def __bytes__(self) -> bytes:
-        return b"".join(self.make())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and bytes(self) == bytes(other)
-
-    def __hash__(self) -> int:
-        return hash(bytes(self))
-
-
-Content = str | bytes | Stream
-
-
 @dataclass(frozen=True)
 class Sources:
     """Generated files and what they need to compile.
 
     files: relative path -> content.
-    flags: compiler flags of single files.
-    report: what the build tells about itself, as plain data (see `mace explain`).
+    flags: compiler flags of single files.  includes: folders of headers.
     """
 
     files: Mapping[str, Content]
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    report: Mapping[str, object] = field(default_factory=dict)
+    includes: tuple[str, ...] = (".",)
 
 
 @dataclass(frozen=True)
 class Region:
-    """A convex part of a graph given to one target, as a graph of its own."""
+    """A convex part of a graph given to one target, as a graph of its own; number: its place in the order of regions."""
 
     target: Target
     graph: Graph
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        """A name that no other region of the model has."""
+        return f"{self.target.name}{self.number}"
+
+    def ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return its inputs and outputs as they lie in host memory."""
+        inputs, outputs = (tuple(Port(self.graph.tensors[name]) for name in names) for names in (self.graph.inputs, self.graph.outputs))
+        return inputs, outputs
+
+
+@dataclass(frozen=True)
+class BuildConfig:
+    """What a target may know of the build that it compiles a region for.
+
+    abi: what the compiler of the library makes code for.  target: the whole choice, as the user wrote it.  model: with its files, keys
+    and options, as the deployment file states it.
+    """
+
+    abi: str
+    target: str
+    model: Model
+
+    def options(self, target: str) -> Mapping[str, object]:
+        """Return what the deployment file asks of a target under `target_options`."""
+        asked = self.model.keys.get("target_options", {})
+        found = asked.get(target, {}) if isinstance(asked, Mapping) else {}
+        return found if isinstance(found, Mapping) else {}
 
 
 class Target(ABC):
     """Something that computes.
 
-    runtime: what a deployment file's `runtime:` calls this kind of hardware: "cpu", "gpu", "dsp" ...
-    abis: glob patterns of the ABIs that it can sit behind.
+    name: what `target=ABI+NAME` calls it.
+    device: what a deployment file's `runtime:` calls this kind of hardware: "cpu", "gpu", "dsp" ...
+    abis: glob patterns of the ABIs whose processors can use it.
+    scope: "region" for any convex part of a graph; "model" for a graph whole, or not at all.
     """
 
     name: ClassVar[str]
-    runtime: ClassVar[str]
+    device: ClassVar[str]
     abis: ClassVar[tuple[str, ...]] = ("*",)
+    scope: ClassVar[str] = "region"
 
     def missing(self) -> str | None:
         """None if ready; otherwise what to install or set."""
         return None
 
     @abstractmethod
-    def refuses(self, node: Node, graph: Graph) -> str | None:
-        """None if it can compute the node; otherwise why not."""
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        """None if it can compute the node; otherwise why not.
+
+        It is asked for every node of every model, so its time must not grow with the size of the graph.
+        """
+
+    @abstractmethod
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        """Return what computes a region, all of whose nodes were accepted.
+
+        The part has a port for each input and output of the region's graph. MaceError with all that the hardware cannot do.
+        """
+
+    def widens_weights(self) -> bool:
+        """Tell whether `compile` heeds `weights: as-stored` of a deployment file; without it such a model is refused."""
+        return False
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with everything that the target does not take of what a deployment file asks of it; it takes no options.
@@ -207,7 +274,7 @@ class Target(ABC):
             raise MaceError(place, f"{', '.join(map(str, found))}: the target takes no options", "remove them")
 
     def worth(self, region: Graph) -> bool:
-        """Whether a region this small is worth a switch of device."""
+        """Tell whether a region this small is worth a change of device."""
         return True
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from mace_core.api import Compiler, Sources
+from mace_core.api import Compiler
 from mace_core.fingerprint import fingerprint
+from mace_core.generation import Job, file_names, generate, isas
 from mace_core.package_files import package_files
-from mace_core.pipeline import Job, build, file_names, isas
 from mace_core.project_target import ProjectTarget
 from mace_core.registry import Registry
+from mace_core.report import ModelReport
 from mace_core.run.command import Command, Say
 from mace_core.run.files import write, write_all
 
@@ -165,31 +166,32 @@ def _generate_step(builder: _Commands, registry: Registry) -> Step:
 
 def _generate(builder: _Commands, registry: Registry, say: Say) -> None:
     job, folder = builder.job, builder.place.folder
-    sources: Sources = build(job, registry, say)
-    assert set(file_names(job, registry)) == set(sources.files), "file_names disagrees with build"
-    write_all(folder / builder.paths.generated, sources.files)
-    write(folder / builder.paths.report, json.dumps(sources.report, indent=1, sort_keys=True) + "\n")
-    models = sources.report["models"]
-    assert isinstance(models, dict)
-    for name, figures in models.items():
-        say(f"{name}: {arena_line(figures)}, weights {figures['weight_bytes']} bytes, {figures['transposes']} transposes")
-        if stored := figures.get("weights_as_stored"):
-            say(f"{name}: {stored_line(stored)}")
-    for note in job.deployment.notes:
+    made = generate(job, registry, say)
+    assert set(file_names(job, registry)) == set(made.sources.files), "file_names disagrees with generate"
+    write_all(folder / builder.paths.generated, made.sources.files)
+    write(folder / builder.paths.report, json.dumps(made.report.as_json(), indent=1, sort_keys=True) + "\n")
+    for name, model in made.report.models.items():
+        say(f"{name}: {arena_line(model)}, weights {model.weight_bytes} bytes, {model.transposes} transposes")
+        if stored := stored_line(model.details):
+            say(f"{name}: {stored}")
+    for note in made.report.notes:
         say(f"note: {note}")
-    for name, figures in models.items():
-        for note in figures.get("notes", ()):
+    for name, model in made.report.models.items():
+        for note in model.notes:
             say(f"note: {name}: {note}")
 
 
-def arena_line(figures: Mapping[str, int]) -> str:
-    """The arena's size beside its lower bound, for the build's log."""
-    bound = max(figures["arena_lower_bound"], 1)
-    return f"arena {figures['arena_bytes']} bytes ({figures['arena_bytes'] / bound:.3f} x the largest live set)"
+def arena_line(model: ModelReport) -> str:
+    """Return the arena's size beside its lower bound, for the build's log."""
+    bound = max(model.arena_lower_bound, 1)
+    return f"arena {model.arena_bytes} bytes ({model.arena_bytes / bound:.3f} x the largest live set)"
 
 
-def stored_line(figures: Mapping[str, int]) -> str:
-    """What `weights: as-stored` changed, for the build's log."""
+def stored_line(details: Mapping[str, object]) -> str:
+    """Return what `weights: as-stored` changed, for the build's log; "" where it was not asked for."""
+    figures = details.get("weights_as_stored")
+    if not isinstance(figures, Mapping):
+        return ""
     sizes = f"{figures['stored_bytes']} bytes instead of {figures['packed_bytes']}"
     arena = f"widened into at most {figures['widened_bytes']} bytes of the arena for one call"
     return f"{figures['weights']} weights as stored: {sizes}, {arena}"

@@ -160,13 +160,15 @@ def benchmark(deployment: Path, target: str, as_json: bool, **how: Any) -> None:
 @FILE
 @TARGET
 @JSON
+@click.option("--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named.")
 @exit_on_error
-def explain(deployment: Path, target: str, as_json: bool) -> None:
+def explain(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
     """Tell which target computes which node, with which kernel, why others refused, and what memory it takes."""
-    from mace_core.commands import explain_deployment, show_explanation
+    from mace_core.commands import explain_deployment
+    from mace_core.explain import show_explanations
 
-    found = explain_deployment(deployment, target)
-    echo(json.dumps(found, indent=1) if as_json else show_explanation(found), nl=as_json)
+    found = explain_deployment(deployment, target, strict)
+    echo(json.dumps([model.as_json() for model in found], indent=1) if as_json else show_explanations(found), nl=as_json)
 
 
 @main.command()

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import Deployment, Model
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
+from mace_core.explain import Explanation, explain
+from mace_core.generation import Job, generate
 from mace_core.ir import Array
-from mace_core.pipeline import Job, load, load_with, lower_model, normalise, project, transposes
-from mace_core.pipeline import build as build_sources
+from mace_core.pipeline import load_with
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
@@ -48,12 +50,10 @@ def one_abi(deployment: Deployment) -> str:
 def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
     """Write the sources; a line for each note and each file."""
     parsed, choice, registry = opened(deployment, target)
-    sources = build_sources(Job(parsed, choice), registry)
-    write_all(output, sources.files)
-    models = sources.report["models"]
-    assert isinstance(models, dict)
-    notes = [*parsed.notes, *(f"{name}: {note}" for name, figures in models.items() for note in figures.get("notes", ()))]
-    return [*(f"note: {n}" for n in notes), *(str(output / n) for n in sorted(sources.files))]
+    made = generate(Job(parsed, choice), registry)
+    write_all(output, made.sources.files)
+    notes = [*parsed.notes, *(f"{model.name}: {note}" for model in made.models for note in model.notes)]
+    return [*(f"note: {n}" for n in notes), *(str(output / n) for n in sorted(made.sources.files))]
 
 
 def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
@@ -133,47 +133,11 @@ def show_benchmark(rows: list[Row]) -> str:
     return text
 
 
-def explain_deployment(deployment: Path, target: str) -> list[dict[str, Any]]:
-    """By model: nodes with target and kernels, refusals, memory."""
-    from mace_core.memory import arena
-    from mace_core.partition import split
-
+def explain_deployment(deployment: Path, target: str, strict: bool = False) -> list[Explanation]:
+    """Compile every model and tell what was decided; strict: MaceError for nodes that no named target takes."""
     parsed, choice, registry = opened(deployment, target)
-    if choice.project:
-        return [{"model": m.name, **project(m, choice, registry).report} for m in parsed.models]
-    explained = []
-    for model in parsed.models:
-        graph = normalise(load(model, registry), registry)
-        parts = split(graph, registry.targets_for(choice, model.runtimes))
-        program = lower_model(model, graph, parts, registry).program
-        plan = arena(program)
-        explained.append(
-            {
-                "model": model.name,
-                "regions": [{"target": r.target.name, "nodes": [n.name for n in r.graph.nodes]} for r in parts.regions],
-                "calls": [{"node": c.node, "kernel": c.kernel.name, "sources": list(c.sources)} for c in program.calls],
-                "refusals": [{"node": n, "target": t, "reason": why} for (n, t), why in parts.refusals.items()],
-                "transposes": transposes(graph),
-                "arena_bytes": plan.bytes,
-                "arena_lower_bound": plan.bound,
-                "weight_bytes": sum(w.bytes for w in program.weights.values()),
-            }
-        )
-    return explained
-
-
-def show_explanation(found: list[dict[str, Any]]) -> str:
-    """A table of calls per model, then the refusals and the memory; of a project, what its target says of it."""
-    text = ""
-    for model in found:
-        if "summary" in model:
-            text += f"{model['model']}\n{model['summary']}\n"
-            continue
-        text += table((model["model"], "kernel", "computes"), [(c["node"], c["kernel"], ", ".join(c["sources"])) for c in model["calls"]])
-        text += "".join(f"  {r['node']}: not on {r['target']}: {r['reason']}\n" for r in model["refusals"])
-        text += f"  arena {model['arena_bytes']} bytes (largest live set {model['arena_lower_bound']}), "
-        text += f"weights {model['weight_bytes']} bytes, {model['transposes']} transposes\n"
-    return text
+    work = Compilation(choice, registry, strict)
+    return [explain(compile_model(model, work)) for model in parsed.models]
 
 
 def check_deployment(deployment: Path, target: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mace_core.api import Target
-from mace_core.pipeline import Job
+from mace_core.generation import Job
 from mace_core.registry import Registry
 
 

@@ -9,14 +9,16 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.api import Target
-from mace_core.compact_weights import WideningKernels
+from mace_core.api import BuildConfig, Region, Target
+from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.errors import MaceError
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
 from mace_core.levels import Level
 from mace_core.ops import core_ops
+from mace_core.part import CallsBody, Part, PartFigures
 from mace_core.program import Lowering, Program, Refused
 from mace_core.quantization import dequantize
+from mace_core.refusal import Refusal
 
 MAX_DIMENSION = (1 << 31) - 1
 """Of a tensor that a library describes: what an int32_t holds."""
@@ -54,7 +56,11 @@ class KernelTarget(Target):
         """
         return None
 
-    def refuses(self, node: Node, graph: Graph) -> str | None:
+    def widens_weights(self) -> bool:
+        """Tell whether the target has kernels that restore weights."""
+        return self.widening_kernels() is not None
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """None if a trial lowering goes through; otherwise its reason.
 
         Each result counts as an output of the model, the harder case: it must lie in bytes of its own.
@@ -62,8 +68,21 @@ class KernelTarget(Target):
         try:
             self._lower(node, Lowering(replace(graph, nodes=(node,), outputs=node.outputs), self.parameters(None)))
         except Refused as reason:
-            return str(reason)
+            return Refusal("other", str(reason))
         return None
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        """Return the region's kernel calls, with weights in the form that the deployment file asks for."""
+        compacted = Compacted(self.lower(region.graph), {})
+        kernels = self.widening_kernels()
+        if kernels and config.model.keys.get("weights") == AS_STORED:
+            compacted = compact_weights(compacted.program, kernels)
+        inputs, outputs = region.ports()
+        body = CallsBody(compacted.program, self.levels(config.abi))
+        nodes = tuple(node.name for node in region.graph.nodes)
+        details = {"weights_as_stored": dict(compacted.figures)} if compacted.figures else {}
+        figures = PartFigures(details=details)
+        return Part(region.name, self.name, inputs, outputs, body, nodes=nodes, figures=figures)
 
     def lower(self, graph: Graph) -> Program:
         """The program of a region whose nodes were all accepted."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from mace_core.program import Program
+from mace_core.program import Call, Program
 
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
@@ -48,14 +48,34 @@ class Arena:
     bound: int
 
 
-def arena(program: Program) -> Arena:
-    """Give every intermediate tensor of a program its offset."""
-    owner, spans = _spans(program)
+@dataclass(frozen=True)
+class Touch:
+    """What one step does to memory: the tensors that it reads and writes.
+
+    inplace: whether a result may lie where an input of the same size lay that nobody reads later.
+    """
+
+    reads: Sequence[str]
+    writes: Sequence[str]
+    inplace: bool = False
+
+
+def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
+    """Give every intermediate tensor of a program its offset.
+
+    touches: what happens in a run, where that is more than the program's calls: transfers, and parts on other devices.
+    """
+    owner, spans = _spans(program, program.calls if touches is None else touches)
+    placed = arrange(spans)
+    offsets = {t: placed.offsets[owner[program.root(t)]] for t in program.tensors if program.root(t) in owner}
+    return Arena(offsets, placed.bytes, placed.bound)
+
+
+def arrange(spans: Sequence[Span]) -> Arena:
+    """Give every buffer its offset, which is a multiple of all sizes' common alignment."""
     bound = lower_bound(spans)
     placed = _best(spans, bound)
-    size = max((placed[s.name] + s.size for s in spans), default=0)
-    offsets = {t: placed[owner[program.root(t)]] for t in program.tensors if program.root(t) in owner}
-    return Arena(offsets, size, bound)
+    return Arena(placed, max((placed[s.name] + s.size for s in spans), default=0), bound)
 
 
 def lower_bound(spans: Iterable[Span]) -> int:
@@ -71,18 +91,18 @@ def lower_bound(spans: Iterable[Span]) -> int:
     return peak
 
 
-def _spans(program: Program) -> tuple[dict[str, str], list[Span]]:
+def _spans(program: Program, steps: Sequence[Touch | Call]) -> tuple[dict[str, str], list[Span]]:
     """The arena's buffers, and the buffer that each owning tensor lies in: a result may take over an input of its size that dies."""
     outside = {*program.inputs, *program.weights, *(program.root(o) for o in program.outputs)}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for step, call in enumerate(program.calls):
+    for step, call in enumerate(steps):
         for root in {program.root(t) for t in (*call.reads, *call.writes) if t} - outside:
             first.setdefault(root, step)
             last[root] = step
     size = {root: _aligned(program.tensors[root].bytes) for root in first}
     owner = {root: root for root in first}
-    for step, call in enumerate(program.calls):
+    for step, call in enumerate(steps):
         result = program.root(call.writes[0]) if call.inplace else ""
         for root in map(program.root, call.reads if result in first and first[result] == step else ()):
             whole = root in first and program.tensors[root].bytes == program.tensors[result].bytes  # a broadcast one is read again

@@ -1,4 +1,4 @@
-"""Which target computes which part of a graph."""
+"""Divides a graph into regions, each for the first target that takes its nodes."""
 
 from __future__ import annotations
 
@@ -9,49 +9,70 @@ from types import MappingProxyType
 from mace_core.api import Region, Target
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
+from mace_core.refusal import NodeRefusal, Refusal
 
 
 @dataclass(frozen=True)
-class Split:
-    """regions: in execution order.  refusals: (node, target) -> why the target did not take it."""
+class Partition:
+    """The regions of a graph in an order in which they can run, and every refusal that led to them."""
 
     regions: tuple[Region, ...]
-    refusals: Mapping[tuple[str, str], str]
+    refusals: tuple[NodeRefusal, ...]
 
 
-def split(graph: Graph, targets: Sequence[Target]) -> Split:
+Refusals = dict[tuple[str, str], Refusal]
+"""By the names of node and target."""
+
+
+def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
     """Give every node to the first target that takes it, in convex regions as large as they get.
 
     Raises one MaceError that lists every node that no target takes, with each target's reason.
     """
-    refusals: dict[tuple[str, str], str] = {}
+    if targets[0].scope == "model":
+        return _whole(graph, targets[0])
+    refusals: Refusals = {}
     options = {node.name: _takers(node, graph, targets, refusals) for node in graph.nodes}
     stuck = [n for n in graph.nodes if not options[n.name]]
     if stuck:
         raise MaceError.of(_complaint(graph, node, targets, refusals) for node in stuck)
     while True:
-        parts = _regions(graph, {name: takers[0] for name, takers in options.items()})
-        poor = [p for p in parts if not p.target.worth(p.graph) and all(len(options[n.name]) > 1 for n in p.graph.nodes)]
+        regions = _regions(graph, {name: takers[0] for name, takers in options.items()})
+        poor = [r for r in regions if not r.target.worth(r.graph) and all(len(options[n.name]) > 1 for n in r.graph.nodes)]
         if not poor:
-            return Split(tuple(parts), MappingProxyType(refusals))
-        for part in poor:
-            for node in part.graph.nodes:
-                refusals[node.name, part.target.name] = "not worth a switch of device"
+            return Partition(tuple(regions), _in_order(graph, refusals))
+        for region in poor:
+            for node in region.graph.nodes:
+                refusals[node.name, region.target.name] = Refusal("not-worth-it", "not worth a change of device")
                 options[node.name] = options[node.name][1:]
 
 
-def _takers(node: Node, graph: Graph, targets: Sequence[Target], refusals: dict[tuple[str, str], str]) -> list[Target]:
+def _whole(graph: Graph, target: Target) -> Partition:
+    """Give a target the whole graph; MaceError with every node that it refuses."""
+    refusals: Refusals = {}
+    takers = [(node, _takers(node, graph, (target,), refusals)) for node in graph.nodes]
+    if refusals:
+        raise MaceError.of(_complaint(graph, node, (target,), refusals) for node, found in takers if not found)
+    return Partition((Region(target, graph),), ())
+
+
+def _in_order(graph: Graph, refusals: Refusals) -> tuple[NodeRefusal, ...]:
+    ops = {node.name: node.op.name for node in graph.nodes}
+    return tuple(NodeRefusal(node, ops[node], target, refusal) for (node, target), refusal in refusals.items())
+
+
+def _takers(node: Node, graph: Graph, targets: Sequence[Target], refusals: Refusals) -> list[Target]:
     takers = []
     for target in targets:
-        reason = target.refuses(node, graph)
-        if reason is None:
+        refusal = target.refuses(node, graph)
+        if refusal is None:
             takers.append(target)
         else:
-            refusals[node.name, target.name] = reason
+            refusals[node.name, target.name] = refusal
     return takers
 
 
-def _complaint(graph: Graph, node: Node, targets: Sequence[Target], refusals: Mapping[tuple[str, str], str]) -> str:
+def _complaint(graph: Graph, node: Node, targets: Sequence[Target], refusals: Refusals) -> str:
     reasons = "; ".join(f"{t.name}: {refusals[node.name, t.name]}" for t in targets)
     return f"{graph.name}: node {node.name!r} ({node.op.name}): no target takes it: {reasons}"
 
@@ -97,7 +118,11 @@ def _regions(graph: Graph, takers: Mapping[str, Target]) -> list[Region]:
         home.update(dict.fromkeys(node.outputs, number))
     order = sorted(range(len(grown)), key=lambda n: (sum(grown[n].before.values()), n))
     inner = _read_in_one_region(graph, home, grown)
-    return [Region(grown[n].target, _subgraph(graph, grown[n].nodes, inner, f"{graph.name}_{n}")) for n in order]
+    found = []
+    for number, place in enumerate(order):
+        region = grown[place]
+        found.append(Region(region.target, _subgraph(graph, region.nodes, inner, f"{graph.name}_{place}"), number))
+    return found
 
 
 def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> int:

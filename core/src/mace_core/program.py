@@ -232,8 +232,24 @@ class Lowering:
         return name
 
 
+def rename_apart(graph: Graph, programs: Sequence[Program]) -> list[Program]:
+    """Return the programs of a graph's regions with names of weights and inner tensors that no two of them share.
+
+    What a region reads and writes keeps its name: by that name the regions hand it on.
+    """
+    taken = {*graph.inputs, *graph.outputs}
+    renamed = []
+    for number, program in enumerate(programs):
+        inner = set(program.tensors) - {*program.inputs, *program.outputs}
+        clash = {name: f"{name}.r{number}" for name in (*program.weights, *inner) if name in taken}
+        program = _renamed(program, clash)
+        taken |= {*program.tensors, *program.weights}
+        renamed.append(program)
+    return renamed
+
+
 def join(graph: Graph, programs: Sequence[Program]) -> Program:
-    """Join the programs of a graph's regions, which run one after another; what one makes for another lies in the common arena.
+    """Join the programs of a graph's regions, which run one after another and share no name but those of what they hand on.
 
     Inputs and outputs that no region reads or writes (an output may be an input or a constant) are described all the same.
     """
@@ -241,19 +257,27 @@ def join(graph: Graph, programs: Sequence[Program]) -> Program:
     weights = {name: Weight.of(graph.weights[name]) for name in graph.outputs if name in graph.weights}
     aliases: dict[str, str] = {}
     calls: list[Call] = []
-    for number, program in enumerate(programs):
-        clash = {n: f"{n}.r{number}" for n in program.weights if n in weights or n in tensors}
-        inner = set(program.tensors) - {*program.inputs, *program.outputs}
-        clash |= {n: f"{n}.r{number}" for n in inner if n in tensors or n in weights}
-        weights |= {clash.get(n, n): w for n, w in program.weights.items()}
-        tensors |= {clash.get(n, n): replace(t, name=clash.get(n, n)) for n, t in program.tensors.items()}
-        aliases |= {clash.get(t, t): clash.get(of, of) for t, of in program.aliases.items()}
-        calls += [_renamed(c, clash) for c in program.calls]
+    for program in programs:
+        weights |= program.weights
+        tensors |= program.tensors
+        aliases |= program.aliases
+        calls += program.calls
     return Program(graph.name, tuple(calls), tensors, weights, aliases, graph.inputs, graph.outputs)
 
 
-def _renamed(call: Call, names: Mapping[str, str]) -> Call:
+def _renamed(program: Program, names: Mapping[str, str]) -> Program:
+    """Return the program with other names for some of its tensors and weights."""
     if not names:
-        return call
-    reads = tuple(names.get(t, t) for t in call.reads)
-    return replace(call, reads=reads, writes=tuple(names.get(t, t) for t in call.writes))
+        return program
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    calls = [replace(c, reads=tuple(map(new, c.reads)), writes=tuple(map(new, c.writes))) for c in program.calls]
+    return replace(
+        program,
+        calls=tuple(calls),
+        tensors={new(name): replace(tensor, name=new(name)) for name, tensor in program.tensors.items()},
+        weights={new(name): weight for name, weight in program.weights.items()},
+        aliases={new(name): new(of) for name, of in program.aliases.items()},
+    )

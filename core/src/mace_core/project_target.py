@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mace_core.api import Runner, Sources, Target
+from mace_core.api import BuildConfig, Content, Region, Runner, Target
 from mace_core.deployment import Model
 from mace_core.ir import Graph, Node
+from mace_core.part import Part, PartFigures, ProjectBody
+from mace_core.refusal import Refusal
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,31 @@ class Layout:
     link: tuple[str, ...] = ()
 
 
-Read = Callable[[], Graph]
-"""Reads a model when it is needed: its graph after the shared transforms."""
+@dataclass(frozen=True)
+class Project:
+    """The files of a model's project, what they take, and what the user should know of them."""
+
+    files: Mapping[str, Content]
+    figures: PartFigures
+    notes: tuple[str, ...] = ()
 
 
 class ProjectTarget(Target):
     """Computes whole models, each in a project of its own that is compiled into one program for the ABI's processor."""
 
-    def refuses(self, node: Node, graph: Graph) -> str | None:
+    scope = "model"
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """None: what it cannot compute, `emit` tells of the whole model at once."""
         return None
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        """Return the project of a whole model."""
+        made = self.emit(config.model, region.graph)
+        inputs, outputs = region.ports()
+        nodes = tuple(node.name for node in region.graph.nodes)
+        body = ProjectBody(made.files, self.layout(config.model).includes)
+        return Part(region.name, self.name, inputs, outputs, body, nodes=nodes, notes=made.notes, figures=made.figures)
 
     def check_options(self, model: Model) -> None:
         """Raise MaceError for options that the target does not take: those that its layout is made from, unless it says otherwise."""
@@ -44,10 +61,9 @@ class ProjectTarget(Target):
         """The files of a model's project."""
 
     @abstractmethod
-    def emit(self, model: Model, read: Read) -> Sources:
-        """The project of a model.
+    def emit(self, model: Model, graph: Graph) -> Project:
+        """Return the project of a model.
 
-        The report has the shape that `mace_core.emit.code` gives: inputs and outputs, layers, arena_bytes, weight_bytes.
         Raises one MaceError with everything that the hardware cannot do.
         """
 

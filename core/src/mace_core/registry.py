@@ -169,7 +169,7 @@ class Registry:
         """The targets of a model, by preference: those named, those that `runtime:` asks for, the best CPU target."""
         wanted = list(choice.targets)
         for runtime in (*runtimes, "cpu"):
-            fitting = [t for t in self.targets.values() if t.runtime == runtime and _fits(t, choice.abi) and not t.missing()]
+            fitting = [t for t in self.targets.values() if t.device == runtime and _fits(t, choice.abi) and not t.missing()]
             specific = [t for t in fitting if "*" not in t.abis] or fitting
             if len(specific) > 1:
                 names = ", ".join(t.name for t in specific)
@@ -181,7 +181,7 @@ class Registry:
         """Every choice that can be built here: each ready ABI, alone where programs run on it, and with each target that is no CPU."""
         chains = {abi: next((t for t in found if t.missing(abi) is None), None) for abi, found in sorted(self.abis().items())}
         ready = {abi: chain.compiler(abi).hosted for abi, chain in chains.items() if chain}
-        more = [t for t in self.targets.values() if t.runtime != "cpu" and not t.missing()]
+        more = [t for t in self.targets.values() if t.device != "cpu" and not t.missing()]
         return [c for abi in ready for c in (*([abi] if ready[abi] else []), *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))]
 
     def owner(self, kind: str, name: str) -> Plugin:

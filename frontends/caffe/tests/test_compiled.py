@@ -14,8 +14,8 @@ import pytest
 
 from mace_core.emit import code
 from mace_core.ir import Array, Graph
-from mace_core.memory import arena
 from mace_core.pipeline import normalise
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -67,7 +67,7 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
         graph = normalise(trial.graph, registry).renamed(f"case{number}")
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
         program = target.lower(graph)
-        placed.append(code.Placed(program, arena(program)))
+        placed.append(plan_calls(program))
     sources = code.library("cases", placed, target.levels("host")[:1])
     models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")
     for number, trial in enumerate(tested):

@@ -17,9 +17,9 @@ from onnx import TensorProto, numpy_helper
 from mace_core.deployment import Model, Port
 from mace_core.emit import code
 from mace_core.ir import Array, Graph
-from mace_core.memory import arena
 from mace_core.ops import core_ops
 from mace_core.pipeline import normalise
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -43,7 +43,7 @@ def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Model
     for graph in graphs:
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], graph.name
         program = target.lower(graph)
-        placed.append(code.Placed(program, arena(program)))
+        placed.append(plan_calls(program))
     return native.load(shared_library(code.library("light", placed, target.levels("host")[:1]), host(), folder, ("-O1",)), "light")
 
 

@@ -11,8 +11,8 @@ import pytest
 from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph
-from mace_core.memory import arena
 from mace_core.pipeline import normalise
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -113,6 +113,6 @@ def integers(graph: Graph, names: Any) -> bool:
 def built(graph: Graph, arrays: Any, folder: Path) -> tuple[list[str], list[Any]]:
     """Names of the kernels, and what the library computes."""
     program = Cpu().lower(graph)
-    sources = code.library("aware", [code.Placed(program, arena(program))], Cpu().levels("host"))
+    sources = code.library("aware", [plan_calls(program)], Cpu().levels("host"))
     model = native.load(shared_library(sources, host(), folder), "aware")[graph.name]
     return [call.kernel.name for call in program.calls], list(model.run(arrays).values())

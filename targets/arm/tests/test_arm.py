@@ -8,7 +8,7 @@ from mace_core.api import Toolchain
 from mace_core.build import Builder
 from mace_core.emit import code
 from mace_core.ir import DType, Graph
-from mace_core.memory import arena
+from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run.compile import shared_library
 from mace_core.testing.requirements import require
@@ -48,7 +48,7 @@ def test_small_graph_compiles(registry: Registry, name: str, abi: str, tmp_path:
     graph = _small()
     assert [Arm().refuses(node, graph) for node in graph.nodes] == [None] * len(graph.nodes)
     program = Arm().lower(graph)
-    sources = code.library("small", [code.Placed(program, arena(program))], Arm().levels(abi))
+    sources = code.library("small", [plan_calls(program)], Arm().levels(abi))
     library = shared_library(sources, compiler, tmp_path, RELEASE)
     assert elf(library) == (SHARED, ELF_MACHINES[PROCESSORS[abi]])
     assert b"small_model_count" in library.read_bytes()

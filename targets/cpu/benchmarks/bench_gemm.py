@@ -20,7 +20,7 @@ import numpy as np
 from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Graph
-from mace_core.memory import arena
+from mace_core.plan import plan_calls
 from mace_core.run import native
 from mace_core.run.check import table
 from mace_core.run.compile import shared_library
@@ -78,7 +78,7 @@ def built(cc: tuple[str, ...], all_cases: list[Case], folder: Path) -> dict[str,
     placed = []
     for one in all_cases:
         program = target.lower(one.graph)
-        placed.append(code.Placed(program, arena(program)))
+        placed.append(plan_calls(program))
     sources = code.library("bench", placed, target.levels("host"))
     level = tuple(flag for flag in cc if flag.startswith("-O")) or ("-O2",)
     return native.load(shared_library(sources, Compiler(cc, ("ar",)), folder, level), "bench")

@@ -17,8 +17,8 @@ from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph
 from mace_core.levels import Level
-from mace_core.memory import arena
 from mace_core.ops import core_ops
+from mace_core.plan import plan_calls
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
@@ -65,7 +65,7 @@ def check(graphs: Sequence[Graph], level: Level, folder: Path, capfd: pytest.Cap
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     whole = merge("ends", graphs)
     program = Cpu().lower(whole)
-    sources = code.library("ends", [code.Placed(program, arena(program))], (level,))
+    sources = code.library("ends", [plan_calls(program)], (level,))
     model = native.load(shared_library(sources, Compiler(("gcc",), ("ar",)), folder, SANITIZE), "ends")["ends"]
     wrong: list[str] = []
     capfd.readouterr()

@@ -44,7 +44,7 @@ def test_layer_norm(tmp_path: Path) -> None:
 
 def test_layer_norm_refuses_what_it_cannot_stretch() -> None:
     graph = case("stretched", "LayerNorm", [np.zeros((2, 3, 5), np.float32), normal(3, 1)], {"axis": 1})
-    reason = Cpu().refuses(graph.nodes[0], graph)
+    reason = str(Cpu().refuses(graph.nodes[0], graph))
     assert reason is not None
     assert "not a constant" in reason
 
@@ -134,4 +134,4 @@ def test_other_types_are_refused() -> None:
         ("MeanVarianceNorm", [], {"axes": (1,)}),
     ):
         graph = case("double", op, [x, *rest], attrs)
-        assert target.refuses(graph.nodes[0], graph) == f"no kernel computes {op} of f64"
+        assert str(target.refuses(graph.nodes[0], graph)) == f"no kernel computes {op} of f64"

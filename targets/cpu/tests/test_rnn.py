@@ -129,4 +129,4 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 def test_other_types_are_refused() -> None:
     graph = case("double", "RNN", [np.zeros((2, 1, 3)), np.zeros((1, 4, 3)), np.zeros((1, 4, 4))], {"hidden": 4}, outputs=2)
-    assert Cpu().refuses(graph.nodes[0], graph) == "no kernel computes RNN of f64"
+    assert str(Cpu().refuses(graph.nodes[0], graph)) == "no kernel computes RNN of f64"

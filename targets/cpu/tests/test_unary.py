@@ -56,7 +56,7 @@ def test_what_kernels_cannot_count_is_refused(op: str, shapes: list[tuple[int, .
     inputs = [new.input(f"x{i}", DType.F32, shape) for i, shape in enumerate(shapes)]
     graph = new.finish(new.add(op, inputs, attrs, outputs=["y0"]))
     (node,) = graph.nodes
-    assert (Cpu().refuses(node, graph) or "").startswith(said)
+    assert str(Cpu().refuses(node, graph)).startswith(said)
 
 
 def test_axes_are_merged_only_as_far_as_kernels_count() -> None:

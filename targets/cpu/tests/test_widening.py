@@ -11,7 +11,7 @@ from mace_core.compact_weights import PIECE, compact_weights
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Tensor
 from mace_core.levels import Level
-from mace_core.memory import arena
+from mace_core.plan import plan_calls
 from mace_core.program import Call, Kernel, Program, Weight
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -47,7 +47,7 @@ def test_every_bit(level: Level, tmp_path: Path) -> None:
     compacted = compact_weights(program, Cpu().widening_kernels()).program
     names = [call.kernel.name for call in compacted.calls]
     assert names[::2] == ["widen_f16", "expand_sparse_f16", "expand_sparse_f32", "expand_sparse_f16"]
-    sources = code.library("widen", [code.Placed(compacted, arena(compacted))], [level])
+    sources = code.library("widen", [plan_calls(compacted)], [level])
     model = native.load(shared_library(sources, host(), tmp_path, ("-O3",)), "widen")["m"]
     for name, found in model.run({}).items():
         assert np.array_equal(found.view(np.uint32), stored[name.removeprefix("y_")].view(np.uint32)), name

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from mace_core.api import Runner
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Quant, Tensor
+from mace_core.ir import Array, Tensor
+from mace_core.report import LibraryReport, ModelReport
 from mace_core.run.samples import Samples, fit_inputs
 
 
@@ -24,7 +25,7 @@ class Built:
 
     programs: Path
     runner: Runner
-    report: Mapping[str, object]
+    report: LibraryReport
 
     @classmethod
     def at(cls, folder: Path, variant: str, runner: Runner | None) -> Built:
@@ -36,15 +37,18 @@ class Built:
             raise MaceError(variant, "nothing here executes it", "install an emulator or run it on the device")
         if reason := runner.missing():
             raise MaceError(variant, f"{runner.name} is not ready", reason)
-        return cls(folder / "bin" / variant, runner, json.loads(report.read_text(encoding="utf-8")))
+        return cls(folder / "bin" / variant, runner, LibraryReport.of_json(json.loads(report.read_text(encoding="utf-8"))))
 
     def model(self, name: str) -> dict[str, list[Tensor]]:
         """Descriptions of a model's inputs and outputs."""
-        models = self.report["models"]
-        assert isinstance(models, dict)
-        if name not in models:
-            raise MaceError(name, "no such model in the library", f"it holds {', '.join(models)}")
-        return {k: [_tensor(t) for t in models[name][k]] for k in ("inputs", "outputs")}
+        report = self.figures(name)
+        return {"inputs": list(report.inputs), "outputs": list(report.outputs)}
+
+    def figures(self, name: str) -> ModelReport:
+        """What the build told about a model; MaceError if the library has none of that name."""
+        if name not in self.report.models:
+            raise MaceError(name, "no such model in the library", f"it holds {', '.join(self.report.models)}")
+        return self.report.models[name]
 
     def run(self, model: str, samples: Samples, threads: int = 1) -> dict[str, Array]:
         """The outputs of a model on samples, by name, each with a leading axis of samples."""
@@ -64,9 +68,7 @@ class Built:
 
     def layers(self, model: str, sample: Samples) -> dict[str, Array]:
         """What every layer wrote first, for one sample, by the name of the tensor."""
-        models = self.report["models"]
-        assert isinstance(models, dict)
-        results = [_tensor(t) for t in models[model]["layers"]]
+        results = [layer.result for layer in self.figures(model).layers]
         with tempfile.TemporaryDirectory() as folder:
             self._execute(model, sample, [f"--layers={folder}"], Path(folder))
             found = [Path(folder, f"layer_{i}.bin").read_bytes() for i in range(len(results))]
@@ -85,12 +87,3 @@ class Built:
         if done.returncode:
             raise MaceError(program, f"ended with {done.returncode}: {done.stderr.strip()}", "correct its input or report a bug")
         return done.stdout
-
-
-def _tensor(described: Mapping[str, object]) -> Tensor:
-    shape, scale, zero = described["shape"], described.get("scale"), described.get("zero_point", 0)
-    assert isinstance(shape, list)
-    assert isinstance(zero, int)
-    return Tensor(
-        str(described["name"]), DType(described["dtype"]), tuple(shape), Quant.of(scale, zero) if isinstance(scale, float) else None
-    )

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from mace_core.api import Sources
+from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
-from mace_core.emit import code
 from mace_core.errors import MaceError
+from mace_core.generation import Job, encode
 from mace_core.ir import Graph
-from mace_core.memory import arena
-from mace_core.partition import split
-from mace_core.pipeline import isas, load, load_with, lower_model, normalise, project
+from mace_core.pipeline import load, load_with, normalise
 from mace_core.registry import Choice, Registry
 from mace_core.run.compile import check_link, check_syntax
 
@@ -59,54 +58,47 @@ class _Work:
             return None
 
     def models(self, parsed: Deployment, choices: Sequence[Choice]) -> Iterator[str]:
-        """Check every model for every choice."""
+        """Read every model once, and check it for every choice."""
         graphs: dict[str, Graph] = {}
-        if not choices or any(not choice.project for choice in choices):
-            for model in parsed.models:
-                graph = self.attempt(lambda model=model: normalise(load(model, self.registry), self.registry))  # type: ignore[misc]
-                if graph is not None:
-                    graphs[model.name] = graph
-                    yield from (f"note: {model.name}: {note}" for note in graph.notes)
+        for model in parsed.models:
+            graph = self.attempt(lambda model=model: normalise(load(model, self.registry), self.registry))  # type: ignore[misc]
+            if graph is not None:
+                graphs[model.name] = graph
+        notes: dict[str, None] = {}
         for choice in choices:
-            yield from self._projects(parsed, choice) if choice.project else self._library(parsed, choice, graphs)
+            compiled = [made for model in parsed.models if model.name in graphs and (made := self._compiled(model, graphs, choice))]
+            for made in compiled:
+                notes.update(dict.fromkeys(f"note: {made.name}: {note}" for note in made.notes))
+                yield from _describe(made, choice)
+            self._encode(parsed, choice, compiled)
+        if not choices:
+            notes.update(dict.fromkeys(f"note: {name}: {note}" for name, graph in graphs.items() for note in graph.notes))
+        yield from notes
 
-    def _library(self, parsed: Deployment, choice: Choice, graphs: Mapping[str, Graph]) -> Iterator[str]:
-        placed = []
-        for model in parsed.models:
-            graph = graphs.get(model.name)
-            made = graph and self.attempt(lambda model=model, graph=graph: self._placed(model, graph, choice))  # type: ignore[misc]
-            if graph and made:
-                placed.append(made)
-                yield f"{model.name}: {len(graph.nodes)} nodes, every one has a target for {choice.text}"
-        if placed:
-            sources = self.attempt(lambda: code.library(parsed.library, placed, isas(choice, self.registry)))
-            if sources:
-                self.attempt(lambda: _compile(sources, choice, ()))
+    def _compiled(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
+        work = Compilation(choice, self.registry)
+        return self.attempt(lambda: compile_graph(model, graphs[model.name], work))
 
-    def _placed(self, model: Model, graph: Graph, choice: Choice) -> code.Placed:
-        parts = split(graph, self.registry.targets_for(choice, model.runtimes))
-        program = lower_model(model, graph, parts, self.registry).program
-        return code.Placed(program, arena(program))
-
-    def _projects(self, parsed: Deployment, choice: Choice) -> Iterator[str]:
-        target = choice.project
-        assert target is not None
-        for model in parsed.models:
-            sources = self.attempt(lambda model=model: project(model, choice, self.registry))  # type: ignore[misc]
-            if sources is None:
-                continue
-            notes = sources.report.get("notes", ())
-            assert isinstance(notes, Sequence)
-            yield from (f"note: {model.name}: {note}" for note in notes)
-            includes = tuple(f"-I{include}" for include in target.layout(model).includes)
-            self.attempt(lambda sources=sources, includes=includes: _compile(sources, choice, includes))  # type: ignore[misc]
-            yield f"{model.name}: {target.name} computes it"
+    def _encode(self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]) -> None:
+        """Write the C in memory, and let the compiler check it."""
+        sources = self.attempt(lambda: encode(Job(parsed, choice), compiled, self.registry)) if compiled else None
+        if sources:
+            self.attempt(lambda: _compile(sources, choice))
 
 
-def _compile(sources: Sources, choice: Choice, flags: tuple[str, ...]) -> None:
+def _describe(made: CompiledModel, choice: Choice) -> Iterator[str]:
+    """Say which target computes how much of a model."""
+    counts: dict[str, int] = {}
+    for part in made.plan.parts:
+        counts[part.target] = counts.get(part.target, 0) + len(part.nodes)
+    shares = ", ".join(f"{count} on {target}" for target, count in counts.items())
+    yield f"{made.name}: {len(made.graph.nodes)} nodes, every one has a target for {choice.text}: {shares or 'nothing to compute'}"
+
+
+def _compile(sources: Sources, choice: Choice) -> None:
     """Let the compiler check the C of a library or project, and that it can link at all."""
     with tempfile.TemporaryDirectory(prefix="mace-check-") as folder:
-        check_syntax(sources, choice.compiler, Path(folder), flags)
+        check_syntax(sources, choice.compiler, Path(folder), tuple(f"-I{include}" for include in sources.includes))
         if choice.compiler.hosted and not choice.toolchain.last:  # those that are last build a C library first, which takes minutes
             check_link(choice.compiler, Path(folder))
 

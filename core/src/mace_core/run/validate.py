@@ -14,6 +14,7 @@ from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Tensor
 from mace_core.registry import Registry
+from mace_core.report import ModelReport
 from mace_core.run.built import Built
 from mace_core.run.flash import flash_bytes
 from mace_core.run.framework import Framework
@@ -56,14 +57,14 @@ def validate(question: Question) -> Row:
     share = accuracy(next(iter(found.values())), question.labels) if question.labels is not None else None
     times = built.time(model.name, question.threads, ROUNDS)["ns"]
     assert isinstance(times, list)
-    figures = built.report["models"][model.name]  # type: ignore[index]  # the report's shape is emit's
+    figures = built.figures(model.name)
     return {
         "model": model.name,
         **asdict(alike),
         "accuracy": share,
         "latency_ns": statistics.median(times),
         "timing": built.runner.timing,
-        "arena_bytes": figures["arena_bytes"],
+        "arena_bytes": figures.arena_bytes,
         "library_bytes": _shipped_bytes(built, model),
         "compared_with": source,
         "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
@@ -164,8 +165,8 @@ def least_cosine(model: Model, quantized: bool) -> float:
     return float(table.get("quantize" if quantized else model.runtimes[0], LEAST_COSINE))
 
 
-def _quantized(figures: Mapping[str, Any]) -> bool:
-    return any("scale" in layer for layer in figures["layers"])
+def _quantized(figures: ModelReport) -> bool:
+    return any(layer.result.quant for layer in figures.layers)
 
 
 def _shipped_bytes(built: Built, model: Model) -> int:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mace_core.api import Compiler
+from mace_core.api import BuildConfig, Compiler, Region, Target
 from mace_core.build import Builder
+from mace_core.compilation import compile_region
+from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
-from mace_core.memory import arena
+from mace_core.plan import Plan, make_plan
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -52,17 +54,19 @@ def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str,
     return new.finish(outputs)
 
 
+def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
+    """Return the plan of a graph that one target computes whole; a node that it refuses fails the assertion with its reason."""
+    verify(graph)
+    for node in graph.nodes:
+        refusal = target.refuses(node, graph)
+        assert refusal is None, f"{graph.name}: {refusal}"
+    return make_plan(graph, [compile_region(Region(target, graph), BuildConfig(abi, abi, Model(graph.name, ())))])
+
+
 def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
     """Every graph as a model of one library, loaded; a node that the target refuses fails the assertion with its reason."""
-    placed = []
-    for graph in graphs:
-        verify(graph)
-        for node in graph.nodes:
-            refusal = target.refuses(node, graph)
-            assert refusal is None, f"{graph.name}: {refusal}"
-        program = target.lower(graph)
-        placed.append(code.Placed(program, arena(program)))
-    sources = code.library("cases", placed, target.levels(abi))
+    plans = [plan_graph(target, graph, abi) for graph in graphs]
+    sources = code.library("cases", plans, target.levels(abi))
     return native.load(shared_library(sources, host(), folder), "cases")
 
 
@@ -135,8 +139,7 @@ def check_merged(target: KernelTarget, graphs: Sequence[Graph], folder: Path, le
     Quantized results may be one step off: kernels round once from floats, the reference from doubles.
     """
     whole = merge("all", graphs)
-    program = target.lower(verify(whole))
-    sources = code.library("cases", [code.Placed(program, arena(program))], levels)
+    sources = code.library("cases", [plan_graph(target, whole)], levels)
     model = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")["all"]
     given = {**random_inputs(whole), **_whole_range(whole)}
     found, wrong = model.run(given), []

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from mace_core.api import Frontend
+from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
+from mace_core.generation import isas
 from mace_core.ir import Array, Graph
-from mace_core.memory import arena
 from mace_core.ops import core_ops
-from mace_core.partition import split
-from mace_core.pipeline import isas, lower, normalise
+from mace_core.pipeline import normalise
+from mace_core.plan import Plan
 from mace_core.registry import Registry
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
@@ -65,8 +66,11 @@ class FrontendContract(PluginContract):
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
         """Each hostile name is refused with one message, or stays a name in all that is generated for this machine."""
-        registry, programs, refused = Registry.load(), [], []
+        registry = Registry.load()
         choice = registry.select("host")[0]
+        work = Compilation(choice, registry)
+        plans: list[Plan] = []
+        refused: list[str] = []
         for number, name in enumerate(hostile.NAMES):
             folder = tmp_path / str(number)
             folder.mkdir()
@@ -78,9 +82,8 @@ class FrontendContract(PluginContract):
             except MaceError:
                 refused.append(name)
                 continue
-            program = lower(graph, split(graph, registry.targets_for(choice, ())), registry)
-            programs.append(code.Placed(program, arena(program)))
-        made = code.library("names", programs, isas(choice, registry))
+            plans.append(compile_graph(Model(graph.name, ()), graph, work).plan)
+        made = code.library("names", plans, isas(choice, registry))
         assert hostile.escapes(made.files) == []
         assert len(refused) <= len(hostile.NAMES) // 2, "too few names to test anything"
         shared_library(made, choice.compiler, tmp_path / "out", ("-O0",))

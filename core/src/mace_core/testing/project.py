@@ -11,19 +11,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from mace_core.api import Sources
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph
 from mace_core.ops import core_ops
-from mace_core.project_target import ProjectTarget
+from mace_core.project_target import Project, ProjectTarget
 from mace_core.registry import Registry
 from mace_core.run.files import write_all
 from mace_core.testing import hostile
 from mace_core.testing.plugin import PluginContract
-
-FIGURES = ("inputs", "outputs", "layers", "arena_bytes", "weight_bytes")
 
 
 class ProjectContract(PluginContract):
@@ -38,7 +35,7 @@ class ProjectContract(PluginContract):
         return self.target.name
 
     def test_states_itself(self) -> None:
-        assert self.target.runtime
+        assert self.target.device
         assert self.target.abis
         assert not any(fnmatchcase("host", pattern) for pattern in self.target.abis), "a project is not for this machine"
         assert self.target.missing() is None or str(self.target.missing()).strip()
@@ -50,13 +47,18 @@ class ProjectContract(PluginContract):
         assert layout.sources
 
     def test_reports_its_figures(self) -> None:
-        report = self.emitted().report
-        assert all(key in report for key in FIGURES)
+        figures = self.emitted().figures
+        assert figures.inputs
+        assert figures.outputs
+        assert figures.layers
+        assert figures.data_bytes > 0
+        assert figures.weight_bytes > 0
 
     def test_projects_are_the_same_twice(self, tmp_path: Path) -> None:
         first, second = self.emitted(), self.emitted()
         assert first.files == second.files
-        assert first.report == second.report
+        assert first.figures == second.figures
+        assert first.notes == second.notes
         for name, content in first.files.items():
             text = content if isinstance(content, str) else bytes(content).decode("latin-1")
             assert str(Path.home()) not in text, name
@@ -65,16 +67,16 @@ class ProjectContract(PluginContract):
     def test_refuses_with_the_name_of_the_layer(self) -> None:
         """What no accelerator has ends in one MaceError that names it."""
         with pytest.raises(MaceError, match="strange"):
-            self.target.emit(self.model(), strange)
+            self.target.emit(self.model(), strange())
 
     def test_options_at_fault_are_told(self) -> None:
         model = replace(self.model(), keys={"target_options": {self.target.name: {"no-such-option": 1}}})
         with pytest.raises(MaceError, match="no-such-option"):
-            self.target.emit(model, small)
+            self.target.emit(model, small())
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
         """Nothing of a name in a model is code; what is made compiles without a warning where a compiler for it is installed."""
-        made = self.target.emit(self.model(), hostile.chain)
+        made = self.target.emit(self.model(), hostile.chain())
         assert hostile.escapes(made.files) == []
         assert any(hostile.MARK in str(content) for content in made.files.values()), "no name is anywhere: the test tests nothing"
         try:
@@ -86,9 +88,9 @@ class ProjectContract(PluginContract):
         flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *(f"-I{folder}" for folder in layout.includes)]
         subprocess.run([*compiler.cc, *compiler.flags, *flags, *layout.sources], cwd=tmp_path, check=True)  # the toolchain's
 
-    def emitted(self) -> Sources:
+    def emitted(self) -> Project:
         """The project of a small network."""
-        return self.target.emit(self.model(), small)
+        return self.target.emit(self.model(), small())
 
     def model(self) -> Model:
         """The deployment's entry of the small network."""

@@ -20,7 +20,9 @@ from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType
 from mace_core.levels import Level
-from mace_core.memory import ALIGNMENT, Arena, arena
+from mace_core.memory import ALIGNMENT, Arena
+from mace_core.part import HOST
+from mace_core.plan import Plan
 from mace_core.program import Program, Weight
 from mace_core.run.compile import link
 
@@ -42,15 +44,15 @@ Gaps = list[tuple[int, int]]
 class Spaced:
     """A program whose tensors have gaps between them; the gaps of its arena and of its weights, as first and last offset."""
 
-    placed: code.Placed
+    plan: Plan
     arena_gaps: Gaps
     weight_gaps: Gaps
 
 
-def space(program: Program) -> Spaced:
+def space(plan: Plan) -> Spaced:
     """Give every tensor of the arena, and every weight, bytes of its own with a gap behind."""
-    plan = arena(program)
-    roots = list(dict.fromkeys(program.root(tensor) for tensor in plan.offsets))
+    program, tight = plan.program, plan.host
+    roots = list(dict.fromkeys(program.root(tensor) for tensor in tight.offsets))
     at = GAP if roots else 0
     gaps = [(0, at)] if roots else []
     offsets = {}
@@ -59,14 +61,19 @@ def space(program: Program) -> Spaced:
         offsets[root] = at
         at = _aligned(end) + GAP
         gaps.append((end, at))
-    spaced = {tensor: offsets[program.root(tensor)] for tensor in plan.offsets}
+    spaced = {tensor: offsets[program.root(tensor)] for tensor in tight.offsets}
     weights, weight_gaps, place = {}, [], 0
     for name, weight in program.weights.items():
         size = _aligned(weight.bytes) + GAP
         weights[name] = _padded(weight, size)
         weight_gaps.append((place + weight.bytes, place + size))
         place += size
-    return Spaced(code.Placed(replace(program, weights=weights), Arena(spaced, at, plan.bound)), gaps, weight_gaps)
+    arenas = {HOST.name: Arena(spaced, at, tight.bound)}
+    return Spaced(replace(plan, program=replace(program, weights=weights), arenas=arenas), gaps, weight_gaps)
+
+
+def _renamed(plan: Plan, name: str) -> Plan:
+    return replace(plan, program=replace(plan.program, name=name))
 
 
 def _padded(weight: Weight, size: int) -> Weight:
@@ -88,21 +95,20 @@ class Finding(Exception):  # noqa: N818  # what a fuzzer is for, not a failure o
 class Sanitized:
     """Holds a compiled library of programs, each in two arenas. folder: an empty one."""
 
-    def __init__(self, programs: Mapping[str, Program], isas: Sequence[Level], folder: Path) -> None:
+    def __init__(self, plans: Mapping[str, Plan], isas: Sequence[Level], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.programs = dict(programs)
-        spaced = {name: space(replace(program, name=name)) for name, program in programs.items()}
-        models = []
-        for name, program in programs.items():
-            tight = replace(program, name=name + TIGHT)
-            models += [spaced[name].placed, code.Placed(tight, arena(tight))]
-            _write_gaps(folder / f"{name}.gaps", spaced[name].arena_gaps, spaced[name].weight_gaps)
+        self.programs = {name: plan.program for name, plan in plans.items()}
+        models: list[Plan] = []
+        for name, plan in plans.items():
+            spaced = space(_renamed(plan, name))
+            models += [spaced.plan, _renamed(plan, name + TIGHT)]
+            _write_gaps(folder / f"{name}.gaps", spaced.arena_gaps, spaced.weight_gaps)
             _write_gaps(folder / f"{name}{TIGHT}.gaps", [], [])
         sources = code.library(LIBRARY, models, isas)
         driver = (files("mace_core.testing") / "sanitized.c").read_text(encoding="utf-8")
         sources = replace(sources, files={**sources.files, "sanitized.c": driver})
-        listed = "".join(f"X({LIBRARY}_{placed.program.name})" for placed in models)
+        listed = "".join(f"X({LIBRARY}_{plan.name})" for plan in models)
         self.tool = link("sanitized", sources, Compiler(("gcc",), ("ar",)), folder, (*FLAGS, f"-DMODELS={listed}"))
 
     def run(self, name: str, inputs: Mapping[str, Array]) -> dict[str, Array]:

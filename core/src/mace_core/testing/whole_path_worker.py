@@ -24,14 +24,14 @@ import numpy as np
 
 from mace_core import pipeline
 from mace_core.api import Content, Stream
-from mace_core.deployment import Model
+from mace_core.compilation import Compilation, compile_graph
+from mace_core.deployment import Deployment, Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
+from mace_core.generation import Job, encode, isas
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.levels import Level
-from mace_core.memory import arena
-from mace_core.partition import split
-from mace_core.program import Program
+from mace_core.plan import Plan as ModelPlan
 from mace_core.registry import Choice, Registry
 from mace_core.run.reference import execute
 from mace_core.states import RESET
@@ -64,7 +64,7 @@ class Candidate:
     number: int
     graph: Graph
     normal: Graph
-    program: Program
+    plan: ModelPlan
 
 
 @dataclass
@@ -92,9 +92,9 @@ class Worker:
             stage = "transform"
             normal = _timed(lambda: pipeline.normalise(graph, self.registry))
             stage = "lower"
-            program = _timed(lambda: self._lower(normal))
+            plan = _timed(lambda: compile_graph(model, normal, Compilation(self.choice, self.registry)).plan)
             stage = "emit"
-            _timed(lambda: _read_all(code.library("fuzz", [code.Placed(program, arena(program))], self._isas()).files.values()))
+            _timed(lambda: _read_all(code.library("fuzz", [plan], self._isas()).files.values()))
         except MaceError as error:
             tell(number, *(("refused", stage) if str(error).strip() else ("fault", f"{stage}: an error that says nothing")))
             return
@@ -106,25 +106,21 @@ class Worker:
             return
         self._offer(number, model, normal)
         tell(number, "valid", "")
-        if self.compiled + len(self.waiting) < self.plan.compiled and _is_small(graph, normal, program):
-            self.waiting.append(Candidate(number, graph, normal, program))
+        if self.compiled + len(self.waiting) < self.plan.compiled and _is_small(graph, normal, plan):
+            self.waiting.append(Candidate(number, graph, normal, plan))
             if len(self.waiting) >= self.plan.together:
                 self.compile_waiting()
 
-    def _lower(self, normal: Graph) -> Program:
-        targets = self.registry.targets_for(self.choice, ("cpu",))
-        return pipeline.lower(normal, split(normal, targets), self.registry)
-
     def _isas(self) -> list[Level]:
-        return list(pipeline.isas(self.choice, self.registry))
+        return list(isas(self.choice, self.registry))
 
     def _offer(self, number: int, model: Model, normal: Graph) -> None:
         """Ask every target of projects for its project."""
         for name, choice in self.projects.items():
-            assert choice.project is not None
-            emit = choice.project.emit
+            work = Compilation(choice, self.registry)
             try:
-                _timed(lambda emit=emit: _read_all(emit(model, lambda: normal).files.values()))  # type: ignore[misc]
+                made = _timed(lambda work=work: compile_graph(model, normal, work))  # type: ignore[misc]
+                _read_all(encode(Job(Deployment("fuzz", (model,)), choice), [made], self.registry).files.values())
                 tell(number, "project", f"made by {name}")
             except MaceError:
                 tell(number, "project", f"refused by {name}")
@@ -149,7 +145,7 @@ class Worker:
         self.batches += 1
         tell(-1, "progress", f"compiling {len(candidates)} models for {isa.name}")
         try:
-            library = Sanitized({f"m{c.number}": c.program for c in candidates}, [isa], folder)
+            library = Sanitized({f"m{c.number}": c.plan for c in candidates}, [isa], folder)
         except Exception as error:  # noqa: BLE001
             if len(candidates) == 1:
                 self.compiled += 1
@@ -216,9 +212,9 @@ def _worst(found: Array, expected: Array, off: Array) -> str:
     return f"{int(off.sum())} of {off.size} differ: {pairs}"
 
 
-def _is_small(graph: Graph, normal: Graph, program: Program) -> bool:
+def _is_small(graph: Graph, normal: Graph, plan: ModelPlan) -> bool:
     elements = sum(t.elements for g in (graph, normal) for t in g.tensors.values())
-    return elements < LARGEST and len(program.calls) < LONGEST and math.prod((len(graph.inputs) < 64, len(graph.outputs) < 64)) == 1
+    return elements < LARGEST and len(plan.program.calls) < LONGEST and math.prod((len(graph.inputs) < 64, len(graph.outputs) < 64)) == 1
 
 
 def _read_all(contents: object) -> None:

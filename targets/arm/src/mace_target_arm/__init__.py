@@ -16,7 +16,7 @@ class Arm(Cpu):
     """64-bit and 32-bit ARM, Linux and Android."""
 
     name = "arm"
-    runtime = "cpu"
+    device = "cpu"
     abis: ClassVar[tuple[str, ...]] = (*AARCH64.abis, *AARCH32.abis)
 
     def levels(self, abi: str) -> tuple[Level, ...]:

@@ -17,7 +17,7 @@ class Cpu(KernelTarget):
     """Any CPU, through portable C; on x86-64 with levels for SSE2 and AVX2."""
 
     name = "cpu"
-    runtime = "cpu"
+    device = "cpu"
 
     @property
     def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import

@@ -11,12 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from mace_core.api import Runner, Sources
+from mace_core.api import PartFigures, Runner
 from mace_core.deployment import Model
-from mace_core.emit.code import described
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
-from mace_core.project_target import Layout, ProjectTarget, Read
+from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.quantization import dequantize
 from mace_core.run.samples import stored
 from mace_target_max78000.automatic.design import Designed, design
@@ -81,9 +80,9 @@ class Max78000(ProjectTarget):
     """The CNN accelerator of the MAX78000, behind its Cortex-M4."""
 
     name = "max78000"
-    runtime = "max78000"
+    device = "max78000"
     abis: ClassVar[tuple[str, ...]] = ("cortex-m4",)
-    device: ClassVar[Device] = MAX78000
+    chip: ClassVar[Device] = MAX78000
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with every option that is none, or has a value that it cannot have."""
@@ -98,26 +97,23 @@ class Max78000(ProjectTarget):
         files = tuple(project_layout(options))
         return Layout((*files, *MAPS), sources(files), INCLUDES, ("-T", LINKER_SCRIPT))
 
-    def emit(self, model: Model, read: Read) -> Sources:
+    def emit(self, model: Model, graph: Graph) -> Project:
         """The C project of a model: described by hand (platform ai8x), else quantised, formed and placed here."""
         options, policy = self._options(model)
-        ported = self._described(model, options) if self._is_described(model) else self._designed(model, read(), options, policy)
-        made = built(ported.network, ported.options, self.device)
+        ported = self._described(model, options) if self._is_described(model) else self._designed(model, graph, options, policy)
+        made = built(ported.network, ported.options, self.chip)
         ported.check(made.results)
-        figures = {
-            "inputs": [described(t) for t in ported.inputs],
-            "outputs": [described(t) for t in ported.outputs],
-            "layers": [{"node": t.name, **described(t)} for t in ported.visible()],
-            "arena_bytes": made.found.data_bytes,
-            "arena_lower_bound": made.found.data_bytes,
-            "weight_bytes": made.found.weight_bytes,
-            "cycles": made.found.cycles,
-            "feed": ported.feed.described(),
-            "documented": ported.options.documented,
-            "summary": made.summary,
-            "notes": [*ported.network.notes, *made.notes],
-        }
-        return Sources(made.files, report=figures)
+        details = {"cycles": made.found.cycles, "feed": ported.feed.described(), "documented": ported.options.documented}
+        figures = PartFigures(
+            inputs=tuple(ported.inputs),
+            outputs=tuple(ported.outputs),
+            layers=tuple(ported.visible()),
+            data_bytes=made.found.data_bytes,
+            weight_bytes=made.found.weight_bytes,
+            summary=made.summary,
+            details=details,
+        )
+        return Project(made.files, figures, (*ported.network.notes, *made.notes))
 
     def runner(self) -> Runner:
         """The emulated microcontroller with the accelerator's simulator."""
@@ -127,14 +123,14 @@ class Max78000(ProjectTarget):
         return model.platform == Ai8x.name or (model.platform is None and any(map(Ai8x().claims, model.files[:1])))
 
     def _described(self, model: Model, options: Options) -> Ported:
-        network = read_network(model, options, self.device)
+        network = read_network(model, options, self.chip)
         if trained := self.options(model).get("model"):
-            check_beside(network, model.files[0].parent / str(trained), self.device)
+            check_beside(network, model.files[0].parent / str(trained), self.chip)
         outputs = output_tensors(network)
         return Ported(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
 
     def _designed(self, model: Model, graph: Graph, options: Options, policy: Policy) -> Ported:
-        made = design(graph, _samples(model, graph), self.device, (options, policy))
+        made = design(graph, _samples(model, graph), self.chip, (options, policy))
         formed = made.formed
         units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)

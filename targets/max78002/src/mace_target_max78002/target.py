@@ -13,5 +13,5 @@ class Max78002(Max78000):
     """The CNN accelerator of the MAX78002, behind its Cortex-M4."""
 
     name = "max78002"
-    runtime = "max78002"
-    device: ClassVar[Device] = MAX78002
+    device = "max78002"
+    chip: ClassVar[Device] = MAX78002

@@ -1,0 +1,147 @@
+"""The straight line from a model's files to its plan. Build, explain, check, validate and report read its one result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mace_core.api import BuildConfig, Region, Target
+from mace_core.compact_weights import AS_STORED
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Graph
+from mace_core.part import Part
+from mace_core.partition import partition
+from mace_core.pipeline import load, normalise
+from mace_core.plan import Plan, make_plan
+from mace_core.refusal import NodeRefusal
+from mace_core.registry import Choice, Registry
+from mace_core.report import ModelReport, report_plan
+from mace_core.verify import verify
+
+MAX_DIMENSION = 2**31 - 1
+"""The largest dimension that `mace_tensor` in mace.h can hold."""
+
+Progress = Callable[[str], None]
+
+
+def be_silent(text: str) -> None:
+    """Show no progress."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What to compile a model with.
+
+    strict: refuse a model of which a node would go to a target that nobody named: `--no-fallback`.
+    progress: hears a line for each stage that may take long.
+    """
+
+    choice: Choice
+    registry: Registry
+    strict: bool = False
+    progress: Progress = be_silent
+
+    def targets(self, model: Model) -> tuple[Target, ...]:
+        """Return the targets of a model, by preference."""
+        return self.registry.targets_for(self.choice, model.runtimes)
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A model with everything that was decided about it on the way to its plan.
+
+    graph: after the transforms.  regions: in the order in which they run, a part of the plan each.
+    refusals: every target that was asked for a node and refused it.  notes: decisions that the user should know of.
+    """
+
+    model: Model
+    graph: Graph
+    regions: tuple[Region, ...]
+    plan: Plan
+    refusals: tuple[NodeRefusal, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    def report(self) -> ModelReport:
+        """Describe the model for people and programs."""
+        transposes = sum(node.op.name == "Transpose" for node in self.graph.nodes)
+        return replace(report_plan(self.plan), refusals=self.refusals, notes=self.notes, transposes=transposes)
+
+
+def compile_model(model: Model, work: Compilation) -> CompiledModel:
+    """Read a model, transform it, divide it among its targets, and plan how their parts run.
+
+    MaceError with all faults of the first stage that finds one.
+    """
+    targets = work.targets(model)
+    refuse_unknown_forms(model, targets)
+    work.progress(f"{model.name}: reading")
+    graph = normalise(load(model, work.registry), work.registry)
+    return compile_graph(model, graph, work)
+
+
+def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledModel:
+    """Go on from the model's graph as the transforms left it; the same graph serves several choices."""
+    targets = work.targets(model)
+    refuse_unknown_forms(model, targets)
+    work.progress(f"{model.name}: compiling {len(graph.nodes)} nodes for {work.choice.text}")
+    for runtime in sorted({*model.runtimes} - {target.device for target in targets}):
+        place = f"no target for runtime {runtime!r} is installed behind {work.choice.abi}"
+        work.progress(f"{model.name}: {place}; the CPU computes in its place")
+    divided = partition(graph, targets)
+    if work.strict:
+        _refuse_fallback(model, divided.regions, divided.refusals, work)
+    config = BuildConfig(work.choice.abi, work.choice.text, model)
+    parts = [compile_region(region, config) for region in divided.regions]
+    plan = _with_small_dimensions(make_plan(graph, parts))
+    notes = (*graph.notes, *(note for part in parts for note in part.notes))
+    return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
+
+
+def compile_region(region: Region, config: BuildConfig) -> Part:
+    """Let a target compile a region that every later stage may trust."""
+    verify(region.graph)
+    return region.target.compile(region, config)
+
+
+def refuse_unknown_forms(model: Model, targets: Sequence[Target]) -> None:
+    """Raise MaceError where a target of the model would ignore the form of weights that the deployment file asks for."""
+    if model.keys.get("weights") != AS_STORED:
+        return
+    for target in targets:
+        if not target.widens_weights():
+            problem = f"weights: {AS_STORED}: target {target.name!r} has no kernels that widen weights"
+            raise MaceError(f"model {model.name!r}", problem, "leave the key out, or build without this target")
+
+
+def _refuse_fallback(model: Model, regions: Sequence[Region], refusals: Sequence[NodeRefusal], work: Compilation) -> None:
+    """Raise MaceError with the ledger of every node that went to a target which nobody named."""
+    named = {target.name for target in work.choice.targets}
+    named |= {target.name for target in work.targets(model) if target.device in model.runtimes}
+    reasons = {(r.node, r.target): r.refusal for r in refusals}
+    faults = []
+    for region in regions:
+        if region.target.name in named:
+            continue
+        for node in region.graph.nodes:
+            why = "; ".join(f"{target}: {reasons[node.name, target]}" for target in sorted(named) if (node.name, target) in reasons)
+            faults.append(f"{model.name}: node {node.name!r} ({node.op.name}): would fall back to {region.target.name}; {why}")
+    if faults:
+        raise MaceError.of(faults)
+
+
+def _with_small_dimensions(plan: Plan) -> Plan:
+    """Return the plan; MaceError that names every tensor with a dimension that `mace_tensor` cannot hold."""
+    faults = []
+    for name, tensor in plan.program.tensors.items():
+        if max(tensor.shape, default=0) > MAX_DIMENSION:
+            problem = f"has shape {list(tensor.shape)}, a dimension above {MAX_DIMENSION}"
+            faults.append(f"{plan.name}: tensor {name!r} {problem}; state a smaller one under input_shapes")
+    if faults:
+        raise MaceError.of(faults)
+    return plan

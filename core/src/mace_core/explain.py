@@ -1,0 +1,76 @@
+"""What `mace explain` tells: which target computes which node, with which kernel, who refused it and why, and what memory it takes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mace_core.compilation import CompiledModel
+from mace_core.refusal import NodeRefusal
+from mace_core.report import Json, ModelReport
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One node of the graph: the target that computes it, and those that were asked before and refused."""
+
+    node: str
+    op: str
+    target: str
+    refusals: tuple[NodeRefusal, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One model: what its report says, and the ledger of its nodes."""
+
+    model: str
+    report: ModelReport
+    ledger: tuple[LedgerLine, ...]
+
+    def as_json(self) -> Json:
+        """Return it as `mace explain --json` prints it."""
+        nodes = [{"node": line.node, "op": line.op, "target": line.target} for line in self.ledger]
+        return {"model": self.model, **self.report.as_json(), "nodes": nodes}
+
+
+def explain(compiled: CompiledModel) -> Explanation:
+    """Return what there is to tell about a compiled model."""
+    refused = defaultdict(list)
+    for refusal in compiled.refusals:
+        refused[refusal.node].append(refusal)
+    lines = [
+        LedgerLine(node.name, node.op.name, region.target.name, tuple(refused[node.name]))
+        for region in compiled.regions
+        for node in region.graph.nodes
+    ]
+    return Explanation(compiled.name, compiled.report(), tuple(lines))
+
+
+def show_explanations(explanations: Sequence[Explanation]) -> str:
+    """Return the text of all models: calls, ledger, memory; of a project, what its target says of it."""
+    return "".join(text for explanation in explanations for text in _show(explanation))
+
+
+def _show(explanation: Explanation) -> Iterator[str]:
+    from mace_core.run.check import table
+
+    report = explanation.report
+    if report.summary:
+        yield f"{explanation.model}\n{report.summary}\n"
+        return
+    calls = [(layer.node, layer.kernel, ", ".join(layer.sources)) for layer in report.layers]
+    yield table((explanation.model, "kernel", "computes"), calls)
+    if len({line.target for line in explanation.ledger}) > 1 or any(part.driver for part in report.parts):
+        parts = [(part.name, part.target, part.driver or "plain calls", str(len(part.nodes))) for part in report.parts]
+        yield table(("part", "target", "driver", "nodes"), parts)
+    for line in explanation.ledger:
+        for refused in line.refusals:
+            yield f"  {line.node} ({line.op}): on {line.target}; not on {refused.target}: {refused.refusal} [{refused.refusal.code}]\n"
+    for transfer in report.transfers:
+        yield f"  copy {transfer.tensor}: {transfer.source} -> {transfer.destination}, {transfer.size} bytes\n"
+    yield f"  arena {report.arena_bytes} bytes (largest live set {report.arena_lower_bound}), "
+    yield f"weights {report.weight_bytes} bytes, {report.transposes} transposes\n"
+    for space, size in report.spaces.items():
+        yield f"  {space}: {size} bytes\n"

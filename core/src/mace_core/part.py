@@ -1,0 +1,167 @@
+"""What a target makes of a region of a graph: how it is computed, and what it needs to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mace_core.errors import PluginError
+from mace_core.ir import Tensor
+
+if TYPE_CHECKING:
+    from mace_core.levels import Level
+    from mace_core.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A file's content that is made piece by piece while it is written, because it may be larger than memory should hold twice."""
+
+    make: Callable[[], Iterator[bytes]]
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.make())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and bytes(self) == bytes(other)
+
+    def __hash__(self) -> int:
+        return hash(bytes(self))
+
+
+Content = str | bytes | Stream
+
+
+@dataclass(frozen=True)
+class MemorySpace:
+    """Describes memory by who can address it and by what it demands. Parts that name one space share its arena.
+
+    alignment: of an address, bytes.  granule: of a size, bytes: a cache line, a page.  slack: bytes behind the last tensor that may be
+    read.  capacity: bytes; None where the build knows no limit.
+    """
+
+    name: str
+    alignment: int = 64
+    granule: int = 64
+    slack: int = 0
+    capacity: int | None = None
+
+    def round_up(self, size: int) -> int:
+        """Return the bytes that a tensor of this size occupies."""
+        step = max(self.alignment, self.granule)
+        return -(-size // step) * step
+
+
+HOST = MemorySpace("host")
+"""The memory of the processor that the application runs on."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """Describes a tensor at the edge of a part: the space in which it must lie, and its bytes there; 0: dense and no more."""
+
+    tensor: Tensor
+    space: MemorySpace = HOST
+    size: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the tensor in its space, padding of the device included."""
+        return max(self.size, self.tensor.bytes)
+
+
+@dataclass(frozen=True)
+class CallsBody:
+    """Holds kernel calls in host memory, which core writes as plain C calls.
+
+    levels: those of the part's own target. Its kernels are compiled for these and its weights are packed for these.
+    """
+
+    program: Program
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class BlobBody:
+    """Holds bytes that a driver loads: a compiled network, a command stream, kernels with a table of calls.
+
+    built_by: tool and version; built_for: device generation or configuration. The driver compares both with the device.
+    """
+
+    code: bytes
+    weights: bytes = b""
+    built_by: str = ""
+    built_for: str = ""
+
+
+@dataclass(frozen=True)
+class ProjectBody:
+    """Holds a whole model as the files of a project of its own; includes: its folders of headers."""
+
+    files: Mapping[str, Content]
+    includes: tuple[str, ...] = (".",)
+
+
+Body = CallsBody | BlobBody | ProjectBody
+
+
+@dataclass(frozen=True)
+class PartFigures:
+    """What a target tells about a part whose memory core does not plan.
+
+    inputs, outputs: as its programs take and give them.  layers: what can be read of a run, in the order of the runner's files.
+    data_bytes, weight_bytes: memory in use.  summary: for people.  details: plain data of the target's own, for programs.
+    """
+
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    layers: tuple[Tensor, ...] = ()
+    data_bytes: int = 0
+    weight_bytes: int = 0
+    summary: str = ""
+    details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Part:
+    """States what a target made of one region, and what it needs to run.
+
+    name: unique in the model.  target: the target's name.  nodes: of the graph that it computes, by name.
+    driver: the C symbol of its `const mace_driver`; "" for plain C calls and for projects.
+    scratch: bytes of its space that it needs while it runs, besides its ports; of parts with a driver.
+    PluginError, which names the target, where these contradict each other.
+    """
+
+    name: str
+    target: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    body: Body
+    driver: str = ""
+    scratch: int = 0
+    nodes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    figures: PartFigures = field(default_factory=PartFigures)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.body, BlobBody) != bool(self.driver):
+            self._fail("has a driver and no bytes for it, or bytes and no driver", "set driver= exactly if body= is a BlobBody")
+        devices = {port.space.name: port.space for port in (*self.inputs, *self.outputs) if port.space.name != HOST.name}
+        if len(devices) > 1:
+            self._fail(f"uses the spaces {', '.join(sorted(devices))}", "let all ports of a part lie in one space, or in host memory")
+        if devices and not self.driver:
+            self._fail("has tensors outside host memory that nothing can reach", "set driver=, whose copy() moves them")
+        for port in (*self.inputs, *self.outputs):
+            if port.size and port.size < port.tensor.bytes:
+                self._fail(f"gives {port.tensor.name!r} {port.size} bytes of {port.tensor.bytes}", "state at least its dense size")
+
+    @property
+    def space(self) -> MemorySpace:
+        """The space that it computes in: its device's, else host memory."""
+        others = (port.space for port in (*self.inputs, *self.outputs) if port.space.name != HOST.name)
+        return next(others, HOST)
+
+    def _fail(self, problem: str, remedy: str) -> None:
+        raise PluginError(f"target {self.target!r}: part {self.name!r}", problem, remedy)

@@ -1,0 +1,236 @@
+"""The plan of a model: its parts in order, what is copied between memory spaces, and where every tensor lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mace_core.errors import MaceError, PluginError
+from mace_core.ir import DType, Graph, Tensor
+from mace_core.memory import Arena, Span, Touch, arena, arrange
+from mace_core.part import HOST, CallsBody, MemorySpace, Part, Port, ProjectBody
+from mace_core.program import Program, join, rename_apart
+
+if TYPE_CHECKING:
+    from mace_core.levels import Level
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Makes one tensor available in another memory space; it never changes the order of its elements.
+
+    source, destination: names of spaces.  size: bytes that are copied.
+    """
+
+    tensor: str
+    source: str
+    destination: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Runs one part; part: its index in `Plan.parts`."""
+
+    part: int
+
+
+Step = Run | Transfer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Orders a whole model.
+
+    parts: in the order of their first step; the tensors of host parts are named apart, so that all names are unique in the model.
+    program: the calls of all host parts one after another, with the tensors and weights of the whole model, and its inputs and outputs.
+    steps: what happens in a run, in order.
+    spaces: those that parts use, by name; host memory is always among them.  arenas: where tensors lie in each.
+    fallback: the same model without devices, with the same inputs and outputs; None where none was asked for.
+    """
+
+    parts: tuple[Part, ...]
+    program: Program
+    steps: tuple[Step, ...]
+    spaces: Mapping[str, MemorySpace]
+    arenas: Mapping[str, Arena]
+    fallback: Plan | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.program.name
+
+    @property
+    def host(self) -> Arena:
+        """Where tensors lie in host memory."""
+        return self.arenas[HOST.name]
+
+    @property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """The copies between memory spaces, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Transfer))
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The C symbols of the drivers that run parts of the model, each once."""
+        return tuple(dict.fromkeys(part.driver for part in self.parts if part.driver))
+
+
+def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
+    """Order the parts of a graph, which are given in an order in which they can run, and place all tensors.
+
+    PluginError where the parts do not compute the graph together; MaceError where a space is too small.
+    """
+    check_parts(graph, parts)
+    named = _name_apart(graph, parts)
+    program = join(graph, [part.body.program for part in named if isinstance(part.body, CallsBody)])
+    program = replace(program, tensors={**_device_tensors(named), **program.tensors})
+    steps = tuple(_steps(graph, named))
+    spaces = {HOST.name: HOST} | {part.space.name: part.space for part in named}
+    arenas = {name: _device_arena(space, named, steps) for name, space in spaces.items() if name != HOST.name}
+    arenas[HOST.name] = _host_arena(program, named, steps)
+    for name, space in spaces.items():
+        if space.capacity is not None and arenas[name].bytes > space.capacity:
+            problem = f"needs {arenas[name].bytes} bytes of {name!r} memory, which has {space.capacity}"
+            raise MaceError(f"model {graph.name!r}", problem, "make the model smaller, or give fewer nodes to the device")
+    return Plan(tuple(named), program, steps, MappingProxyType(spaces), MappingProxyType(arenas))
+
+
+def plan_calls(program: Program, levels: tuple[Level, ...] = (), target: str = "cpu") -> Plan:
+    """Return the plan of a program that was made otherwise than by compiling a graph, as one part of a target."""
+    ports = [tuple(Port(program.tensors[name]) for name in names) for names in (program.inputs, program.outputs)]
+    part = Part(f"{target}0", target, ports[0], ports[1], CallsBody(program, levels))
+    arenas = {HOST.name: arena(program)}
+    return Plan((part,), program, (Run(0),), MappingProxyType({HOST.name: HOST}), MappingProxyType(arenas))
+
+
+def check_parts(graph: Graph, parts: Sequence[Part]) -> None:
+    """Raise PluginError for parts that contradict each other, or read what no part before them computes."""
+    known = {*graph.inputs, *graph.weights}
+    spaces: dict[str, Part] = {}
+    names: set[str] = set()
+    for part in parts:
+        place = f"target {part.target!r}: part {part.name!r}"
+        if part.name in names:
+            raise PluginError(place, "has the name of another part", "name parts after their regions")
+        names.add(part.name)
+        other = spaces.setdefault(part.space.name, part)
+        if other.space != part.space:
+            problem = f"describes the space {part.space.name!r} otherwise than part {other.name!r} of target {other.target!r}"
+            raise PluginError(place, problem, "let both return one MemorySpace, or name theirs differently")
+        if unknown := [port.tensor.name for port in part.inputs if port.tensor.name not in known]:
+            raise PluginError(place, f"reads {', '.join(unknown)}, which nothing before it computes", "return the ports of its region")
+        known.update(port.tensor.name for port in part.outputs)
+    if lost := [name for name in graph.outputs if name not in known]:
+        raise PluginError(f"model {graph.name!r}", f"no part computes {', '.join(lost)}", "return every output of a region as a port")
+
+
+def _name_apart(graph: Graph, parts: Sequence[Part]) -> list[Part]:
+    """Return the parts, the programs of host parts with names that no other part has for something else."""
+    bodies = [part.body for part in parts if isinstance(part.body, CallsBody)]
+    renamed = iter(rename_apart(graph, [body.program for body in bodies]))
+    return [
+        replace(part, body=replace(part.body, program=next(renamed))) if isinstance(part.body, CallsBody) else part for part in parts
+    ]
+
+
+def _device_tensors(parts: Iterable[Part]) -> dict[str, Tensor]:
+    """What parts with drivers read and write, and their scratch in host memory."""
+    tensors: dict[str, Tensor] = {}
+    for part in parts:
+        if part.driver:
+            tensors |= {port.tensor.name: port.tensor for port in (*part.inputs, *part.outputs)}
+            if part.scratch and part.space == HOST:
+                tensors[scratch_name(part)] = Tensor(scratch_name(part), DType.U8, (part.scratch,))
+    return tensors
+
+
+def scratch_name(part: Part) -> str:
+    """Return the name under which an arena holds the scratch of a part."""
+    return f"{part.name}.scratch"
+
+
+def _steps(graph: Graph, parts: Sequence[Part]) -> Iterator[Step]:
+    """Yield each part behind the transfers that bring its inputs to it; at the end, those that bring the outputs to the application.
+
+    A tensor that is in a space stays there, so that two parts of one space share it without a copy.
+    """
+    homes: dict[str, list[str]] = {name: [HOST.name] for name in (*graph.inputs, *graph.weights)}
+    for number, part in enumerate(parts):
+        for port in part.inputs:
+            yield from _bring(port, homes)
+        yield Run(number)
+        for port in part.outputs:
+            homes[port.tensor.name] = [port.space.name]
+    for name in graph.outputs:
+        yield from _bring(Port(graph.tensors[name]), homes)
+
+
+def _bring(port: Port, homes: dict[str, list[str]]) -> Iterator[Transfer]:
+    """Yield the transfers that make a tensor available to a port, through host memory between two devices."""
+    name, wanted = port.tensor.name, port.space.name
+    for space in (HOST.name, wanted):
+        here = homes[name]
+        if wanted not in here and space not in here:
+            yield Transfer(name, here[0], space, port.tensor.bytes)
+            here.append(space)
+
+
+def _host_arena(program: Program, parts: Sequence[Part], steps: Sequence[Step]) -> Arena:
+    touches: list[Touch] = []
+    for step in steps:
+        if isinstance(step, Transfer):
+            touches += _host_side(step)
+        else:
+            touches += _host_touches(parts[step.part])
+    return arena(program, touches)
+
+
+def _host_side(transfer: Transfer) -> list[Touch]:
+    """What a transfer does in host memory."""
+    if transfer.source == HOST.name:
+        return [Touch((transfer.tensor,), ())]
+    return [Touch((), (transfer.tensor,))] if transfer.destination == HOST.name else []
+
+
+def _host_touches(part: Part) -> list[Touch]:
+    """What a part does in host memory, call by call where core knows its calls."""
+    if isinstance(part.body, CallsBody):
+        return [Touch(tuple(c.reads), tuple(c.writes), c.inplace) for c in part.body.program.calls]
+    if isinstance(part.body, ProjectBody):
+        return []
+    reads = tuple(port.tensor.name for port in part.inputs if port.space == HOST)
+    writes = tuple(port.tensor.name for port in part.outputs if port.space == HOST)
+    scratch = (scratch_name(part),) if part.scratch and part.space == HOST else ()
+    return [Touch(reads, (*writes, *scratch))] if reads or writes or scratch else []
+
+
+def _device_arena(space: MemorySpace, parts: Sequence[Part], steps: Sequence[Step]) -> Arena:
+    """Place what lies in the memory of a device: a tensor lives from the step that brings or computes it to the last that reads it."""
+    sizes: dict[str, int] = {}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        for name, size in _device_uses(space, parts, step):
+            sizes[name] = max(sizes.get(name, 0), space.round_up(size))
+            first.setdefault(name, number)
+            last[name] = number
+    found = arrange([Span(name, sizes[name], first[name], last[name]) for name in first])
+    return replace(found, bytes=found.bytes + space.round_up(space.slack)) if space.slack else found
+
+
+def _device_uses(space: MemorySpace, parts: Sequence[Part], step: Step) -> Iterator[tuple[str, int]]:
+    """Yield the tensors of a space that a step touches, each with its bytes there."""
+    if isinstance(step, Transfer):
+        if space.name in (step.source, step.destination):
+            yield step.tensor, step.size
+        return
+    part = parts[step.part]
+    for port in (*part.inputs, *part.outputs):
+        if port.space.name == space.name:
+            yield port.tensor.name, port.bytes
+    if part.scratch and part.space.name == space.name:
+        yield scratch_name(part), part.scratch

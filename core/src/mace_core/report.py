@@ -1,0 +1,204 @@
+"""What a build tells about its models: typed here, and JSON in the file that validation and benchmarks read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from mace_core.ir import DType, Quant, Tensor
+from mace_core.memory import ALIGNMENT
+from mace_core.part import PartFigures
+from mace_core.plan import Plan, Transfer
+from mace_core.refusal import NodeRefusal, Refusal
+
+Json = dict[str, Any]
+
+
+def tensor_json(tensor: Tensor) -> Json:
+    """Describe a tensor; scale and zero point only where one pair serves all of it."""
+    quant = tensor.quant
+    stored = {"scale": quant.scale[0], "zero_point": quant.zero_point[0]} if quant and quant.axis is None else {}
+    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}
+
+
+def tensor_of(described: Mapping[str, Any]) -> Tensor:
+    """Return the tensor that `tensor_json` described."""
+    scale = described.get("scale")
+    quant = Quant.of(scale, described["zero_point"]) if scale else None
+    return Tensor(described["name"], DType(described["dtype"]), tuple(described["shape"]), quant)
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One step whose result can be read: a kernel call, or a layer of a device.
+
+    sources: the nodes of the model's own file that it computes.
+    """
+
+    node: str
+    result: Tensor
+    kernel: str = ""
+    sources: tuple[str, ...] = ()
+
+    def as_json(self) -> Json:
+        """Return it as JSON has it: the result's description beside the names."""
+        return {"node": self.node, "kernel": self.kernel, "sources": list(self.sources), **tensor_json(self.result)}
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """One part: the target that computes it, its nodes, and the driver that runs it ("" for the processor itself)."""
+
+    name: str
+    target: str
+    nodes: tuple[str, ...]
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """Sizes, interface, layers and decisions of one model.
+
+    arena_bytes: of intermediate tensors; no plan can be smaller than arena_lower_bound.  worker_bytes: for each worker.
+    spaces: bytes of the arenas on devices, by memory space.  transposes: nodes that only reorder axes.
+    summary: what a target tells people about a project; details: what it tells programs, plain data of its own.
+    """
+
+    arena_bytes: int
+    arena_lower_bound: int
+    worker_bytes: int
+    weight_bytes: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    layers: tuple[LayerReport, ...]
+    parts: tuple[PartReport, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    spaces: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    refusals: tuple[NodeRefusal, ...] = ()
+    notes: tuple[str, ...] = ()
+    transposes: int = 0
+    summary: str = ""
+    details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of_json(cls, described: Mapping[str, Any]) -> ModelReport:
+        """Read what `as_json` wrote."""
+        inputs, outputs = (tuple(map(tensor_of, described[key])) for key in ("inputs", "outputs"))
+        layers = (LayerReport(layer["node"], tensor_of(layer), layer["kernel"], tuple(layer["sources"])) for layer in described["layers"])
+        parts = (PartReport(p["name"], p["target"], tuple(p["nodes"]), p["driver"]) for p in described["parts"])
+        return cls(
+            **{key: described[key] for key in ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "transposes")},
+            inputs=inputs,
+            outputs=outputs,
+            layers=tuple(layers),
+            parts=tuple(parts),
+            transfers=tuple(Transfer(**transfer) for transfer in described["transfers"]),
+            spaces=described["spaces"],
+            refusals=tuple(map(refusal_of, described["refusals"])),
+            notes=tuple(described["notes"]),
+            summary=described.get("summary", ""),
+            details={key: value for key, value in described.items() if key not in OWN_KEYS},
+        )
+
+    def as_json(self) -> Json:
+        """Return it as JSON has it, with the target's own data beside ours; no key of it stands for something of ours."""
+        found = {
+            "arena_bytes": self.arena_bytes,
+            "arena_lower_bound": self.arena_lower_bound,
+            "worker_bytes": self.worker_bytes,
+            "weight_bytes": self.weight_bytes,
+            "inputs": [tensor_json(t) for t in self.inputs],
+            "outputs": [tensor_json(t) for t in self.outputs],
+            "calls": sum(bool(layer.kernel) for layer in self.layers),
+            "layers": [layer.as_json() for layer in self.layers],
+            "parts": [asdict(part) for part in self.parts],
+            "transfers": [asdict(transfer) for transfer in self.transfers],
+            "spaces": dict(self.spaces),
+            "refusals": [refusal_json(refusal) for refusal in self.refusals],
+            "notes": list(self.notes),
+            "transposes": self.transposes,
+        }
+        if self.summary:
+            found["summary"] = self.summary
+        return {**self.details, **found}
+
+
+def refusal_json(refusal: NodeRefusal) -> Json:
+    """Describe one line of the ledger of refusals."""
+    return {"node": refusal.node, "op": refusal.op, "target": refusal.target, **asdict(refusal.refusal)}
+
+
+def refusal_of(described: Mapping[str, Any]) -> NodeRefusal:
+    """Return the refusal that `refusal_json` described."""
+    refusal = Refusal(described["code"], described["reason"], described["remedy"])
+    return NodeRefusal(described["node"], described["op"], described["target"], refusal)
+
+
+OWN_KEYS = frozenset(field.name for field in fields(ModelReport)) | {"calls"}
+"""The keys of a model in the report file that are ours; others are a target's own."""
+
+
+@dataclass(frozen=True)
+class LibraryReport:
+    """The reports of all models of a library by name, and the notes of the deployment file."""
+
+    models: Mapping[str, ModelReport]
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def of_json(cls, described: Mapping[str, Any]) -> LibraryReport:
+        """Read what `as_json` wrote."""
+        return cls({name: ModelReport.of_json(model) for name, model in described["models"].items()}, tuple(described["notes"]))
+
+    def as_json(self) -> Json:
+        """Return it as the report file has it."""
+        return {"models": {name: model.as_json() for name, model in self.models.items()}, "notes": list(self.notes)}
+
+
+def report_plan(plan: Plan) -> ModelReport:
+    """Describe a plan: what is known of a model without the decisions that led to it."""
+    program = plan.program
+    parts = tuple(PartReport(part.name, part.target, part.nodes, part.driver) for part in plan.parts)
+    project = next((part.figures for part in plan.parts if part.figures.layers), None)
+    details = {key: value for part in plan.parts for key, value in part.figures.details.items()}
+    summary = "".join(part.figures.summary for part in plan.parts)
+    if project:
+        return _report_project(project, parts, summary, details)
+    layers = (LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources) for c in program.calls)
+    return ModelReport(
+        arena_bytes=plan.host.bytes,
+        arena_lower_bound=plan.host.bound,
+        worker_bytes=_rounded(max((call.scratch for call in program.calls), default=0)),
+        weight_bytes=sum(_rounded(weight.bytes) for weight in program.weights.values()),
+        inputs=tuple(program.tensors[name] for name in program.inputs),
+        outputs=tuple(program.tensors[name] for name in program.outputs),
+        layers=tuple(layers),
+        parts=parts,
+        transfers=plan.transfers,
+        spaces={name: arena.bytes for name, arena in plan.arenas.items() if name != "host"},
+        summary=summary,
+        details=details,
+    )
+
+
+def _report_project(
+    figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Mapping[str, object]
+) -> ModelReport:
+    return ModelReport(
+        arena_bytes=figures.data_bytes,
+        arena_lower_bound=figures.data_bytes,
+        worker_bytes=0,
+        weight_bytes=figures.weight_bytes,
+        inputs=figures.inputs,
+        outputs=figures.outputs,
+        layers=tuple(LayerReport(tensor.name, tensor) for tensor in figures.layers),
+        parts=parts,
+        summary=summary,
+        details=details,
+    )
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
