@@ -103,7 +103,7 @@ def test_missing_transforms_are_one_note(project: Path) -> None:
     log = scons(project, MACE_DISABLED_PLUGINS=TRANSFORMS)
     (note,) = (line for line in log.splitlines() if "no transforms are installed" in line)
     assert note.startswith("  note: ")
-    assert "pip install mace-transform-" in note
+    assert "pip install mace-transform-standard" in note
     assert "Traceback" not in log
     assert "internal error" not in log
 

@@ -93,7 +93,7 @@ def test_every_wheel_carries_its_license_and_its_code(wheels: Path) -> None:
 
 def test_one_install_is_enough_for_a_first_build(bundle: Environment, product: Path) -> None:
     listed = json.loads(bundle.run("mace", "plugins", "--json", folder=product))
-    assert {"mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig", "mace-transform-fuse"} <= {p["distribution"] for p in listed}
+    assert {"mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig", "mace-transform-standard"} <= {p["distribution"] for p in listed}
     assert not any(p["broken"] for p in listed)
     assert "ready for target=host" in bundle.run("mace", "check", "digits.yml", folder=product)
     bundle.run("mace", "build", "digits.yml", folder=product)
@@ -134,7 +134,7 @@ def test_four_packages_build_without_the_transforms(wheels: Path, tmp_path: Path
     environment.install("mace-core", "mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig")
     text = environment.run("mace", "build", "digits.yml", folder=product)
     assert "no transforms are installed" in text
-    assert "pip install mace-transform-fuse" in text
+    assert "pip install mace-transform-standard" in text
     (row,) = json.loads(environment.run("mace", "validate", "digits.yml", "--json", folder=product))
     assert row["passed"]
 

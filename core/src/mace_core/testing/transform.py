@@ -2,50 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from mace_core.api import Transform
+from mace_core.hookspecs import GROUP
 from mace_core.ir import Array, Graph
+from mace_core.plugin_loader import PluginLoader
+from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import random_inputs
+from mace_core.testing.plugin import PluginContract
 from mace_core.testing.strategies import random_graph
+from mace_core.transforms import order_phases
 from mace_core.verify import verify
 
 SEEDS = range(60)
+REPEATS = 8
 
 
-class TransformContract:
-    """Derive from it, set `name` and `apply`, and pytest runs the contract.
+class TransformContract(PluginContract):
+    """Derive from it, set `name`, and pytest runs the contract for every transform that mace-transform-NAME offers.
 
-    tolerance: of the outputs before and after, relative to the larger of 1 and the value; 0 for a transform that only moves data.
+    exact: the transforms that only move or drop data, whose outputs must be the same bits.
+    tolerance: of the other outputs before and after, relative to the larger of 1 and the value.
     """
 
+    kind = "transform"
     name: ClassVar[str]
-    apply: ClassVar[Callable[[Graph], Graph]]
+    exact: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[float] = 1e-4
 
-    @pytest.mark.parametrize("seed", SEEDS)
-    def test_keeps_what_random_graphs_compute(self, seed: int) -> None:
-        graph = verify(random_graph(seed))
-        inputs = random_inputs(graph, seed)
-        before = {name: array.copy() for name, array in graph.weights.items()}
-        after = verify(type(self).apply(graph))
-        assert (after.inputs, after.outputs) == (graph.inputs, graph.outputs)
-        self._same(execute(graph, inputs), execute(after, inputs), graph.outputs)
-        assert all(np.array_equal(before[n], graph.weights[n]) for n in before), "the transform wrote into its input"
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run the tests that take a transform for each one of the plugin."""
+        if "transform" in metafunc.fixturenames:
+            metafunc.parametrize("transform", _offered(self.module), ids=lambda transform: transform.name)
 
-    @pytest.mark.parametrize("seed", SEEDS[:10])
-    def test_ends_when_repeated(self, seed: int) -> None:
-        graph = random_graph(seed)
-        for _ in range(8):
-            before, graph = graph, type(self).apply(graph)
-            if [n.op for n in before.nodes] == [n.op for n in graph.nodes]:
-                return
-        pytest.fail("eight times over, and it still finds something to change")
+    def test_runs_by_being_installed(self) -> None:
+        offered = {transform.name for transform in _offered(self.module)}
+        assert offered, f"{self.module} offers no transforms"
+        assert offered <= {step.transform.name for phase in order_phases(Registry.load()) for step in phase}
 
-    def _same(self, before: dict[str, Array], after: dict[str, Array], names: tuple[str, ...]) -> None:
-        for name in names:
-            np.testing.assert_allclose(after[name], before[name], rtol=self.tolerance, atol=self.tolerance, err_msg=name)
+    def test_exact_transforms_exist(self) -> None:
+        assert self.exact <= {transform.name for transform in _offered(self.module)}
+
+    def test_keeps_what_random_graphs_compute(self, transform: Transform) -> None:
+        tolerance = 0.0 if transform.name in self.exact else self.tolerance
+        for seed in SEEDS:
+            sample = _make_sample(seed)
+            graph = sample.graph
+            weights = {name: array.copy() for name, array in graph.weights.items()}
+            after = verify(transform.apply(graph))
+            assert (after.inputs, after.outputs) == (graph.inputs, graph.outputs)
+            assert all(np.array_equal(weights[n], graph.weights[n]) for n in weights), "the transform wrote into its input"
+            if not _is_same(after, graph):
+                _assert_same(sample.outputs, execute(after, sample.inputs), tolerance, f"random_graph({seed})")
+
+    def test_ends_when_repeated(self, transform: Transform) -> None:
+        for seed in SEEDS[:10]:
+            graph = _make_sample(seed).graph
+            for _ in range(REPEATS):
+                before, graph = graph, transform.apply(graph)
+                if [n.op for n in before.nodes] == [n.op for n in graph.nodes]:
+                    break
+            else:
+                pytest.fail(f"random_graph({seed}): {REPEATS} times over, and it still finds something to change")
+
+
+@dataclass(frozen=True)
+class _Sample:
+    graph: Graph
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+@cache
+def _make_sample(seed: int) -> _Sample:
+    """A random graph and what it computes, made once for all transforms."""
+    graph = verify(random_graph(seed))
+    inputs = random_inputs(graph, seed)
+    values = execute(graph, inputs)
+    return _Sample(graph, inputs, {name: values[name] for name in graph.outputs})
+
+
+def _is_same(after: Graph, before: Graph) -> bool:
+    """Whether a transform found nothing to do: then there is nothing to compute again."""
+    same_weights = all(before.weights.get(name) is array for name, array in after.weights.items())
+    return same_weights and (after.nodes, after.tensors) == (before.nodes, before.tensors)
+
+
+def _offered(module: str) -> list[Transform]:
+    """The transforms of one installed plugin, by name."""
+    loader = PluginLoader()
+    loader.load(point for point in entry_points(group=GROUP) if point.value == module)
+    return sorted(loader.tables["transforms"].values(), key=lambda transform: transform.name)
+
+
+def _assert_same(expected: Mapping[str, Array], found: Mapping[str, Array], tolerance: float, place: str) -> None:
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=f"{place}: {name}")

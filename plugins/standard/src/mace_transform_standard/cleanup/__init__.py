@@ -1,0 +1,1 @@
+"""Transforms that remove the last moves of data."""

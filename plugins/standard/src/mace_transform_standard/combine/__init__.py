@@ -1,0 +1,1 @@
+"""Transforms that join neighbors once the filters hold what follows them."""

@@ -1,0 +1,1 @@
+"""Transforms that make constants behind filters part of them."""

@@ -1,0 +1,47 @@
+"""fuse-group-norm: InstanceNorm of groups of channels laid end to end is GroupNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph
+from mace_core.ops.arguments import integers
+from mace_transform_standard.patterns import enclosed, made_by
+
+SWAP = (0, 2, 1)
+
+
+def fuse_group_norm(graph: Graph) -> Graph:
+    """Fuse Reshape [N, C, ...] to [N, groups, rest], InstanceNorm between two Transposes, and Reshape back, to GroupNorm.
+
+    It stands between Transposes to channels last and back, for `layout` to move: this comes before it, fuse-affine after it.
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    steps = [match.node] if match.node.op.name == "Reshape" else []
+    for op in ("Transpose", "InstanceNorm", "Transpose", "Reshape"):
+        before = made_by(match.new, steps[-1].inputs[0], op) if steps else None
+        if before is None:
+            return None
+        steps.append(before)
+    _, outer, norm, inner, first = steps
+    new, x = match.new, first.inputs[0]
+    shape, apart = new.shape(x), new.shape(first.outputs[0])
+    if shape != match.node.attrs["shape"] or not 2 <= len(shape) <= 5 or shape[:1] != apart[:1] or shape[1] % max(apart[1], 1):
+        return None
+    scale, bias = (new.constant(name) for name in norm.inputs[1:])
+    swapped = len(apart) == len(SWAP) and all(integers(t.attrs, "perm") == SWAP for t in (outer, inner))
+    if scale is None or bias is None or not swapped or enclosed(match, x) is None:
+        return None
+    vectors = [
+        new.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1])) for n, v in (("scale", scale), ("bias", bias))
+    ]
+    last = new.one("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, like=match.node)
+    attrs = {"groups": apart[1], "epsilon": norm.attrs["epsilon"]}
+    made = new.one("GroupNorm", [last, *vectors], attrs, like=match.joined(norm))
+    return match.emit("Transpose", [made], {"perm": (0, len(shape) - 1, *range(1, len(shape) - 1))})

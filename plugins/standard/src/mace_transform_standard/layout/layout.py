@@ -1,0 +1,130 @@
+"""layout: sink every Transpose towards the outputs until it meets its inverse.
+
+A frontend of a framework with channels first writes each spatial op between two Transposes. An op with a `move` rule computes the same on
+operands whose axes are in another order, so Transposes that feed it can come after it instead; where two meet they merge, and most vanish.
+Ops without a rule (Reshape, Gather ...) keep the order of their framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mace_core.build import Match, rewrite
+from mace_core.ir import Graph, Node
+from mace_core.ops.op import Perm
+from mace_core.ops.shapes import keep
+from mace_transform_standard.layout.axis_groups import axis_groups
+
+FIRST = frozenset((0, rank - 1, *range(1, rank - 1)) for rank in (3, 4, 5))
+"""Permutations from channels last to channels first."""
+
+
+def layout(graph: Graph) -> Graph:
+    """Move Transposes behind the ops that allow it, merge those that meet, drop those that cancel."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    if match.node.op.name in ("Transpose", "Reshape"):
+        stored = match.new.tensors[match.node.inputs[0]].storage
+        if stored != match.new.storages.get(match.node.outputs[0], stored):
+            return None  # it rounds as well
+        return _merge(match) if match.node.op.name == "Transpose" else _sink_reshape(match)
+    return _sink(match) if match.node.op.move else None
+
+
+def _merge(match: Match) -> Sequence[str] | None:
+    before = _transpose(match, match.node.inputs[0])
+    perm = _perm(match.node)
+    source = match.node.inputs[0]
+    if before:
+        perm, source = tuple(_perm(before)[p] for p in perm), before.inputs[0]
+    if perm == tuple(range(len(perm))):
+        return [source]
+    return match.emit("Transpose", [source], {"perm": perm}) if before else None
+
+
+def _sink(match: Match) -> Sequence[str] | None:
+    node = match.node
+    assert node.op.move is not None
+    perm = _common(match)
+    moved = node.op.move(node.attrs, perm) if perm else None
+    if perm is None or moved is None:
+        return None
+    attrs, after = moved
+    inputs = [_untransposed(match, name, perm) for name in node.inputs]
+    names = [match.new.stored(f"{o}.moved", match.new.storages.get(o)) for o in node.outputs]
+    results = match.new.add(node.op, inputs, attrs, outputs=names, like=node)
+    if after == tuple(range(len(after))):
+        return results
+    return [
+        match.new.one("Transpose", [result], {"perm": after}, outputs=[public], like=node)
+        for result, public in zip(results, node.outputs, strict=True)
+    ]
+
+
+def _common(match: Match) -> Perm | None:
+    """The permutation that every operand which is computed went through; None if they differ or the op cannot take it."""
+    node = match.node
+    if len(node.inputs) > 1 and node.op.move is not keep and not node.op.inputs[-1].endswith("*"):
+        return None  # operands of other roles than the first, such as indices
+    rank = max(len(match.new.shape(i)) for i in node.inputs)
+    perms = set()
+    for name in node.inputs:
+        before = _transpose(match, name)
+        if before and len(match.new.shape(name)) == rank:
+            perms.add(_perm(before))
+        elif name not in match.new.weights and match.new.tensors[name].elements != 1:
+            return None
+    return perms.pop() if len(perms) == 1 else None
+
+
+def _untransposed(match: Match, name: str, perm: Perm) -> str:
+    """An operand in the order of axes before the permutation."""
+    before = _transpose(match, name)
+    if before and len(match.new.shape(name)) == len(perm):
+        return before.inputs[0]
+    shape = match.new.shape(name)
+    if shape == ():
+        return name
+    wide = match.new.one("Reshape", [name], {"shape": (1,) * (len(perm) - len(shape)) + shape})
+    if name not in match.new.weights:  # a single element
+        return wide
+    back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
+    return match.new.one("Transpose", [wide], {"perm": back})
+
+
+def _sink_reshape(match: Match) -> Sequence[str] | None:
+    """Through a Reshape that splits, drops and adds axes, and one that merges some that stay neighbours."""
+    node = match.node
+    before = _transpose(match, node.inputs[0])
+    shape = node.attrs["shape"]
+    assert isinstance(shape, tuple)
+    groups = axis_groups(match.shape(0), shape) if before else None
+    if before is None or groups is None:
+        return None
+    perm = _perm(before)
+    groups.sort(key=lambda group: min((perm[a] for a in group[0]), default=-1))
+    first = tuple(perm[a] for old, _ in groups for a in old)
+    order = [place for _, new in groups for place in new]
+    back = tuple(sorted(range(len(order)), key=order.__getitem__))
+    inside = first != tuple(range(len(first)))
+    if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
+        return None
+    source = match.new.one("Transpose", before.inputs, {"perm": first}, like=node) if inside else before.inputs[0]
+    flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
+    return match.emit("Transpose", [flat], {"perm": back}) if back != tuple(range(len(back))) else [flat]
+
+
+def _transpose(match: Match, name: str) -> Node | None:
+    """The Transpose that makes a tensor, if it does no more: one to another storage rounds."""
+    node = match.new.producer(name) if name else None
+    if node is None or node.op.name != "Transpose":
+        return None
+    return node if match.new.tensors[node.inputs[0]].storage == match.new.tensors[name].storage else None
+
+
+def _perm(node: Node) -> Perm:
+    perm = node.attrs["perm"]
+    assert isinstance(perm, tuple)
+    return perm

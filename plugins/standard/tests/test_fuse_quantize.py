@@ -1,0 +1,101 @@
+"""fuse-quantize on graphs as exporters write them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.build import Builder
+from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.run.reference import execute
+from mace_transform_standard.quantize.fuse_quantize import fuse_quantize
+
+X = Storage(DType.I8, Quant.of(0.05, 3))
+Y = Storage(DType.I8, Quant.of(0.11, -9))
+WINDOW = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+
+
+def through_floats(*, reads_twice: bool = False) -> Graph:
+    """Quantize, Dequantize, Conv with dequantized weights, Quantize, Dequantize."""
+    rng = np.random.default_rng(0)
+    new = Builder("qdq")
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.stored("q", X)])[0]
+    w = new.weight("w", rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8), Quant((0.01, 0.02, 0.03, 0.04), (0,) * 4, 0))
+    conv = new.one("Conv", [new.one("Dequantize", [x]), new.one("Dequantize", [w])], WINDOW)
+    y = new.add("Quantize", [conv], outputs=[new.stored("r", Y)])[0]
+    outputs = [new.one("Dequantize", [y]), *([conv] if reads_twice else [])]
+    return new.finish(outputs)
+
+
+def same_numbers(before: Graph, after: Graph) -> None:
+    given = {"x": np.random.default_rng(1).standard_normal((1, 5, 5, 3)).astype(np.float32)}
+    expected, found = execute(before, given), execute(after, given)
+    for name in before.outputs:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+
+
+def test_an_op_between_them_reads_and_stores_integers() -> None:
+    before = through_floats()
+    after = fuse_quantize(before)
+    assert [n.op.name for n in after.nodes] == ["Quantize", "Conv", "Dequantize"]
+    conv = after.nodes[1]
+    assert [t.quant is not None for t in (*after.inputs_of(conv), *after.outputs_of(conv)) if t] == [True, True, True]
+    same_numbers(before, after)
+
+
+def test_a_result_that_is_read_as_floats_too_stays_so() -> None:
+    before = through_floats(reads_twice=True)
+    after = fuse_quantize(before)
+    assert [n.op.name for n in after.nodes if n.op.name == "Conv"] == ["Conv"]
+    same_numbers(before, after)
+
+
+def test_constants_that_nothing_reads_as_integers_become_floats() -> None:
+    new = Builder("weights")
+    w = new.weight("w", np.arange(-6, 6, dtype=np.int8).reshape(3, 4), Quant((0.5, 1.0, 2.0), (0, 0, 0), 0))
+    y = new.one("Add", [new.input("x", DType.F32, (3, 4)), new.one("Dequantize", [w])])
+    before = new.finish([y])
+    after = fuse_quantize(before)
+    assert [n.op.name for n in after.nodes] == ["Add"]
+    given = {"x": np.zeros((3, 4), np.float32)}
+    np.testing.assert_array_equal(execute(after, given)[after.outputs[0]], execute(before, given)[before.outputs[0]])
+
+
+def moved(*, other: bool = False, padded: bool = False) -> Graph:
+    """Stored numbers dequantized, moved twice, and convolved with dequantized weights; or stored again."""
+    new = Builder("moved")
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.stored("q", X)])[0]
+    y = new.one("MaxPool", [new.one("Dequantize", [x])], {**WINDOW, "kernel": (3, 3)})
+    if padded:
+        y = new.one("Pad", [y], {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)})
+    both = new.one("Concat", [y, y], {"axis": 3})
+    if other:
+        return new.finish(new.add("Quantize", [both], outputs=[new.stored("r", Y)]))
+    w = new.weight("w", np.arange(-54, 54).astype(np.int8).reshape(2, 3, 3, 6), Quant.of(0.01))
+    return new.finish([new.one("Conv", [both, new.one("Dequantize", [w])], WINDOW)])
+
+
+def test_what_is_only_moved_stays_stored() -> None:
+    after = fuse_quantize(moved())
+    assert [n.op.name for n in after.nodes] == ["Quantize", "MaxPool", "Concat", "Conv"]
+    assert all(t.quant for t in after.inputs_of(after.nodes[-1]) if t)
+    same_numbers(moved(), after)
+
+
+def test_what_puts_other_numbers_beside_them_reads_floats() -> None:
+    after = fuse_quantize(moved(padded=True))
+    assert [n.op.name for n in after.nodes][:4] == ["Quantize", "MaxPool", "Dequantize", "Pad"]
+    same_numbers(moved(padded=True), after)
+
+
+def test_what_is_stored_again_is_rounded_once_from_integers() -> None:
+    after = fuse_quantize(moved(other=True))
+    assert [n.op.name for n in after.nodes] == ["Quantize", "MaxPool", "Concat", "Quantize"]
+    same_numbers(moved(other=True), after)
+
+
+def test_storing_as_before_is_nothing() -> None:
+    new = Builder("again")
+    x = new.add("Quantize", [new.input("x", DType.F32, (4, 3))], outputs=[new.stored("q", X)])[0]
+    turned = new.one("Transpose", [new.one("Dequantize", [x])], {"perm": (1, 0)})
+    before = new.finish(new.add("Quantize", [turned], outputs=[new.stored("r", X)]))
+    assert [n.op.name for n in fuse_quantize(before).nodes] == ["Quantize", "Transpose"]
