@@ -205,7 +205,7 @@ class _Step:
     def _widening(self, call: Call, name: str, tensor: str) -> Call:
         kernel: Kernel = getattr(self.kernels, self._kernel[name])
         args = {"n": self.tensors[tensor].elements, "piece": PIECE}
-        return Call(kernel, args, tuple(self.stored[name]), (tensor,), node=call.node, sources=call.sources)
+        return Call(kernel, args, tuple(self.stored[name]), (tensor,), node=call.node, sources=call.sources, levels=call.levels)
 
     def _add_tensor(self, weight: str) -> str:
         name = self._fresh(f"{weight}.widened")

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.api import BuildConfig, Region, Target
+from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.errors import MaceError
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
@@ -19,6 +20,7 @@ from mace_core.part import CallsBody, Part, PartFigures
 from mace_core.program import Lowering, Program, Refused
 from mace_core.quantization import dequantize
 from mace_core.refusal import Refusal
+from mace_core.tuning import NO_TUNING, Tuning
 
 MAX_DIMENSION = (1 << 31) - 1
 """Of a tensor that a library describes: what an int32_t holds."""
@@ -27,15 +29,27 @@ Lower = Callable[[Node, Lowering], None]
 """Appends the calls that compute one node; raises Refused with the reason where it cannot."""
 
 
+class _TargetLowering(Lowering):
+    """A lowering that knows what candidates are chosen by."""
+
+    def __init__(self, graph: Graph, chooser: Chooser) -> None:
+        super().__init__(graph, chooser.parameters(None))
+        self.chooser = chooser
+
+
 class KernelTarget(Target):
     """A target whose regions become programs of kernel calls.
 
     lowerings: by op, for elements that are what they are.
     quantized: by op, for nodes with a tensor that stores real numbers as integers; Quantize and Dequantize at least.
+    cost_unit: what candidates' costs are counted in, in words: "multiply-adds", "estimated cycles".
+    Where a table has several candidates for an op, the cheapest is taken at each level, or what a tuning file names. A node is
+    taken if a candidate that is bound to no level takes it.
     """
 
-    lowerings: Mapping[str, Lower]
-    quantized: Mapping[str, Lower] = MappingProxyType({})
+    lowerings: Mapping[str, Lower | Sequence[Candidate]]
+    quantized: Mapping[str, Lower | Sequence[Candidate]] = MappingProxyType({})
+    cost_unit: str = ""
 
     @abstractmethod
     def levels(self, abi: str) -> tuple[Level, ...]:
@@ -66,14 +80,14 @@ class KernelTarget(Target):
         Each result counts as an output of the model, the harder case: it must lie in bytes of its own.
         """
         try:
-            self._lower(node, Lowering(replace(graph, nodes=(node,), outputs=node.outputs), self.parameters(None)))
+            self._lower(node, _TargetLowering(replace(graph, nodes=(node,), outputs=node.outputs), self._chooser(())))
         except Refused as reason:
             return Refusal("other", str(reason))
         return None
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernel calls, with weights in the form that the deployment file asks for."""
-        compacted = Compacted(self.lower(region.graph), {})
+        compacted = Compacted(self.lower(region.graph, config.abi), {})
         kernels = self.widening_kernels()
         if kernels and config.model.keys.get("weights") == AS_STORED:
             compacted = compact_weights(compacted.program, kernels)
@@ -84,14 +98,20 @@ class KernelTarget(Target):
         figures = PartFigures(details=details)
         return Part(region.name, self.name, inputs, outputs, body, nodes=nodes, figures=figures)
 
-    def lower(self, graph: Graph) -> Program:
-        """The program of a region whose nodes were all accepted."""
-        to = Lowering(graph, self.parameters(None))
+    def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
+        """Return the program of a region whose nodes were all accepted, for the levels of an ABI.
+
+        tuning: which candidates are taken; wrong names in it are found when all regions are lowered, see `check_tuning`.
+        """
+        to = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
         for node in graph.nodes:
             self._lower(node, to)
         return to.finish()
 
-    def _lower(self, node: Node, to: Lowering) -> None:
+    def _chooser(self, levels: tuple[Level, ...], tuning: Tuning = NO_TUNING) -> Chooser:
+        return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)
+
+    def _lower(self, node: Node, to: _TargetLowering) -> None:
         tensors = [to.tensors[t] for t in (*node.inputs, *node.outputs) if t]
         for tensor in tensors:
             _need_describable(tensor)
@@ -105,24 +125,24 @@ class KernelTarget(Target):
             del to.calls[calls:]  # what was appended before the refusal
             self._through_floats(node, to)
 
-    def _as_stored(self, node: Node, tensors: Sequence[Tensor], to: Lowering) -> None:
+    def _as_stored(self, node: Node, tensors: Sequence[Tensor], to: _TargetLowering) -> None:
         """Compute a node on operands as they are stored; Refused where no kernel does."""
         storages = {t.storage for t in tensors if t.quant}
         moved = node.op.moves and len(storages) == 1 and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1]))
         if node.op.name in self.quantized and storages:
-            self.quantized[node.op.name](node, to)
+            lower_by_choice(self.quantized[node.op.name], node, to, to.chooser)
         elif moved or not storages:
             self._plain(node, to)
         else:
             raise Refused(f"{self.name} has no integer kernel for {node.op.name}")
 
-    def _plain(self, node: Node, to: Lowering) -> None:
+    def _plain(self, node: Node, to: _TargetLowering) -> None:
         lower = self.lowerings.get(node.op.name) or node.op.lower
         if lower is None:
             raise Refused(f"{self.name} has no kernel for {node.op.name}")
-        lower(node, to)
+        lower_by_choice(lower, node, to, to.chooser)
 
-    def _through_floats(self, node: Node, to: Lowering) -> None:
+    def _through_floats(self, node: Node, to: _TargetLowering) -> None:
         """Compute a node whose operands no kernel takes as they are stored with floats, between two conversions."""
         now = {name: self._real(node, name, to) for name in dict.fromkeys(filter(None, node.inputs)) if _compressed(to.tensors[name])}
         made = {name: to.temporary(_floats(to.tensors[name])) for name in node.outputs if name and _compressed(to.tensors[name])}
@@ -133,7 +153,7 @@ class KernelTarget(Target):
         for stored, real in made.items():
             self._convert(node, (real, stored), to)
 
-    def _real(self, node: Node, stored: str, to: Lowering) -> str:
+    def _real(self, node: Node, stored: str, to: _TargetLowering) -> str:
         """A tensor of floats with the real numbers of a stored one."""
         tensor, array = to.tensors[stored], to.constant(stored)
         if array is not None:
@@ -143,7 +163,7 @@ class KernelTarget(Target):
         self._convert(node, (stored, real), to)
         return real
 
-    def _convert(self, node: Node, ends: tuple[str, str], to: Lowering) -> None:
+    def _convert(self, node: Node, ends: tuple[str, str], to: _TargetLowering) -> None:
         x, y = (to.tensors[name] for name in ends)
         if x.quant is None and y.quant is None:
             self._plain(conversion("Cast", node, ends, {"to": y.dtype.value}), to)
@@ -151,7 +171,7 @@ class KernelTarget(Target):
         op = "Quantize" if y.quant else "Dequantize"
         if op not in self.quantized:
             raise Refused(f"{self.name} has no kernels for quantized tensors")
-        self.quantized[op](conversion(op, node, ends), to)
+        lower_by_choice(self.quantized[op], conversion(op, node, ends), to, to.chooser)
 
 
 def shared_levels(targets: Sequence[KernelTarget], abi: str, place: str) -> tuple[Level, ...]:

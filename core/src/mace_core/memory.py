@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import random
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from mace_core.program import Call, Program
+from mace_core.program import Program
 
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
@@ -53,11 +53,23 @@ class Touch:
     """What one step does to memory: the tensors that it reads and writes.
 
     inplace: whether a result may lie where an input of the same size lay that nobody reads later.
+    levels: names of the only levels at which the step is made, of those of `target`; () for a step of every run.
     """
 
     reads: Sequence[str]
     writes: Sequence[str]
     inplace: bool = False
+    levels: tuple[str, ...] = ()
+    target: str = ""
+
+    def is_made_at(self, target: str, level: str) -> bool:
+        """Tell whether the step may be part of a run in which a target's kernels are those of a level."""
+        return not self.levels or self.target != target or level in self.levels
+
+
+def touches_of(program: Program, target: str = "") -> list[Touch]:
+    """What the calls of a program do, for which a target of this name chooses a level."""
+    return [Touch(tuple(c.reads), tuple(c.writes), c.inplace, c.levels, target) for c in program.calls]
 
 
 def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
@@ -65,7 +77,7 @@ def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
 
     touches: what happens in a run, where that is more than the program's calls: transfers, and parts on other devices.
     """
-    owner, spans = _spans(program, program.calls if touches is None else touches)
+    owner, spans = _spans(program, touches_of(program) if touches is None else touches)
     placed = arrange(spans)
     offsets = {t: placed.offsets[owner[program.root(t)]] for t in program.tensors if program.root(t) in owner}
     return Arena(offsets, placed.bytes, placed.bound)
@@ -91,7 +103,7 @@ def lower_bound(spans: Iterable[Span]) -> int:
     return peak
 
 
-def _spans(program: Program, steps: Sequence[Touch | Call]) -> tuple[dict[str, str], list[Span]]:
+def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], list[Span]]:
     """The arena's buffers, and the buffer that each owning tensor lies in: a result may take over an input of its size that dies."""
     outside = {*program.inputs, *program.weights, *(program.root(o) for o in program.outputs)}
     first: dict[str, int] = {}
@@ -101,18 +113,49 @@ def _spans(program: Program, steps: Sequence[Touch | Call]) -> tuple[dict[str, s
             first.setdefault(root, step)
             last[root] = step
     size = {root: _aligned(program.tensors[root].bytes) for root in first}
-    owner = {root: root for root in first}
-    for step, call in enumerate(steps):
-        result = program.root(call.writes[0]) if call.inplace else ""
-        for root in map(program.root, call.reads if result in first and first[result] == step else ()):
-            whole = root in first and program.tensors[root].bytes == program.tensors[result].bytes  # a broadcast one is read again
-            if whole and root != result and last[root] == step:
-                owner[result] = owner[root]
-                break
+    owner = _owners(program, steps, first)
     ends: dict[str, int] = {}
     for root, buffer in owner.items():
         ends[buffer] = max(ends.get(buffer, 0), last[root])
     return owner, [Span(b, size[b], first[b], ends[b]) for b in first if b in ends]
+
+
+def _owners(program: Program, steps: Sequence[Touch], inside: Iterable[str]) -> dict[str, str]:
+    """The buffer that each owning tensor of the arena lies in; inside: those tensors.
+
+    A level makes its own calls only: a result may take over an input if at every level that touches the result it may.
+    """
+    levels = dict.fromkeys((step.target, level) for step in steps for level in step.levels)
+    owner = {root: root for root in inside}
+    takeovers = [_takeovers(program, [step for step in steps if step.is_made_at(*level)], owner) for level in levels or {("", ""): None}]
+    for result, root in dict(pair for at_level in takeovers for pair in at_level.items()).items():
+        if root != result and all(at_level.get(result, root) == root for at_level in takeovers):
+            owner[result] = owner[root]
+    return owner
+
+
+def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str]) -> dict[str, str]:
+    """For each tensor that these steps write, in order, the input that it takes over; itself where it takes over none."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        for root in {program.root(t) for t in (*step.reads, *step.writes) if t}:
+            first.setdefault(root, number)
+            last[root] = number
+    found: dict[str, str] = {}
+    for number, step in enumerate(steps):
+        for root in map(program.root, step.writes):
+            found.setdefault(root, root)
+        result = program.root(step.writes[0]) if step.inplace else ""
+        if result not in inside or first[result] != number:
+            continue
+        for root in map(program.root, step.reads):
+            # A smaller input is broadcast, so that it is read again when a part of it would be overwritten.
+            is_whole = root in inside and program.tensors[root].bytes == program.tensors[result].bytes
+            if is_whole and root != result and last[root] == number:
+                found[result] = root
+                break
+    return found
 
 
 def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import DType, Graph, Tensor
-from mace_core.memory import Arena, Span, Touch, arena, arrange
+from mace_core.memory import Arena, Span, Touch, arena, arrange, touches_of
 from mace_core.part import HOST, CallsBody, MemorySpace, Part, Port, ProjectBody
 from mace_core.program import Program, join, rename_apart
 
@@ -132,9 +132,7 @@ def _name_apart(graph: Graph, parts: Sequence[Part]) -> list[Part]:
     """Return the parts, the programs of host parts with names that no other part has for something else."""
     bodies = [part.body for part in parts if isinstance(part.body, CallsBody)]
     renamed = iter(rename_apart(graph, [body.program for body in bodies]))
-    return [
-        replace(part, body=replace(part.body, program=next(renamed))) if isinstance(part.body, CallsBody) else part for part in parts
-    ]
+    return [replace(part, body=replace(part.body, program=next(renamed))) if isinstance(part.body, CallsBody) else part for part in parts]
 
 
 def _device_tensors(parts: Iterable[Part]) -> dict[str, Tensor]:
@@ -199,7 +197,7 @@ def _host_side(transfer: Transfer) -> list[Touch]:
 def _host_touches(part: Part) -> list[Touch]:
     """What a part does in host memory, call by call where core knows its calls."""
     if isinstance(part.body, CallsBody):
-        return [Touch(tuple(c.reads), tuple(c.writes), c.inplace) for c in part.body.program.calls]
+        return touches_of(part.body.program, part.target)
     if isinstance(part.body, ProjectBody):
         return []
     reads = tuple(port.tensor.name for port in part.inputs if port.space == HOST)

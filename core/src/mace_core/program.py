@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
 
 from mace_core.emit.text import CIdentifier, is_identifier, shown
 from mace_core.errors import PluginError
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
+
+if TYPE_CHECKING:
+    from mace_core.candidates import Selection
 
 FIELD_TYPES: Mapping[str, str] = MappingProxyType(
     {
@@ -22,6 +27,9 @@ FIELD_TYPES: Mapping[str, str] = MappingProxyType(
 """What a kernel's field may be, in the IR's words or in those of C -> the type in C."""
 
 Arg = int | float | tuple[int, ...] | tuple[float, ...]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not an error
@@ -62,6 +70,8 @@ class Call:
     scratch: bytes of working memory that each worker needs.
     inplace: whether a result may lie where an input of the same size lay that nobody reads later.
     node: the graph node, for the reader; sources: the model's own nodes, for profiling and reports.
+    levels: names of the only instruction-set levels at which the call is made; () for all. Of the calls that compute one node at
+        several levels, each level makes its own, and they write the same result.
     """
 
     kernel: Kernel
@@ -72,6 +82,11 @@ class Call:
     inplace: bool = False
     node: str = ""
     sources: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+
+    def is_made_at(self, level: str) -> bool:
+        """Tell whether the call is made at a level."""
+        return not self.levels or level in self.levels
 
 
 @dataclass(frozen=True)
@@ -93,6 +108,7 @@ class Program:
     """The calls that compute a model.
 
     aliases: tensor -> the tensor whose bytes it shares (a reshape costs nothing).
+    selections: what was chosen for each node that several candidates could compute.
     """
 
     name: str
@@ -102,10 +118,20 @@ class Program:
     aliases: Mapping[str, str]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    selections: tuple[Selection, ...] = ()
 
     def root(self, tensor: str) -> str:
         """The tensor that owns the bytes."""
         return find_root(tensor, self.aliases)
+
+    def restrict(self, levels: Sequence[str]) -> Program:
+        """Return the program of a library that holds these levels only: without the calls that none of them makes."""
+        calls = []
+        for call in self.calls:
+            makers = tuple(level for level in levels if call.is_made_at(level))
+            if makers:
+                calls.append(replace(call, levels=() if len(makers) == len(levels) else makers))
+        return replace(self, calls=tuple(calls))
 
 
 def find_root(tensor: str, aliases: Mapping[str, str]) -> str:
@@ -128,22 +154,75 @@ def _need_room(call: Call, name: str, ctype: str) -> None:
 
 
 class Lowering:
-    """A program under construction; what a target's lowering functions write to."""
+    """A program under construction; what a target's lowering functions write to.
+
+    levels: names of the levels at which the calls that are appended now will be made; () for all.
+    has_read_parameters: whether a lowering function has asked for `parameters`, so that its calls may depend on them.
+    """
 
     def __init__(self, graph: Graph, parameters: Hashable = None) -> None:
         """parameters: what the target gives its own lowerings, see `KernelTarget.parameters`."""
         self.graph = graph
-        self.parameters = parameters
         self.calls: list[Call] = []
         # A trial lowering is made for each node of a graph, so nothing here may take time with the size of the graph.
         self.tensors: ChainMap[str, Tensor] = ChainMap({}, graph.tensors)  # type: ignore[arg-type]  # only the first is written
-        self.weights: dict[str, Weight] = {}  # those that lowerings made
-        self.aliases: dict[str, str] = {}
+        self.weights: MutableMapping[str, Weight] = {}  # those that lowerings made
+        self.aliases: MutableMapping[str, str] = {}
+        self.selections: list[Selection] = []
+        self.levels: tuple[str, ...] = ()
+        self.has_read_parameters = False
+        self._parameters = parameters
         self._outputs = frozenset(graph.outputs)
         self._output_roots = set(graph.outputs)
-        self._folded: dict[str, Array] = {}
-        self._made: dict[Hashable, str] = {}
-        self._numbers: dict[str, int] = {}
+        self._folded: MutableMapping[str, Array] = {}
+        self._made: MutableMapping[Hashable, str] = {}
+        self._numbers: MutableMapping[str, int] = {}
+
+    @property
+    def parameters(self) -> Hashable:
+        """What the target gives its own lowerings, for the levels that calls are appended for now."""
+        self.has_read_parameters = True
+        return self._parameters
+
+    def aim(self, parameters: Hashable, levels: tuple[str, ...] = ()) -> Lowering:
+        """Set what lowerings read as `parameters`, and the levels of the calls that follow; returns itself."""
+        self._parameters, self.levels, self.has_read_parameters = parameters, levels, False
+        return self
+
+    def fork(self, siblings: Sequence[Lowering] = ()) -> Lowering:
+        """Return a lowering that sees this one and writes to layers of its own: calls that `adopt` takes over, or nobody does.
+
+        siblings: forks that will be adopted together with it. It sees what they named and packed, and not how they share bytes:
+        each of them computes the same node, at other levels.
+        """
+        fork = copy(self)
+        fork.calls, fork.selections = [], []
+        fork.tensors = ChainMap({}, *(s.tensors.maps[0] for s in siblings), *self.tensors.maps)
+        fork.weights = _layered(self.weights, [s.weights for s in siblings])
+        fork.aliases = ChainMap({}, self.aliases)
+        fork._output_roots = set(self._output_roots)
+        fork._folded = _layered(self._folded, [s._folded for s in siblings])
+        fork._made = _layered(self._made, [s._made for s in siblings])
+        fork._numbers = _layered(self._numbers, [s._numbers for s in siblings])
+        return fork
+
+    def adopt(self, forks: Sequence[Lowering]) -> None:
+        """Take over what forks of this lowering made, one after another; they share bytes in the same way."""
+        for fork in forks:
+            self.calls += fork.calls
+            self.selections += fork.selections
+            self.tensors.update(fork.tensors.maps[0])
+            self.weights.update(_newest(fork.weights))
+            self.aliases.update(_newest(fork.aliases))
+            self._folded.update(_newest(fork._folded))
+            self._made.update(_newest(fork._made))
+            self._numbers.update(_newest(fork._numbers))
+            self._output_roots |= fork._output_roots
+
+    @property
+    def new_aliases(self) -> Mapping[str, str]:
+        """Of a fork: the tensors that it let share the bytes of others."""
+        return _newest(self.aliases)
 
     def shape(self, tensor: str) -> Shape:
         """A tensor's shape."""
@@ -175,10 +254,19 @@ class Lowering:
         return name
 
     def once(self, key: Hashable, make: Callable[[], str]) -> str:
-        """The name that `make` gave when it was called for this key first: what several nodes pack alike is packed once."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+        """The name that `make` gave when it was called for this key first: what several nodes pack alike is packed once.
+
+        key: says all that the result depends on, those of `parameters` included that it was made with.
+        """
+        # What a call writes is there at the levels of that call only, so it is found again by those levels.
+        for known in (key, (key, self.levels)):
+            if known in self._made:
+                return self._made[known]
+        calls = len(self.calls)
+        name = make()
+        is_computed = len(self.calls) > calls and self.levels
+        self._made[(key, self.levels) if is_computed else key] = name
+        return name
 
     def temporary(self, like: Tensor) -> str:
         """A tensor that lives between two calls of one node. Returns its name."""
@@ -207,7 +295,7 @@ class Lowering:
         for name, ctype in call.kernel.fields:
             _need_room(call, name, ctype)
         named = replace(call, reads=tuple(call.reads), writes=tuple(call.writes), node=node.name, sources=node.sources)
-        self.calls.append(named)
+        self.calls.append(replace(named, levels=self.levels) if self.levels else named)
 
     def finish(self) -> Program:
         """The program, with only the constants that its calls read."""
@@ -217,7 +305,7 @@ class Lowering:
         weights = {**stored, **{n: w for n, w in self.weights.items() if n in used}}
         constants = (graph.weights.keys() | self.weights.keys()) - set(graph.outputs)
         tensors = {n: t for n, t in self.tensors.items() if n not in constants}
-        return Program(graph.name, tuple(self.calls), tensors, weights, self.aliases, graph.inputs, graph.outputs)
+        return Program(graph.name, tuple(self.calls), tensors, weights, self.aliases, graph.inputs, graph.outputs, tuple(self.selections))
 
     def _root(self, tensor: str) -> str:
         return find_root(tensor, self.aliases)
@@ -248,6 +336,17 @@ def rename_apart(graph: Graph, programs: Sequence[Program]) -> list[Program]:
     return renamed
 
 
+def _layered(below: Mapping[_Key, _Value], siblings: Sequence[Mapping[_Key, _Value]]) -> ChainMap[_Key, _Value]:
+    """Return a mapping that writes to a layer of its own, above those that siblings wrote and what lies below all of them."""
+    return ChainMap({}, *map(_newest, siblings), below)  # type: ignore[arg-type]  # only the first is written
+
+
+def _newest(mapping: Mapping[_Key, _Value]) -> MutableMapping[_Key, _Value]:
+    """Return the layer that a fork wrote."""
+    assert isinstance(mapping, ChainMap), "not a fork"
+    return mapping.maps[0]
+
+
 def join(graph: Graph, programs: Sequence[Program]) -> Program:
     """Join the programs of a graph's regions, which run one after another and share no name but those of what they hand on.
 
@@ -262,7 +361,8 @@ def join(graph: Graph, programs: Sequence[Program]) -> Program:
         tensors |= program.tensors
         aliases |= program.aliases
         calls += program.calls
-    return Program(graph.name, tuple(calls), tensors, weights, aliases, graph.inputs, graph.outputs)
+    selections = tuple(selection for program in programs for selection in program.selections)
+    return Program(graph.name, tuple(calls), tensors, weights, aliases, graph.inputs, graph.outputs, selections)
 
 
 def _renamed(program: Program, names: Mapping[str, str]) -> Program:

@@ -35,16 +35,25 @@ class LayerReport:
     """One step whose result can be read: a kernel call, or a layer of a device.
 
     sources: the nodes of the model's own file that it computes.
+    levels: the only instruction-set levels that make the call; () for all.
     """
 
     node: str
     result: Tensor
     kernel: str = ""
     sources: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
         """Return it as JSON has it: the result's description beside the names."""
-        return {"node": self.node, "kernel": self.kernel, "sources": list(self.sources), **tensor_json(self.result)}
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {"node": self.node, "kernel": self.kernel, "sources": list(self.sources), **levels, **tensor_json(self.result)}
+
+    @classmethod
+    def of_json(cls, described: Mapping[str, Any]) -> LayerReport:
+        """Read what `as_json` wrote."""
+        sources, levels = tuple(described["sources"]), tuple(described.get("levels", ()))
+        return cls(described["node"], tensor_of(described), described["kernel"], sources, levels)
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class ModelReport:
     def of_json(cls, described: Mapping[str, Any]) -> ModelReport:
         """Read what `as_json` wrote."""
         inputs, outputs = (tuple(map(tensor_of, described[key])) for key in ("inputs", "outputs"))
-        layers = (LayerReport(layer["node"], tensor_of(layer), layer["kernel"], tuple(layer["sources"])) for layer in described["layers"])
+        layers = map(LayerReport.of_json, described["layers"])
         parts = (PartReport(p["name"], p["target"], tuple(p["nodes"]), p["driver"]) for p in described["parts"])
         return cls(
             **{key: described[key] for key in ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "transposes")},
@@ -166,7 +175,7 @@ def report_plan(plan: Plan) -> ModelReport:
     summary = "".join(part.figures.summary for part in plan.parts)
     if project:
         return _report_project(project, parts, summary, details)
-    layers = (LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources) for c in program.calls)
+    layers = (LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels) for c in program.calls)
     return ModelReport(
         arena_bytes=plan.host.bytes,
         arena_lower_bound=plan.host.bound,
@@ -183,9 +192,7 @@ def report_plan(plan: Plan) -> ModelReport:
     )
 
 
-def _report_project(
-    figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Mapping[str, object]
-) -> ModelReport:
+def _report_project(figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Mapping[str, object]) -> ModelReport:
     return ModelReport(
         arena_bytes=figures.data_bytes,
         arena_lower_bound=figures.data_bytes,

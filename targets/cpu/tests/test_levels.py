@@ -21,10 +21,11 @@ def test_a_panel_holds_whole_tiles_and_a_tile_whole_registers(level: CpuLevel) -
     assert level.columns % level.lanes == 0
 
 
-@pytest.mark.parametrize("numbers", [{"lanes": 4, "columns": 6}, {"lanes": 4, "columns": 12}, {"lanes": 8, "columns": 16, "panel": 24}])
-def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(numbers: dict[str, int]) -> None:
+@pytest.mark.parametrize("numbers", [(4, 6, 16), (4, 12, 16), (8, 16, 24)])
+def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(numbers: tuple[int, int, int]) -> None:
+    lanes, columns, panel = numbers
     with pytest.raises(PluginError, match=r"level odd: panels of .* do not divide each other; let a panel hold whole tiles"):
-        CpuLevel("odd", (), "", VECTOR, rows=4, **numbers)
+        CpuLevel("odd", (), "", VECTOR, lanes=lanes, rows=4, columns=columns, panel=panel)
 
 
 def test_lowerings_pack_for_the_panel_of_the_level() -> None:

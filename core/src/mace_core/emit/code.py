@@ -7,7 +7,8 @@ library has once ends in neither.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def file_names(library: str, models: Sequence[str], isas: Sequence[str]) -> tupl
 
 def library(name: str, models: Sequence[Plan], isas: Sequence[Level]) -> Sources:
     """The sources of a library of models; every symbol starts with its name."""
+    models = [replace(plan, program=plan.program.restrict([isa.name for isa in isas])) for plan in models]
     kernels = _kernels(models)
     views = [_Model(name, plan) for plan in models]
     shared: dict[str, Any] = {"banner": BANNER, "prefix": CPrefix(name), "kernels": kernels, "isas": isas, "models": views}
@@ -50,7 +52,8 @@ def library(name: str, models: Sequence[Plan], isas: Sequence[Level]) -> Sources
     flags: dict[str, tuple[str, ...]] = {}
     for isa in isas:
         file = f"{name}_kernels_{isa.name}.c"
-        files[file] = _kernel_file(isa, shared)
+        calls = (call for plan in models for call in plan.program.calls)
+        files[file] = _kernel_file(isa, shared, {call.kernel.name for call in calls if call.is_made_at(isa.name)})
         flags[file] = isa.flags
     for view in views:
         files[f"{view.program_symbol}.c"] = render(TEMPLATES / "model.c.in", **shared, **view.values())
@@ -79,12 +82,13 @@ def _kernels(models: Sequence[Plan]) -> list[Kernel]:
     return [found[name] for name in sorted(found)]
 
 
-def _kernel_file(isa: Level, shared: Mapping[str, Any]) -> Code:
-    kernels: list[Kernel] = shared["kernels"]
+def _kernel_file(isa: Level, shared: Mapping[str, Any], used: Set[str]) -> Code:
+    # What no call of this level needs is not compiled for it: a kernel may be written in instructions of other levels.
+    kernels: list[Kernel] = [k for k in shared["kernels"] if k.name in used]
     helpers = list(dict.fromkeys(h for k in kernels for h in k.helpers))
     return render(
         TEMPLATES / "kernels.c.in",
-        **shared,
+        **{**shared, "kernels": kernels},
         isa=isa,
         prelude=render(isa.prelude, level=isa),
         helpers=[render(h, level=isa) for h in helpers],
@@ -156,6 +160,7 @@ class _Model:
         names = [CString(name) for name in (call.node, call.kernel.name, ",".join(call.sources))]
         return {
             "kernel": call.kernel.name,
+            "levels": [CIdentifier(level) for level in call.levels],
             "args": Code(", ".join(fields) or "0"),
             "pointers": [self._pointer(t) for t in (*call.reads, *call.writes)],
             "result": len(call.reads),

@@ -68,11 +68,16 @@ class Built:
 
     def layers(self, model: str, sample: Samples) -> dict[str, Array]:
         """What every layer wrote first, for one sample, by the name of the tensor."""
-        results = [layer.result for layer in self.figures(model).layers]
+        found: dict[str, Array] = {}
         with tempfile.TemporaryDirectory() as folder:
             self._execute(model, sample, [f"--layers={folder}"], Path(folder))
-            found = [Path(folder, f"layer_{i}.bin").read_bytes() for i in range(len(results))]
-        return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(t.shape) for t, data in zip(results, found, strict=True)}
+            for number, layer in enumerate(self.figures(model).layers):
+                file = Path(folder, f"layer_{number}.bin")
+                # A call that only other levels than this processor's make writes nothing.
+                if layer.levels and not file.exists():
+                    continue
+                found[layer.result.name] = np.frombuffer(file.read_bytes(), layer.result.dtype.numpy).reshape(layer.result.shape)
+        return found
 
     def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> dict[str, object]:
         """What mace_benchmark measured: {"ns": [...], "layers": [...], "timing": what the times are, see Runner}."""

@@ -1,0 +1,262 @@
+"""Several ways to compute one node: a lowering offers candidates, and for each level the cheapest or a tuning file's is taken.
+
+A table of lowerings holds, for each op, either one function, which is the only way that the target knows, or a tuple of
+`Candidate`s. Each level of a library may get another one, with other kernels, arguments and packed weights; such calls are made
+at their levels only (`Call.levels`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mace_core.errors import MaceError, PluginError
+from mace_core.ir import Node
+from mace_core.levels import Level
+from mace_core.program import Lowering, Refused
+from mace_core.tuning import NO_TUNING, NodeKey, Tuning, TuningEntry, shape_key
+
+if TYPE_CHECKING:
+    from mace_core.kernel_target import Lower
+
+Cost = Callable[[Node, Lowering, Level], float]
+"""What a node would cost at a level, in the unit that the target states as `cost_unit`; less is better."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute a node.
+
+    name: what tuning files and `mace explain` call it.
+    lower: appends its calls, with their kernels, packed weights and scratch; raises Refused for a node that it does not take.
+    cost: of a node at a level, finite; asked only for nodes that `lower` takes.
+    levels: names of the only levels at which it may be used, such as those whose instructions its kernel needs; () for all.
+    """
+
+    name: str
+    lower: Lower
+    cost: Cost
+    levels: tuple[str, ...] = ()
+
+    def serves(self, level: Level) -> bool:
+        """Tell whether it may be used at a level."""
+        return not self.levels or level.name in self.levels
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tells which candidate computes a node at a level, and why.
+
+    costs: of every candidate that could, by name.
+    """
+
+    level: str
+    candidate: str
+    reason: str
+    costs: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Records what was chosen for a node that several candidates could compute.
+
+    key: what tuning files know the node by.  unit: of the costs.  refused: candidate -> why it does not take the node.
+    """
+
+    key: NodeKey
+    unit: str
+    choices: tuple[Choice, ...]
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Knows what candidates are chosen by.
+
+    target: its name.  levels: of the library; none in a trial lowering, which is made before an ABI is chosen.
+    parameters: what lowerings get at a level, see `KernelTarget.parameters`.  unit: of costs.
+    """
+
+    target: str
+    levels: tuple[Level, ...]
+    parameters: Callable[[Level | None], Hashable]
+    unit: str = ""
+    tuning: Tuning = NO_TUNING
+
+
+def lower_by_choice(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser) -> None:
+    """Append the calls of a node, for each level those of the candidate that is chosen there; Refused if none takes the node."""
+    if not chooser.levels:
+        _try(offered, node, lowering)
+        return
+    if callable(offered):
+        chosen = {level.name: offered for level in chooser.levels}
+    else:
+        chosen = {name: candidate.lower for name, candidate in _choose(offered, node, lowering, chooser).items()}
+    lowers = dict.fromkeys(chosen.values())
+    if len(lowers) == 1 and len({chooser.parameters(level) for level in chooser.levels}) == 1:
+        # The way of every node today: nothing depends on the level, and nothing has to be compared or taken back.
+        next(iter(lowers))(node, lowering.aim(chooser.parameters(chooser.levels[0])))
+        return
+    forks: list[Lowering] = []
+    for lower in lowers:
+        levels = tuple(level for level in chooser.levels if chosen[level.name] is lower)
+        forks += _Forking(node, lowering, chooser, forks).lower_at(lower, levels)
+    _check_shared_bytes(node, chooser, forks)
+    lowering.adopt(forks)
+
+
+@dataclass(frozen=True)
+class _Forking:
+    """A node that is lowered apart for different levels; siblings: its forks so far."""
+
+    node: Node
+    lowering: Lowering
+    chooser: Chooser
+    siblings: Sequence[Lowering]
+
+    def lower_at(self, lower: Lower, levels: Sequence[Level]) -> list[Lowering]:
+        """Lower the node for some levels: once, if the function does not ask for parameters or gets the same for all of them."""
+        groups: dict[Hashable, list[Level]] = {}
+        for level in levels:
+            groups.setdefault(self.chooser.parameters(level), []).append(level)
+        first = self._fork(lower, levels, self.siblings)
+        if len(groups) == 1 or not first.has_read_parameters:
+            return [first]
+        forks: list[Lowering] = []
+        for group in groups.values():
+            forks.append(self._fork(lower, group, [*self.siblings, *forks]))
+        return forks
+
+    def _fork(self, lower: Lower, levels: Sequence[Level], siblings: Sequence[Lowering]) -> Lowering:
+        is_all = len(levels) == len(self.chooser.levels)
+        names = () if is_all else tuple(str(level.name) for level in levels)
+        fork = self.lowering.fork(siblings).aim(self.chooser.parameters(levels[0]), names)
+        lower(self.node, fork)
+        return fork
+
+
+def _check_shared_bytes(node: Node, chooser: Chooser, forks: Sequence[Lowering]) -> None:
+    """PluginError unless all levels let the same tensors share bytes: there is one plan of memory for all of them."""
+    first, *others = (fork.new_aliases for fork in forks)
+    if any(dict(other) != dict(first) for other in others):
+        problem = f"node {node.name!r} ({node.op.name}): its calls at different levels let different tensors share bytes"
+        raise PluginError(f"target {chooser.target!r}", problem, "let every candidate write the results, or share bytes alike")
+
+
+def _try(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering) -> None:
+    """Append the calls of the first candidate that takes the node at every level: a refusal must not depend on what is chosen."""
+    if callable(offered):
+        offered(node, lowering)
+        return
+    reasons: dict[str, Refused] = {}
+    for candidate in offered:
+        if not candidate.levels and (fork := _lowered(candidate, node, lowering, reasons)):
+            lowering.adopt([fork])
+            return
+    raise _join_reasons(node, reasons)
+
+
+def _lowered(candidate: Candidate, node: Node, lowering: Lowering, reasons: dict[str, Refused]) -> Lowering | None:
+    """A fork with the calls of a candidate; None, and its reason noted, if it refuses the node."""
+    fork = lowering.fork()
+    try:
+        candidate.lower(node, fork)
+    except Refused as reason:
+        reasons[candidate.name] = reason
+        return None
+    return fork
+
+
+def _join_reasons(node: Node, reasons: Mapping[str, Refused]) -> Refused:
+    if len(reasons) == 1:
+        return next(iter(reasons.values()))
+    told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return Refused(told or f"no candidate for {node.op.name} serves every level")
+
+
+def _choose(offered: Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser) -> dict[str, Candidate]:
+    """The candidate for each level, by the level's name; what decided is added to the lowering's selections."""
+    names = [candidate.name for candidate in offered]
+    if len({*names}) < len(names):
+        raise PluginError(f"target {chooser.target!r}", f"two candidates for {node.op.name} bear one name: {', '.join(names)}")
+    reasons: dict[str, Refused] = {}
+    taking = [candidate for candidate in offered if _lowered(candidate, node, lowering, reasons)]
+    shapes = shape_key([lowering.tensors[name] for name in node.inputs if name])
+    key = NodeKey(chooser.target, node.name, node.op.name, shapes)
+    chosen: dict[str, Candidate] = {}
+    choices: list[Choice] = []
+    for level in chooser.levels:
+        serving = {candidate.name: candidate for candidate in taking if candidate.serves(level)}
+        if not serving:
+            raise _join_reasons(node, reasons)
+        costs = {name: _cost(candidate, node, lowering.aim(chooser.parameters(level)), level) for name, candidate in serving.items()}
+        choice = _decide(key, str(level.name), costs, chooser.tuning)
+        choices.append(choice)
+        chosen[level.name] = serving[choice.candidate]
+    refused = MappingProxyType({name: str(reason) for name, reason in reasons.items()})
+    lowering.selections.append(Selection(key, chooser.unit, tuple(choices), refused))
+    return chosen
+
+
+def _decide(key: NodeKey, level: str, costs: Mapping[str, float], tuning: Tuning) -> Choice:
+    """Choose by the tuning file, else by cost; of equal costs the candidate that the target lists first.
+
+    An entry that names no candidate of the level decides nothing here: `check_tuning` refuses it, together with all others.
+    """
+    entry = tuning.find(key, level)
+    if entry and entry.candidate in costs:
+        return Choice(level, entry.candidate, f"named by {tuning.place(entry)}", costs)
+    cheapest = min(costs, key=lambda name: costs[name])
+    return Choice(level, cheapest, "the least cost" if len(costs) > 1 else "the only one", costs)
+
+
+def _cost(candidate: Candidate, node: Node, lowering: Lowering, level: Level) -> float:
+    cost = float(candidate.cost(node, lowering, level))
+    if not math.isfinite(cost):
+        remedy = "return a finite number, and let `lower` refuse a node that it does not take"
+        raise PluginError(f"candidate {candidate.name!r}", f"says that {node.op.name} costs {cost} at {level.name}", remedy)
+    return cost
+
+
+def check_tuning(tuning: Tuning, selections: Sequence[Selection]) -> None:
+    """MaceError with every entry of a tuning file that names a node, a level or a candidate which is not there."""
+    faults = []
+    for entry in tuning.entries:
+        found = [selection for selection in selections if entry.is_about(selection.key)]
+        if problem := _problem(entry, found, selections):
+            faults.append(str(MaceError(tuning.place(entry), *problem)))
+    if faults:
+        raise MaceError.of(faults)
+
+
+def _problem(entry: TuningEntry, found: Sequence[Selection], selections: Sequence[Selection]) -> tuple[str, str] | None:
+    """What is wrong with an entry and what to do; None if it decides about each node that it is about.
+
+    found: those of the selections that it is about.
+    """
+    if not found:
+        known = sorted({_describe(entry, selection) for selection in selections})
+        problem = f"{entry.subject}: no node of the model is called so and has several candidates"
+        return problem, f"those that have: {', '.join(known) or 'none'}"
+    for selection in found:
+        choices = [choice for choice in selection.choices if entry.level in ("", choice.level)]
+        if not choices:
+            levels = ", ".join(choice.level for choice in selection.choices)
+            return f"no level {entry.level!r} of target {selection.key.target}", f"its levels are {levels}"
+        if entry.candidate in selection.refused:
+            problem = f"candidate {entry.candidate!r} does not take {entry.subject}: {selection.refused[entry.candidate]}"
+            return problem, f"choose of {', '.join(choices[0].costs)}"
+        for choice in choices:
+            if entry.candidate not in choice.costs:
+                known_names = ", ".join(choice.costs)
+                return f"no candidate {entry.candidate!r} for {entry.subject} at level {choice.level}", f"choose of {known_names}"
+    return None
+
+
+def _describe(entry: TuningEntry, selection: Selection) -> str:
+    """What an entry of this kind would call the node of a selection."""
+    return selection.key.node if entry.node else f"{selection.key.op} of {selection.key.shapes!r}"

@@ -1,0 +1,123 @@
+"""Tuning files: which candidate computes a node at which level, where measurements know better than a cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mace_core.ir import Tensor
+
+TUNING = "tuning"
+"""The deployment key that names a tuning file."""
+
+
+@dataclass(frozen=True)
+class NodeKey:
+    """Says what tuning files know a node by; shapes: see `shape_key`."""
+
+    target: str
+    node: str
+    op: str
+    shapes: str
+
+
+@dataclass(frozen=True)
+class TuningEntry:
+    """Names the candidate for some nodes at some levels.
+
+    node: by name; or op and shapes: all nodes of an op whose operands have these types and shapes, see `shape_key`.
+    target, level: at these only; "" for every one.
+    line: of the file.
+    """
+
+    candidate: str
+    line: int
+    node: str = ""
+    op: str = ""
+    shapes: str = ""
+    target: str = ""
+    level: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The nodes that it is about, in words."""
+        return f"node {self.node!r}" if self.node else f"op {self.op!r} of {self.shapes!r}"
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool]:
+        """How much it says: of two entries about one node at one level, the one that says more wins."""
+        return bool(self.node), bool(self.level), bool(self.target)
+
+    def is_about(self, key: NodeKey) -> bool:
+        """Tell whether it is about a node, at some level."""
+        is_same = self.node == key.node if self.node else (self.op, self.shapes) == (key.op, key.shapes)
+        return is_same and self.target in ("", key.target)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a tuning file says; no file says nothing."""
+
+    file: Path | None = None
+    entries: tuple[TuningEntry, ...] = ()
+
+    def place(self, entry: TuningEntry) -> str:
+        """Where an entry stands, for messages."""
+        return f"{self.file}:{entry.line}"
+
+    def find(self, key: NodeKey, level: str) -> TuningEntry | None:
+        """The entry that decides about a node at a level; None if the cost does."""
+        found = [entry for entry in self.entries if entry.level in ("", level) and entry.is_about(key)]
+        return max(found, key=lambda entry: entry.rank, default=None)
+
+
+NO_TUNING = Tuning()
+
+
+def shape_key(tensors: Sequence[Tensor]) -> str:
+    """Write the types and shapes of a node's operands as tuning files do: "f32 1x8x8x3, f32 16x3x3x3"; absent ones are left out."""
+    return ", ".join(_describe(tensor) for tensor in tensors)
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype.value} {'x'.join(map(str, tensor.shape)) or 'scalar'}"
+
+
+def read_tuning(file: Path) -> Tuning:
+    """Read a tuning file; MaceError tells all its faults, each with its line."""
+    from mace_core.deployment.faults import Faults  # YAML and its checks are not needed where there is no such file
+    from mace_core.deployment.schema import Schema
+    from mace_core.deployment.values import read_document
+
+    faults = Faults(file)
+    document = read_document(Schema.read("tuning"), faults)
+    entries: list[TuningEntry] = []
+    for number, written in enumerate(document.value.get("choices", ())):
+        entry = TuningEntry(line=document.line("choices", number), **{"candidate": "", **written})
+        entries.append(entry)
+        if problem := _problem(entry):
+            faults.add(entry.line, problem, "write node, or op and shapes, as `mace explain` shows them")
+    for entry, earlier in _repeated(entries):
+        faults.add(entry.line, f"{entry.subject} was chosen for at the same levels in line {earlier.line}", "keep one of them")
+    faults.check()
+    return Tuning(file, tuple(entries))
+
+
+def _problem(entry: TuningEntry) -> str | None:
+    """Say what is wrong with the nodes that an entry is about; None if it is clear which they are."""
+    if entry.node and (entry.op or entry.shapes):
+        return "names a node and an op; they are two ways to say which nodes it is about"
+    if not entry.node and not (entry.op and entry.shapes):
+        return "does not say which nodes it is about"
+    return None
+
+
+def _repeated(entries: Sequence[TuningEntry]) -> Iterator[tuple[TuningEntry, TuningEntry]]:
+    """Yield the entries about nodes and levels that an earlier one is about."""
+    seen: dict[tuple[str, ...], TuningEntry] = {}
+    for entry in entries:
+        key = (entry.node, entry.op, entry.shapes, entry.target, entry.level)
+        if key in seen:
+            yield entry, seen[key]
+        seen.setdefault(key, entry)
