@@ -18,7 +18,7 @@ from mace_target_max78000.cli import main
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Expect, Image, Poll, Write
 from mace_target_max78000.network import Weights
-from mace_target_max78000.options import REFUSED, WITHOUT_EFFECT, Options
+from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import replay
 from mace_target_max78000.synthesis import synthesise
 from mace_target_max78002.device import MAX78002
@@ -86,16 +86,6 @@ def test_forms_of_arguments() -> None:
     )
     assert (options.timer, options.softmax, options.max_checklines) == (0, True, 7)
     assert Options.of_arguments(["--timer", "0", "--no-timer"]).timer is None
-
-
-@pytest.mark.parametrize("name", sorted(name for names in REFUSED.values() for name in names))
-def test_options_that_are_refused_are_refused_by_name(name: str) -> None:
-    with pytest.raises(MaceError, match=f"{name.replace('_', '-')}: .*; leave it out"):
-        Options.of_arguments([f"--{name.replace('_', '-')}"])
-
-
-def test_no_option_is_both_refused_and_without_effect() -> None:
-    assert not WITHOUT_EFFECT & {name for names in REFUSED.values() for name in names}
 
 
 @pytest.mark.parametrize("argument", ["--fifo-go", "--one-shot", "--link-layer", "--start-layer=1", "--pipeline", "--pll", "--max-speed"])

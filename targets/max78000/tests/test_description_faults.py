@@ -38,7 +38,7 @@ def read(folder: Path, reference: Reference, text: str) -> Network:
     path.write_text(text)
     checkpoint = reference.path.parent / reference.content["checkpoint"]
     sample = np.load(reference.path.parent / reference.content["sample"])
-    return read_description(path, parameters_of(checkpoint), sample, reference.options, reference.device)
+    return read_description(path, parameters_of(checkpoint, reference.options), sample, reference.options, reference.device)
 
 
 def faults(folder: Path, reference: Reference, text: str) -> list[str]:
@@ -76,7 +76,7 @@ def test_what_is_told_without_a_part_has_lines_as_well(tmp_path: Path, reference
     path.write_text(text_of(reference).replace("out_offset: 0x2000", "out_offset: 0x2002"))
     folder = reference.path.parent
     sample = np.load(folder / reference.content["sample"])
-    network = read_description(path, parameters_of(folder / reference.content["checkpoint"]), sample, Options())
+    network = read_description(path, parameters_of(folder / reference.content["checkpoint"], Options()), sample, Options())
     with pytest.raises(MaceError) as error:
         built(network, Options(), MAX78000)
     lines = [n for n, line in enumerate(path.read_text().splitlines(), 1) if "0x2002" in line]
@@ -121,7 +121,7 @@ def test_faults_of_the_checkpoint_follow_those_of_the_description(tmp_path: Path
     path = tmp_path / "net.yaml"
     path.write_text(text_of(reference).replace("pad: 2", "padding: 2"))
     with pytest.raises(MaceError) as error:
-        read_description(path, parameters_of(tmp_path / "none.pth.tar"), np.zeros((1, 28, 28)), Options(), MAX78000)
+        read_description(path, parameters_of(tmp_path / "none.pth.tar", Options()), np.zeros((1, 28, 28)), Options(), MAX78000)
     first, second = str(error.value).splitlines()
     assert "unknown key 'padding'" in first
     assert "none.pth.tar" in second

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_legal import C1, C2, NO, layer, mask, network, place, told
+from test_legal import C1, C2, NO, T2, layer, mask, network, place, told
 
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.legal import faults
@@ -169,3 +169,28 @@ def test_a_layer_behind_a_stream_may_write_over_what_streamed() -> None:
     plain = (replace(places[0], streaming=False), places[1])
     given = network(stream, conv, places=plain)
     assert [fault.key for fault in faults(given, MAX78000, Options())] == ["out_offset"]
+
+
+@pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"pool": Pool(False, (2, 2), 2)}, ["one: max_pool"]),
+        ({"pool": Pool(True, (2, 2), 1)}, ["one: avg_pool"]),
+        ({"stride": 2}, ["one: pool_stride"]),
+    ],
+)
+def test_nothing_is_pooled_before_a_transposed_convolution(device: Device, changes: dict[str, Any], expected: list[str]) -> None:
+    assert told(network(layer(T2, (4, 8, 8), **changes)), device) == expected
+
+
+@pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
+def test_no_element_wise_operation_comes_before_a_convolution_of_lines(device: Device) -> None:
+    line = layer(C1, (4, 8), operands=2, eltwise=Eltwise.SUB)
+    (fault,) = faults(network(line), device, Options())
+    assert str(fault) == (
+        "one: eltwise: found conv1d, expected conv2d or no operation after it; write it as a layer of its own, operation: sub"
+    )
+    assert told(network(layer(C2, (4, 8, 8), operands=2, eltwise=Eltwise.SUB)), device) == []
+    assert told(network(layer(NO, (4, 8), operands=2, eltwise=Eltwise.SUB)), device) == []

@@ -35,7 +35,7 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
     _check_files(source)
     sample = read_samples(str(source))
     description, checkpoint = files["config_file"], files["checkpoint_file"]
-    network = read_description(description, parameters_of(checkpoint), sample, options, device)
+    network = read_description(description, parameters_of(checkpoint, options), sample, options, device)
     if files["model"]:
         from mace_target_max78000.beside import check_beside
 

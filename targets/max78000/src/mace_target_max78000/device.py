@@ -16,6 +16,8 @@ PER_MEMORY = 4
 """Processors that share one data memory."""
 KERNEL_BYTES = 9
 """Bytes of a word of weight memory."""
+STREAM_LAYERS = 8
+"""Layers that can stream."""
 
 FIFO_CONTROL = 0x50000000
 FIFO_STATUS = 0x50000004
@@ -72,6 +74,9 @@ class Device:
     hertz: int
     """What the accelerator runs at unless its clock is divided."""
 
+    peripheral_hertz: int
+    """Half of the processor's clock, which the accelerator may run at as well."""
+
     def control_register(self, quadrant: int, number: int) -> int:
         """The address of a register that a quadrant has once: 0 control, 1 SRAM control, 2 layer count, 3 SRAM test."""
         return self.control + quadrant * self.quadrant_pitch + 4 * number
@@ -84,6 +89,13 @@ class Device:
         if name in self.stream_registers:
             return base + self.stream_registers[name] + 4 * layer
         return base + self.registers_base + self.registers[name] * self.register_pitch + layer * self.layer_pitch
+
+    def has_stream_registers(self, layer: int) -> bool:
+        """Whether the layer has STREAM1 and STREAM2: the second generation has them for the layers that can stream.
+
+        What lies at the address of a later layer's is a register of the first layers, or of the FIFO.
+        """
+        return layer < (STREAM_LAYERS if self.stream_registers else self.layers)
 
     def condition_register(self, quadrant: int, number: int) -> int:
         """The address of a register of the conditions under which layers run."""
@@ -150,4 +162,5 @@ MAX78000 = Device(
     sram=0x20000,
     pipelined=False,
     hertz=50_000_000,
+    peripheral_hertz=50_000_000,
 )

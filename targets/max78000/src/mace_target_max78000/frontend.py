@@ -61,20 +61,26 @@ def read_network(model: Model, options: Options, device: Device | None = None) -
     if len(model.files) != 2:
         raise MaceError(f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path")
     description, checkpoint = model.files
-    return read_description(description, parameters_of(checkpoint), _sample(model), options, device)
+    return read_description(description, parameters_of(checkpoint, options), _sample(model), options, device)
 
 
-def parameters_of(checkpoint: Path) -> Callable[[Sequence[Form]], Checkpoint]:
+def parameters_of(checkpoint: Path, options: Options) -> Callable[[Sequence[Form]], Checkpoint]:
     """What reads a checkpoint's parameters once it is known what the description's layers need.
 
-    A checkpoint that is not quantized gets the bits that the description states.
+    A checkpoint that is not quantized gets the bits that the description states. Options may skip its first layers.
+    MaceError: it has no more layers than are skipped.
     """
 
     def read(forms: Sequence[Form]) -> Checkpoint:
         stated = [form.stated for form in forms]
         while stated and stated[-1] is None:  # a description may have more layers than the checkpoint, which is told better later
             stated.pop()
-        return load_checkpoint(checkpoint, Settings(bits=stated))
+        skipped = options.skip_checkpoint_layers
+        found = load_checkpoint(checkpoint, Settings(bits=[None] * skipped + stated), options.ignore_bn)
+        if skipped and skipped >= len(found.layers):
+            problem = f"has {len(found.layers)} layers with weights, the first {skipped} are to be skipped"
+            raise MaceError(checkpoint, problem, "lower skip-checkpoint-layers")
+        return replace(found, layers=found.layers[skipped:])
 
     return read
 

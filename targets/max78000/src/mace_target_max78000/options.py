@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from mace_core.emit.text import CDefine, Word, shown
 from mace_core.errors import MaceError
+from mace_target_max78000.vendor_options import BASE_FREE, SAME, SECOND_GENERATION, SHORT, SWITCHED_OFF, WITHOUT_EFFECT, refusal
 
 
 class CFile(Word):
@@ -24,6 +25,13 @@ class CFile(Word):
         return super().__new__(cls, name)
 
 
+DEFINES = ("define", "define_default_arm", "define_default_riscv")
+"""Options that list macros."""
+LISTS = ("no_bias", "streaming_layers")
+"""Options that list numbers of layers."""
+NEVER_NEGATIVE = ("switch_delay", "skip_yaml_layers", "skip_checkpoint_layers")
+CHOICES: Mapping[str, tuple[int, ...]] = {"clock_divider": (1, 2, 4, 8, 16)}
+"""Numbers that the hardware has only some of."""
 MAX_SHOWN = 60
 """Characters of a value that a message shows."""
 STANDARD_HEADERS = ("assert", "ctype", "errno", "float", "inttypes", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib")
@@ -37,6 +45,7 @@ class Options:
 
     documented: where the maker's tool contradicts its documentation, do as the document says; the default does as the tool does.
     timer: number of the timer that measures the inference; None for none.  boost: port and pin of the supply boost.
+    clock_divider, switch_delay: None for what the part needs (see `clock`, and milliseconds for its load switches).
     table_driven: registers are written from a table, and weights are packed bytes, which takes far less flash.
     """
 
@@ -60,7 +69,12 @@ class Options:
     timer: int | None = None
     wfi: bool = True
     define: tuple[CDefine, ...] = ()
+    define_default_arm: tuple[CDefine, ...] = (CDefine("MXC_ASSERT_ENABLE"), CDefine("ARM_MATH_CM4"))
+    define_default_riscv: tuple[CDefine, ...] = (CDefine("MXC_ASSERT_ENABLE"), CDefine("RV32"))
     pipeline: bool = True
+    pll: bool = True
+    clock_divider: int | None = None
+    switch_delay: int | None = None
     max_speed: bool = False
     riscv: bool = False
     riscv_debug: bool = False
@@ -88,7 +102,14 @@ class Options:
     no_bias: frozenset[int] | None = None
     link_layer: bool = False
     start_layer: int = 0
+    skip_yaml_layers: int = 0
+    skip_checkpoint_layers: int = 0
+    ignore_activation: bool = False
+    ignore_bn: bool = False
+    read_ahead: bool = False
+    calcx4: bool = False
     # Streaming
+    streaming_layers: frozenset[int] = frozenset()
     increase_start: int = 2
     override_start: int | None = None
     override_rollover: int | None = None
@@ -106,6 +127,7 @@ class Options:
     ready_sel: int = 0
     ready_sel_fifo: int = 0
     ready_sel_aon: int = 0
+    ext_rdy: bool = False
     asked: frozenset[str] = frozenset()
     """Names of the options that were given."""
 
@@ -165,72 +187,13 @@ class Options:
         """What the part does not have of what was asked for, as the vendor's tool refuses it."""
         for name in sorted(self.asked & SECOND_GENERATION) if not pipelined else ():
             yield f"{name.replace('_', '-')}: the {device} does not have this; leave it out"
-        if pipelined and self.max_speed and not self.pipeline:
-            yield "max-speed: weights are loaded at full speed with the pipeline only; leave out no-pipeline"
+        if pipelined and self.max_speed and not self.pll:
+            yield "max-speed: the PLL alone is faster than the processor's clock; leave out no-pll"
 
 
 def asked_names(asked: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The options that were given, with _ in their names."""
     return ((name.replace("-", "_"), value) for name, value in asked.items())
-
-
-SHORT = frozenset(("-e", "-v", "-L", "-D"))
-"""Short forms of options that have no effect."""
-
-SECOND_GENERATION = frozenset(("fifo_go", "one_shot", "link_layer", "start_layer", "pipeline", "pll", "max_speed"))
-"""Options that the vendor's tool refuses for the first generation."""
-
-SWITCHED_OFF: Mapping[str, str] = {
-    "no_wfi": "wfi",
-    "no_pipeline": "pipeline",
-    "no_mexpress": "mexpress",
-    "no_unload": "unload",
-    "no_kat": "known_answer",
-    "no_deduplicate_weights": "deduplicate_weights",
-    "no_fifo_wait": "fifo_wait",
-}
-"""Options that switch off what is the default."""
-
-WITHOUT_EFFECT = frozenset(
-    (
-        *("new_kernel_loader", "verbose", "log", "no_log", "log_intermediate", "log_pooling", "log_filename", "short_log", "log_last_only"),
-        *("verbose_all", "debug", "debug_computation", "debug_latency", "no_progress", "overwrite", "embedded_code", "no_timer"),
-        *("compact_data", "no_compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming", "mlator_noverify"),
-        *("no_scale_output", "balance_speed", "no_warn_zero", "ignore_energy_warning", "ignore_mlator_warning", "kernel_format"),
-        *("no_version_check", "version_check_interval", "upstream", "yamllint", "top_level", "queue_name", "autogen", "autogen_list"),
-        *("timeout", "riscv_flash", "riscv_cache", "unroll_mlator", "unroll_8bit", "unroll_wide", "eclipse_includes"),
-        *("eclipse_variables", "eclipse_openocd_args", "pll", "debugwait"),
-    )
-)
-"""Options of the vendor's tool that change nothing in the generated program, or ask for what is always done."""
-
-SAME: Mapping[str, str] = {"max_verify_length": "max_checklines"}
-"""Two names of the vendor's tool for one option."""
-
-REFUSED: Mapping[str, tuple[str, ...]] = {
-    "simulates RTL or tests the tool itself": (
-        *("rtl", "rtl_sim", "rtl_preload", "rtl_preload_weights", "input_csv", "input_csv_format", "input_csv_retrace"),
-        *("input_csv_period", "input_pix_clk", "input_sync", "input_fifo", "input_filename", "output_filename", "runtest_filename"),
-        *("output_config_filename", "output_data_filename", "output_weights_filename", "output_bias_filename", "output_pass_filename"),
-        *("legacy_test", "legacy_kernels", "test_bist", "result_output", "pretend_zero_sram", "verify_writes", "weight_start"),
-        *("weight_input", "bias_input", "sample_numpy_filename", "apb_base", "max_proc", "no_error_stop", "ignore_hw_limits"),
-    ),
-    "is not supported here": (
-        *("energy", "switch_delay", "clock_divider", "clock_trim", "no_pll", "apb", "define_default_arm", "define_default_riscv"),
-        *("skip_checkpoint_layers", "skip_yaml_layers", "stop_start", "repeat_layers", "fixed_input", "reshape_inputs", "forever"),
-        *("read_ahead", "calcx4", "ext_rdy", "debug_snoop", "snoop_loop", "ignore_bn", "ignore_activation", "no_greedy_kernel"),
-        *("old_kernel_loader", "streaming_layers", "input_split", "slow_load", "no_riscv_flash", "no_riscv_cache", "verify_kernels"),
-    ),
-}
-"""Options of the vendor's tool that are refused by name, with the reason."""
-
-BASE_FREE = frozenset(
-    (
-        *("override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset", "synthesize_input"),
-        *("increase_start", "increase_delta1", "increase_delta2"),
-    )
-)
-"""Numbers that the vendor's tool reads as Python does: decimal, or hexadecimal after 0x."""
 
 
 class _Reader:
@@ -248,9 +211,8 @@ class _Reader:
             name = SAME.get(name, name)
             if name in WITHOUT_EFFECT or (name == "pipeline" and value is True):
                 continue
-            reason = next((reason for reason, names in REFUSED.items() if name in names), None)
-            if reason:
-                self.faults.append(f"{self.place}: {written}: {reason}; leave it out")
+            if refused := refusal(name):
+                self.faults.append(f"{self.place}: {written}: {refused.reason}; {refused.remedy}")
                 continue
             field = SWITCHED_OFF.get(name, name)
             if field not in self.types or field == "asked":
@@ -276,14 +238,17 @@ def _value(field: str, kind: str, value: object) -> object:
     if kind.startswith("int"):
         if isinstance(value, bool):
             raise TypeError
-        return int(str(value), 0 if field in BASE_FREE else 10)
+        number = int(str(value), 0 if field in BASE_FREE else 10)
+        if (field in NEVER_NEGATIVE and number < 0) or number not in CHOICES.get(field, (number,)):
+            raise ValueError
+        return number
     if field == "boost":
         port, pin = str(value).split(".")
         return int(port), int(pin)
-    if field == "define":
+    if field in DEFINES:
         return tuple(CDefine(word.removeprefix("-D")) for word in str(value).split())
-    if field == "no_bias":
-        return frozenset() if value is True else frozenset(int(part) for part in str(value).split(","))
+    if field in LISTS:
+        return frozenset() if value is True and field == "no_bias" else frozenset(int(part) for part in str(value).split(","))
     if not isinstance(value, str) or not value:
         raise TypeError
     return _TEXTS.get(kind, str)(value)
@@ -307,9 +272,11 @@ def _expected(field: str, kind: str) -> str:
         return "port.pin, such as 2.5"
     if field in BASE_FREE:
         return "a whole number, such as 20 or 0x14"
-    if field == "no_bias":
-        return "numbers of layers with commas between them, or nothing for all layers"
+    if field in LISTS:
+        return "numbers of layers with commas between them" + (", or nothing for all layers" if field == "no_bias" else "")
+    if field in CHOICES:
+        return "one of " + ", ".join(map(str, CHOICES[field]))
     texts = {"Word": "a word of letters, digits and _ . + -", "CFile": "the name of a C file, such as main.c, without a folder"}
-    if field == "define":
+    if field in DEFINES:
         return "macros, NAME or NAME=VALUE with a number or a name as the value, with blanks between them"
     return {"bool": "true or false", **texts}.get(kind, "a whole number" if kind.startswith("int") else "text")

@@ -23,6 +23,7 @@ from mace_target_max78000.automatic.graph_check import check_graph
 from mace_target_max78000.automatic.quantizing.quantize import Policy
 from mace_target_max78000.beside import check_beside
 from mace_target_max78000.build import MAPS, built
+from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
 from mace_target_max78000.frontend import Ai8x, read_network
@@ -103,7 +104,12 @@ class Max78000(ProjectTarget):
         ported = self._described(model, options) if self._is_described(model) else self._designed(model, graph, options, policy)
         made = built(ported.network, ported.options, self.chip)
         ported.check(made.results)
-        details = {"cycles": made.found.cycles, "feed": ported.feed.described(), "documented": ported.options.documented}
+        details = {
+            "cycles": made.found.cycles,
+            "hertz": choose_clock(ported.options, self.chip).hertz,
+            "feed": ported.feed.described(),
+            "documented": ported.options.documented,
+        }
         figures = PartFigures(
             inputs=tuple(ported.inputs),
             outputs=tuple(ported.outputs),

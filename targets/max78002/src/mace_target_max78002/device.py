@@ -44,4 +44,5 @@ MAX78002 = Device(
     sram=0x60000,
     pipelined=True,
     hertz=200_000_000,
+    peripheral_hertz=60_000_000,
 )

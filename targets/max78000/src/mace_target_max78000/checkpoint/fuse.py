@@ -30,6 +30,11 @@ def needs_fusing(state: State) -> bool:
     return any(name.endswith(MEAN) for name in state.tensors)
 
 
+def without_batch_normalization(state: State) -> State:
+    """The same state without the tensors of batch normalization."""
+    return state.with_tensors({name: values for name, values in state.tensors.items() if ".bn." not in name})
+
+
 def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> State:
     """The same network without batch normalisation.
 

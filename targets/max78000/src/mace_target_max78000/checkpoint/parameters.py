@@ -9,7 +9,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_target_max78000.checkpoint.fuse import fuse, needs_fusing
+from mace_target_max78000.checkpoint.fuse import fuse, needs_fusing, without_batch_normalization
 from mace_target_max78000.checkpoint.quantize import Settings, quantize
 from mace_target_max78000.checkpoint.state import PARALLEL, State, read_state
 
@@ -53,13 +53,22 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
 
 
-def load_checkpoint(path: Path, settings: Settings | None = None) -> Checkpoint:
+def load_checkpoint(path: Path, settings: Settings | None = None, ignore_bn: bool = False) -> Checkpoint:
     """Read a checkpoint file; one that is not quantised is fused where it has batch normalisation and quantised with these settings.
 
-    MaceError: the file cannot be read, or weights, biases and shifts do not fit the hardware; all such faults at once.
+    ignore_bn: batch normalization is left out as if it was not there.
+    MaceError: the file cannot be read, or weights, biases and shifts do not fit the hardware; all such faults at once. Batch
+    normalization beside quantized weights, which it can no longer be fused into.
     """
     state, notes = _single(read_state(path))
     quantized = state.quantized
+    if needs_fusing(state) and ignore_bn:
+        state = without_batch_normalization(state)
+        notes += ("batch normalization of the checkpoint was ignored, as asked for",)
+    elif needs_fusing(state) and quantized:
+        problem = "holds batch normalization beside quantized weights, and the hardware has none"
+        remedy = "fuse the trained checkpoint (mace-ai8x fuse) and quantize it again, or give ignore-bn to leave it out"
+        raise MaceError(path, problem, remedy)
     if not quantized:
         if needs_fusing(state):
             state = fuse(state)

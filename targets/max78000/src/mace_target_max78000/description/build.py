@@ -21,7 +21,7 @@ from mace_target_max78000.device import Device
 from mace_target_max78000.legal import add_faults
 from mace_target_max78000.legal import faults as illegal
 from mace_target_max78000.legal.weights import weights_shape
-from mace_target_max78000.network import BUFFER, INPUT, Layer, Network, Operation, processors_needed
+from mace_target_max78000.network import BUFFER, INPUT, Activation, Layer, Network, Operation, processors_needed
 from mace_target_max78000.options import Options
 
 SNOOP = 32
@@ -38,7 +38,7 @@ def read_description(path: Path, parameters: Parameters, sample: Array, options:
     device: adds what this part cannot compute to the faults.
     MaceError: all faults of the file that can be found at once, each with its line, and those of the parameters and the sample.
     """
-    description, faults = parse(path)
+    description, faults = parse(path, options.skip_yaml_layers)
     links = link(description, faults)
     if not description.layers:
         faults.check()
@@ -64,6 +64,8 @@ class _Builder:
         """The whole network."""
         values, parameters, last = self._ends(sample)
         layers = self._layers(Shape.of(values), parameters)[: last + 1]
+        for number in sorted(self.options.streaming_layers.difference(range(len(layers)))):
+            self.faults.add(1, f"streaming-layers: there is no layer {number}", f"name layers from 0 to {len(layers) - 1}")
         unread = self._unread(len(layers))
         sampled = () if unread else self._sampled(len(layers))
         if not any(layer.output for layer in layers):
@@ -132,8 +134,10 @@ class _Builder:
         return layers
 
     def _as_asked(self, index: int, layer: Layer) -> Layer:
-        """A layer with what options say of it: a bias that is left out, or how wide the last result is."""
+        """A layer with what options say of it: an activation or a bias that is left out, or how wide the last result is."""
         without, width = self.options.no_bias, self.options.output_width
+        if self.options.ignore_activation:
+            layer = replace(layer, activation=Activation.NONE)
         if without is not None and (not without or index in without):
             layer = replace(layer, bias=None)
         return replace(layer, wide=width == 32) if width and index == self._last() else layer

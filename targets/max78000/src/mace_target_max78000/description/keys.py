@@ -272,18 +272,23 @@ GLOBAL_KEYS: Mapping[str, Key] = {
 }
 
 
-def parse(path: Path) -> tuple[Description, Faults]:
+def parse(path: Path, skipped: int = 0) -> tuple[Description, Faults]:
     """Read a description file; what is wrong with keys and values goes to the faults.
+
+    skipped: so many layers from the first one on are not read; those behind them keep their numbers.
 
     MaceError: it cannot be read, is no YAML, or is too large or too deep.
     """
     faults = Faults(path)
     found = _fields(read_source(path, faults), GLOBAL_KEYS, "", faults)
-    layers = [_layer(item, number, faults) for number, item in enumerate(found.pop("layers", ()))]
+    items = list(enumerate(found.pop("layers", ())))
+    if skipped and skipped >= len(items):
+        faults.add(1, f"layers: there are {len(items)}, the first {skipped} are to be skipped", "lower skip-yaml-layers")
+    layers = [_layer(item, number, faults) for number, item in items[skipped:]]
     for name, keys in (("unload", UNLOAD_KEYS), ("data_buffer", BUFFER_KEYS)):
         areas = found.pop(name, ())
         found[name] = tuple(AreaDescription(**_fields(item, keys, f"{name} {n}: ", faults)) for n, item in enumerate(areas))
-    description = Description(path=path, layers=_in_sequence(layers, faults), **found)
+    description = Description(path=path, layers=_in_sequence(layers, skipped, faults), **found)
     if not description.layers and "layers" in description.lines:
         faults.add(description.lines["layers"], "layers: the list is empty", "describe at least one layer")
     return description, faults
@@ -347,10 +352,12 @@ def _remedy(value: Written, expected: str) -> str:
     return f"did you mean {close[0]}?" if close else "correct the value"
 
 
-def _in_sequence(layers: Sequence[LayerDescription], faults: Faults) -> tuple[LayerDescription, ...]:
-    """The layers by sequence number, each with its number; one without a number follows the one before it in the file."""
+def _in_sequence(layers: Sequence[LayerDescription], following: int, faults: Faults) -> tuple[LayerDescription, ...]:
+    """The layers by sequence number, each with its number; one without a number follows the one before it in the file.
+
+    following: the number of the first layer, where it has none of its own.
+    """
     numbered: dict[int, LayerDescription] = {}
-    following = 0
     for layer in layers:
         number = following if layer.sequence < 0 else layer.sequence
         if number in numbered:

@@ -82,12 +82,16 @@ def _eltwise(site: Site) -> Iterator[Fault]:
 
 
 def _combinations(site: Site) -> Iterator[Fault]:
-    """Element-wise operations with more than 64 channels, which the parts can do in few combinations only."""
+    """Element-wise operations before a convolution.
+
+    The parts do them before Conv2d only (source: the vendor's document, "Limitations"), and in few combinations with more than
+    64 channels.
+    """
     layer, passes = site.layer, site.unit.in_passes
     name = layer.eltwise.name.lower() if layer.eltwise else "element-wise operation"
-    if layer.operation not in (Operation.CONV2D, Operation.CONV1D, Operation.PASSTHROUGH):
-        remedy = "write it as a layer of its own, operation: add"
-        yield site.fault("eltwise", "conv1d, conv2d or no operation after it", layer.operation.value, remedy)
+    if layer.operation not in (Operation.CONV2D, Operation.PASSTHROUGH):
+        remedy = f"write it as a layer of its own, operation: {name}"
+        yield site.fault("eltwise", "conv2d or no operation after it", layer.operation.value, remedy)
     if passes == 1:
         return
     found = f"{name} of {layer.operands} operands of {layer.channels} channels with "

@@ -72,6 +72,12 @@ def _pool(site: Site) -> Iterator[Fault]:
     stride = pool.stride if pool else layer.stride
     if not 1 <= stride <= MOST_POOL:
         yield site.fault("pool_stride", f"1 to {MOST_POOL}", str(stride), "pool in several layers")
+    if layer.operation is Operation.CONV_TRANSPOSE2D and layer.window[0::2] != ((1, 1), 1):
+        # its counters run over twice the rows and columns of the input, of which a pool would skip the inserted ones
+        key = "pool_stride" if layer.window[0] == (1, 1) else _pool_key(site)
+        found = f"stride {stride}" if layer.window[0] == (1, 1) else f"{size(layer.window[0])} with stride {stride}"
+        remedy = "pool in a layer of its own before it, operation: passthrough"
+        yield site.fault(key, "no pool before a transposed convolution", found, remedy)
     if pool is None:
         return
     if not all(1 <= n <= MOST_POOL for n in pool.size):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mace_target_max78000.device import STREAM_LAYERS
 from mace_target_max78000.legal.site import Fault, Site, size
 from mace_target_max78000.network import Operation
 
-MOST_LAYERS = 8
 MOST_PASSES = 16
 MOST_POSITIONS = 1 << 21
 
@@ -25,9 +25,9 @@ def streaming_faults(sites: Sequence[Site]) -> Iterator[Fault]:
             remedy = f"stream in {sites[expected].layer.name} as well, or not here"
             yield site.fault("streaming", "streaming in all layers before", f"none in {sites[expected].layer.name}", remedy)
             break
-    if len(streaming) > MOST_LAYERS:
-        remedy = f"remove it from {streaming[MOST_LAYERS].layer.name} on"
-        yield streaming[MOST_LAYERS].fault("streaming", f"at most {MOST_LAYERS} layers", f"{len(streaming)}", remedy)
+    if len(streaming) > STREAM_LAYERS:
+        remedy = f"remove it from {streaming[STREAM_LAYERS].layer.name} on"
+        yield streaming[STREAM_LAYERS].fault("streaming", f"at most {STREAM_LAYERS} layers", f"{len(streaming)}", remedy)
     passes = 0
     for site in streaming:
         yield from _layer(site)

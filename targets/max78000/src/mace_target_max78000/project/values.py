@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mace_core.emit.text import CComment, CIdentifier, Code, Line, Word
+from mace_core.emit.text import CComment, CDefine, CIdentifier, Code, Line, Word
 from mace_core.errors import MaceError
+from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.device import FAST_FIFO, FIFO_STATUS, PER_QUADRANT, QUADRANTS, Device
 from mace_target_max78000.image import Block, Image
 from mace_target_max78000.network import Layer, Network, Operation
@@ -25,6 +26,8 @@ FLASH, SRAM = 0x10000000, 0x20000000
 DONE = 1 << 12 | 1
 """Bits of the control register that the interrupt's handler clears: finished, and enabled."""
 STREAMING = 1 << 14
+SWITCH_DELAY = {False: 0, True: 10}
+"""Milliseconds until the load switches of the memories are through, on the first and on the second generation."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ def values(image: Image, network: Network, options: Options, summary: str) -> di
         **_inputs(image, options),
         **_results(network, options),
         **_clock(image, options),
+        "default_arm": _macros(options.define_default_arm),
+        "default_riscv": _macros(options.define_default_riscv),
         **_memories(image.device, options),
         "hex": _hex,
         "array": _array,
@@ -182,14 +187,23 @@ def _table(image: Image, known: Mapping[int, str], options: Options) -> dict[str
 
 
 def _clock(image: Image, options: Options) -> dict[str, Any]:
-    """The accelerator's clock: half of the processor's, or on the second generation a PLL that only the inference takes undivided."""
-    if not image.device.pipelined or not options.pipeline:
-        half = Code("half of the processor's")
-        return {"clock": Code("BOARD_CNN_CLOCK_PCLK, BOARD_CNN_CLOCK_DIV1"), "clock_words": half, "fast_clock": False}
-    fast = not options.max_speed
-    divider = "BOARD_CNN_CLOCK_DIV4" if fast else "BOARD_CNN_CLOCK_DIV1"
-    words = "PLL, 200 MHz for the inference" + (", a quarter before and after it" if fast else "")
-    return {"clock": Code(f"BOARD_CNN_CLOCK_IPLL, {divider}"), "clock_words": Code(words), "fast_clock": fast}
+    """What `cnn_enable` gets, and what the clock is during the inference where the program changes it."""
+    found = choose_clock(options, image.device)
+    source = Code("BOARD_CNN_CLOCK_IPLL" if found.pll else "BOARD_CNN_CLOCK_PCLK")
+    words = f"{'PLL' if found.pll else 'the peripheral clock of the processor'}, {found.hertz // 1_000_000} MHz"
+    if found.switches:
+        words += f" for the inference, divided by {found.divider} before and after it"
+    return {
+        "clock": Code(f"{source}, BOARD_CNN_CLOCK_DIV{found.divider}"),
+        "clock_words": Code(words),
+        "fast_clock": Code(f"{source}, BOARD_CNN_CLOCK_DIV{found.inference_divider}") if found.switches else None,
+        "switch_delay": SWITCH_DELAY[image.device.pipelined] if options.switch_delay is None else options.switch_delay,
+    }
+
+
+def _macros(defines: Sequence[CDefine]) -> Code:
+    """Macros as arguments of the compiler, in a Makefile."""
+    return Code(" ".join(f"-D{define}" for define in defines))
 
 
 def _function(block: Results, options: Options) -> CIdentifier:

@@ -166,6 +166,7 @@ class Control:
             (big, 6),
             (options.one_shot, 8),
             (options.fast_fifo_quad, 31),
+            (options.ext_rdy, 4),
         )
         return self.stopped | sum(1 << bit for flag, bit in flags if flag)
 

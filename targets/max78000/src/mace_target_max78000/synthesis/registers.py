@@ -121,7 +121,8 @@ class Registers:
         return {
             "WPTR_BASE": base,
             "WPTR_TOFFS": self.time_step(unit),
-            "WPTR_MOFFS": 1 << memory if unit.convolves else 0,
+            # a layer without weights leaves this register as it is, even where zeros are written
+            **({"WPTR_MOFFS": 1 << memory} if unit.convolves else {}),
             "WPTR_CHOFFS": step,
         }
 
@@ -249,14 +250,15 @@ class Registers:
         return mask | mask << 16 if unit.convolves and not unit.place.bypass else mask
 
     def stream(self, unit: Unit) -> dict[str, int]:
-        """When a streaming layer begins, and when it waits."""
-        found = self.plan.streams.get(unit.index)
+        """When a layer begins, and when it waits.
+
+        A layer that waits for nothing has zeros, which are written where all zeros are; its buffer and the size of the frame belong
+        to the FIFO.
+        """
+        if not self.plan.device.has_stream_registers(self.number(unit)):
+            return {}
+        found = self.plan.streams.get(unit.index, Stream())
         at_once = (self.plan.options.fifo_go and unit.index == self.plan.options.start_layer) << 25
-        if found is None:
-            return {"STREAM1": at_once} if at_once else {}
-        return {
-            "STREAM1": found.start | at_once,
-            "STREAM2": found.rows << 16 | found.columns << 4 | found.passes,
-            "FMAX": found.rollover,
-            "IFRM": found.frame,
-        }
+        values = {"STREAM1": found.start | at_once, "STREAM2": found.rows << 16 | found.columns << 4 | found.passes}
+        values |= {"FMAX": found.rollover} if found.rollover else {}
+        return values | ({"IFRM": found.frame} if found.frame else {})

@@ -70,7 +70,7 @@ def selection(maker: Layer, name: str, source: int, span: range) -> Layer:
 
 
 def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
-    """Element-wise operations of several passes in layers of their own where the part cannot go on in the same layer."""
+    """Element-wise operations in layers of their own where the part cannot go on in the same layer."""
     draft = Draft(layers)
     for index, layer in enumerate(layers):
         rest = replace(layer, inputs=draft.sources(layer))
@@ -85,6 +85,9 @@ def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
                 eltwise=layer.eltwise,
                 operands=layer.operands,
             )
+            if layer.pool_first:  # the pool of the operands stays before the operation
+                sole = replace(sole, pool=layer.pool, stride=layer.stride)
+                rest = replace(rest, pool=None, stride=1, dim=layer.pooled)
             rest = replace(rest, inputs=(draft.add(sole),), eltwise=None, operands=1, pool_first=True)
         draft.parts[index] = (draft.add(rest),)
     return tuple(draft.layers)
@@ -102,8 +105,13 @@ def _in_whole_bytes(layer: Layer) -> Layer:
 
 
 def _must_separate(layer: Layer, device: Device) -> bool:
-    """Source: the maker's limits of element-wise operations of more than 64 channels."""
+    """Whether an element-wise operation and what follows it are more than a layer of the part can do.
+
+    Source: the vendor's limits of element-wise operations: none before Conv1d, few with more than 64 channels.
+    """
     passes = passes_of(layer.channels)
+    if layer.eltwise is not None and layer.operation is Operation.CONV1D:
+        return True
     if layer.eltwise is None or passes == 1 or (layer.pool is not None and layer.pool_first):
         return False
     if device.pipelined:

@@ -17,7 +17,10 @@ typedef struct board_port {
 #define BOARD_CNN_CLOCK_PCLK (UINT32_C(0) << 17)
 #define BOARD_CNN_CLOCK_IPLL (UINT32_C(3) << 17)
 #define BOARD_CNN_CLOCK_DIV1 (UINT32_C(4) << 14)
+#define BOARD_CNN_CLOCK_DIV2 (UINT32_C(0) << 14)
 #define BOARD_CNN_CLOCK_DIV4 (UINT32_C(1) << 14)
+#define BOARD_CNN_CLOCK_DIV8 (UINT32_C(2) << 14)
+#define BOARD_CNN_CLOCK_DIV16 (UINT32_C(3) << 14)
 
 /* One character to the console. */
 void board_putc(char c);
