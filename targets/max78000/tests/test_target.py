@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from mace_target_max78000.device import MAX78000
+from mace_target_max78000.emulator.command import main
 from mace_target_max78000.target import Emulator
 
 
@@ -16,3 +21,41 @@ def test_the_emulator_executes_no_module_of_the_working_folder(tmp_path: Path) -
     assert done.returncode != 0
     assert "model/absent.json" in done.stderr, done.stderr  # the first file that its own code opens
     assert not (tmp_path / "executed").exists()
+
+
+def build_of(folder: Path, report: str) -> Path:
+    """Write the report of a build without a firmware; returns its program."""
+    program = folder / "bin" / "net" / "mace_run"
+    (folder / "model").mkdir()
+    program.parent.mkdir(parents=True)
+    (folder / "model" / "net.json").write_text(report)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("report", "arguments", "problem"),
+    [
+        ("{", (), "net.json: is no report of a build; build the firmware again"),
+        ("[]", (), "net.json: lists no models; build the firmware again"),
+        ('{"models": {}}', (), "net.json: lists no models; build the firmware again"),
+        (json.dumps({"models": {"a": {}, "b": {}}}), ("--model", "c"), "mace_run: has no model 'c'; name one of a, b"),
+        (json.dumps({"models": {"a": {}}}), (), "a.elf: the firmware cannot be read: No such file or directory; build it for this target"),
+    ],
+)
+def test_a_build_that_is_not_whole_is_told_in_one_line(
+    report: str, arguments: tuple[str, ...], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(MAX78000, [str(build_of(tmp_path, report)), *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(problem), line
+
+
+@pytest.mark.parametrize("name", ["mace_run", "nothing", ".", "/", "a/b/c.elf", "bin/net/mace_run", "x" * 5000])
+def test_a_path_that_is_no_program_is_told_in_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(MAX78000, [name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is no program of a firmware" in line
+    assert "name mace_run or mace_benchmark in the folder bin/LIBRARY of a build" in line

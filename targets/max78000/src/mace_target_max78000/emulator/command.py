@@ -19,15 +19,18 @@ from mace_target_max78000.emulator.firmware import Outcome, run
 from mace_target_max78000.feed import Feed
 from mace_target_max78000.simulator import Simulator
 
+PROGRAMS = ("mace_run", "mace_benchmark")
+DEPTH = 4
+"""Parents that the path of a program has: bin/LIBRARY below the folder of a build, and the root."""
+
 
 def main(device: Device, arguments: Sequence[str]) -> int:
     """Run one program; the exit status, 2 with a message where it cannot."""
     try:
         asked = _arguments(arguments)
         program = Path(asked.program)
-        report = json.loads((program.parents[2] / "model" / f"{program.parent.name}.json").read_text(encoding="utf-8"))
-        model = asked.model or next(iter(report["models"]))
-        runner = _Runner(device, (program.parent / f"{model}.elf").read_bytes(), report["models"][model])
+        model, report = _read_report(program, asked.model)
+        runner = _Runner(device, _read_firmware(program.parent / f"{model}.elf"), report)
         sys.stdout.write(runner.benchmark(asked) if program.name == "mace_benchmark" else runner.run(asked))
     except MaceError as error:
         sys.stderr.write(f"{error}\n")
@@ -45,6 +48,38 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--threads")
     parser.add_argument("inputs", nargs="*", help="a raw file of one or more samples")
     return parser.parse_intermixed_args(arguments)
+
+
+def _read_report(program: Path, model: str) -> tuple[str, Mapping[str, Any]]:
+    """Read what the report of a build says of a model.
+
+    model: its name; empty for the first one. MaceError where `program` is none of a build, or the build has no such model.
+    """
+    program = program.absolute()
+    remedy = f"name {' or '.join(PROGRAMS)} in the folder bin/LIBRARY of a build, as `mace convert` writes it"
+    if program.name not in PROGRAMS or len(program.parents) < DEPTH:
+        raise MaceError(program, "is no program of a firmware", remedy)
+    path = program.parents[2] / "model" / f"{program.parent.name}.json"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MaceError(program, f"is no program of a firmware: {path}: {error.strerror}", remedy) from error
+    except ValueError as error:
+        raise MaceError(path, "is no report of a build", "build the firmware again") from error
+    models = report.get("models") if isinstance(report, dict) else None
+    if not isinstance(models, dict) or not models:
+        raise MaceError(path, "lists no models", "build the firmware again")
+    name = model or next(iter(models))
+    if name not in models:
+        raise MaceError(program, f"has no model {name!r}", f"name one of {', '.join(models)}")
+    return name, models[name]
+
+
+def _read_firmware(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise MaceError(path, f"the firmware cannot be read: {error.strerror}", "build it for this target") from error
 
 
 def _storage(described: Mapping[str, Any]) -> Storage | None:
