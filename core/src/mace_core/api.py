@@ -125,17 +125,17 @@ class Frontend(ABC):
         return self.reference(files, model)
 
     def recurrent(self, files: Files, model: Model) -> Reference | None:
-        """Return the model in its framework, which keeps its states from call to call and begins anew each time it is asked for.
+        """Return the model in its framework, which keeps the states of the model file from call to call; None if it is not installed.
 
-        It ignores inputs that are states inside the model. None where all states of the framework's model are inputs and
-        outputs as well, so that `reference` will do.
+        Each time that it is asked for, it begins with the start values. It is given neither the states' values nor asked for them,
+        though it may give those of `model.outputs` that are next values.
         """
         return None
 
     def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
-        """Return the values before the first run of those of `model.inputs` that are states inside the model, by name.
+        """Return the values that the model file holds for inputs that the deployment file makes states, by name.
 
-        Other states begin with zeros, stored integers with their zero point.
+        Others begin with zeros, stored integers with their zero point. States that the file itself keeps are in `Graph.states`.
         """
         return {}
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Storage, Tensor, frozen
+from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, State, Storage, Tensor, frozen
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError, Spec
 from mace_core.ops.shapes import need
 from mace_core.quantization import compute, fault, kept
+
+NEXT = ".next"
+"""Behind the name of a state: the output that holds its value after the run."""
 
 FOLD_LIMIT = 1 << 20
 """Bytes up to which a node of constants is computed at once; above it, only if that makes the model no larger."""
@@ -33,8 +36,12 @@ class Builder:
         self.weights: dict[str, Array] = {}
         self.inputs: list[str] = []
         self.notes: list[str] = []
+        self.states: list[State] = []
         self.storages: dict[str, Storage] = {}
         self.reserved: frozenset[str] = frozenset()
+        self._starts: dict[str, Array] = {}
+        self._next: dict[str, str] = {}
+        self._state_ports: set[str] = set()
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._node_numbers: dict[str, int] = {}
@@ -45,6 +52,24 @@ class Builder:
         self.tensors[name] = self._checked(Tensor(name, dtype, shape, quant))
         self.inputs.append(name)
         return name
+
+    def state(self, name: str, start: Array, quant: Quant | None = None) -> str:
+        """Declare a state with the value that it has before the first run; return the tensor that holds it before each run.
+
+        A name that is taken gets a number. `set_next` states the value after the run; a state without one is a constant.
+        """
+        name = self.input(self.fresh(name), DType.of(start), start.shape, quant)
+        self._starts[name] = frozen(start)
+        return name
+
+    def begin(self, name: str, start: Array) -> None:
+        """Let an input that the deployment file names be a state with this value before the first run; it stays an input in any case."""
+        self._starts[name] = frozen(start)
+        self._state_ports.add(name)
+
+    def set_next(self, state: str, tensor: str) -> None:
+        """Let a state hold the value of this tensor after the run, in place of one that was stated before."""
+        self._next[state] = tensor
 
     def weight(self, name: str, array: Array, quant: Quant | None = None) -> str:
         """Declare a constant; a name that is taken gets a number."""
@@ -127,26 +152,78 @@ class Builder:
         return _free(stem, lambda name: name in self.tensors or name in self.reserved, self._numbers)
 
     def finish(self, outputs: Sequence[str], names: Sequence[str] | None = None) -> Graph:
-        """The graph that computes these tensors, without what nothing reads; `names` are their public names if others."""
+        """The graph that computes these tensors, without what nothing reads; `names` are their public names if others.
+
+        The values of states after the run become outputs behind them, unless they are among them.
+        """
+        outputs, names, states = self._with_states(outputs, names or outputs)
         now: dict[str, str] = {}
         made: list[str] = []
-        for tensor, name in zip(outputs, names or outputs, strict=True):
+        for tensor, name in zip(outputs, names, strict=True):
             if name in self.tensors and name not in (now.get(tensor, tensor), *self.inputs, *made):
                 now[name] = self._rename(name, self.fresh(name))  # an inner tensor gives way
             made.append(self._as(now.get(tensor, tensor), name, made))
             now[tensor] = made[-1]
-        live = set(made)
-        kept: list[Node] = []
-        for node in reversed(self.nodes):
-            if live.intersection(node.outputs):
-                kept.append(node)
-                live.update(filter(None, node.inputs))
+        live = self._ancestors(made)
+        kept = [node for node in self.nodes if live.intersection(node.outputs)]
         live.update(self.inputs, *(n.outputs for n in kept))
         tensors = {n: t for n, t in self.tensors.items() if n in live}
         weights = {n: w for n, w in self.weights.items() if n in live}
-        order = tuple(reversed(kept))
         notes = tuple(dict.fromkeys(self.notes))
-        return Graph(self.name, order, MappingProxyType(tensors), MappingProxyType(weights), tuple(self.inputs), tuple(made), notes)
+        ends = tuple(self.inputs), tuple(made)
+        return Graph(self.name, tuple(kept), MappingProxyType(tensors), MappingProxyType(weights), *ends, notes, states)
+
+    def _with_states(self, outputs: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[str], tuple[State, ...]]:
+        """Return the outputs and their public names with those of states, and the states.
+
+        A state that nothing changes becomes a constant; one that no output of any run depends on disappears.
+        """
+        outputs, names, states = list(outputs), list(names), list(self.states)
+        changed = {name: after for name, after in self._next.items() if after != name}
+        live = self._live_states(outputs, changed)
+        for name, start in self._starts.items():
+            if name not in changed or name not in live:
+                self._drop_state(name, start)
+                continue
+            public = name + NEXT
+            if (changed[name], public) not in zip(outputs, names, strict=True):
+                public = _free(public, lambda taken: taken in (*names, *self.inputs), {})
+                outputs.append(changed[name])
+                names.append(public)
+            self._check_same(name, changed[name])
+            states.append(State(name, public, start))
+        return outputs, names, tuple(states)
+
+    def _check_same(self, state: str, after: str) -> None:
+        """Raise MaceError unless a tensor can be the next value of a state."""
+        old, new = self.tensors[state], self.tensors[after]
+        if (old.dtype, old.shape, old.quant) != (new.dtype, new.shape, new.quant):
+            kinds = [f"{t.dtype.value}{list(t.shape)}{f', {t.quant}' if t.quant else ''}" for t in (old, new)]
+            problem = f"is {kinds[0]} before a run and {kinds[1]} after it"
+            raise MaceError(f"{self.name}: state {state!r}", problem, "convert the model again, so that both are the same")
+
+    def _drop_state(self, name: str, start: Array) -> None:
+        if name not in self._state_ports:
+            self.inputs.remove(name)
+            self.weights[name] = start
+
+    def _live_states(self, outputs: Sequence[str], changed: Mapping[str, str]) -> set[str]:
+        """Return the states that the outputs of this run, or through other states those of a later one, are computed of."""
+        live = set(self._state_ports)
+        while True:
+            read = self._ancestors([*outputs, *(changed[name] for name in live if name in changed)])
+            found = live | (read & self._starts.keys())
+            if found == live:
+                return live
+            live = found
+
+    def _ancestors(self, tensors: Iterable[str]) -> set[str]:
+        """Return these tensors and all that they are computed of."""
+        found = set(tensors)
+        for node in reversed(self.nodes):
+            if found.intersection(node.outputs):
+                found.update(filter(None, node.inputs))
+        return found
 
     def _as(self, tensor: str, name: str, taken: Sequence[str]) -> str:
         """Let a tensor that a node computes bear a public name: in place if it may, else through an Identity."""
@@ -263,6 +340,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         new.weights[name], new.tensors[name] = array, graph.tensors[name]
     new.reserved = frozenset(graph.tensors)  # a new tensor must not take the name of one that is still to come
     new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
+    new.states = list(graph.states)
     now: dict[str, str] = {}
     uses = graph.uses()
     for node in graph.nodes:
@@ -277,6 +355,21 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
             if old != by:  # readers of the old tensor now read this one; if it existed, this node no longer does
                 uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
     return new.finish([now.get(o, o) for o in graph.outputs], graph.outputs)
+
+
+def copy_nodes(graph: Graph, new: Builder, renamed: Mapping[str, str]) -> dict[str, str]:
+    """Add the weights and nodes of a graph to a builder; return what its tensors are called there, where that is something else.
+
+    renamed: tensors of the builder that its nodes read in place of their own. What becomes constant is computed.
+    """
+    renamed = dict(renamed)
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    for node in graph.nodes:
+        inputs = [renamed.get(name, name) for name in node.inputs]
+        outputs = new.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
+        renamed.update((old, by) for old, by in zip(node.outputs, outputs, strict=True) if old != by)
+    return renamed
 
 
 def _unchanged(node: Node, new: Builder, graph: Graph) -> bool:

@@ -68,6 +68,9 @@ def _show(explanation: Explanation) -> Iterator[str]:
     for line in explanation.ledger:
         for refused in line.refusals:
             yield f"  {line.node} ({line.op}): on {line.target}; not on {refused.target}: {refused.refusal} [{refused.refusal.code}]\n"
+    for state in report.states:
+        shape = " x ".join(map(str, state.tensor.shape)) or "scalar"
+        yield f"  state {state.tensor.name}: {state.tensor.dtype.value} {shape}, at first {state.start}\n"
     for transfer in report.transfers:
         yield f"  copy {transfer.tensor}: {transfer.source} -> {transfer.destination}, {transfer.size} bytes\n"
     yield f"  arena {report.arena_bytes} bytes (largest live set {report.arena_lower_bound}), "

@@ -147,11 +147,36 @@ class Node:
         return f"{', '.join(self.outputs)} = {self.op.name}({', '.join(self.inputs)})"
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class State:
+    """Describes a tensor whose value lasts from one run of a model to the next.
+
+    input: the graph input that holds the value before a run.
+    output: the graph output that holds the value after it, of the same shape, type and quantization.
+    start: the value before the first run and after a reset, in the elements that the tensor stores.
+    """
+
+    input: str
+    output: str
+    start: Array
+
+    @property
+    def start_text(self) -> str:
+        """The start value in words: one number for all elements, or that there are several."""
+        values = np.unique(self.start)
+        return str(values[0]) if values.size == 1 else "an array of the model file"
+
+    def __str__(self) -> str:
+        """Return what messages say of it: name, type, shape, start value."""
+        return f"{self.input}:{DType.of(self.start).value}{list(self.start.shape)}, at first {self.start_text}"
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A model: nodes in execution order, descriptions of every tensor, and the constants' data apart from them.
 
     notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise.
+    states: what lasts from run to run. Their inputs and outputs are among `inputs` and `outputs`, and are no ports of the application.
     """
 
     name: str
@@ -161,6 +186,19 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+
+    @property
+    def port_inputs(self) -> tuple[str, ...]:
+        """The inputs that the application gives: all but the states."""
+        owned = {state.input for state in self.states}
+        return tuple(name for name in self.inputs if name not in owned)
+
+    @property
+    def port_outputs(self) -> tuple[str, ...]:
+        """The outputs that the application gets: all but the states."""
+        owned = {state.output for state in self.states}
+        return tuple(name for name in self.outputs if name not in owned)
 
     def inputs_of(self, node: Node) -> tuple[Tensor | None, ...]:
         """The node's input tensors; None for an absent optional one."""

@@ -12,6 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, Graph
 from mace_core.ports import as_stated, in_source_order
 from mace_core.registry import Registry
+from mace_core.states import add_pairs, assign_states, paired_states
 from mace_core.target_options import check_target_options
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
@@ -22,13 +23,16 @@ RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
 
 def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
-    graph = read(model, registry)
+    graph = assign_states(read(model, registry), model)
+    if graph.states:
+        problem = f"keeps {', '.join(map(str, graph.states))} from run to run, which sessions do not yet"
+        raise MaceError(f"model {model.name!r}", problem, "write `states: application` or `states: reset` in the deployment file")
     stated = as_stated(graph.renamed(model.name), model, registry.frontend(model).order)
     return _describable(verify(replace(stated, notes=graph.notes)))
 
 
 def read(model: Model, registry: Registry) -> Graph:
-    """The graph of a model as its framework has it, its inputs and outputs in the framework's own types and order of axes."""
+    """Return the graph of a model as its framework has it, in the framework's own types and order of axes, with all of its states."""
     frontend = registry.frontend(model)
     for file in model.files:
         if not file.exists():
@@ -36,7 +40,11 @@ def read(model: Model, registry: Registry) -> Graph:
     if model.keys.get("input_values") and not frontend.fixes_inputs:
         remedy = "export the model with constants there, or convert it to ONNX, whose frontend heeds it"
         raise MaceError(f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy)
-    return frontend.load(model.files, in_source_order(model, frontend.order), registry.ops)
+    asked = in_source_order(model, frontend.order)
+    graph = frontend.load(model.files, asked, registry.ops)
+    if not paired_states(model):
+        return graph
+    return add_pairs(graph, model, frontend.starts(model.files, asked))
 
 
 def load_with(registry: Registry, deployment: Path) -> Deployment:

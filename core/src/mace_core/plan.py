@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError, PluginError
-from mace_core.ir import DType, Graph, Tensor
+from mace_core.ir import DType, Graph, State, Tensor
 from mace_core.memory import Arena, Span, Touch, arena, arrange, touches_of
 from mace_core.part import HOST, CallsBody, MemorySpace, Part, Port, ProjectBody
 from mace_core.program import Program, join, rename_apart
@@ -48,6 +48,7 @@ class Plan:
     program: the calls of all host parts one after another, with the tensors and weights of the whole model, and its inputs and outputs.
     steps: what happens in a run, in order.
     spaces: those that parts use, by name; host memory is always among them.  arenas: where tensors lie in each.
+    states: tensors of the program's inputs and outputs that sessions keep from run to run; the application sees the others.
     fallback: the same model without devices, with the same inputs and outputs; None where none was asked for.
     """
 
@@ -56,7 +57,20 @@ class Plan:
     steps: tuple[Step, ...]
     spaces: Mapping[str, MemorySpace]
     arenas: Mapping[str, Arena]
+    states: tuple[State, ...] = ()
     fallback: Plan | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tensors that the application gives."""
+        owned = {state.input for state in self.states}
+        return tuple(name for name in self.program.inputs if name not in owned)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tensors that the application gets."""
+        owned = {state.output for state in self.states}
+        return tuple(name for name in self.program.outputs if name not in owned)
 
     @property
     def name(self) -> str:
@@ -96,7 +110,7 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
         if space.capacity is not None and arenas[name].bytes > space.capacity:
             problem = f"needs {arenas[name].bytes} bytes of {name!r} memory, which has {space.capacity}"
             raise MaceError(f"model {graph.name!r}", problem, "make the model smaller, or give fewer nodes to the device")
-    return Plan(tuple(named), program, steps, MappingProxyType(spaces), MappingProxyType(arenas))
+    return Plan(tuple(named), program, steps, MappingProxyType(spaces), MappingProxyType(arenas), graph.states)
 
 
 def plan_calls(program: Program, levels: tuple[Level, ...] = (), target: str = "cpu") -> Plan:

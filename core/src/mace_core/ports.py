@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.build import Builder, copy_nodes
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Graph, Shape, Tensor
+from mace_core.ir import Array, DType, Graph, Shape, State, Tensor, frozen
 from mace_core.ops.op import Perm
 
 IMAGE_ORDERS = ("NHWC", "NCHW")
@@ -25,33 +25,45 @@ def in_source_order(model: Model, order: str) -> Model:
 
 
 def as_stated(graph: Graph, model: Model, order: str) -> Graph:
-    """The graph with the inputs and outputs that the deployment file states, converting at the edges.
+    """Return the graph with the inputs and outputs that the deployment file states, converting at the edges.
+
+    States keep the framework's type. Their axes come in the order that the file states for the input, start values included.
 
     order: of the framework's own axes.
     """
-    inputs = {p.name: p for p in model.inputs}
-    outputs = {p.name: p for p in model.outputs}
-    if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*model.inputs, *model.outputs)):
+    inputs, outputs = _ports_with_states(graph, model)
+    if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*inputs.values(), *outputs.values())):
         return graph
     new = Builder(graph.name)
     new.reserved = frozenset(graph.tensors)  # what is added at the edges must not take the name of what comes behind
     new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
-    now = {name: _entry(new, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
-    for name, array in graph.weights.items():
-        new.weights[name], new.tensors[name] = array, graph.tensors[name]
-    for node in graph.nodes:
-        new.add(node.op, [now.get(i, i) for i in node.inputs], node.attrs, outputs=node.outputs, like=node)
-    made = [_exit(new, now.get(name, name), outputs.get(name), order) for name in graph.outputs]
+    new.states = [_state_as_stated(state, inputs, outputs, order) for state in graph.states]
+    entries = {name: _entry(new, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
+    renamed = copy_nodes(graph, new, entries)
+    made = [_exit(new, renamed.get(name, name), outputs.get(name), order) for name in graph.outputs]
     return new.finish(made, [_public(outputs.get(n), n) for n in graph.outputs])
 
 
-def from_framework(arrays: Mapping[str, Array], model: Model, order: str) -> dict[str, Array]:
-    """Arrays of the framework by public name, with their axes in the order that the deployment file states."""
-    ports = {p.name: p for p in model.outputs}
-    return {_public(ports.get(n), n): _turned(a, ports.get(n), order) for n, a in arrays.items()}
+def _ports_with_states(graph: Graph, model: Model) -> tuple[dict[str, Port], dict[str, Port]]:
+    """Return the stated inputs and outputs by name; of a state, which no application sees, only the order of axes and the names."""
+    inputs = {p.name: p for p in model.inputs}
+    outputs = {p.name: p for p in model.outputs}
+    for state in graph.states:
+        before = inputs.get(state.input, Port(state.input))
+        after = outputs.get(state.output, Port(state.output))
+        inputs[state.input] = Port(state.input, order=before.order, alias=before.alias)
+        outputs[state.output] = Port(state.output, order=before.order, alias=after.alias)
+    return inputs, outputs
 
 
-def _turned(array: Array, port: Port | None, order: str) -> Array:
+def _state_as_stated(state: State, inputs: Mapping[str, Port], outputs: Mapping[str, Port], order: str) -> State:
+    before, after = inputs[state.input], outputs[state.output]
+    start = frozen(turn_axes(state.start, before, order))
+    return State(_public(before, state.input), _public(after, state.output), start)
+
+
+def turn_axes(array: Array, port: Port | None, order: str) -> Array:
+    """Return an array of the framework with its axes in the order that the deployment file states for the port."""
     perm = _perm(port, array.ndim, order)
     return array if perm is None else np.transpose(array, perm)
 
@@ -59,24 +71,24 @@ def _turned(array: Array, port: Port | None, order: str) -> Array:
 def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
     """What `as_stated` puts before a framework's own graph, alone: what the application gives in, what the framework gets out.
 
-    Inputs and outputs are in the order of `graph.inputs`; their names may differ from the public ones and from the framework's.
+    Inputs and outputs are in the order of `graph.port_inputs`; their names may differ from the public ones and from the framework's.
     """
     ports = {p.name: p for p in model.inputs}
     new = Builder(graph.name)
-    return new.finish([_entry(new, graph.tensors[name], ports.get(name), order) for name in graph.inputs])
+    return new.finish([_entry(new, graph.tensors[name], ports.get(name), order) for name in graph.port_inputs])
 
 
 def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
     """What `as_stated` puts behind a framework's own graph, alone: what the framework gives in, what the application gets out.
 
-    Inputs and outputs are in the order of `graph.outputs`.
+    Inputs and outputs are in the order of `graph.port_outputs`.
     """
     ports = {p.name: p for p in model.outputs}
     new = Builder(graph.name)
     given = []
-    for i, tensor in enumerate(graph.tensors[name] for name in graph.outputs):
+    for i, tensor in enumerate(graph.tensors[name] for name in graph.port_outputs):
         given.append(new.input(f"{i}:{tensor.name}", tensor.dtype, tensor.shape, tensor.quant))
-    return new.finish([_exit(new, name, ports.get(own), order) for name, own in zip(given, graph.outputs, strict=True)])
+    return new.finish([_exit(new, name, ports.get(own), order) for name, own in zip(given, graph.port_outputs, strict=True)])
 
 
 def _agrees(port: Port, tensor: Tensor | None, order: str) -> bool:
@@ -91,12 +103,6 @@ def _perm(port: Port | None, rank: int, order: str) -> Perm | None:
     if port is None or rank != len(TO_CHANNELS_LAST) or port.order not in IMAGE_ORDERS or port.order == order:
         return None
     return TO_CHANNELS_LAST if port.order == "NHWC" else TO_CHANNELS_FIRST
-
-
-def stated_shape(port: Port, order: str) -> Shape | None:
-    """Return the shape that the deployment file states for a port whose shape is in the framework's order of axes."""
-    perm = _perm(port, len(port.shape or ()), order)
-    return port.shape if port.shape is None or perm is None else tuple(port.shape[i] for i in perm)
 
 
 def _source_shape(port: Port, order: str) -> Shape | None:

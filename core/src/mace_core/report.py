@@ -67,11 +67,24 @@ class PartReport:
 
 
 @dataclass(frozen=True)
+class StateReport:
+    """One state that sessions keep; start: its value before the first run, in words."""
+
+    tensor: Tensor
+    start: str
+
+    def as_json(self) -> Json:
+        """Return it as JSON has it."""
+        return {**tensor_json(self.tensor), "start": self.start}
+
+
+@dataclass(frozen=True)
 class ModelReport:
     """Sizes, interface, layers and decisions of one model.
 
     arena_bytes: of intermediate tensors; no plan can be smaller than arena_lower_bound.  worker_bytes: for each worker.
     spaces: bytes of the arenas on devices, by memory space.  transposes: nodes that only reorder axes.
+    states: what sessions keep from run to run, which is neither among inputs nor among outputs.
     summary: what a target tells people about a project; details: what it tells programs, plain data of its own.
     """
 
@@ -88,6 +101,7 @@ class ModelReport:
     refusals: tuple[NodeRefusal, ...] = ()
     notes: tuple[str, ...] = ()
     transposes: int = 0
+    states: tuple[StateReport, ...] = ()
     summary: str = ""
     details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -107,6 +121,7 @@ class ModelReport:
             spaces=described["spaces"],
             refusals=tuple(map(refusal_of, described["refusals"])),
             notes=tuple(described["notes"]),
+            states=tuple(StateReport(tensor_of(state), state["start"]) for state in described["states"]),
             summary=described.get("summary", ""),
             details={key: value for key, value in described.items() if key not in OWN_KEYS},
         )
@@ -128,6 +143,7 @@ class ModelReport:
             "refusals": [refusal_json(refusal) for refusal in self.refusals],
             "notes": list(self.notes),
             "transposes": self.transposes,
+            "states": [state.as_json() for state in self.states],
         }
         if self.summary:
             found["summary"] = self.summary
@@ -181,11 +197,12 @@ def report_plan(plan: Plan) -> ModelReport:
         arena_lower_bound=plan.host.bound,
         worker_bytes=_rounded(max((call.scratch for call in program.calls), default=0)),
         weight_bytes=sum(_rounded(weight.bytes) for weight in program.weights.values()),
-        inputs=tuple(program.tensors[name] for name in program.inputs),
-        outputs=tuple(program.tensors[name] for name in program.outputs),
+        inputs=tuple(program.tensors[name] for name in plan.inputs),
+        outputs=tuple(program.tensors[name] for name in plan.outputs),
         layers=tuple(layers),
         parts=parts,
         transfers=plan.transfers,
+        states=tuple(StateReport(program.tensors[state.input], state.start_text) for state in plan.states),
         spaces={name: arena.bytes for name, arena in plan.arenas.items() if name != "host"},
         summary=summary,
         details=details,

@@ -1,108 +1,126 @@
-"""Defines states, the tensors whose values a model keeps from one run to the next, and what a deployment file says of them.
+"""Decides who keeps the states of a model, the tensors whose values last from one run to the next.
 
-A library keeps nothing between runs. A state is therefore an input and an output that the application carries from one run to the
-next, or, where the deployment file says `states: reset`, it has its start value at the beginning of every run. What is neither is refused.
+A frontend finds the states that a model file keeps by itself. A deployment file may pair inputs with outputs, which are states then, too.
+The session of the library keeps them, unless the deployment file says that the application does, or that every run begins anew.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from mace_core.build import Builder, copy_nodes
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.ir import Array
-from mace_core.ports import stated_shape
-
-NEXT = ".next"
-"""Behind the name of a state, as an output: the state's value after the run."""
+from mace_core.ir import Array, Graph, State, Tensor, frozen
 
 RESET = "reset"
 """The value of the key `states` that gives every state its start value at the beginning of each run."""
 
+APPLICATION = "application"
+"""The value of the key `states` that makes every state an input and an output of the library."""
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """Describes a state as the model file holds it.
-
-    start: the value before the first run, in the framework's order of axes; for stored integers their zero point,
-        unless the file says otherwise.
-    named: whether the graph can be cut at the state, so that an input and an output may bear its name.
-    """
-
-    name: str
-    start: Array
-    named: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.name!r} ({self.start.dtype.name} {list(self.start.shape)}, at first {self._start()})"
-
-    def _start(self) -> str:
-        values = np.unique(self.start)
-        return str(values[0]) if values.size == 1 else "an array that the model file holds"
-
-
-@dataclass(frozen=True)
-class Ends:
-    """Names the inputs and outputs of the part of a model that is read; order: of the framework's own axes."""
-
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    order: str = "NHWC"
+KEY = "states"
 
 
 def is_reset(model: Model) -> bool:
     """Tell whether every run begins with the start values of the states."""
-    return model.keys.get("states") == RESET
+    return model.keys.get(KEY) == RESET
 
 
-def carried(model: Model) -> dict[str, str]:
-    """Return the inputs that are states, each with the output that is its value after the run, by the names that the model file uses.
+def paired_states(model: Model) -> dict[str, str]:
+    """Return the inputs that the deployment file makes states, each with the output that is its value after the run."""
+    stated = model.keys.get(KEY)
+    return dict(stated) if isinstance(stated, Mapping) else {}
 
-    These are the pairs under `states`, and every input NAME beside an output NAME.next.
+
+def add_pairs(graph: Graph, model: Model, starts: Mapping[str, Array]) -> Graph:
+    """Return the graph with the states that the deployment file pairs, beside those that the model file keeps.
+
+    starts: values before the first run, by input; others begin with zeros, stored integers with their zero point.
+    Raises one MaceError for all pairs that are no states.
     """
-    outputs = {port.name for port in model.outputs}
-    pairs = {port.name: port.name + NEXT for port in model.inputs if port.name + NEXT in outputs}
-    stated = model.keys.get("states")
-    if isinstance(stated, Mapping):
-        pairs.update(stated)
-    return pairs
+    pairs = paired_states(model)
+    faults = [fault for before, after in pairs.items() for fault in _pair_faults(graph, model, before, after)]
+    if faults:
+        raise MaceError.of(faults)
+    states = [State(before, after, _start_value(graph.tensors[before], starts.get(before))) for before, after in pairs.items()]
+    return replace(graph, states=(*graph.states, *states)) if states else graph
 
 
-def refuse_lost(place: str, states: Iterable[State], model: Model, ends: Ends) -> None:
-    """Raise one MaceError for states that the library would lose, with the lines to write in the deployment file; none are no error."""
-    lost = sorted(states, key=lambda state: state.name)
-    if not lost or is_reset(model):
+def _pair_faults(graph: Graph, model: Model, before: str, after: str) -> Iterator[str]:
+    place = f"model {model.name!r}: {KEY}"
+    missing = False
+    for side, name, names in (("input", before, graph.port_inputs), ("output", after, graph.port_outputs)):
+        if name not in names:
+            missing = True
+            yield f"{place}: {name!r} is no {side} of the model; name one of {', '.join(names) or 'none'}, or add it to {side}_tensors"
+    if missing:
         return
-    count = f"{len(lost)} state{'s' * (len(lost) > 1)}"
-    problem = f"keeps {count} from run to run, which a library does not: {', '.join(map(str, lost))}"
-    begin = f"if every run is to begin with these values, as for a whole sequence at once, write\n{_line('states', RESET)}"
-    inside = [repr(state.name) for state in lost if not state.named]
-    if inside:
-        cause = f"{', '.join(inside)} cannot be an input, since it lies inside a branch, loop or function"
-        raise MaceError(place, problem, f"{cause}, so convert the model without it; or, {begin}")
-    lines = "\n".join(_recipe(lost, model, ends))
-    carry = "either let the application carry them from each run to the next, from these values on: write"
-    raise MaceError(place, problem, f"{carry}\n{lines}\nor, {begin}")
+    old, new = graph.tensors[before], graph.tensors[after]
+    if (old.dtype, old.shape, old.quant) != (new.dtype, new.shape, new.quant):
+        remedy = "pair it with the output that is its value after the run, of the same shape, type and quantization"
+        yield f"{place}: {old} cannot become {new}; {remedy}"
+    port = next((port for port in model.inputs if port.name == before), None)
+    if port is not None and port.preparation:
+        yield f"{place}: {before!r} is kept by the session, which prepares nothing; remove its input_mean, input_scale, input_std"
+    if port is not None and port.data:
+        yield f"{place}: {before!r} is kept by the session, and validation_inputs_data has files for it; remove them"
 
 
-def _recipe(lost: Sequence[State], model: Model, ends: Ends) -> list[str]:
-    """The lines of a deployment file that make the states inputs and outputs beside those that there are."""
-    shapes = {port.name: shape for port in model.inputs if (shape := stated_shape(port, ends.order)) is not None}
-    names = [state.name for state in lost]
-    inputs = [*(name for name in ends.inputs if name not in names), *names]
-    outputs = [*(name for name in ends.outputs if not (name.endswith(NEXT) and name.removesuffix(NEXT) in names))]
-    lines = [_line("input_tensors", inputs)]
-    if shapes:
-        shapes.update((state.name, state.start.shape) for state in lost)
-        if all(name in shapes for name in inputs):
-            lines.append(_line("input_shapes", [",".join(map(str, shapes[name])) for name in inputs]))
-    return [*lines, _line("output_tensors", [*outputs, *(name + NEXT for name in names)])]
+def _start_value(tensor: Tensor, start: Array | None) -> Array:
+    if start is None:
+        zero = tensor.quant.zero_point[0] if tensor.quant else 0
+        return frozen(np.full(tensor.shape, zero, tensor.dtype.numpy))
+    return frozen(np.broadcast_to(start, tensor.shape).astype(tensor.dtype.numpy))
 
 
-def _line(key: str, value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return f"    {key}: {text}"
+def assign_states(graph: Graph, model: Model) -> Graph:
+    """Return the graph with those states that the session keeps, the others as the deployment file says.
+
+    A state is a port of the library where the file says `states: application`, or names it under `input_tensors`.
+    With `states: reset` it is a constant. MaceError for an output that the session keeps.
+    """
+    if not graph.states:
+        return graph
+    if model.keys.get(KEY) == APPLICATION:
+        return replace(graph, states=())
+    pairs = paired_states(model)
+    named = {port.name for port in model.inputs} - pairs.keys()
+    listed = {port.name for port in model.outputs}
+    kept = [state for state in graph.states if state.input not in named]
+    shown = [state for state in kept if state.output in listed and state.input not in pairs]
+    unread = {state.output for state in graph.states if state.input in named} - listed
+    if is_reset(model):
+        return _bind(graph, {state.input: state.start for state in kept}, {state.output for state in graph.states} - listed)
+    if shown:
+        raise MaceError.of(_shown_fault(model, state) for state in shown)
+    return _bind(replace(graph, states=tuple(kept)), {}, unread)
+
+
+def _shown_fault(model: Model, state: State) -> str:
+    problem = f"output {state.output!r} is the next value of state {state.input!r}, which is no input of the library"
+    return f"model {model.name!r}: {problem}; add {state.input!r} to input_tensors for the application to carry it, or remove the output"
+
+
+def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str]) -> Graph:
+    """Return the graph with constants in place of some inputs, and without some outputs."""
+    if not constants and not unread:
+        return graph
+    new = Builder(graph.name)
+    new.reserved = frozenset(graph.tensors)  # a constant must not take the name of a tensor that is still to come
+    new.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
+    new.notes = list(graph.notes)
+    new.states = [] if constants else list(graph.states)
+    renamed = {}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if name in constants:
+            renamed[name] = new.weight(name, constants[name], tensor.quant)
+        else:
+            new.input(name, tensor.dtype, tensor.shape, tensor.quant)
+    renamed = copy_nodes(graph, new, renamed)
+    outputs = [name for name in graph.outputs if name not in unread]
+    return new.finish([renamed.get(name, name) for name in outputs], outputs)

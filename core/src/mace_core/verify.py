@@ -15,7 +15,7 @@ MOST_ALONG_AN_AXIS = 1 << 31
 
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed; otherwise raise one MaceError that tells every fault."""
-    faults = [*_tensor_faults(graph), *_node_faults(graph)]
+    faults = [*_tensor_faults(graph), *_node_faults(graph), *_state_faults(graph)]
     if faults:
         raise MaceError.of(f"{graph.name}: {fault}" for fault in faults)
     return graph
@@ -70,3 +70,20 @@ def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
         found = graph.tensors.get(name)
         if found is None or (found.real.dtype, found.shape) != (dtype, tuple(shape)):
             yield f"output {found or name} must be {dtype.value}{list(shape)}"
+
+
+def _state_faults(graph: Graph) -> Iterator[str]:
+    """Yield what keeps a state from being handed from one run to the next."""
+    for side, names in (("input", [s.input for s in graph.states]), ("output", [s.output for s in graph.states])):
+        ends = graph.inputs if side == "input" else graph.outputs
+        yield from (f"state {name!r} is no {side} of the graph" for name in names if name not in ends)
+        repeated = sorted({name for name in names if names.count(name) > 1 or ends.count(name) > 1})
+        yield from (f"{side} {name!r} is a state and something else" for name in repeated)
+    for state in graph.states:
+        before, after = graph.tensors.get(state.input), graph.tensors.get(state.output)
+        if before is None or after is None:
+            continue
+        if (before.dtype, before.shape, before.quant) != (after.dtype, after.shape, after.quant):
+            yield f"state {before} is {after} after the run; type, shape and quantization must stay the same"
+        if (before.dtype, before.shape) != (DType.of(state.start), state.start.shape):
+            yield f"state {before} begins with {state.start.dtype}{list(state.start.shape)}"

@@ -49,27 +49,12 @@ def test_masks_that_change_nothing_are_not(tmp_path: Path) -> None:
     same(graph, {"x": x}, computed(model, {"x": x}))
 
 
-def test_states_between_runs_are_refused(tmp_path: Path) -> None:
+def test_a_stateful_layer_that_is_called_twice_is_refused(tmp_path: Path) -> None:
     k = keras()
-    model = k.Sequential([k.layers.Input(batch_shape=(1, 5, 4)), k.layers.LSTM(3, stateful=True, name="lstm")])
-    text = refused(model, tmp_path / "model.keras")
-    assert "it keeps 2 states from run to run, which a library does not: " in text
-    assert "(float32 [1, 3], at first 0.0)" in text
-    assert "initial_state=, return_state=True" in text
-    assert text.endswith("write\n    states: reset")
-
-
-def test_states_begin_anew_where_the_deployment_file_says_so(tmp_path: Path) -> None:
-    k = keras()
-    model = k.Sequential([k.layers.Input(batch_shape=(1, 5, 4), name="x"), k.layers.LSTM(3, stateful=True)])
-    randomise(model)
-    file = saved(model, tmp_path / "model.keras")
-    graph = load(file, keys={"states": "reset"})
-    reference = Keras().reference((file,), Model("case", (file,)))
-    assert reference is not None
-    for seed in range(2):
-        x = {"x": np.random.default_rng(seed).uniform(-1, 1, (1, 5, 4)).astype(np.float32)}
-        same(graph, x, list(reference(x).values()))
+    first, second = (k.layers.Input(batch_shape=(1, 5, 4), name=name) for name in ("first", "second"))
+    layer = k.layers.LSTM(3, stateful=True, name="lstm")
+    text = refused(k.Model([first, second], [layer(first), layer(second)]), tmp_path / "model.keras")
+    assert "it is stateful and called more than once; give each call a layer of its own" in text
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")

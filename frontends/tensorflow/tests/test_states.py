@@ -1,4 +1,4 @@
-"""Variables that a run changes: refused with the lines that carry them, or begun anew."""
+"""Variables that a run changes: states of the session, of the application, or begun anew."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.ir import Graph
 from mace_core.ops import core_ops
-from mace_core.run.reference import execute
+from mace_core.run.reference import ReferenceSession, execute
+from mace_core.states import assign_states
 from mace_core.verify import verify
 from mace_frontend_tensorflow import TensorFlow
 
@@ -49,30 +50,42 @@ def model(folder: Path, inputs: list[str] | None = None, outputs: list[str] | No
     return Model("filter", (folder,), inputs=ports[0], outputs=ports[1], keys=keys)
 
 
-def test_states_carried_as_the_refusal_says_equal_tensorflow_over_60_runs(folder: Path) -> None:
-    with pytest.raises(MaceError) as refusal:
-        TensorFlow().load((folder,), model(folder), core_ops())
-    text = str(refusal.value)
-    assert "keeps 2 states from run to run" in text
-    assert "(float32 [2], at first an array that the model file holds)" in text
-    keys = yaml.safe_load(text.split("write\n")[1].split("\nor, ", maxsplit=1)[0])
-    chosen = model(folder, keys["input_tensors"], keys["output_tensors"])
-    graph = verify(TensorFlow().load((folder,), chosen, core_ops()))
-    run, states = TensorFlow().recurrent((folder,), chosen), dict(TensorFlow().starts((folder,), chosen))
-    assert run is not None
-    assert sorted(state.tolist() for state in states.values() if state.ndim) == [[0.5, -0.5]]
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        x = {"x": rng.standard_normal(2).astype(np.float32)}
-        values, wanted = execute(graph, {**x, **states}), run(x)
-        for name in ("y", "n"):
-            np.testing.assert_allclose(values[name], wanted[name], rtol=1e-5, atol=1e-6)
-        states = {name: values[f"{name}.next"] for name in states}
-    assert 60.0 in [float(state) for state in states.values() if not state.ndim]
+def load(folder: Path, chosen: Model) -> Graph:
+    """The graph of a model with the states that its sessions keep."""
+    return verify(assign_states(verify(TensorFlow().load((folder,), chosen, core_ops())), chosen))
+
+
+def test_variables_equal_tensorflow_over_60_runs_and_again_after_a_reset(folder: Path) -> None:
+    graph = load(folder, model(folder))
+    assert (graph.port_inputs, set(graph.port_outputs)) == (("x",), {"y", "n"})
+    assert sorted(state.start.tolist() for state in graph.states if state.start.ndim) == [[0.5, -0.5]]
+    session = ReferenceSession(graph)
+    for _ in range(2):
+        rng = np.random.default_rng(0)
+        run = TensorFlow().recurrent((folder,), model(folder))
+        assert run is not None
+        for _ in range(60):
+            x = {"x": rng.standard_normal(2).astype(np.float32)}
+            values, wanted = session.run(x), run(x)
+            for name in ("y", "n"):
+                np.testing.assert_allclose(values[name], wanted[name], rtol=1e-5, atol=1e-6)
+        assert 60.0 in [float(values[state.output]) for state in graph.states if not state.start.ndim]
+        session.reset()
+
+
+def test_the_application_carries_the_states_that_the_deployment_file_names(folder: Path) -> None:
+    names = [state.input for state in load(folder, model(folder)).states]
+    carried = load(folder, model(folder, ["x", names[0]], ["y", f"{names[0]}.next"]))
+    assert carried.port_inputs == ("x", names[0])
+    assert carried.port_outputs == ("y", f"{names[0]}.next")
+    everything = load(folder, model(folder, states="application"))
+    assert everything.port_inputs == ("x", *names)
+    assert not everything.states
 
 
 def test_variables_begin_anew_where_the_deployment_file_says_so(folder: Path) -> None:
-    graph = verify(TensorFlow().load((folder,), model(folder, states="reset"), core_ops()))
+    graph = load(folder, model(folder, states="reset"))
+    assert graph.inputs == ("x",)
     run = TensorFlow().reference((folder,), model(folder))
     assert run is not None
     for seed in range(2):
@@ -95,7 +108,9 @@ def test_a_variable_changed_in_a_loop_is_refused(tmp_path: Path, tf: Any) -> Non
 
     module = Loop()
     tf.saved_model.save(module, str(tmp_path / "saved"), signatures=module.serve)
-    with pytest.raises(MaceError, match="cannot be an input, since it lies inside a branch, loop or function"):
+    with pytest.raises(
+        MaceError, match=r"lasts from run to run, and a variable is changed inside its branches or loop; export .*\n    states: reset"
+    ):
         TensorFlow().load((tmp_path / "saved",), model(tmp_path / "saved"), core_ops())
 
 

@@ -11,7 +11,7 @@ import pytest
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType
-from mace_core.run.reference import execute
+from mace_core.run.reference import ReferenceSession, execute
 from mace_frontend_tflite import TfLite
 from mace_frontend_tflite.cases import expected, f32, load
 from mace_frontend_tflite.write import Step, Value, Written
@@ -158,13 +158,18 @@ def model(folder: Path, inputs: str = "", outputs: str = "", **keys: object) -> 
     return Model("case", (folder / "case.tflite",), inputs=ports[0], outputs=ports[1], keys=keys)
 
 
-def test_a_variable_that_lasts_is_refused_with_both_ways_out(tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as refusal:
-        load(tmp_path, *counting(), model=model(tmp_path))
-    text = str(refusal.value)
-    assert "keeps 1 state from run to run, which a library does not: 'v' (float32 [1], at first 1.0)" in text
-    assert '    input_tensors: ["x", "v"]\n    output_tensors: ["y", "v.next"]\n' in text
-    assert text.endswith("    states: reset")
+def test_a_variable_that_lasts_is_a_state(tmp_path: Path) -> None:
+    graph = load(tmp_path, *counting(), model=model(tmp_path))
+    assert [str(state) for state in graph.states] == ["v:f32[1], at first 1.0"]
+    assert (graph.port_inputs, graph.port_outputs) == (("x",), ("y",))
+    session = ReferenceSession(graph)
+    for _ in range(2):
+        run = TfLite().recurrent((tmp_path / "case.tflite",), model(tmp_path))
+        assert run is not None
+        for step in range(60):
+            x = {"x": np.float32([step % 7 - 3])}
+            assert session.run(x)["y"].tolist() == run(x)["y"].tolist()
+        session.reset()
 
 
 def test_a_variable_is_carried_by_the_application(tmp_path: Path) -> None:
@@ -172,8 +177,7 @@ def test_a_variable_is_carried_by_the_application(tmp_path: Path) -> None:
     graph = load(tmp_path, *counting(), model=carried)
     run = TfLite().recurrent(carried.files, carried)
     assert run is not None
-    state = TfLite().starts(carried.files, carried)["v"]
-    assert state.tolist() == [1.0]
+    state = np.float32([1])
     for step in range(60):
         x = np.float32([step % 7 - 3])
         values = execute(graph, {"x": x, "v": state})

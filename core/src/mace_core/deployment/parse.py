@@ -137,7 +137,7 @@ class _Reader:
         platform = self._platform(keys)
         keys = self._with_names(keys, Model(name, files, platform))
         inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
-        self._check_states(keys, inputs, outputs)
+        inputs, outputs = self._with_states(keys, inputs, outputs)
         port_keys = {f"{kind}_{what}" for kind in ("input", "output") for what in PORT_KEYS}
         rest = {k: s.value for k, s in keys.items() if k not in port_keys}
         runtimes = rest.pop("runtime")
@@ -179,19 +179,16 @@ class _Reader:
             keys = {**keys, data: Setting(tuple(self._beside(f) for f in keys[data].value), keys[data].line)}
         return ports(kind, keys, self.faults)
 
-    def _check_states(self, keys: Settings, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
-        """Note pairs under `states` that name no input or output of the model."""
-        found = keys.get("states")
-        if found is None or not isinstance(found.value, Mapping):
-            return
-        for side, sides_ports, names in (("input", inputs, found.value.keys()), ("output", outputs, found.value.values())):
-            missing = [name for name in names if name not in {port.name for port in sides_ports}]
-            if missing:
-                problem = f"states: {', '.join(map(repr, missing))} is not among {side}_tensors"
-                self.faults.add(found.line, problem, "name each state under input_tensors, its next value under output_tensors")
-        if len(set(found.value.values())) < len(found.value):
+    def _with_states(self, keys: Settings, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> tuple[tuple[Port, ...], ...]:
+        """Return the ports with the pairs under `states`, which need not be named again where the other ports are."""
+        stated = keys.get("states")
+        if stated is None or not isinstance(stated.value, Mapping):
+            return inputs, outputs
+        if len(set(stated.value.values())) < len(stated.value):
             problem = "states: two states have one output as their next value"
-            self.faults.add(found.line, problem, "pair each state with an output of its own")
+            self.faults.add(stated.line, problem, "pair each state with an output of its own")
+        sides = ((inputs, stated.value.keys()), (outputs, stated.value.values()))
+        return tuple(_add_ports(ports, names) for ports, names in sides)
 
     def _beside(self, file: str) -> str:
         return file if is_url(file) else str(self.faults.path.parent / file)
@@ -257,3 +254,9 @@ def _absent(path: Path) -> str | None:
 def _called(model: Model, name: str) -> Model:
     """A model and its stages under another name."""
     return replace(model, name=name, stages=tuple(replace(stage, name=name) for stage in model.stages))
+
+
+def _add_ports(ports: tuple[Port, ...], names: Iterable[str]) -> tuple[Port, ...]:
+    """Return the ports with those of more names; none where there are none, which stands for all that the model has."""
+    known = {port.name for port in ports}
+    return (*ports, *(Port(name) for name in names if name not in known)) if ports else ()

@@ -50,11 +50,15 @@ class Built:
             raise MaceError(name, "no such model in the library", f"it holds {', '.join(self.report.models)}")
         return self.report.models[name]
 
-    def run(self, model: str, samples: Samples, threads: int = 1) -> dict[str, Array]:
-        """The outputs of a model on samples, by name, each with a leading axis of samples."""
+    def run(self, model: str, samples: Samples, threads: int = 1, *, reset: int = 0) -> dict[str, Array]:
+        """Return the outputs of a model on samples that run in a row in one session, by name, each with a leading axis of samples.
+
+        reset: after how many samples the states get their start values again, time after time; 0 for never.
+        """
         outputs = self.model(model)["outputs"]
         with tempfile.TemporaryDirectory() as folder:
-            self._execute(model, samples, [f"--threads={threads}"], Path(folder))
+            options = [f"--threads={threads}", *([f"--reset={reset}"] if reset else [])]
+            self._execute(model, samples, options, Path(folder))
             found = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(outputs))]
         return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape) for t, data in zip(outputs, found, strict=True)}
 

@@ -10,11 +10,12 @@ import numpy as np
 from mace_core.api import Frontend, Reference
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
-from mace_core.ir import Array, Graph
+from mace_core.ir import Array, Graph, State
 from mace_core.pipeline import read
 from mace_core.ports import entry_graph, exit_graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
+from mace_core.states import assign_states, is_reset, paired_states
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Framework:
     """A model's framework behind what the deployment file states: order of axes, types, names, preparation.
 
     own: the graph as the framework has it.  entry, exit: what stands before and behind it for the application.
+    inside: the states that the model file keeps by itself; its framework is not given them, unless the deployment file names them.
     """
 
     frontend: Frontend
@@ -29,37 +31,60 @@ class Framework:
     own: Graph
     entry: Graph
     exit: Graph
+    inside: tuple[State, ...] = ()
 
     @classmethod
     def of(cls, model: Model, registry: Registry) -> Framework:
         """The framework of a model, not yet loaded; MaceError for a model that cannot be read."""
         frontend = registry.frontend(model)
-        own = read(model, registry)
-        return cls(frontend, model, own, entry_graph(own, model, frontend.order), exit_graph(own, model, frontend.order))
+        whole = read(model, registry)
+        own = assign_states(whole, model)
+        pairs = paired_states(model)
+        inside = tuple(state for state in whole.states if state.input not in pairs)
+        ends = entry_graph(own, model, frontend.order), exit_graph(own, model, frontend.order)
+        return cls(frontend, model, own, *ends, inside)
+
+    @property
+    def paired(self) -> tuple[State, ...]:
+        """The states that the deployment file pairs, which the framework is given and gives back."""
+        inside = {state.input for state in self.inside}
+        return tuple(state for state in self.own.states if state.input not in inside)
+
+    def asked(self) -> Model:
+        """Return the model with the next values of states among its outputs where the application gets them."""
+        if not {state.output for state in self.inside}.intersection(self.own.port_outputs):
+            return self.model
+        return replace(self.model, outputs=tuple(Port(name) for name in self.own.port_outputs))
 
     def given(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """What the framework gets for one sample of the application, by the framework's names."""
+        """What the framework gets for one sample of the application, by the framework's names; paired states begin."""
         values = execute(self.entry, sample)
-        return {own: values[name] for own, name in zip(self.own.inputs, self.entry.outputs, strict=True)}
+        hidden = {state.input for state in self.inside} - {port.name for port in self.model.inputs}
+        ports = zip(self.own.port_inputs, self.entry.outputs, strict=True)
+        found = {own: values[name] for own, name in ports if own not in hidden}
+        return found | {state.input: state.start for state in self.paired}
 
     def run(self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
         """What the application gets for one sample, by public name, when the framework computes.
 
         is_partial: leave out what the framework does not give, instead of a MaceError.
         """
-        found = reference(self.given(sample))
-        absent = [name for name in self.own.outputs if name not in found]
+        return self.shown(reference(self.given(sample)), is_partial=is_partial)
+
+    def shown(self, found: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
+        """Return what the application gets of what the framework gives, by public name; is_partial as for `run`."""
+        absent = [name for name in self.own.port_outputs if name not in found]
         if absent and not is_partial:
             place = f"model {self.model.name!r}"
             raise MaceError(place, f"its framework does not give {', '.join(absent)}", "name files under validation_outputs_data")
         inputs = {}
-        for name, own in zip(self.exit.inputs, self.own.outputs, strict=True):
+        for name, own in zip(self.exit.inputs, self.own.port_outputs, strict=True):
             tensor = self.exit.tensors[name]
             array = found.get(own, np.zeros(tensor.shape, tensor.dtype.numpy))
             inputs[name] = array.reshape(tensor.shape).astype(tensor.dtype.numpy, copy=False)
         values = execute(self.exit, inputs)
         public = {p.name: p.alias or p.name for p in self.model.outputs}
-        pairs = zip(self.own.outputs, self.exit.outputs, strict=True)
+        pairs = zip(self.own.port_outputs, self.exit.outputs, strict=True)
         return {public.get(own, own): values[name] for own, name in pairs if own in found}
 
     def reference(self) -> Reference:
@@ -77,6 +102,43 @@ class Framework:
         """The framework with inner tensors as its outputs; None if it is not installed."""
         whole = replace(self.model, outputs=tuple(Port(n) for n in names))
         return self.frontend.reference(self.model.files, whole)
+
+
+class FrameworkSession:
+    """Runs a model in its framework run by run, as a session of the library does: its states last from one run to the next."""
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+        self._paired: dict[str, Array] = {}
+        self._recurrent: Reference | None = None
+        self._plain: Reference | None = None
+        self.reset()
+
+    @property
+    def runtime(self) -> str:
+        """What computes, in words."""
+        return self._reference.runtime
+
+    def reset(self) -> None:
+        """Give every state its start value. MaceError with the line that installs the framework where it is missing."""
+        framework, model = self.framework, self.framework.model
+        self._paired = {}
+        if framework.inside and not is_reset(model):
+            self._recurrent = framework.frontend.recurrent(model.files, framework.asked())
+        if self._recurrent is None and self._plain is None:
+            self._plain = framework.reference()
+
+    def run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what the application gets for one sample, by public name; next values of states where the framework shows them."""
+        found = self._reference({**self.framework.given(sample), **self._paired})
+        self._paired = {state.input: found[state.output] for state in self.framework.paired}
+        return self.framework.shown(found, is_partial=self._recurrent is not None)
+
+    @property
+    def _reference(self) -> Reference:
+        reference = self._recurrent or self._plain
+        assert reference is not None
+        return reference
 
 
 def installation(frontend: Frontend) -> str:

@@ -83,7 +83,8 @@ class _Comparison:
         """A row for each tensor that the other side has, without the verdict."""
         chain = execute(self.graph, self.inputs)
         theirs = {n: a for n, a in self.other.items() if n in chain and a.size == chain[n].size and a.dtype.kind in "fiu"}
-        values: dict[str, Array] = {**self.graph.weights, **self.inputs}
+        starts = {state.input: state.start for state in self.graph.states}
+        values: dict[str, Array] = {**self.graph.weights, **starts, **self.inputs}
         for node in self.graph.nodes:
             made = dict(zip(node.outputs, self._computed(node, values), strict=False))
             values.update(made)

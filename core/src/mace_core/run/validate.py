@@ -20,7 +20,7 @@ from mace_core.run.flash import flash_bytes
 from mace_core.run.framework import Framework
 from mace_core.run.samples import fit_inputs, stored
 from mace_core.run.similarity import Similarity, accuracy, numbers
-from mace_core.run.steps import STEPS, public_pairs, run_steps
+from mace_core.run.steps import STEPS, carried_states, run_steps
 
 Row = dict[str, Any]
 
@@ -74,12 +74,15 @@ def validate(question: Question) -> Row:
 def outcomes(question: Question) -> tuple[Mapping[str, Array], Mapping[str, Array], str]:
     """Return what the library and what the framework give, by output, each with a leading axis of samples; and what gave the latter.
 
-    States that the deployment file names no data for are carried from sample to sample, which are then steps in a row.
+    The samples of a model with states are steps in a row, whether the session or the application keeps these. States that the
+    deployment file names data for are inputs like others.
     """
     model, ports = question.model, question.built.model(question.model.name)
     samples = stored(model.inputs, ports["inputs"])
-    pairs = public_pairs(model)
-    if pairs and not any(state in samples for state in pairs):
+    pairs = carried_states(model, ports["inputs"], ports["outputs"])
+    is_carried = bool(pairs) and not any(state in samples for state in pairs)
+    is_kept = bool(question.built.figures(model.name).states) and not any(port.data for port in model.outputs)
+    if is_carried or is_kept:
         inputs = [tensor for tensor in ports["inputs"] if tensor.name not in pairs]
         steps = samples or random_samples(model, inputs, STEPS)
         return run_steps(question, steps)

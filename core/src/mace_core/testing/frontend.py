@@ -101,7 +101,7 @@ class FrontendContract(PluginContract):
     def test_sample_computes_what_the_framework_does(self, files: tuple[Path, ...]) -> None:
         graph = self._load(files)
         rng = np.random.default_rng(0)
-        inputs = {n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy) for n in graph.inputs}
+        inputs = {n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy) for n in graph.port_inputs}
         found, expected = execute(graph, inputs), self.expected(inputs)
         for name, array in expected.items():
             np.testing.assert_allclose(found[name], array, rtol=self.tolerance, atol=self.tolerance, err_msg=name)

@@ -19,6 +19,7 @@ from mace_core.deployment import Model, Port
 from mace_core.ir import Array, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
+from mace_core.states import assign_states
 from mace_core.testing.requirements import require
 from mace_core.verify import verify
 from mace_frontend_keras import Keras
@@ -95,8 +96,9 @@ def saved(model: Any, file: Path) -> Path:
 
 
 def load(file: Path, **stated: Any) -> Graph:
-    """The graph that the frontend makes of a file."""
-    return verify(Keras().load((file,), Model("case", (file,), **stated), core_ops()))
+    """The graph that the frontend makes of a file, with the states that its sessions keep."""
+    model = Model("case", (file,), **stated)
+    return verify(assign_states(verify(Keras().load((file,), model, core_ops())), model))
 
 
 def computed(model: Any, given: Mapping[str, Array]) -> list[Array]:

@@ -15,7 +15,6 @@ from mace_core.hints import refuse_shapes
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_core.states import is_reset
 from mace_core.translation import refuse_names
 from mace_frontend_keras.layer import Layer, layer_of
 from mace_frontend_keras.network import Call, Expansion, NetworkError, Ref, leaves
@@ -77,7 +76,7 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         refuse_names(source.file.name, what, [p.name for p in ports if not _is_known(p.name, made)], sorted(made), own)
     inputs = _inputs(source, network, model)
     calls = _needed(network.calls, {network.ref(i.name).name for i in inputs}, wanted.values())
-    work = Translation(source, Builder(model.name, {**core_ops(), **ops}), Weights(source, root), resets=is_reset(model))
+    work = Translation(source, Builder(model.name, {**core_ops(), **ops}), Weights(source, root))
     work.refuse_unknown(calls)
     for given in inputs:
         assert given.shape is not None

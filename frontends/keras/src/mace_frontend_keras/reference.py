@@ -16,11 +16,13 @@ from mace_core.ir import Array
 from mace_frontend_keras.source import read
 
 
-def reference(files: Files, model: Model) -> Reference | None:
+def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Reference | None:
     """Run the model in the backend that KERAS_BACKEND names, or that Keras chooses; None if Keras is not installed.
 
     The callable takes arrays by input name and gives arrays by output name, for the layers that the outermost model has. Python code
     in the file stays refused (Keras's safe mode).
+
+    keeps_states: whether a run of stateful layers goes on where the one before has ended; otherwise each begins with zeros.
     """
     if find_spec("keras") is None:
         return None
@@ -44,16 +46,27 @@ def reference(files: Files, model: Model) -> Reference | None:
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise MaceError(file.name, f"Keras refuses it: {text}", "validate against stored data instead") from error
 
+    _reset_states(part)
+
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        for layer in part._flatten_layers():  # every run begins anew, as the library's do
-            if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
-                layer.reset_state()
+        if not keeps_states:
+            _reset_states(part)
         tensors = [keras.ops.convert_to_tensor(arrays[name]) for name in inputs]
         made = part(tensors[0] if len(tensors) == 1 else tensors, training=False)
         listed = made if isinstance(made, list | tuple) else [made]
         return {name: np.array(keras.ops.convert_to_numpy(tensor)) for name, tensor in zip(known, listed, strict=True)}
 
     return Reference(run, f"Keras {keras.__version__} on {keras.backend.backend()}")
+
+
+def _reset_states(part: Any) -> None:
+    """Set the states of all stateful layers to zero; Keras's own `reset_state` fails for cells on top of each other."""
+    import keras
+
+    for layer in part._flatten_layers():
+        if getattr(layer, "stateful", False):
+            for variable in keras.tree.flatten(getattr(layer, "states", None) or ()):
+                variable.assign(keras.ops.zeros_like(variable.value))
 
 
 def _nodes(whole: Any) -> dict[str, list[Any]]:

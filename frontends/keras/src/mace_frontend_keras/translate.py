@@ -45,16 +45,16 @@ SENSELESS = Senseless(
 class Translation:
     """One model's way into the IR. tensors: by name what a call made; None where that failed. masked: tensors that carry a mask.
 
-    resets: whether states that a layer keeps have their first values at the beginning of every run.
+    stateful: names of the layers whose states last from run to run.
     """
 
-    def __init__(self, source: Source, builder: Builder, weights: Weights, *, resets: bool = False) -> None:
-        self.resets = resets
+    def __init__(self, source: Source, builder: Builder, weights: Weights) -> None:
         self.source = source
         self.builder = builder
         self.weights = weights
         self.tensors: dict[str, str | None] = {}
         self.masked: set[str] = set()
+        self.stateful: set[str] = set()
         self.faults: list[str] = []
         self._shared: dict[Hashable, str] = {}
         self._listed: dict[Hashable, list[str]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
-from mace_core.ir import Graph
+from mace_core.ir import Array, Graph
 from mace_core.ops.op import Op
 
 
@@ -44,6 +44,12 @@ class Onnx(Frontend):
         from mace_frontend_onnx.reference import reference
 
         return reference(files, model)
+
+    def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
+        """Return the initializers that the file has for inputs, which are their values where nobody gives others."""
+        from mace_frontend_onnx.load import default_inputs
+
+        return default_inputs(files, model)
 
 
 @hookimpl

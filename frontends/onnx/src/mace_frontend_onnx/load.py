@@ -9,7 +9,7 @@ from mace_core.api import Files
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.ir import Graph
+from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_onnx.boundary import wanted
@@ -26,6 +26,13 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     if len(files) != 1:
         raise MaceError(model.name, f"an ONNX model is one file, {len(files)} are named", "name the .onnx file alone")
     return translated(files, model, ops).graph
+
+
+def default_inputs(files: Files, model: Model) -> dict[str, Array]:
+    """Return the initializers of those inputs that the deployment file names, by name."""
+    source = read(files[0])
+    names = {port.name for port in model.inputs}
+    return {held.name: source.array(held) for held in source.model.graph.initializer if held.name in names}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
-from mace_core.ir import Array, Graph
+from mace_core.ir import Graph
 from mace_core.ops.op import Op
 
 SAVED, VARIABLES = "saved_model.pb", "variables"
@@ -57,12 +57,6 @@ class TensorFlow(Frontend):
         from mace_frontend_tensorflow.reference import recurrent
 
         return recurrent(files, model)
-
-    def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
-        """Return what the variables that the deployment file makes inputs are before the first run."""
-        from mace_frontend_tensorflow.load import starts
-
-        return starts(files, model)
 
 
 @hookimpl

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mace_core.api import Files, Reference
+from mace_core.build import NEXT
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.states import carried
 from mace_frontend_tensorflow import SAVED
 from mace_frontend_tensorflow.boundary import Public, public, reference_of
 from mace_frontend_tensorflow.flat import Operation
@@ -71,9 +71,9 @@ def recurrent(files: Files, model: Model) -> Reference | None:
     """Run the model with the variables that TensorFlow keeps, from their stored values on, whether or not they are inputs."""
     if find_spec("tensorflow") is None:
         return None
-    pairs = carried(model)
-    inputs = tuple(port for port in model.inputs if port.name not in pairs)
-    outputs = tuple(port for port in model.outputs if port.name not in pairs.values())
+    states = {variable.name for variable in changed_variables(read(files), model)}
+    inputs = tuple(port for port in model.inputs if reference_of(port.name)[0] not in states)
+    outputs = tuple(port for port in model.outputs if port.name.removesuffix(NEXT) not in states)
     names = {port.name for port in inputs}
     run = _begun(files, replace(model, inputs=inputs, outputs=outputs))
 

@@ -1,4 +1,4 @@
-"""Finds the variables that a run of the model changes: states, which the next run sees.
+"""Finds the variables that a run of the model changes: states, which the next run reads.
 
 A function runs every operation in it that changes a variable, whether or not its outputs need that; a graph runs what its outputs need or
 wait for. For each such variable an operation NAME.next is added, the variable's value after the run, and whoever reads the variable
@@ -8,13 +8,13 @@ after it was assigned reads that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import numpy as np
-
+from mace_core.build import NEXT
 from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.states import NEXT, State
+from mace_core.states import is_reset
 from mace_frontend_tensorflow.boundary import public, reference_of
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.source import Source
@@ -34,7 +34,31 @@ READ = "ReadVariableOp"
 PASSING = ("Identity",)
 
 
-def changed_variables(source: Source, model: Model) -> list[State]:
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """A variable that a run changes, or an operation whose branches or loops change one.
+
+    start: its stored value; None where the model cannot be translated with it as a state.
+    reason: why not, as a clause.
+    """
+
+    name: str
+    start: Array | None = None
+    reason: str = ""
+
+
+def refuse_hidden(source: Source, model: Model, variables: Iterable[Changed]) -> None:
+    """Raise one MaceError for variables that change from run to run and can be no states; none where every run begins anew."""
+    faults = []
+    for variable in variables:
+        if variable.start is None and not is_reset(model):
+            remedy = "export the model without it, or, if every run is to begin with its stored value, write in the deployment file"
+            faults.append(f"{source.name}: {variable.name!r} lasts from run to run, and {variable.reason}; {remedy}\n    states: reset")
+    if faults:
+        raise MaceError.of(faults)
+
+
+def changed_variables(source: Source, model: Model) -> list[Changed]:
     """Return the variables that a run changes and that it sees the value of before; add what they are after the run to the graph."""
     flat = source.flat
     outputs = _outputs(source, model)
@@ -49,7 +73,7 @@ def changed_variables(source: Source, model: Model) -> list[State]:
     for name, operations in changing.items():
         _add_next(flat, name, operations, executed)
     seen = _seen(flat, outputs, changing)
-    found = [_state(source, flat.operations[name], operations) for name, operations in changing.items() if name in seen]
+    found = [_described(source, flat.operations[name]) for name in changing if name in seen]
     return [*found, *_inside(source, executed)]
 
 
@@ -126,16 +150,19 @@ def _add_next(flat: Flat, name: str, operations: Sequence[Operation], executed: 
             flat.aliases[reader.name, 0] = (following, 0)
 
 
-def _state(source: Source, variable: Operation, operations: Sequence[Operation]) -> State:
-    found = source.variables.find(variable) if variable.op in VARIABLES else None
-    start: Array = found.read() if found is not None else np.zeros((), np.float32)
-    return State(variable.name, start, named=variable.op in VARIABLES and variable.name + NEXT in source.flat.operations)
+def _described(source: Source, variable: Operation) -> Changed:
+    if variable.op not in VARIABLES or variable.name + NEXT not in source.flat.operations:
+        return Changed(variable.name, reason="it is assigned to in parts or several times")
+    found = source.variables.find(variable)
+    if found is None:
+        return Changed(variable.name, reason="the model file does not hold its value before the first run")
+    return Changed(variable.name, found.read())
 
 
-def _inside(source: Source, executed: Iterable[str]) -> list[State]:
-    """Return a state for each operation whose branches or loops change variables, which of them is not known here."""
+def _inside(source: Source, executed: Iterable[str]) -> list[Changed]:
+    """Return each operation whose branches or loops change variables, which of them is not known here."""
     functions = source.functions.functions
-    found: list[State] = []
+    found: list[Changed] = []
     for name in executed:
         operation = source.flat.operations[name]
         waiting = [v.func.name for v in operation.attrs.values() if v.func.name]
@@ -147,6 +174,6 @@ def _inside(source: Source, executed: Iterable[str]) -> list[State]:
             seen.add(function)
             for node in functions[function].node_def:
                 waiting.extend(v.func.name for v in node.attr.values() if v.func.name)
-                if _changes(node.op) and not any(state.name == name for state in found):
-                    found.append(State(name, np.zeros((), np.float32), named=False))
+                if _changes(node.op) and not any(changed.name == name for changed in found):
+                    found.append(Changed(name, reason="a variable is changed inside its branches or loop"))
     return found

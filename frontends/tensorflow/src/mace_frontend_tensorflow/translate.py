@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import FOLD_LIMIT, Builder
+from mace_core.build import FOLD_LIMIT, NEXT, Builder
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Shape
 from mace_core.ir import Node as IrNode
@@ -55,16 +55,29 @@ class Translation:
         self._depth = 0
         self._count = 0
 
-    def run(self, part: Part) -> list[str]:
-        """Translate the part; the tensors that hold its outputs. MaceError with every fault."""
+    def run(self, part: Part, variables: Mapping[str, Array]) -> list[str]:
+        """Translate the part; the tensors that hold its outputs. MaceError with every fault.
+
+        variables: values before the first run of those that are states, by name.
+        """
         scope = Scope(self.source.flat)
+        states = dict.fromkeys(variables, "")
         for given in part.inputs:
             scope.held[given.ref] = self.builder.input(given.name, given.dtype, given.shape)
+            if given.ref[0] in variables:
+                self.builder.begin(given.name, variables[given.ref[0]])
+                states[given.ref[0]] = given.name
+        for name, start in variables.items():
+            if not states[name]:
+                scope.held[name, 0] = states[name] = self.builder.state(name, start)
         for ref in part.off:
             scope.held[ref] = Constant(ref[0], DType.BOOL, (), lambda: np.asarray(False))
-        self._evaluate(scope, [ref for _, ref in part.outputs])
+        following = {name + NEXT: (name + NEXT, 0) for name in variables}
+        self._evaluate(scope, [*(ref for _, ref in part.outputs), *following.values()])
         if self.faults:
             raise MaceError.of(self.faults)
+        for name, state in states.items():
+            self.builder.set_next(state, self._output(scope, name + NEXT, following[name + NEXT]))
         return [self._output(scope, name, ref) for name, ref in part.outputs]
 
     def _output(self, scope: Scope, name: str, ref: Ref) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mace_core.api import Files, Frontend, PortNames, Reference
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
-from mace_core.ir import Array, Graph
+from mace_core.ir import Graph
 from mace_core.ops.op import Op
 
 
@@ -49,12 +49,6 @@ class TfLite(Frontend):
         from mace_frontend_tflite.reference import recurrent
 
         return recurrent(files, model)
-
-    def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
-        """Return what the states that the deployment file makes inputs are before the first run."""
-        from mace_frontend_tflite.load import starts
-
-        return starts(files, model)
 
 
 @hookimpl

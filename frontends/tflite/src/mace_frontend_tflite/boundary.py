@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from mace_core.build import NEXT
 from mace_core.deployment import Model, Port
 from mace_core.hints import Dim, refuse_shapes
 from mace_core.ir import Shape
-from mace_core.states import NEXT
 from mace_core.translation import refuse_names
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
-from mace_frontend_tflite.variables import READ, assigning, variable_name
+from mace_frontend_tflite.variables import READ, assigning
 
 EFFECTS = ("CALL_ONCE",)
 """Operators that matter without a result."""
@@ -64,23 +64,22 @@ def declared(source: Source) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _needed(source: Source, inputs: Collection[int], outputs: Sequence[Output]) -> tuple[list[Operator], set[int]]:
-    """Return the operators of the main graph that the outputs need, and all tensors that are read.
+    """Return the operators of the main graph that the outputs of this run or of a later one need, and all tensors that are read.
 
-    What an operator does to a state is needed as well, where the state's next value is an output or is read later in the run.
+    What an operator does to a state is needed as soon as the state is read, or its next value is an output.
     """
     graph = source.subgraphs[0]
     changed = {o.index for o in outputs if o.after}
-    handles = {maker.inputs[0] for i in changed if (maker := graph.makers.get(i)) and maker.code == READ and maker.inputs}
-    after = {variable_name(graph, handle) for handle in handles}
-    changing = [i for o in graph.operators if changed.intersection(o.inputs) for i in o.outputs]
-    ends = [*(o.index for o in outputs if not o.after), *changing]
-    effects: list[Operator] = []
+    ends = [o.index for o in outputs if not o.after]
+    effects = [o for o in graph.operators if changed.intersection(o.inputs)]
+    effects += [maker for i in changed if (maker := graph.makers.get(i)) is not None]
     while True:
         operators, read = between(graph, inputs, ends, effects)
-        more = assigning(source, operators, after)
+        states = {i for o in operators for i in o.inputs if i >= 0 and graph.tensors[i].variable}
+        more = [*assigning(source, operators), *(o for o in graph.operators if states.intersection(o.inputs))]
         if {o.index for o in more} <= {o.index for o in operators}:
             return operators, read
-        effects = more
+        effects = [*operators, *more]
 
 
 def between(

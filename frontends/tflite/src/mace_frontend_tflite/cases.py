@@ -13,7 +13,7 @@ from mace_core.deployment import Model
 from mace_core.ir import Array, DType, Graph
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
-from mace_core.states import RESET
+from mace_core.states import RESET, assign_states
 from mace_core.testing.requirements import require
 from mace_core.verify import verify
 from mace_frontend_tflite import TfLite
@@ -123,7 +123,8 @@ def load(folder: Path, *graphs: Written, model: Model | None = None) -> Graph:
     """The graph that the frontend makes of a file with these graphs; its states begin anew at each run unless `model` says otherwise."""
     file = folder / "case.tflite"
     file.write_bytes(write(*graphs))
-    return verify(TfLite().load((file,), model or Model("case", (file,), keys={"states": RESET}), core_ops()))
+    chosen = model or Model("case", (file,), keys={"states": RESET})
+    return verify(assign_states(verify(TfLite().load((file,), chosen, core_ops())), chosen))
 
 
 def expected(folder: Path, arrays: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -8,7 +8,7 @@ from mace_core.api import Files
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.ir import Array, Graph
+from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_tflite.boundary import Part, wanted
@@ -23,15 +23,7 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """
     part, translation = _translated(files, model, ops)
     made = translation.run(part)
-    translation.refuse_lost(part, model)
     return translation.builder.finish(made, [output.name for output in part.outputs])
-
-
-def starts(files: Files, model: Model) -> Mapping[str, Array]:
-    """Return what the states that are inputs of the wanted part are before the first run, by name."""
-    part, translation = _translated(files, model, {})
-    translation.run(part)
-    return translation.input_starts(part)
 
 
 def _translated(files: Files, model: Model, ops: Mapping[str, Op]) -> tuple[Part, Translation]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from mace_core.api import Files, Reference
+from mace_core.build import NEXT
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.states import NEXT
 from mace_frontend_tflite.source import Source, read
 
 STORED = "validate against stored data instead"

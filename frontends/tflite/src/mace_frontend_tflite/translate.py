@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from mace_core.build import Builder
-from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Shape
-from mace_core.states import Ends, State, refuse_lost
 from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tflite.boundary import Part
 from mace_frontend_tflite.node import Node
@@ -20,7 +18,7 @@ from mace_frontend_tflite.ops import handlers
 from mace_frontend_tflite.ops.spectrum import handle_complex, is_complex, refuse_complex
 from mace_frontend_tflite.schema import DAMAGE
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
-from mace_frontend_tflite.variables import ANY, READ, lasting, variable_name
+from mace_frontend_tflite.variables import ANY, READ, lasting, reader_name, variable_name
 
 SENSELESS = Senseless("its inputs or options", "convert the model again", (*DAMAGE, ArithmeticError))
 
@@ -44,9 +42,9 @@ class Translation:
     """A model on its way into a Builder, every fault noted.
 
     variables: by name, what they hold at this place of the run.
-    starts: by name, what initializers give to variables.
     states: by graph and tensor, what a state is after the run, as far as it is translated.
     cut: names of variables that the deployment file makes inputs.
+    begun: the graph's states, by graph and tensor, or by the name of the variable.
     """
 
     def __init__(self, source: Source, builder: Builder) -> None:
@@ -54,12 +52,10 @@ class Translation:
         self.builder = builder
         self.faults: list[str] = []
         self.variables: dict[str, str] = {}
-        self.starts: dict[str, str] = {}
         self.cut: set[str] = set()
-        self.assigned: set[str] = set()
+        self.begun: dict[object, str] = {}
         self.states: dict[tuple[int, int], str] = {}
         self._constants: dict[object, str] = {}
-        self._kept: dict[object, State] = {}
         self._stems: dict[str, int] = {}
         self._depth = 0
 
@@ -79,32 +75,23 @@ class Translation:
             assert info.dtype is not None
             quant = info.quant if info.dtype is not DType.I64 else None
             held[info.index] = self.builder.input(info.name, info.dtype, shape, quant)
+            if info.variable:
+                self.builder.begin(info.name, _first_value(info, shape))
+                self.begun[part.graph.index, info.index] = info.name
             self._cut_variable(part.graph, info.index, held[info.index])
         self.builder.reserved = frozenset(output.name for output in part.outputs)
         self._nodes(part.graph, part.operators, held)
         outputs = self._outputs(part, held)
+        self._end_states()
         if self.faults:
             raise MaceError.of(dict.fromkeys(self.faults))
         return outputs
 
-    def refuse_lost(self, part: Part, model: Model) -> None:
-        """Raise one MaceError for all states that the model changes and that are no inputs."""
-        lost = [state for key, state in self._kept.items() if isinstance(key, str) or key in self.states]
-        ends = Ends([info.name for info, _ in part.inputs], [output.name for output in part.outputs])
-        refuse_lost(self.source.file.name, lost, model, ends)
-
-    def input_starts(self, part: Part) -> dict[str, Array]:
-        """Return what the inputs that are states are before the first run, once the part is translated."""
-        found = {}
-        for info, shape in part.inputs:
-            maker = part.graph.makers.get(info.index)
-            if info.variable and info.dtype is not None:
-                found[info.name] = _first_value(info, shape)
-            elif maker is not None and maker.code == READ and maker.inputs:
-                start = self.builder.weights.get(self.starts.get(variable_name(part.graph, maker.inputs[0]), ""))
-                if start is not None:
-                    found[info.name] = start
-        return found
+    def _end_states(self) -> None:
+        """State what every state is after the run, once all nodes are translated."""
+        for key, name in self.begun.items():
+            after = self.variables[key] if isinstance(key, str) else self.states.get(key, name)  # type: ignore[call-overload]
+            self.builder.set_next(name, after)
 
     def _cut_variable(self, graph: Subgraph, index: int, tensor: str) -> None:
         """Let an input that stands for what a variable holds be the variable's value for all who read it."""
@@ -114,13 +101,24 @@ class Translation:
             self.variables[name] = tensor
             self.cut.add(name)
 
-    def keep_variable(self, name: str, graph: Subgraph, index: int) -> None:
-        """Note that a variable is read which lasts from run to run. graph, index: of the tensor that its value becomes."""
-        if self._lasts(name) and name not in self._kept:
-            start = self.builder.weights.get(self.starts.get(name, ""))
-            info = graph.tensors[index]
-            array = np.zeros(info.shape, info.dtype.numpy if info.dtype else np.float32) if start is None else start
-            self._kept[name] = State(info.name, array, named=graph.index == 0)
+    def begin_variables(self, node: Node, starts: Mapping[str, str]) -> None:
+        """Let variables hold what an initializer gives them: before the first run those that last, else before every run.
+
+        starts: the tensors that hold the values, by the name of the variable.
+        """
+        for name, tensor in starts.items():
+            if not self._lasts(name):
+                self.variables[name] = tensor
+                continue
+            array = self.builder.weights.get(tensor)
+            if array is None:
+                raise RefusedError(f"variable {name!r} begins with a value that is computed at run time; convert the model again")
+            if name in self.cut:
+                self.builder.begin(self.variables[name], array)
+                self.begun[name] = self.variables[name]
+            else:
+                stem = reader_name(self.source, name)
+                self.begun[name] = self.variables[name] = self.builder.state(stem, array, self.builder.tensors[tensor].quant)
 
     def _lasts(self, name: str) -> bool:
         return bool(self._lasting & {name, ANY})
@@ -194,7 +192,10 @@ class Translation:
         key = (graph.index, index) if info.buffer == 0 else (info.buffer, info.shape, info.kind, info.quant)
         if key not in self._constants:
             array, quant = self._constant(graph, info)
-            self._constants[key] = self.builder.weight(info.name, array, quant)
+            declare = self.builder.state if info.variable else self.builder.weight
+            self._constants[key] = declare(info.name, array, quant)
+            if info.variable:
+                self.begun[graph.index, index] = self._constants[key]
         return self._constants[key]
 
     def _constant(self, graph: Subgraph, info: TensorInfo) -> tuple[Array, Quant | None]:
@@ -206,8 +207,6 @@ class Translation:
             if prod(info.shape) > MOST_ZEROS:
                 raise RefusedError(f"{info.name!r} has a shape of {list(info.shape)}")
             array = _first_value(info, info.shape)
-            if info.variable:
-                self._kept[graph.index, info.index] = State(info.name, array, named=graph.index == 0)
         if array is None:
             raise RefusedError(f"it reads {info.name!r}, which the file neither holds nor computes; convert the model again")
         return (array, quant) if array.dtype != np.int64 or quant is None else (array, None)

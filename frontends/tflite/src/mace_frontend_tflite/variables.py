@@ -31,6 +31,15 @@ def variable_name(graph: Subgraph, index: int) -> str:
     return "/".join((part or b"").decode(errors="replace") for part in (options.Container(), options.SharedName()))
 
 
+def reader_name(source: Source, variable: str) -> str:
+    """Return the name of the tensor that a variable is first read into, by which users know it; else its own."""
+    for graph in source.subgraphs:
+        for operator in graph.operators:
+            if operator.code == READ and operator.inputs and variable_name(graph, operator.inputs[0]) == variable and operator.outputs:
+                return graph.tensors[operator.outputs[0]].name
+    return variable.strip("/")
+
+
 def touched(source: Source, graph: Subgraph, operator: Operator, code: str) -> set[str]:
     """Return the names of the variables that an operator, or a graph that it calls, reads or assigns to, as `code` says."""
     if operator.code == code and operator.inputs:
@@ -69,23 +78,17 @@ def lasting(source: Source) -> set[str]:
     return found
 
 
-def assigning(source: Source, read: list[Operator], after: set[str]) -> list[Operator]:
-    """Return the operators of the main graph that assign to a variable before one of the operators `read` reads it.
-
-    after: variables whose value after the run is wanted, so that every operator that assigns to them counts.
-    """
+def assigning(source: Source, read: list[Operator]) -> list[Operator]:
+    """Return the operators of the main graph that assign to a variable which one of the operators `read` reads, in this run or the next."""
     main = source.subgraphs[0]
     if not any(operator.code == ASSIGN for graph in source.subgraphs for operator in graph.operators):
         return []
-    last: dict[str, int] = {}
+    wanted: set[str] = set()
     for operator in read:
-        for name in touched(source, main, operator, READ):
-            last[name] = max(last.get(name, -1), operator.index)
+        wanted |= touched(source, main, operator, READ)
     found = []
     for operator in main.operators:
         names = touched(source, main, operator, ASSIGN)
-        wanted = bool(names & after) or (ANY in names and bool(after))
-        before = any(operator.index < place and (name in names or ANY in names or name == ANY) for name, place in last.items())
-        if names and (wanted or before):
+        if names and wanted and (names & wanted or ANY in names | wanted):
             found.append(operator)
     return found

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array
-from mace_core.translation import RefusedError
 from mace_frontend_keras.layer import Layer
 from mace_frontend_keras.network import refs
 from mace_frontend_keras.node import Node
@@ -73,26 +72,31 @@ def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
     unknown = [c.kind for c in cells if c.kind not in CELLS]
     node.refuse_unless(bool(cells) and not unknown, f"cells {unknown} are not supported; use LSTM, GRU or SimpleRNN")
     counts = [CELLS[c.kind].states for c in cells]
-    if get("stateful") and not node.work.resets:
-        _refuse_states(node, cells, node.shape(x)[0])
     node.refuse_unless(len(states) in (0, sum(counts)), f"it is given {len(states)} states")
+    kept = _begin_states(node, layer, cells, node.shape(x)[0]) if get("stateful") and not states else ()
+    states = states or kept
     made = Run(x, x, ())
     ends: tuple[str, ...] = ()
     for i, one in enumerate(cells):
         own = states[sum(counts[:i]) : sum(counts[: i + 1])]
         made = _run(node, one, (made.steps, bool(get("go_backwards"))), own)
         ends = (*ends, *made.states)
+    for state, end in zip(kept, ends, strict=False):  # states that the call is given are not kept
+        node.build.set_next(state, end)
     return Run(made.steps, made.last, ends)
 
 
-def _refuse_states(node: Node, cells: Sequence[Layer], batch: int) -> None:
-    """Raise RefusedError that lists what a stateful layer keeps from run to run, with both ways out."""
-    names = [f"{cell.name}/{'hc'[i]}" for cell in cells for i in range(CELLS[cell.kind].states)]
-    shapes = [[batch, cell.config.get("units")] for cell in cells for _ in range(CELLS[cell.kind].states)]
-    listed = ", ".join(f"{name!r} (float32 {shape}, at first 0.0)" for name, shape in zip(names, shapes, strict=True))
-    carry = "either make them inputs and outputs in Keras (stateful=False, initial_state=, return_state=True)"
-    reset = "if every run is to begin with zeros, as for a whole sequence at once, write\n    states: reset"
-    raise RefusedError(f"it keeps {len(names)} states from run to run, which a library does not: {listed}; {carry}; or, {reset}")
+def _begin_states(node: Node, layer: Layer, cells: Sequence[Layer], batch: int) -> tuple[str, ...]:
+    """Declare what a stateful layer keeps from run to run: zeros at first, for Keras saves no states."""
+    remedy = "give each call a layer of its own, or make it with stateful=False"
+    node.refuse_unless(layer.name not in node.work.stateful, f"it is stateful and called more than once; {remedy}")
+    node.work.stateful.add(layer.name)
+    found = []
+    for cell in cells:
+        owner = layer if len(cells) == 1 else cell
+        start = np.zeros((batch, Node(type(node.call)(node.name, cell, ()), node.work).whole("units")), np.float32)
+        found += [node.build.state(f"{owner.name}/{'hc'[i]}", start) for i in range(CELLS[cell.kind].states)]
+    return tuple(found)
 
 
 def _run(node: Node, cell: Layer, given: tuple[str, bool], states: Sequence[str]) -> Run:

@@ -72,11 +72,10 @@ def _call_once(node: Node) -> Sequence[str]:
     makers, _ = between(graph, (), [i for o in assigned for i in o.inputs])
     needed = {o.index: o for o in (*makers, *assigned)}
     work = node.work
-    before, others = dict(work.variables), set(work.assigned)
+    before, work.variables = work.variables, {}
     work.perform(node, graph, [needed[i] for i in sorted(needed)], {})
-    work.starts.update(work.variables)
-    work.variables.update((name, before[name]) for name in work.cut)  # an input takes the place of the first value
-    work.assigned = others
+    starts, work.variables = work.variables, before
+    work.begin_variables(node, starts)
     return ()
 
 
@@ -88,12 +87,10 @@ def _named(node: Node) -> str:
 
 
 def _read_variable(node: Node) -> str:
-    """What the variable holds at this place of the run; a value from the run before is a state that is refused when all are known."""
+    """What the variable holds at this place of the run."""
     name = _named(node)
     if name not in node.work.variables:
         raise RefusedError(f"variable {name!r} is never given a value; convert the model again")
-    if name not in node.work.cut and name not in node.work.assigned:
-        node.work.keep_variable(name, node.graph, node.output().index)
     return node.work.variables[name]
 
 
@@ -105,7 +102,6 @@ def _var_handle(node: Node) -> Sequence[str]:
 def _assign_variable(node: Node) -> Sequence[str]:
     name = _named(node)
     node.work.variables[name] = node.stored(1)
-    node.work.assigned.add(name)
     return ()
 
 
