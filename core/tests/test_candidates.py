@@ -236,7 +236,10 @@ FAULTS = [
         TuningEntry("plain", 7, op="Add", shapes="f32 1"),
         r"tuning.yml:7: op 'Add' of 'f32 1': .* those that have: Add of 'f32 2x6, f32 2x6'$",
     ),
-    (TuningEntry("plain", 7, node="NODE", level="sse9"), r"tuning.yml:7: no level 'sse9' of target grouping; its levels are fast, base$"),
+    (
+        TuningEntry("plain", 7, node="NODE", level="sse9"),
+        r"tuning.yml:7: target grouping has no level 'sse9' here; its levels are fast, base; write",
+    ),
     (TuningEntry("winograd", 7, node="NODE"), r"tuning.yml:7: no candidate 'winograd' for node .* at level fast; choose of plain, turned$"),
     (TuningEntry("plain", 7, node="NODE", target="other"), r"tuning.yml:7: node '.*': no node of the model is called so"),
 ]

@@ -22,6 +22,7 @@ from mace_core.registry import Registry
 from mace_core.report import ModelReport
 from mace_core.run.command import Command, Say
 from mace_core.run.files import write, write_all
+from mace_core.tuning import tuning_file
 
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections")
 LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
@@ -156,6 +157,7 @@ def _generate_step(builder: _Commands, registry: Registry) -> Step:
     names = file_names(job, registry)
     products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
     read = [file for model in job.deployment.models for file in registry.frontend(model).sources(model.files)]
+    read += [file for model in job.deployment.models if (file := tuning_file(model))]
     compiler = job.choice.compiler
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]
     announcement = f"generating {job.deployment.library} for {job.choice.text}"

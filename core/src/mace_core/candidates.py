@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Node
@@ -70,6 +70,18 @@ class Selection:
     unit: str
     choices: tuple[Choice, ...]
     refused: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        choices = [{"level": c.level, "candidate": c.candidate, "reason": c.reason, "costs": dict(c.costs)} for c in self.choices]
+        return {**asdict(self.key), "unit": self.unit, "choices": choices, "refused": dict(self.refused)}
+
+    @classmethod
+    def of_json(cls, described: Mapping[str, Any]) -> Selection:
+        """Read what `as_json` wrote."""
+        key = NodeKey(*(described[name] for name in ("target", "node", "op", "shapes")))
+        choices = tuple(Choice(**choice) for choice in described["choices"])
+        return cls(key, described["unit"], choices, described["refused"])
 
 
 @dataclass(frozen=True)
@@ -246,7 +258,8 @@ def _problem(entry: TuningEntry, found: Sequence[Selection], selections: Sequenc
         choices = [choice for choice in selection.choices if entry.level in ("", choice.level)]
         if not choices:
             levels = ", ".join(choice.level for choice in selection.choices)
-            return f"no level {entry.level!r} of target {selection.key.target}", f"its levels are {levels}"
+            problem = f"target {selection.key.target} has no level {entry.level!r} here"
+            return problem, f"its levels are {levels}; write abi for an entry about another ABI"
         if entry.candidate in selection.refused:
             problem = f"candidate {entry.candidate!r} does not take {entry.subject}: {selection.refused[entry.candidate]}"
             return problem, f"choose of {', '.join(choices[0].costs)}"

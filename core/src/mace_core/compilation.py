@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mace_core.api import BuildConfig, Region, Target
+from mace_core.candidates import check_tuning
 from mace_core.compact_weights import AS_STORED
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
@@ -17,6 +18,7 @@ from mace_core.plan import Plan, make_plan
 from mace_core.refusal import NodeRefusal
 from mace_core.registry import Choice, Registry
 from mace_core.report import ModelReport, report_plan
+from mace_core.tuning import tuning_of
 from mace_core.verify import verify
 
 MAX_DIMENSION = 2**31 - 1
@@ -99,6 +101,8 @@ def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledMode
     config = BuildConfig(work.choice.abi, work.choice.text, model)
     parts = [compile_region(region, config) for region in divided.regions]
     plan = _with_small_dimensions(make_plan(graph, parts))
+    # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a word.
+    check_tuning(tuning_of(model, work.choice.abi), plan.program.selections)
     notes = (*graph.notes, *(note for part in parts for note in part.notes))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 

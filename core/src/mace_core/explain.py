@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mace_core.candidates import Selection
 from mace_core.compilation import CompiledModel
 from mace_core.refusal import NodeRefusal
 from mace_core.report import Json, ModelReport
@@ -71,9 +72,24 @@ def _show(explanation: Explanation) -> Iterator[str]:
     for state in report.states:
         shape = " x ".join(map(str, state.tensor.shape)) or "scalar"
         yield f"  state {state.tensor.name}: {state.tensor.dtype.value} {shape}, at first {state.start}\n"
+    for selection in report.selections:
+        yield from describe_selection(selection)
     for transfer in report.transfers:
         yield f"  copy {transfer.tensor}: {transfer.source} -> {transfer.destination}, {transfer.size} bytes\n"
     yield f"  arena {report.arena_bytes} bytes (largest live set {report.arena_lower_bound}), "
     yield f"weights {report.weight_bytes} bytes, {report.transposes} transposes\n"
     for space, size in report.spaces.items():
         yield f"  {space}: {size} bytes\n"
+
+
+def describe_selection(selection: Selection) -> Iterator[str]:
+    """Yield a line for each level: the candidate that computes a node there, why, and what all of them cost; nothing for one alone."""
+    key = selection.key
+    if len(selection.refused) + max(len(choice.costs) for choice in selection.choices) < 2:
+        return
+    for choice in selection.choices:
+        costs = ", ".join(f"{name} {cost:g}" for name, cost in sorted(choice.costs.items(), key=lambda item: item[1]))
+        unit = f" {selection.unit}" if selection.unit else ""
+        yield f"  {key.node} ({key.op} of {key.shapes}) at {choice.level}: {choice.candidate}, {choice.reason}; costs: {costs}{unit}\n"
+    for name, reason in selection.refused.items():
+        yield f"  {key.node} ({key.op} of {key.shapes}): not {name}: {reason}\n"

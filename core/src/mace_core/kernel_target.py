@@ -20,7 +20,7 @@ from mace_core.part import CallsBody, Part, PartFigures
 from mace_core.program import Lowering, Program, Refused
 from mace_core.quantization import dequantize
 from mace_core.refusal import Refusal
-from mace_core.tuning import NO_TUNING, Tuning
+from mace_core.tuning import NO_TUNING, Tuning, tuning_of
 
 MAX_DIMENSION = (1 << 31) - 1
 """Of a tensor that a library describes: what an int32_t holds."""
@@ -87,7 +87,7 @@ class KernelTarget(Target):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernel calls, with weights in the form that the deployment file asks for."""
-        compacted = Compacted(self.lower(region.graph, config.abi), {})
+        compacted = Compacted(self.lower(region.graph, config.abi, tuning_of(config.model, config.abi)), {})
         kernels = self.widening_kernels()
         if kernels and config.model.keys.get("weights") == AS_STORED:
             compacted = compact_weights(compacted.program, kernels)

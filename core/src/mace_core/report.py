@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+from mace_core.candidates import Selection
 from mace_core.ir import DType, Quant, Tensor
 from mace_core.memory import ALIGNMENT
 from mace_core.part import PartFigures
@@ -85,6 +86,7 @@ class ModelReport:
     arena_bytes: of intermediate tensors; no plan can be smaller than arena_lower_bound.  worker_bytes: for each worker.
     spaces: bytes of the arenas on devices, by memory space.  transposes: nodes that only reorder axes.
     states: what sessions keep from run to run, which is neither among inputs nor among outputs.
+    selections: nodes that several candidates could compute: what was chosen at each level, and why.
     summary: what a target tells people about a project; details: what it tells programs, plain data of its own.
     """
 
@@ -102,6 +104,7 @@ class ModelReport:
     notes: tuple[str, ...] = ()
     transposes: int = 0
     states: tuple[StateReport, ...] = ()
+    selections: tuple[Selection, ...] = ()
     summary: str = ""
     details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -122,6 +125,7 @@ class ModelReport:
             refusals=tuple(map(refusal_of, described["refusals"])),
             notes=tuple(described["notes"]),
             states=tuple(StateReport(tensor_of(state), state["start"]) for state in described["states"]),
+            selections=tuple(map(Selection.of_json, described.get("candidates", ()))),
             summary=described.get("summary", ""),
             details={key: value for key, value in described.items() if key not in OWN_KEYS},
         )
@@ -147,6 +151,8 @@ class ModelReport:
         }
         if self.summary:
             found["summary"] = self.summary
+        if self.selections:
+            found["candidates"] = [selection.as_json() for selection in self.selections]
         return {**self.details, **found}
 
 
@@ -161,7 +167,7 @@ def refusal_of(described: Mapping[str, Any]) -> NodeRefusal:
     return NodeRefusal(described["node"], described["op"], described["target"], refusal)
 
 
-OWN_KEYS = frozenset(field.name for field in fields(ModelReport)) | {"calls"}
+OWN_KEYS = frozenset(field.name for field in fields(ModelReport)) | {"calls", "candidates"}
 """The keys of a model in the report file that are ours; others are a target's own."""
 
 
@@ -204,6 +210,7 @@ def report_plan(plan: Plan) -> ModelReport:
         transfers=plan.transfers,
         states=tuple(StateReport(program.tensors[state.input], state.start_text) for state in plan.states),
         spaces={name: arena.bytes for name, arena in plan.arenas.items() if name != "host"},
+        selections=program.selections,
         summary=summary,
         details=details,
     )

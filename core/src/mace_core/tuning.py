@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mace_core.ir import Tensor
+
+if TYPE_CHECKING:
+    from mace_core.deployment import Model
 
 TUNING = "tuning"
 """The deployment key that names a tuning file."""
@@ -27,7 +31,7 @@ class TuningEntry:
     """Names the candidate for some nodes at some levels.
 
     node: by name; or op and shapes: all nodes of an op whose operands have these types and shapes, see `shape_key`.
-    target, level: at these only; "" for every one.
+    abi, target, level: at these only; "" for every one.
     line: of the file.
     """
 
@@ -38,6 +42,7 @@ class TuningEntry:
     shapes: str = ""
     target: str = ""
     level: str = ""
+    abi: str = ""
 
     @property
     def subject(self) -> str:
@@ -45,9 +50,9 @@ class TuningEntry:
         return f"node {self.node!r}" if self.node else f"op {self.op!r} of {self.shapes!r}"
 
     @property
-    def rank(self) -> tuple[bool, bool, bool]:
+    def rank(self) -> tuple[bool, ...]:
         """How much it says: of two entries about one node at one level, the one that says more wins."""
-        return bool(self.node), bool(self.level), bool(self.target)
+        return bool(self.node), bool(self.level), bool(self.target), bool(self.abi)
 
     def is_about(self, key: NodeKey) -> bool:
         """Tell whether it is about a node, at some level."""
@@ -84,6 +89,22 @@ def _describe(tensor: Tensor) -> str:
     return f"{tensor.dtype.value} {'x'.join(map(str, tensor.shape)) or 'scalar'}"
 
 
+def tuning_file(model: Model) -> Path | None:
+    """The tuning file that the deployment file names for a model; None if it names none."""
+    path = model.keys.get(TUNING)
+    return Path(str(path)) if path else None
+
+
+def tuning_of(model: Model, abi: str) -> Tuning:
+    """What the tuning file of a model says about an ABI; MaceError tells all faults of the file."""
+    file = tuning_file(model)
+    if not file:
+        return NO_TUNING
+    tuning = read_tuning(file)
+    # One file serves all ABIs of a deployment: what it says about others is not checked against the levels of this one.
+    return replace(tuning, entries=tuple(entry for entry in tuning.entries if entry.abi in ("", abi)))
+
+
 def read_tuning(file: Path) -> Tuning:
     """Read a tuning file; MaceError tells all its faults, each with its line."""
     from mace_core.deployment.faults import Faults  # YAML and its checks are not needed where there is no such file
@@ -117,7 +138,7 @@ def _repeated(entries: Sequence[TuningEntry]) -> Iterator[tuple[TuningEntry, Tun
     """Yield the entries about nodes and levels that an earlier one is about."""
     seen: dict[tuple[str, ...], TuningEntry] = {}
     for entry in entries:
-        key = (entry.node, entry.op, entry.shapes, entry.target, entry.level)
+        key = (entry.node, entry.op, entry.shapes, entry.abi, entry.target, entry.level)
         if key in seen:
             yield entry, seen[key]
         seen.setdefault(key, entry)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mace_core.errors import PluginError
-from mace_core.ir import DType
+from mace_core.ir import Array, DType
 from mace_core.kernel_target import KernelTarget
-from mace_core.testing.compiled import case
+from mace_core.testing.compiled import case, check_graphs, check_merged, plan_graph
+from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, VECTOR, X86, CpuLevel, Packing
 
@@ -31,6 +33,40 @@ def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(numbers:
 def test_lowerings_pack_for_the_panel_of_the_level() -> None:
     assert Cpu().parameters(replace(X86[0], panel=32)) == Packing(32)
     assert Cpu().parameters(None) == Packing(16)
+
+
+class TwoPanels(Cpu):
+    """Two levels that differ in their panels; `is_first` says which one runs."""
+
+    def __init__(self, is_first: bool) -> None:
+        first = CpuLevel("first", (), str(int(is_first)), VECTOR, lanes=4, rows=2, columns=16, panel=32)
+        self.both = (first, CpuLevel("last", (), "", VECTOR, lanes=4, rows=4, columns=8))
+
+    def levels(self, abi: str) -> tuple[CpuLevel, ...]:
+        return self.both
+
+
+def factors(*shapes: tuple[int, ...]) -> list[Array]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+CONV = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["panel of 32", "panel of 16"])
+def test_each_level_reads_weights_that_were_packed_for_it(is_first: bool, tmp_path: Path) -> None:
+    graphs = [
+        case("product", "MatMul", factors((5, 7), (7, 45)), constants=(1,)),
+        case("computed", "MatMul", factors((5, 7), (7, 45))),
+        case("window", "Conv", factors((1, 6, 5, 3), (45, 3, 3, 3), (45,)), CONV, constants=(1, 2)),
+        *(g for op in ("MatMul", "Conv") if (g := sample(op, DType.I8, quantized=True))),
+    ]
+    target = TwoPanels(is_first)
+    calls = plan_graph(target, graphs[0]).program.calls
+    assert [(call.args["panel"], call.levels) for call in calls] == [(32, ("first",)), (16, ("last",))]
+    check_graphs(target, graphs[:3], tmp_path / "floats")
+    check_merged(target, graphs, tmp_path / "all", target.both, 1e-5)
 
 
 def test_a_target_that_borrows_lowerings_without_their_parameters_is_told_so() -> None:

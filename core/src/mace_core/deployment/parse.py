@@ -144,6 +144,7 @@ class _Reader:
         self._known_runtimes("runtime", keys["runtime"], runtimes)
         limits = [word for word in rest["validation_threshold"] if word != "quantize"]
         self._known_runtimes("validation_threshold", keys["validation_threshold"], limits)
+        rest["tuning"] = self._tuning(keys)
         return Model(name, files, platform, tuple(runtimes), inputs, outputs, MappingProxyType(rest))
 
     def _known_runtimes(self, key: str, stated: Setting, words: Sequence[str]) -> None:
@@ -225,6 +226,18 @@ class _Reader:
                 stated.line if stated else 1, f"{key}: the file's SHA-256 is {actual}, expected {checksum}", "get the file again"
             )
         return path
+
+    def _tuning(self, keys: Settings) -> str:
+        """The path of the tuning file, which is there; "" if none is named. What it says is read with the candidates at hand."""
+        found = keys["tuning"]
+        if not found.value:
+            return ""
+        path = self.faults.path.parent / str(found.value)
+        if problem := _absent(path):
+            self.faults.add(
+                found.line, f"tuning: {problem}: {shorten(str(path), 200)}", "correct the path; it starts at this file's folder"
+            )
+        return str(path)
 
     def _downloaded(self, key: str, found: Setting, checksum: str, limits: Limits) -> Path | None:
         if not checksum:
