@@ -15,7 +15,9 @@ from pathlib import Path
 
 import sections
 
-from mace_core.commands import benchmark_models
+from mace_core.commands import BuiltModels, benchmark_models
+from mace_core.run.built import Built
+from mace_core.run.runners import Native
 
 ROOT = Path(__file__).parents[1]
 MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
@@ -64,11 +66,11 @@ def row(folder: Path, name: str, file: Path, port: str) -> str:
     """Build, run, and write a line of the table."""
     path = deployment(folder, name, file, port)
     subprocess.run([sys.executable, "-m", "mace_core.cli", "build", str(path), "--builds", "builds"], cwd=folder, check=True)  # noqa: S603  # our own build
-    where = {"builds": folder / "builds", "against_framework": True, "rounds": ROUNDS, "threads": 1, "layers": False}
-    (found,) = benchmark_models(path, "host", where)
-    ours, theirs = statistics.median(found["ns"]) / 1e6, statistics.median(found["framework_ns"]) / 1e6
+    (found,) = benchmark_models(BuiltModels(path, "host", folder / "builds"), ROUNDS, against_framework=True)
+    ours, theirs = found.median / 1e6, statistics.median(found.framework_ns) / 1e6
+    arena = Built.at(folder / "builds" / name, "host", Native()).figures(name).arena_bytes
     size = (folder / "builds" / name / "lib/host" / f"lib{name}.so").stat().st_size
-    return f"| {name} | {FRAMEWORKS[file.suffix]} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} | {found['arena_bytes']} | {size} |\n"
+    return f"| {name} | {FRAMEWORKS[file.suffix]} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} | {arena} | {size} |\n"
 
 
 def machine() -> str:

@@ -30,9 +30,8 @@ def test_the_programs_and_the_report(tmp_path: Path) -> None:
     assert set(found) == set(graph.outputs)
     assert all((array == 1).all() for array in found.values())
     assert set(hostile.NAMES) <= set(built.layers("names", inputs))
-    timed = built.time("names", rounds=1, layers=True)["layers"]
-    assert isinstance(timed, list)
-    told = {layer["name"] for layer in timed}
+    timed = built.time("names", rounds=1, layers=True).layers
+    told = {layer.name for layer in timed}
     assert {name for name in hostile.NAMES if name.isprintable()} <= told
     assert all(name.isprintable() or "\u202e" in name or "\u2028" in name for name in told), "a command to the terminal"
     (tmp_path / "short.bin").write_bytes(b"x")

@@ -86,4 +86,4 @@ def test_a_library_and_its_validation(tmp_path: Path) -> None:
     assert set(found) == set(expected)
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
-    assert validate(Question(built, deployment.models[0], registry))["passed"]
+    assert validate(Question(built, deployment.models[0], registry)).passed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.errors import MaceError
-from mace_core.run.check import table
+from mace_core.run.tables import table
 from mace_core.terminal import escape_controls
 
 

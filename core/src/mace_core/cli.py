@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,11 @@ from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.progress import show_progress
 from mace_core.terminal import escape_controls
+
+if TYPE_CHECKING:
+    from mace_core.run.results import Failure, LayerComparison, Validation
+
+    Result = Validation | LayerComparison | Failure
 
 Command = Callable[..., Any]
 
@@ -43,6 +49,11 @@ def exit_on_error(command: Command) -> Command:
 def echo(text: str, nl: bool = True) -> None:
     """Print text that may hold names from models, files and servers: terminal commands in it are made visible."""
     click.echo(escape_controls(text), nl=nl)
+
+
+def print_result(result: object, text: str, as_json: bool) -> None:
+    """Print a result for programs, or its text for people."""
+    echo(json.dumps(result, indent=1) if as_json else text, nl=as_json)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,14 +86,16 @@ def init(files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], 
 @main.command()
 @FILE
 @TARGET
+@JSON
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the sources.")
 @exit_on_error
-def convert(deployment: Path, target: str, output: Path) -> None:
+def convert(deployment: Path, target: str, as_json: bool, output: Path) -> None:
     """Write the C sources of a deployment, without compiling them."""
     from mace_core.commands import convert_files
 
-    for line in convert_files(deployment, target, output):
-        echo(line)
+    made = convert_files(deployment, target, output)
+    lines = [*(f"note: {note}" for note in made.notes), *map(str, made.files)]
+    print_result({"notes": made.notes, "files": list(map(str, made.files))}, "".join(f"{line}\n" for line in lines), as_json)
 
 
 @main.command()
@@ -104,15 +117,16 @@ def build(deployment: Path, target: str, builds: Path, jobs: int) -> None:
 @BUILDS
 @THREADS
 @click.option("--model", default="", help="Model of the deployment; the first without it.")
+@JSON
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Data of an input; else the deployment's.")
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy.")
 @exit_on_error
-def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **where: Any) -> None:
+def run(output: Path, inputs: tuple[str, ...], as_json: bool, **asked: Any) -> None:
     """Run a built model on data from files."""
-    from mace_core.commands import run_model
+    from mace_core.commands import BuiltModels, run_model
 
-    for name, path in run_model(deployment, target, where, dict(_pair(i) for i in inputs), output).items():
-        echo(f"{name}: {path}")
+    found = run_model(BuiltModels(**asked), dict(_pair(i) for i in inputs), output)
+    print_result({name: str(path) for name, path in found.items()}, "".join(f"{n}: {p}\n" for n, p in found.items()), as_json)
 
 
 @main.command()
@@ -124,17 +138,26 @@ def run(deployment: Path, target: str, output: Path, inputs: tuple[str, ...], **
 @click.option("--model", default="", help="Model of the deployment; all without it.")
 @click.option("--layers", is_flag=True, help="Compare every layer, and name the first that is wrong.")
 @exit_on_error
-def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where: Any) -> None:
+def validate(as_json: bool, layers: bool, **asked: Any) -> None:
     """Compare a built library with the deployment's stored outputs, or with the model's own framework."""
-    from mace_core.commands import validate_layers, validate_library
-    from mace_core.run.check import show, show_layers
+    from mace_core.commands import BuiltModels, validate_layers, validate_library
+    from mace_core.run.results import Failure
+    from mace_core.run.tables import show_layers, show_validations
 
-    rows = (validate_layers if layers else validate_library)(deployment, target, where)
-    compared = [row for row in rows if "problem" not in row]
-    echo(json.dumps(rows, indent=1) if as_json else (show_layers if layers else show)(compared), nl=as_json)
-    if len(compared) < len(rows):
-        raise MaceError.of(row["problem"] for row in rows if "problem" in row)
-    if not all(row["passed"] for row in rows):
+    models = BuiltModels(**asked)
+    if layers:
+        rows = validate_layers(models)
+        text = show_layers([row for row in rows if not isinstance(row, Failure)])
+        results: Sequence[Result] = rows
+    else:
+        compared = validate_library(models)
+        text = show_validations([row for row in compared if not isinstance(row, Failure)])
+        results = compared
+    print_result([result.as_json() for result in results], text, as_json)
+    problems = [result.problem for result in results if isinstance(result, Failure)]
+    if problems:
+        raise MaceError.of(problems)
+    if not all(result.passed for result in results):
         sys.exit(1)
 
 
@@ -148,12 +171,13 @@ def validate(deployment: Path, target: str, as_json: bool, layers: bool, **where
 @click.option("--layers", is_flag=True, help="Time every layer too.")
 @click.option("--against-framework", is_flag=True, help="Time the model's own framework in turn, in the same process.")
 @exit_on_error
-def benchmark(deployment: Path, target: str, as_json: bool, **how: Any) -> None:
+def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool, **asked: Any) -> None:
     """Time a built library; with --against-framework beside the model's own framework, one thread each."""
-    from mace_core.commands import benchmark_models, show_benchmark
+    from mace_core.commands import BuiltModels, benchmark_models
+    from mace_core.run.tables import show_timings
 
-    rows = benchmark_models(deployment, target, how)
-    echo(json.dumps(rows, indent=1) if as_json else show_benchmark(rows), nl=as_json)
+    timings = benchmark_models(BuiltModels(**asked), rounds, layers, against_framework)
+    print_result([asdict(timing) for timing in timings], show_timings(timings), as_json)
 
 
 @main.command()
@@ -168,19 +192,25 @@ def explain(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
     from mace_core.explain import show_explanations
 
     found = explain_deployment(deployment, target, strict)
-    echo(json.dumps([model.as_json() for model in found], indent=1) if as_json else show_explanations(found), nl=as_json)
+    print_result([model.as_json() for model in found], show_explanations(found), as_json)
 
 
 @main.command()
 @FILE
 @TARGET
+@JSON
 @exit_on_error
-def check(deployment: Path, target: str) -> None:
+def check(deployment: Path, target: str, as_json: bool) -> None:
     """Check a deployment file, its models and the toolchain, all faults at once, and write nothing."""
     from mace_core.commands import check_deployment
 
-    for line in check_deployment(deployment, target):
-        echo(line)
+    findings = []
+    for finding in check_deployment(deployment, target):
+        findings.append(finding.as_json())
+        if not as_json:
+            echo(str(finding))
+    if as_json:
+        echo(json.dumps(findings, indent=1))
 
 
 @main.command()
@@ -191,7 +221,7 @@ def matrix(as_json: bool) -> None:
     from mace_core.registry import Registry
 
     choices = Registry.load().matrix()
-    echo(json.dumps({"target": choices}) if as_json else "\n".join(choices))
+    print_result({"target": choices}, "".join(f"{choice}\n" for choice in choices), as_json)
 
 
 @main.command()
@@ -200,13 +230,11 @@ def matrix(as_json: bool) -> None:
 @exit_on_error
 def doctor(target: str, as_json: bool) -> None:
     """Tell what is missing for each ABI and target, with the command that installs it; status 1 if anything is."""
-    from dataclasses import asdict
-
     from mace_core.doctor import examine, needed, show_findings
     from mace_core.registry import Registry
 
     findings = examine(Registry.load(), target)
-    echo(json.dumps([asdict(finding) for finding in findings], indent=1) if as_json else show_findings(findings), nl=as_json)
+    print_result([asdict(finding) for finding in findings], show_findings(findings), as_json)
     if needed(findings):
         sys.exit(1)
 
@@ -219,7 +247,7 @@ def plugins(as_json: bool) -> None:
     from mace_core.commands import list_plugins, show_plugins
 
     found = list_plugins()
-    echo(json.dumps(found, indent=1) if as_json else show_plugins(found), nl=as_json)
+    print_result([asdict(plugin) for plugin in found], show_plugins(found), as_json)
 
 
 @main.command()

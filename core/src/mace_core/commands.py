@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,13 @@ from mace_core.pipeline import load_with
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built import Built
-from mace_core.run.check import attempted, milliseconds, table, timing_note
+from mace_core.run.check import attempt_each
 from mace_core.run.files import plain_names, read_array, read_samples, write_all
+from mace_core.run.ready import Finding
+from mace_core.run.results import Failure, LayerComparison, Timing, Validation
 from mace_core.run.samples import stored
-from mace_core.run.validate import Question, Row, validate
+from mace_core.run.tables import table
+from mace_core.run.validate import Question, validate
 
 
 def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
@@ -47,13 +50,21 @@ def one_abi(deployment: Deployment) -> str:
     return "host" if "host" in deployment.abis else deployment.abis[0]
 
 
-def convert_files(deployment: Path, target: str, output: Path) -> list[str]:
-    """Write the sources; a line for each note and each file."""
+@dataclass(frozen=True)
+class Converted:
+    """The files that were written, and what the user should know of them."""
+
+    notes: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+def convert_files(deployment: Path, target: str, output: Path) -> Converted:
+    """Write the sources of a deployment into a folder."""
     parsed, choice, registry = opened(deployment, target)
     made = generate(Job(parsed, choice), registry)
     write_all(output, made.sources.files)
     notes = [*parsed.notes, *(f"{model.name}: {note}" for model in made.models for note in model.notes)]
-    return [*(f"note: {n}" for n in notes), *(str(output / n) for n in sorted(made.sources.files))]
+    return Converted(tuple(notes), tuple(output / name for name in sorted(made.sources.files)))
 
 
 def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
@@ -69,68 +80,67 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int
     return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  # our own build
 
 
-def run_model(deployment: Path, target: str, where: Mapping[str, Any], inputs: Mapping[str, str], output: Path) -> dict[str, Path]:
+@dataclass(frozen=True)
+class BuiltModels:
+    """Says which built models a command is about.
+
+    deployment: the file.  target: one choice, or "".  builds: the folder that libraries are built in.  model: a name; "" for all, or for
+    the first where a command takes one.  threads: workers that compute.
+    """
+
+    deployment: Path
+    target: str = ""
+    builds: Path = Path("builds")
+    model: str = ""
+    threads: int = 1
+
+    def open(self) -> tuple[Deployment, Choice, Registry]:
+        """Return the parsed deployment, the one choice and the plugins."""
+        return opened(self.deployment, self.target)
+
+
+def run_model(asked: BuiltModels, inputs: Mapping[str, str], output: Path) -> dict[str, Path]:
     """Write each output as OUTPUT/NAME.npy with a leading axis of samples; the files by output."""
-    parsed, choice, _ = opened(deployment, target)
-    model = _named(parsed, where["model"])
-    built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
+    parsed, choice, _ = asked.open()
+    model = _named(parsed, asked.model)
+    built = Built.at(asked.builds / parsed.library, choice.text, choice.runner)
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
-    found = built.run(model.name, samples or stored(model.inputs, list(tensors.values())), where["threads"])
+    found = built.run(model.name, samples or stored(model.inputs, list(tensors.values())), asked.threads)
     files = {name: f"{plain}.npy" for name, plain in plain_names(found).items()}
     write_all(output, {file: _npy(found[name]) for name, file in files.items()})
     return {name: output / file for name, file in files.items()}
 
 
-def validate_library(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
-    """A row per model: how similar its outputs are to the stored ones, or to its framework's on random inputs.
-
-    A model that cannot be validated gets a row with the problem, and the others go on.
-    """
-    return [row for question in _questions(deployment, target, where) for row in attempted(question, lambda q: [validate(q)])]
+def validate_library(asked: BuiltModels) -> list[Validation | Failure]:
+    """Tell of each model how similar its outputs are to the stored ones, or to its framework's on random inputs."""
+    return attempt_each(_questions(asked), lambda question: [validate(question)])
 
 
-def validate_layers(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Row]:
-    """A row per tensor that can be compared, of every model."""
-    from mace_core.run.layers import layers
+def validate_layers(asked: BuiltModels) -> list[LayerComparison | Failure]:
+    """Compare every tensor of every model that can be compared."""
+    from mace_core.run.layers import compare_layers
 
-    return [row for question in _questions(deployment, target, where) for row in attempted(question, layers)]
-
-
-def _questions(deployment: Path, target: str, where: Mapping[str, Any]) -> list[Question]:
-    parsed, choice, registry = opened(deployment, target)
-    models = (_named(parsed, where["model"]),) if where.get("model") else parsed.models
-    built = Built.at(where["builds"] / parsed.library, choice.text, choice.runner)
-    return [Question(built, model, registry, where["threads"]) for model in models]
+    return attempt_each(_questions(asked), compare_layers)
 
 
-def benchmark_models(deployment: Path, target: str, how: Mapping[str, Any]) -> list[Row]:
-    """Nanoseconds by model: from mace_benchmark, or beside the framework in this process."""
-    parsed, choice, registry = opened(deployment, target)
-    folder = how["builds"] / parsed.library
-    if how["against_framework"]:
+def _questions(asked: BuiltModels) -> list[Question]:
+    parsed, choice, registry = asked.open()
+    models = (_named(parsed, asked.model),) if asked.model else parsed.models
+    built = Built.at(asked.builds / parsed.library, choice.text, choice.runner)
+    return [Question(built, model, registry, asked.threads) for model in models]
+
+
+def benchmark_models(asked: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False) -> list[Timing]:
+    """Time every model with mace_benchmark, or beside the framework in this process."""
+    parsed, choice, registry = asked.open()
+    folder = asked.builds / parsed.library
+    if against_framework:
         from mace_core.run.versus import versus
 
-        return [versus(folder, choice, model, registry, how["rounds"]) for model in parsed.models]
+        return [versus(folder, choice, model, registry, rounds) for model in parsed.models]
     built = Built.at(folder, choice.text, choice.runner)
-    return [built.time(m.name, how["threads"], how["rounds"], how["layers"]) for m in parsed.models]
-
-
-def show_benchmark(rows: list[Row]) -> str:
-    """Least and median of each row in milliseconds, the framework's and the ratio where they were measured."""
-    head = ("model", "least ms", "median ms", "framework ms", "ratio")
-    cells = []
-    for row in rows:
-        other = row.get("framework_ns")
-        ratio = f"{np.median(row['ns']) / np.median(other):.2f}" if other else ""
-        times = (milliseconds(min(row["ns"]), row), milliseconds(float(np.median(row["ns"])), row))
-        cells.append((row["model"], *times, _ms(np.median(other)) if other else "", ratio))
-    text = table(head, cells) + timing_note(rows)
-    for row in rows:
-        if layers := row.get("layers"):
-            slowest = sorted(layers, key=lambda x: -x["ns"])
-            text += table((row["model"], "kernel", "ms"), [(x["name"], x["kernel"], _ms(x["ns"])) for x in slowest])
-    return text
+    return [built.time(model.name, asked.threads, rounds, layers) for model in parsed.models]
 
 
 def explain_deployment(deployment: Path, target: str, strict: bool = False) -> list[Explanation]:
@@ -140,15 +150,36 @@ def explain_deployment(deployment: Path, target: str, strict: bool = False) -> l
     return [explain(compile_model(model, work)) for model in parsed.models]
 
 
-def check_deployment(deployment: Path, target: str) -> Iterator[str]:
-    """Lines of what is fine and what was decided; MaceError with all faults together."""
+def check_deployment(deployment: Path, target: str) -> Iterator[Finding]:
+    """Yield what is fine and what was decided; MaceError with all faults together."""
     from mace_core.run.ready import check
 
     yield from check(deployment, target, Registry.load())
 
 
-def list_plugins() -> list[dict[str, Any]]:
-    """Describe every plugin: name, distribution, version, what it offers, what is not ready, and the fault of one that is broken."""
+@dataclass(frozen=True)
+class PluginListing:
+    """One installed plugin: what it offers, what that lacks, and what is wrong with it.
+
+    broken: the fault of one that does not work.  conflicts: names that another plugin offers as well.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    offers: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    broken: str = ""
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """What a table says of it."""
+        return "broken: see below" if self.broken else "; ".join(self.missing) or "ready"
+
+
+def list_plugins() -> list[PluginListing]:
+    """Describe every plugin that is installed."""
     loader = PluginLoader()
     loader.load()
     listed = []
@@ -158,30 +189,25 @@ def list_plugins() -> list[dict[str, Any]]:
         offers = [f"{kind[:-1]} {name}" for kind, name in offered if kind != "ops"]
         fault = loader.broken.get(plugin)
         listed.append(
-            {
-                "name": plugin.name,
-                "distribution": plugin.distribution,
-                "version": plugin.version,
-                "offers": [*offers, f"{count} ops"] if count else offers,
-                "missing": _missing(loader, offered),
-                "broken": str(fault) if fault else "",
-                "conflicts": [str(c) for c in loader.conflicts if str(plugin) in str(c)],
-            }
+            PluginListing(
+                name=plugin.name,
+                distribution=plugin.distribution,
+                version=plugin.version,
+                offers=(*offers, *([f"{count} ops"] if count else [])),
+                missing=tuple(_missing(loader, offered)),
+                broken=str(fault) if fault else "",
+                conflicts=tuple(str(c) for c in loader.conflicts if str(plugin) in str(c)),
+            )
         )
     return listed
 
 
-def show_plugins(found: list[dict[str, Any]]) -> str:
+def show_plugins(plugins: Sequence[PluginListing]) -> str:
     """Return a table of plugins, then the whole text of what is broken."""
-    rows = [(p["name"], p["version"], ", ".join(p["offers"]), _state(p)) for p in found]
+    rows = [(plugin.name, plugin.version, ", ".join(plugin.offers), plugin.state) for plugin in plugins]
     text = table(("name", "version", "offers", "state"), rows, whole=True)
-    return text + "".join(f"{fault}\n" for p in found for fault in [p["broken"], *p["conflicts"]] if fault)
-
-
-def _state(plugin: Mapping[str, Any]) -> str:
-    if plugin["broken"]:
-        return "broken: see below"
-    return "; ".join(plugin["missing"]) or "ready"
+    faults = [fault for plugin in plugins for fault in (plugin.broken, *plugin.conflicts)]
+    return text + "".join(f"{fault}\n" for fault in faults if fault)
 
 
 def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[str]:
@@ -212,7 +238,3 @@ def _npy(array: Array) -> bytes:
     data = BytesIO()
     np.save(data, array)
     return data.getvalue()
-
-
-def _ms(nanoseconds: float) -> str:
-    return f"{nanoseconds / 1e6:.3f}"

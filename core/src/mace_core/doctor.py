@@ -12,7 +12,7 @@ from mace_core.api import Runner, Toolchain
 from mace_core.errors import MaceError
 from mace_core.project_target import ProjectTarget
 from mace_core.registry import Registry
-from mace_core.run.check import table
+from mace_core.run.tables import table
 
 READY, MISSING, SPARE = "ready", "MISSING", "not needed"
 

@@ -55,7 +55,7 @@ def show_explanations(explanations: Sequence[Explanation]) -> str:
 
 
 def _show(explanation: Explanation) -> Iterator[str]:
-    from mace_core.run.check import table
+    from mace_core.run.tables import table
 
     report = explanation.report
     if report.summary:

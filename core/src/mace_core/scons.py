@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial, wraps
 from io import TextIOWrapper
 from pathlib import Path
@@ -174,8 +174,8 @@ class Build:
     def _check(self, library: Library, choice: Choice, asked: tuple[Path | None, float], result: Path, say: Say) -> None:
         from mace_core.run.check import check_library
 
-        rows = check_library((library.deployment, self.registry), library.folder, choice, *asked)
-        write(result, json.dumps(rows, indent=1) + "\n")
+        results = check_library((library.deployment, self.registry), library.folder, choice, *asked)
+        write(result, json.dumps([result.as_json() for result in results], indent=1) + "\n")
 
     def _add(self, folder: Path, steps: Iterable[Step]) -> list[Any]:
         """The nodes of all products of the steps."""
@@ -256,19 +256,21 @@ def _print_any_character() -> None:
 
 def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     """Print the rows of all libraries that were checked."""
-    from mace_core.run.check import show
+    from mace_core.run.results import result_of
+    from mace_core.run.tables import show_validations
 
-    rows = [row for node in source for row in json.loads(Path(node.get_abspath()).read_text(encoding="utf-8"))]
-    sys.stdout.write(show(rows))
-    return 0 if all(row["passed"] for row in rows) else 2
+    results = [result_of(row) for node in source for row in json.loads(Path(node.get_abspath()).read_text(encoding="utf-8"))]
+    sys.stdout.write(show_validations(results))
+    return 0 if all(result.passed for result in results) else 2
 
 
 def _benchmark(library: Library, choice: Choice, rounds: int, result: Path, say: Say) -> None:
     from mace_core.run.check import benchmark_library
+    from mace_core.run.tables import show_timings
 
-    rows, text = benchmark_library(library.deployment, library.folder, choice, rounds)
-    sys.stdout.write(text)
-    write(result, json.dumps(rows, indent=1) + "\n")
+    timings = benchmark_library(library.deployment, library.folder, choice, rounds)
+    sys.stdout.write(show_timings(timings))
+    write(result, json.dumps([asdict(timing) for timing in timings], indent=1) + "\n")
 
 
 def _pack(archive: Path, root: Path, files: Sequence[Path], say: Say) -> None:

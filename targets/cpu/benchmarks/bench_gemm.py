@@ -22,8 +22,8 @@ from mace_core.emit import code
 from mace_core.ir import Graph
 from mace_core.plan import plan_calls
 from mace_core.run import native
-from mace_core.run.check import table
 from mace_core.run.compile import shared_library
+from mace_core.run.tables import table
 from mace_core.testing.compiled import case, random_inputs
 from mace_target_cpu import Cpu
 

@@ -16,6 +16,7 @@ from mace_core.api import Runner
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
 from mace_core.report import LibraryReport, ModelReport
+from mace_core.run.results import Timing
 from mace_core.run.samples import Samples, fit_inputs
 
 
@@ -83,11 +84,11 @@ class Built:
                 found[layer.result.name] = np.frombuffer(file.read_bytes(), layer.result.dtype.numpy).reshape(layer.result.shape)
         return found
 
-    def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> dict[str, object]:
-        """What mace_benchmark measured: {"ns": [...], "layers": [...], "timing": what the times are, see Runner}."""
+    def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> Timing:
+        """Return what mace_benchmark measured."""
         arguments = [f"--model={model}", f"--threads={threads}", f"--rounds={rounds}", f"--layers={int(layers)}"]
-        result: dict[str, object] = json.loads(self.execute("mace_benchmark", arguments))
-        return {**result, "timing": self.runner.timing}
+        printed = json.loads(self.execute("mace_benchmark", arguments))
+        return Timing.of_json(printed, self.runner.timing, self.programs.name)
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:
         """What a program of the library prints; MaceError with what it said if it fails."""

@@ -7,8 +7,7 @@ judged by what it makes of the other side's own operands; what it makes of its o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
@@ -17,18 +16,13 @@ from mace_core.pipeline import load, normalise
 from mace_core.quantization import compute
 from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
+from mace_core.run.results import LayerComparison
 from mace_core.run.similarity import Similarity, numbers
-from mace_core.run.validate import Question, Row, expectation, least_cosine
+from mace_core.run.validate import Question, expectation, least_cosine
 
 
-def layers(question: Question) -> list[Row]:
-    """A row for every tensor that can be compared, in order: first as it was read, beside its framework; then as it was computed.
-
-    stage: "read" for the graph as the frontend made it, computed by the ops' references, against the framework;
-    "computed" for the built library's layers against the references.
-    cosine, sqnr, error, pixels: of the chain from the input on.  fed_...: of this layer alone, on the operands of the other side: of
-    the framework, or of the library.  passed: whether that is right.
-    """
+def compare_layers(question: Question) -> list[LayerComparison]:
+    """Compare every tensor that can be, in order: first as it was read, beside its framework; then as it was computed."""
     model, built = question.model, question.built
     wanted = expectation(question)
     sample = {n: a[0] for n, a in wanted.samples.items()}
@@ -37,17 +31,18 @@ def layers(question: Question) -> list[Row]:
     read = _as_read(question, sample)
     rows = _named(model, [*(read.rows() if read else ()), *computed.rows()])
     least = least_cosine(model, any(t.quant for t in normal.tensors.values()))
-    return [{**row, "passed": row["fed_cosine"] >= least} for row in rows]
+    target = built.programs.name
+    return [replace(row, model=model.name, target=target, passed=row.alone.cosine >= least) for row in rows]
 
 
-def _named(model: Model, rows: list[Row]) -> list[Row]:
+def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
     """The rows of the tensors under `check_tensors`; all if it names none, MaceError for a name that no row has."""
     names = model.keys.get("check_tensors")
     if not isinstance(names, Sequence) or not names:
         return rows
     wanted = {str(name).removesuffix(":0") for name in names}
-    found = [row for row in rows if row["tensor"].removesuffix(":0") in wanted]
-    missing = wanted - {row["tensor"].removesuffix(":0") for row in found}
+    found = [row for row in rows if row.tensor.removesuffix(":0") in wanted]
+    missing = wanted - {row.tensor.removesuffix(":0") for row in found}
     if missing:
         problem = f"check_tensors: {', '.join(sorted(missing))}: no tensor of the built model or of its framework"
         raise MaceError(f"model {model.name!r}", problem, "`mace validate --layers` without it lists those that can be compared")
@@ -79,7 +74,7 @@ class _Comparison:
     inputs: Mapping[str, Array]
     other: Mapping[str, Array]
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[LayerComparison]:
         """A row for each tensor that the other side has, without the verdict."""
         chain = execute(self.graph, self.inputs)
         theirs = {n: a for n, a in self.other.items() if n in chain and a.size == chain[n].size and a.dtype.kind in "fiu"}
@@ -101,10 +96,10 @@ class _Comparison:
         """What the other side computed, as an operand of the next layer: of another type it cannot be one, and ours takes its place."""
         return theirs.reshape(ours.shape) if theirs.dtype == ours.dtype else ours
 
-    def _row(self, name: str, node: Node, values: tuple[Array, Array, Array]) -> dict[str, Any]:
+    def _row(self, name: str, node: Node, values: tuple[Array, Array, Array]) -> LayerComparison:
         tensor = self.graph.tensors[name]
         chain, fed, theirs = (numbers(a.reshape(tensor.shape), tensor) for a in values)
         # The library is what is judged in the second stage, and the framework what is judged by in the first.
         pairs = ((chain, theirs), (fed, theirs)) if self.stage == "read" else ((theirs, chain), (theirs, fed))
-        whole, alone = (asdict(Similarity.of(*pair)) for pair in pairs)
-        return {"stage": self.stage, "tensor": name, "op": node.op.name, **whole, **{f"fed_{k}": v for k, v in alone.items()}}
+        whole, alone = (Similarity.of(*pair) for pair in pairs)
+        return LayerComparison("", "", self.stage, name, node.op.name, whole, alone)

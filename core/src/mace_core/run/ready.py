@@ -22,8 +22,59 @@ from mace_core.run.compile import check_link, check_syntax
 T = TypeVar("T")
 
 
-def check(deployment: Path, target: str, registry: Registry) -> Iterator[str]:
-    """Lines of what is fine and what was decided; MaceError with all faults together, and no line that says "ready" then.
+@dataclass(frozen=True)
+class Computable:
+    """Every node of a model has a target; nodes: how many each target takes, by its name."""
+
+    model: str
+    target: str
+    nodes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{count} on {target}" for target, count in self.nodes.items()) or "nothing to compute"
+        return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return {"kind": "computable", "model": self.model, "target": self.target, "nodes": dict(self.nodes)}
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that was decided in the user's place."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return f"note: {self.text}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return {"kind": "note", "text": self.text}
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A build for a target will meet no fault but those of the disk."""
+
+    deployment: Path
+    target: str
+    toolchain: str
+    libc: str
+
+    def __str__(self) -> str:
+        return f"{self.deployment}: ready for target={self.target} with toolchain {self.toolchain} ({self.libc})"
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return {"kind": "ready", "target": self.target, "toolchain": self.toolchain, "libc": self.libc}
+
+
+Finding = Computable | Note | Ready
+
+
+def check(deployment: Path, target: str, registry: Registry) -> Iterator[Finding]:
+    """Yield what is fine and what was decided; MaceError with all faults together, and nothing that says "ready" then.
 
     target: "" for the deployment's `target_abis`. Each model is read, lowered and written as C in memory for each choice, and the
     compiler checks that C, so that every fault of a build is met but those of the disk.
@@ -35,11 +86,11 @@ def check(deployment: Path, target: str, registry: Registry) -> Iterator[str]:
     choices = work.attempt(lambda: registry.select(target)) if target else None
     if parsed:
         yield from work.models(parsed, choices or ())
-        yield from (f"note: {note}" for note in (*parsed.notes, *_absent_data(parsed)))
+        yield from map(Note, (*parsed.notes, *_absent_data(parsed)))
     if work.faults:
         raise MaceError.of(dict.fromkeys(work.faults))
     for choice in choices or ():
-        yield f"{deployment}: ready for target={choice.text} with toolchain {choice.toolchain.name} ({choice.compiler.libc})"
+        yield Ready(deployment, choice.text, choice.toolchain.name, choice.compiler.libc)
 
 
 @dataclass(frozen=True)
@@ -57,7 +108,7 @@ class _Work:
             self.faults.append(str(error))
             return None
 
-    def models(self, parsed: Deployment, choices: Sequence[Choice]) -> Iterator[str]:
+    def models(self, parsed: Deployment, choices: Sequence[Choice]) -> Iterator[Finding]:
         """Read every model once, and check it for every choice."""
         graphs: dict[str, Graph] = {}
         for model in parsed.models:
@@ -68,12 +119,12 @@ class _Work:
         for choice in choices:
             compiled = [made for model in parsed.models if model.name in graphs and (made := self._compiled(model, graphs, choice))]
             for made in compiled:
-                notes.update(dict.fromkeys(f"note: {made.name}: {note}" for note in made.notes))
-                yield from _describe(made, choice)
+                notes.update(dict.fromkeys(f"{made.name}: {note}" for note in made.notes))
+                yield _describe(made, choice)
             self._encode(parsed, choice, compiled)
         if not choices:
-            notes.update(dict.fromkeys(f"note: {name}: {note}" for name, graph in graphs.items() for note in graph.notes))
-        yield from notes
+            notes.update(dict.fromkeys(f"{name}: {note}" for name, graph in graphs.items() for note in graph.notes))
+        yield from map(Note, notes)
 
     def _compiled(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
         work = Compilation(choice, self.registry)
@@ -86,13 +137,12 @@ class _Work:
             self.attempt(lambda: _compile(sources, choice))
 
 
-def _describe(made: CompiledModel, choice: Choice) -> Iterator[str]:
+def _describe(made: CompiledModel, choice: Choice) -> Computable:
     """Say which target computes how much of a model."""
     counts: dict[str, int] = {}
     for part in made.plan.parts:
         counts[part.target] = counts.get(part.target, 0) + len(part.nodes)
-    shares = ", ".join(f"{count} on {target}" for target, count in counts.items())
-    yield f"{made.name}: {len(made.graph.nodes)} nodes, every one has a target for {choice.text}: {shares or 'nothing to compute'}"
+    return Computable(made.name, choice.text, counts)
 
 
 def _compile(sources: Sources, choice: Choice) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,11 +16,10 @@ from mace_core.report import ModelReport
 from mace_core.run.built import Built
 from mace_core.run.flash import flash_bytes
 from mace_core.run.framework import Framework
+from mace_core.run.results import Validation
 from mace_core.run.samples import fit_inputs, stored
 from mace_core.run.similarity import Similarity, accuracy, numbers
 from mace_core.run.steps import STEPS, carried_states, run_steps
-
-Row = dict[str, Any]
 
 LEAST_COSINE = 0.9999
 LARGEST_ERROR = 1e-3
@@ -44,7 +41,7 @@ class Question:
     least: float = 0.0
 
 
-def validate(question: Question) -> Row:
+def validate(question: Question) -> Validation:
     """Figures of a model: similarity to the stored outputs, else to its framework's; accuracy, latency, sizes; whether it passed."""
     built, model = question.built, question.model
     ports = built.model(model.name)
@@ -55,20 +52,20 @@ def validate(question: Question) -> Row:
         raise MaceError(f"model {model.name!r}", f"nothing to compare {', '.join(absent)} with", "name files for every output")
     alike = Similarity.worst(_alike(a, expected[n], described[n]) for n, a in found.items())
     share = accuracy(next(iter(found.values())), question.labels) if question.labels is not None else None
-    times = built.time(model.name, question.threads, ROUNDS)["ns"]
-    assert isinstance(times, list)
+    times = built.time(model.name, question.threads, ROUNDS)
     figures = built.figures(model.name)
-    return {
-        "model": model.name,
-        **asdict(alike),
-        "accuracy": share,
-        "latency_ns": statistics.median(times),
-        "timing": built.runner.timing,
-        "arena_bytes": figures.arena_bytes,
-        "library_bytes": _shipped_bytes(built, model),
-        "compared_with": source,
-        "passed": _passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
-    }
+    return Validation(
+        model=model.name,
+        target=built.programs.name,
+        similarity=alike,
+        accuracy=share,
+        latency_ns=times.median,
+        timing=times.timing,
+        arena_bytes=figures.arena_bytes,
+        library_bytes=_shipped_bytes(built, model),
+        compared_with=source,
+        passed=_passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
+    )
 
 
 def outcomes(question: Question) -> tuple[Mapping[str, Array], Mapping[str, Array], str]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.registry import Choice, Registry
 from mace_core.run import native
 from mace_core.run.framework import Framework, installation
+from mace_core.run.results import Timing
 from mace_core.run.validate import random_samples
 
 WARMUP = 5
 
 
-def versus(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> dict[str, Any]:
-    """Nanoseconds of each round by the library ("ns") and by the framework ("framework_ns"), on the same random inputs.
+def versus(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> Timing:
+    """Time the library and the framework in turn on the same random inputs.
 
     library: the folder of the built library, which bears its name.  Only for a choice whose shared library this process can load.
     Raises MaceError where the library is not built or the framework is not installed.
@@ -42,5 +42,4 @@ def versus(library: Path, choice: Choice, model: Model, registry: Registry, roun
             side()
             if number >= WARMUP:
                 seen.append(time.perf_counter_ns() - start)
-    figures = {"ns": times[0], "framework_ns": times[1], "framework": peer.runtime, "arena_bytes": ours.arena_bytes}
-    return {"model": model.name, **figures}
+    return Timing(model.name, tuple(times[0]), target=choice.text, framework=peer.runtime, framework_ns=tuple(times[1]))

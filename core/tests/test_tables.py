@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mace_core.run.check import LONGEST, table
+from mace_core.run.tables import MAX_CELL, table
 
 
 def test_a_long_name_leaves_room_for_the_figures() -> None:
@@ -11,4 +11,4 @@ def test_a_long_name_leaves_room_for_the_figures() -> None:
     assert "0.058" in text
     assert "first;x" in text
     assert "x;last" in text
-    assert max(map(len, text.splitlines())) < 2 * LONGEST
+    assert max(map(len, text.splitlines())) < 2 * MAX_CELL
