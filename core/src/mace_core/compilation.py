@@ -126,7 +126,8 @@ def refuse_unknown_forms(model: Model, targets: Sequence[Target]) -> None:
 def _refuse_fallback(model: Model, regions: Sequence[Region], refusals: Sequence[NodeRefusal], work: Compilation) -> None:
     """Raise MaceError with the ledger of every node that went to a target which nobody named."""
     named = {target.name for target in work.choice.targets}
-    named |= {target.name for target in work.targets(model) if target.device in model.runtimes}
+    if not named:  # the deployment file names them in its stead
+        named = {target.name for target in work.targets(model) if target.device in model.runtimes}
     reasons = {(r.node, r.target): r.refusal for r in refusals}
     faults = []
     for region in regions:

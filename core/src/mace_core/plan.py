@@ -187,7 +187,8 @@ def _bring(port: Port, homes: dict[str, list[str]]) -> Iterator[Transfer]:
     for space in (HOST.name, wanted):
         here = homes[name]
         if wanted not in here and space not in here:
-            yield Transfer(name, here[0], space, port.tensor.bytes)
+            source = HOST.name if HOST.name in here else here[0]
+            yield Transfer(name, source, space, port.tensor.bytes)
             here.append(space)
 
 

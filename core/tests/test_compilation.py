@@ -1,0 +1,84 @@
+"""One compilation: what it decides is what every command tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mace_core.api import BuildConfig, Part, Refusal, Region
+from mace_core.build import Builder
+from mace_core.compilation import Compilation, compile_graph
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.explain import explain, show_explanations
+from mace_core.ir import DType, Graph, Node
+from mace_core.registry import Registry
+from mace_core.report import LibraryReport
+from mace_target_cpu import Cpu
+
+
+class Picky(Cpu):
+    """Takes Relu alone, and says why it takes nothing else."""
+
+    name = "picky"
+    device = "npu"
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        if node.op.name == "Relu":
+            return None
+        return Refusal("unsupported-op", f"the chip has no {node.op.name}", "replace it by Relu")
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        return replace(super().compile(region, config), notes=("computed by something picky",))
+
+
+def compilation(target: str = "host+picky", strict: bool = False) -> Compilation:
+    registry = Registry.load()
+    registry = replace(registry, targets={**registry.targets, "picky": Picky()})
+    return Compilation(registry.select(target)[0], registry, strict)
+
+
+def graph() -> Graph:
+    new = Builder("m")
+    x = new.input("x", DType.F32, (1, 8))
+    a = new.one("Exp", [x], outputs=["a"])
+    b = new.one("Relu", [a], outputs=["b"])
+    return new.finish([new.one("Tanh", [b], outputs=["y"])])
+
+
+def test_the_ledger_names_who_took_and_who_refused_each_node() -> None:
+    made = compile_graph(Model("m", ()), graph(), compilation())
+    found = explain(made)
+    assert [(line.op, line.target) for line in found.ledger] == [("Exp", "cpu"), ("Relu", "picky"), ("Tanh", "cpu")]
+    assert [(r.op, r.target, r.refusal.code) for r in made.refusals] == [
+        ("Exp", "picky", "unsupported-op"),
+        ("Tanh", "picky", "unsupported-op"),
+    ]
+    text = show_explanations([found])
+    assert "(Exp): on cpu; not on picky: the chip has no Exp; replace it by Relu [unsupported-op]" in text
+    assert made.notes == ("computed by something picky",)
+    (described,) = [found.as_json()]
+    assert [node["target"] for node in described["nodes"]] == ["cpu", "picky", "cpu"]
+    assert described["refusals"][0]["remedy"] == "replace it by Relu"
+
+
+def test_without_fallback_every_node_outside_the_named_targets_is_a_fault() -> None:
+    with pytest.raises(MaceError) as refused:
+        compile_graph(Model("m", ()), graph(), compilation(strict=True))
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 2
+    assert "(Exp): would fall back to cpu; picky: the chip has no Exp; replace it by Relu" in lines[0]
+    compile_graph(Model("m", ()), graph(), compilation("host+picky+cpu", strict=True))
+    compile_graph(Model("m", (), runtimes=("cpu",)), graph(), compilation("host", strict=True))
+
+
+def test_a_report_survives_its_file() -> None:
+    made = compile_graph(Model("m", ()), graph(), compilation())
+    report = LibraryReport({"m": made.report()}, ("a note of the file",))
+    again = LibraryReport.of_json(report.as_json())
+    assert again.as_json() == report.as_json()
+    model = again.models["m"]
+    assert [part.target for part in model.parts] == ["cpu", "picky", "cpu"]
+    assert model.refusals == made.refusals
+    assert model.arena_bytes >= model.arena_lower_bound > 0
