@@ -162,7 +162,7 @@ def arena_bytes(folder: Path, choice: str) -> int:
 
 def compile_with(folder: Path, include: str) -> subprocess.CompletedProcess[str]:
     (folder / "size.c").write_text(
-        '#include <stdio.h>\n#include "one.h"\nint main(void) { printf("%d", ONE_NET_ARENA_BYTES); return 0; }\n'
+        '#include <stdio.h>\n#include "one.h"\nint main(void) { printf("%d", (int)ONE_NET_SESSION_BYTES); return 0; }\n'
     )
     command = ["cc", "-Werror", f"-I{include}", "size.c", "-o", "size"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -21,13 +21,16 @@ APPLICATION = """
 #include "one.h"
 int main(void) {
   static float image[36], result[32];
-  static _Alignas(MACE_ALIGNMENT) char arena[1 << 20];
+  static _Alignas(MACE_ALIGNMENT) char memory[1 << 20];
+  mace_session *session;
   const void *inputs[] = {image};
   void *outputs[] = {result};
-  mace_options options = {mace_threads_new(2), NULL, NULL};
+  mace_config config = {.struct_bytes = sizeof config, .threads = mace_threads_new(2)};
   for (int i = 0; i < 36; i++) image[i] = 1;
-  if (!options.threads || mace_run_model(one_model("net"), arena, inputs, outputs, &options)) return 1;
-  mace_threads_delete((mace_threads *)options.threads);
+  if (!config.threads || mace_open(one_model("net"), &config, memory, sizeof memory, &session)) return 1;
+  if (mace_run(session, inputs, outputs)) return 1;
+  mace_close(session);
+  mace_threads_delete((mace_threads *)config.threads);
   printf("%g %g\\n", result[0], result[31]);
   return 0;
 }

@@ -84,7 +84,7 @@ def test_libraries_of_every_name(tmp_path: Path) -> None:
     for written in NAMES:
         name = c_name(written)
         sources = code.library(name, [plan_calls(p) for p in programs], target.levels("host"))
-        for file in ("mace.h", f"{name}.h", f"{name}.c", f"{name}_kernels.h"):
+        for file in ("mace.h", "mace_types.h", f"{name}.h", f"{name}.c", f"{name}_kernels.h"):
             (tmp_path / file).write_text(str(sources.files[file]))
         unit = tmp_path / f"unit_{len(includes)}.c"
         lines = (f'#include "{name}.c"', f"#define MACE_MODELS {name}_models", f"#define MACE_MODEL_COUNT {name}_model_count")
@@ -133,10 +133,10 @@ def test_names_of_our_own_are_all_that_clash() -> None:
     import re
 
     runtime, templates = files("mace_core") / "runtime", files("mace_core") / "emit" / "templates"
-    headers = [runtime / "mace_threads.h", runtime / "mace_tool.h"]
-    headers += [templates / name for name in ("mace.h", "kernels.h.in", "kernels.c.in")]
+    headers = [entry for entry in runtime.iterdir() if entry.name.endswith(".h")]
+    headers += [templates / name for name in ("kernels.h.in", "kernels.c.in")]
     known = {word for header in headers for word in re.findall(r"\bmace_\w+", header.read_text(encoding="utf-8"))}
-    suffixes = ("_models", "_model", "_model_count", "_kernels", "_choose")
+    suffixes = ("_models", "_model", "_model_count", "_functions", "_kernels", "_choose", "_levels", "_devices")
     clashing = {word.removesuffix(s) for word in known for s in suffixes if word.endswith(s)}
     clashing |= {name.rpartition(".")[0] for name in (entry.name for entry in runtime.iterdir()) if name.startswith("mace")} | {"mace"}
     assert clashing <= OWN

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from mace_core.api import Compiler
+from mace_core.emit.code import HEADERS
 from mace_core.fingerprint import fingerprint
 from mace_core.generation import Job, file_names, generate, isas
 from mace_core.package_files import package_files
@@ -128,7 +129,7 @@ def common_steps(place: Place, jobs: Sequence[Job]) -> list[Step]:
 
 
 def _headers(library: str) -> tuple[str, ...]:
-    return ("mace.h", f"{library}.h", "mace_threads.h")
+    return (*HEADERS, f"{library}.h", "mace_threads.h")
 
 
 class _Commands:
@@ -203,7 +204,7 @@ def _library_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:
     """Headers, objects, libraries, programs and what other build systems want to know."""
     job, paths, compiler = builder.job, builder.paths, builder.compiler
     name = job.deployment.library
-    for header in ("mace.h", f"{name}.h"):
+    for header in (*HEADERS, f"{name}.h"):
         yield _copy_step(builder.place, f"{paths.include}/{header}", f"{paths.generated}/{header}")
     yield _copy_step(builder.place, f"{paths.include}/mace_threads.h", RUNTIME / "mace_threads.h")
     units = list(_unit_steps(builder, registry))

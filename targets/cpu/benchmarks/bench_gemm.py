@@ -103,9 +103,8 @@ def runner(model: native.Model, graph: Graph) -> Callable[[], object]:
     made = [np.zeros(t.shape, t.dtype.numpy) for t in model.outputs]
     inputs = native._pointers([given[t.name] for t in model.inputs])
     outputs = native._pointers(made)
-    options = native._Options()
     kept = (given, made)
-    return lambda: (model._raw.run(model._arena, inputs, outputs, c.byref(options)), kept)
+    return lambda: (model._functions.run(model._session, inputs, outputs), kept)
 
 
 def peak(cc: tuple[str, ...], folder: Path) -> float:

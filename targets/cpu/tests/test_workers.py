@@ -17,11 +17,7 @@ WORKERS = 3
 
 
 class Threads(c.Structure):
-    _fields_ = (("pool", c.c_void_p), ("workers", c.c_int32), ("parallel", PARALLEL))
-
-
-class Options(c.Structure):
-    _fields_ = (("threads", c.POINTER(Threads)), ("observe", c.c_void_p), ("observer", c.c_void_p))
+    _fields_ = (("struct_bytes", c.c_uint32), ("workers", c.c_int32), ("pool", c.c_void_p), ("parallel", PARALLEL))
 
 
 def shuffled(model: native.Model, given: dict[str, Array]) -> tuple[dict[str, Array], int]:
@@ -35,14 +31,9 @@ def shuffled(model: native.Model, given: dict[str, Array]) -> tuple[dict[str, Ar
             task(context, index, order.randrange(WORKERS))
             done.append(index)
 
-    raw = model._raw
-    threads = Threads(None, WORKERS, PARALLEL(parallel))
-    memory = np.zeros(raw.arena_bytes + raw.worker_bytes * WORKERS + 64, np.uint8)
-    inputs = [np.ascontiguousarray(given[t.name]) for t in model.inputs]
-    outputs = {t.name: np.zeros(t.shape, t.dtype.numpy) for t in model.outputs}
-    pointers = [(c.c_void_p * len(a))(*(x.ctypes.data for x in a)) for a in (inputs, list(outputs.values()))]
-    options = Options(c.pointer(threads), None, None)
-    raw.run(-(-memory.ctypes.data // 64) * 64, *pointers, c.cast(c.pointer(options), c.POINTER(native._Options)))
+    threads = Threads(c.sizeof(Threads), WORKERS, None, PARALLEL(parallel))
+    config = native.Config(c.sizeof(native.Config), 0, c.cast(c.pointer(threads), c.c_void_p))
+    outputs = native.Model(model._raw, model._functions, config).run(given)
     return outputs, len(done)
 
 

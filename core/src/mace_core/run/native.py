@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, Array, DType, Quant, Tensor
+from mace_core.memory import ALIGNMENT
 
 DTYPES = tuple(DType)  # mace_dtype counts in this order
 
@@ -34,56 +36,101 @@ class _Layer(c.Structure):
     _fields_ = (("name", c.c_char_p), ("kernel", c.c_char_p), ("sources", c.c_char_p), ("result", _Tensor))
 
 
-OBSERVE = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p)
-
-
-class _Options(c.Structure):
-    _fields_ = (("threads", c.c_void_p), ("observe", OBSERVE), ("observer", c.c_void_p))
-
-
-RUN = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.POINTER(_Options))
-
-
 class _Model(c.Structure):
     _fields_ = (
         ("abi", c.c_int32),
+        ("struct_bytes", c.c_uint32),
         ("name", c.c_char_p),
         ("input_count", c.c_int32),
         ("output_count", c.c_int32),
+        ("state_count", c.c_int32),
         ("layer_count", c.c_int32),
+        ("part_count", c.c_int32),
         ("inputs", c.POINTER(_Tensor)),
         ("outputs", c.POINTER(_Tensor)),
+        ("states", c.c_void_p),
         ("layers", c.POINTER(_Layer)),
+        ("parts", c.c_void_p),
         ("arena_bytes", c.c_size_t),
+        ("state_bytes", c.c_size_t),
         ("worker_bytes", c.c_size_t),
         ("weight_bytes", c.c_size_t),
-        ("run", RUN),
+    )  # and what only C reads
+
+
+class Config(c.Structure):
+    """Configures a session: the first members of `mace_config`."""
+
+    _fields_ = (("struct_bytes", c.c_uint32), ("fallback", c.c_int), ("threads", c.c_void_p))
+
+
+OBSERVE = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p)
+POINTERS = c.POINTER(c.c_void_p)
+
+
+class _Functions(c.Structure):
+    _fields_ = (
+        ("struct_bytes", c.c_uint32),
+        ("abi", c.c_int32),
+        ("session_bytes", c.CFUNCTYPE(c.c_size_t, c.POINTER(_Model), c.POINTER(Config))),
+        ("open", c.CFUNCTYPE(c.c_int, c.POINTER(_Model), c.POINTER(Config), c.c_void_p, c.c_size_t, POINTERS)),
+        ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, POINTERS, POINTERS)),
+        ("run_batch", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, POINTERS, POINTERS)),
+        ("reset", c.CFUNCTYPE(c.c_int, c.c_void_p)),
+        ("bind", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, c.c_void_p)),
+        ("observe", c.CFUNCTYPE(None, c.c_void_p, OBSERVE, c.c_void_p)),
+        ("part_device", c.CFUNCTYPE(c.c_char_p, c.c_void_p, c.c_int32)),
+        ("error", c.CFUNCTYPE(c.c_char_p, c.c_void_p)),
+        ("close", c.CFUNCTYPE(None, c.c_void_p)),
     )
 
+
+ABI = 2
+"""MACE_ABI of mace.h, whose types these are."""
 
 Observer = Callable[[str, Array], None]
 
 
 class Model:
-    """One model of a loaded library, with an arena of its own."""
+    """One model of a loaded library, with a session of its own."""
 
-    def __init__(self, raw: _Model) -> None:
-        self._raw = raw
+    def __init__(self, raw: _Model, functions: _Functions, config: Config | None = None) -> None:
+        """Open a session; MaceError with what it says where that fails. The raw structures belong to the library, which stays loaded."""
+        self._raw, self._functions = raw, functions
+        self._config = config or Config(c.sizeof(Config))
         self.name: str = raw.name.decode()
         self.inputs = [raw.inputs[i].describe() for i in range(raw.input_count)]
         self.outputs = [raw.outputs[i].describe() for i in range(raw.output_count)]
         self.arena_bytes: int = raw.arena_bytes
-        size = raw.arena_bytes + raw.worker_bytes
-        self._memory = np.zeros(size + 64, np.uint8)
-        self._arena = -(-self._memory.ctypes.data // 64) * 64
+        size = functions.session_bytes(c.byref(raw), c.byref(self._config))
+        self._memory = np.zeros(size + ALIGNMENT - 1, np.uint8)
+        self._session = c.c_void_p()
+        opened = c.byref(self._session)
+        self._check(functions.open(c.byref(raw), c.byref(self._config), self._memory.ctypes.data, self._memory.size, opened))
+        # The memory is an argument so that it lives until the session is closed.
+        weakref.finalize(self, _close, functions, self._session, self._memory)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
-        """The outputs by name; `observe` sees a copy of every layer's result, with the layer's name."""
+        """Return the outputs by name; `observe` sees a copy of every layer's result, with the layer's name."""
         given = [self._checked(t, inputs) for t in self.inputs]
         made = [np.zeros(t.shape, t.dtype.numpy) for t in self.outputs]
-        options = _Options(None, self._observer(observe), None)
-        self._raw.run(self._arena, _pointers(given), _pointers(made), c.byref(options))
+        callback = self._observer(observe)
+        self._functions.observe(self._session, callback, None)
+        self._check(self._functions.run(self._session, _pointers(given), _pointers(made)))
         return {t.name: a for t, a in zip(self.outputs, made, strict=True)}
+
+    def reset(self) -> None:
+        """Give all states their start values."""
+        self._check(self._functions.reset(self._session))
+
+    def devices(self) -> list[str]:
+        """Say what computes each part."""
+        return [self._functions.part_device(self._session, i).decode() for i in range(self._raw.part_count)]
+
+    def _check(self, status: int) -> None:
+        if status:
+            text = self._functions.error(self._session).decode(errors="replace")
+            raise MaceError(self.name, f"the library answers with status {status}: {text}")
 
     def _checked(self, tensor: Tensor, inputs: Mapping[str, Array]) -> Array:
         if tensor.name not in inputs:
@@ -97,23 +144,33 @@ class Model:
         if observe is None:
             return OBSERVE(0)
 
-        def seen(_: object, number: int, pointer: int) -> None:
+        def see(_: object, number: int, pointer: int) -> None:
             layer = self._raw.layers[number]
             tensor = layer.result.describe()
             data = c.string_at(pointer, layer.result.bytes)
             observe(layer.name.decode(), np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.shape))
 
-        return OBSERVE(seen)
+        return OBSERVE(see)
+
+
+def _close(functions: _Functions, session: c.c_void_p, memory: Array) -> None:
+    functions.close(session)
 
 
 def _pointers(arrays: list[Array]) -> c.Array[c.c_void_p]:
     return (c.c_void_p * len(arrays))(*(a.ctypes.data or None for a in arrays))
 
 
-def load(library: Path, name: str) -> dict[str, Model]:
-    """The models of the shared library whose symbols start with `name`."""
+def load(library: Path, name: str, config: Config | None = None) -> dict[str, Model]:
+    """Return the models of the shared library whose symbols start with `name`, each in a session of its own.
+
+    MaceError where the library was built with another mace.h, or a session does not open.
+    """
     handle = c.CDLL(str(library.resolve()))
+    functions = _Functions.in_dll(handle, f"{name}_functions")
+    if functions.abi != ABI or functions.struct_bytes < c.sizeof(_Functions):
+        raise MaceError(library, f"has version {functions.abi} of mace.h, and this program version {ABI}", "build the library again")
     count = c.c_int32.in_dll(handle, f"{name}_model_count").value
     table = (c.POINTER(_Model) * count).in_dll(handle, f"{name}_models")
-    models = [Model(table[i].contents) for i in range(count)]
+    models = [Model(table[i].contents, functions, config) for i in range(count)]
     return {m.name: m for m in models}

@@ -78,7 +78,6 @@ static void print_output(const mace_tensor *output, const void *data) {
 
 int main(int argc, char **argv) {
   const mace_model *model = @LIBRARY@_models[0]; /* or by its name: @LIBRARY@_model("name") */
-  void *arena = allocate(mace_arena_bytes(model, 1));
   const void **inputs = allocate(sizeof *inputs * (size_t)model->input_count);
   void **outputs = allocate(sizeof *outputs * (size_t)model->output_count);
   for (int32_t i = 0; i < model->input_count; i++) {
@@ -88,10 +87,13 @@ int main(int argc, char **argv) {
   }
   for (int32_t i = 0; i < model->output_count; i++) outputs[i] = allocate(model->outputs[i].bytes);
 
-  if (mace_run_model(model, arena, inputs, outputs, NULL) != MACE_OK) {
-    fprintf(stderr, "example: the model was built with another mace.h\n");
+  const size_t bytes = mace_session_bytes(model, NULL);
+  mace_session *session;
+  if (mace_open(model, NULL, allocate(bytes), bytes, &session) != MACE_OK || mace_run(session, inputs, outputs) != MACE_OK) {
+    fprintf(stderr, "example: %s\n", mace_error(session));
     return 1;
   }
   for (int32_t i = 0; i < model->output_count; i++) print_output(&model->outputs[i], outputs[i]);
+  mace_close(session);
   return 0;
 }

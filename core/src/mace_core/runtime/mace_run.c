@@ -3,7 +3,7 @@
  *   mace_run [--model=NAME] [--threads=N] [--layers=FOLDER] --output=FOLDER INPUT...
  *
  * INPUT: one file for each input of the model, in order, raw values as the model wants them; a file of several samples, one after
- * another, runs the model once for each. FOLDER/output_I.bin gets the values of output I of all samples; with --layers,
+ * another, runs the model once for each; states go on from each to the next. FOLDER/output_I.bin gets the values of output I of all samples; with --layers,
  * FOLDER/layer_I.bin the result of every layer for the first sample.
  */
 #include "mace_tool.h"
@@ -12,11 +12,6 @@ typedef struct dump {
   const mace_model *model;
   const char *folder;
 } dump;
-
-static void check(mace_status status) {
-  static const char *const texts[] = {"", "no such model", "other ABI", "no memory", "a tensor is missing"};
-  if (status != MACE_OK) fail("mace_run", texts[status], "rebuild program and library together");
-}
 
 /* The whole file; its size goes to *bytes. */
 static char *slurp(const char *path, size_t *bytes) {
@@ -82,17 +77,18 @@ int main(int argc, char **argv) {
   const size_t samples = read_inputs(model, argc, argv, inputs);
   for (int32_t i = 0; i < model->output_count; i++) outputs[i] = memory(model->outputs[i].bytes * samples);
 
-  void *arena = memory(mace_arena_bytes(model, workers));
+  mace_config config = configure(workers);
+  mace_session *session = open_session(model, &config);
   dump layer_dump = {model, layers};
-  mace_options options = {workers > 1 ? mace_threads_new(workers) : NULL, layers ? observe : NULL, &layer_dump};
-  if (workers > 1 && !options.threads) fail("--threads", "the system gives no threads", "ask for fewer");
+  if (layers) mace_observe(session, observe, &layer_dump);
   for (size_t s = 0; s < samples; s++) {
     for (int32_t i = 0; i < model->input_count; i++) in[i] = inputs[i] + model->inputs[i].bytes * s;
     for (int32_t i = 0; i < model->output_count; i++) out[i] = outputs[i] + model->outputs[i].bytes * s;
-    check(mace_run_model(model, arena, in, out, &options));
-    options.observe = NULL;
+    check(session, mace_run(session, in, out));
+    mace_observe(session, NULL, NULL);
   }
   for (int32_t i = 0; i < model->output_count; i++) spill(folder, "output", i, outputs[i], model->outputs[i].bytes * samples);
-  mace_threads_delete((mace_threads *)options.threads);
+  mace_close(session);
+  mace_threads_delete((mace_threads *)config.threads);
   return 0;
 }

@@ -76,7 +76,7 @@ mace_threads *mace_threads_new(int32_t workers) {
   const int32_t others = workers > 1 ? workers - 1 : 0;
   pool *p = calloc(1, sizeof *p + sizeof p->threads[0] * (size_t)others);
   if (!p) return NULL;
-  p->face.pool = p, p->face.workers = others + 1, p->face.parallel = parallel;
+  p->face.struct_bytes = sizeof p->face, p->face.pool = p, p->face.workers = others + 1, p->face.parallel = parallel;
   pthread_mutex_init(&p->mutex.lock, NULL);
   pthread_cond_init(&p->work.condition, NULL);
   pthread_cond_init(&p->done.condition, NULL);

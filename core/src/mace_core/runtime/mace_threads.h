@@ -1,4 +1,4 @@
-/* mace_threads.h - a thread pool for mace_options.threads, on POSIX threads. Use it, or write your own: the interface is mace_threads.
+/* mace_threads.h - a thread pool for mace_config.threads, on POSIX threads. Use it, or write your own: the interface is mace_threads.
  *
  * Libraries for an operating system contain it (link with -pthread where the C library keeps threads apart); a static library links
  * it only into applications that call mace_threads_new. Libraries for bare machines do without.

@@ -54,11 +54,37 @@ static inline const mace_model *chosen(int argc, char **argv) {
   exit(2);
 }
 
-/* Memory aligned for an arena; never NULL, never freed: it lives as long as the program. */
+/* Memory aligned for a session; never NULL, never freed: it lives as long as the program. */
 static inline void *memory(size_t bytes) {
   char *raw = calloc(1, bytes + MACE_ALIGNMENT);
   if (!raw) fail("memory", "none left", "close other programs");
   return raw + (MACE_ALIGNMENT - (uintptr_t)raw % MACE_ALIGNMENT);
+}
+
+/* The configuration for so many workers; its threads are the caller's to delete. */
+static inline mace_config configure(int workers) {
+  mace_config config;
+  memset(&config, 0, sizeof config);
+  config.struct_bytes = sizeof config;
+  config.threads = workers > 1 ? mace_threads_new(workers) : NULL;
+  if (workers > 1 && !config.threads) fail("--threads", "the system gives no threads", "ask for fewer");
+  return config;
+}
+
+/* End with the session's message and status 2 unless all went well. */
+static inline void check(const mace_session *session, mace_status status) {
+  if (status == MACE_OK) return;
+  fprintf(stderr, "model: status %d: %s\n", (int)status, mace_error(session));
+  exit(2);
+}
+
+/* An open session of a model, in memory that lives as long as the program. */
+static inline mace_session *open_session(const mace_model *model, const mace_config *config) {
+  const size_t bytes = mace_session_bytes(model, config);
+  mace_session *session;
+  const mace_status status = mace_open(model, config, memory(bytes), bytes, &session);
+  check(session, status);
+  return session;
 }
 
 #endif

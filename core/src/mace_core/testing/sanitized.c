@@ -57,14 +57,16 @@ int main(int argc, char **argv) {
     inputs[i] = memory;
   }
   for (int i = 0; i < model->output_count; i++) outputs[i] = allocate(model->outputs[i].bytes);
-  unsigned char *arena = allocate(mace_arena_bytes(model, 1));
+  const size_t bytes = mace_session_bytes(model, NULL);
+  mace_session *session;
+  if (mace_open(model, NULL, allocate(bytes), bytes, &session) != MACE_OK) return 4;
   FILE *gaps = fopen(argv[2], "rb");
   if (!gaps) return 3;
-  poison(gaps, arena);
+  poison(gaps, (unsigned char *)session->frame.arena);
   for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
     if (strcmp(weights[i].symbol + strlen("fuzz_"), argv[1]) == 0) poison(gaps, weights[i].weights);
   fclose(gaps);
-  if (mace_run_model(model, arena, inputs, outputs, NULL) != MACE_OK) return 4;
+  if (mace_run(session, inputs, outputs) != MACE_OK) return 4;
   FILE *result = fopen(argv[3], "wb");
   for (int i = 0; i < model->output_count; i++) fwrite(outputs[i], 1, model->outputs[i].bytes, result);
   return fclose(result) ? 3 : 0;
