@@ -299,7 +299,7 @@ static inline void mace_observe(mace_session *session, void (*observe)(void *obs
   session->frame.observer = observer;
 }
 
-/* Return what computes a part, in words: "cpu: avx2", "opencl: Adreno 740", "cpu: avx2 (fallback: ...)"; "" for a part that is not
+/* Return what computes a part, in words: "cpu: avx2", "acme: Mark 1", "cpu: avx2 (fallback: ...)"; "" for a part that is not
  * there or a session that is not open. Valid until the next call of the session. */
 static inline const char *mace_part_device(const mace_session *session, int32_t part) {
   const mace_part *parts;
