@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mace_core.build import Builder
+from mace_core.ir import DType
+from mace_core.transforms import PHASES
 
 ROOT = Path(__file__).parents[1]
 PAGES = runpy.run_path(str(ROOT / "docs/generate.py"))["PAGES"]
@@ -21,3 +26,20 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_the_transform_of_the_tutorial_keeps_what_it_says() -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial-transform.md").read_text(encoding="utf-8"), re.DOTALL)
+    offered: dict[str, Any] = {}
+    exec(snippet, offered)
+    (transform,) = offered["mace_transforms"]()
+    new = Builder("net")
+    twice = new.one("Neg", [new.one("Neg", [new.input("x", DType.F32, (2,))])])
+    graph = new.finish([new.one("Relu", [twice])])
+    assert [node.op.name for node in transform.apply(graph).nodes] == ["Relu"]
+    assert transform.phase in {phase.name for phase in PHASES}
+
+
+def test_the_tutorial_lists_every_phase_in_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/tutorial-transform.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [phase.name for phase in PHASES]

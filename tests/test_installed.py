@@ -9,8 +9,10 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import onnx
 import pytest
 import yaml
+from onnx import TensorProto, helper
 
 from mace_core.testing.requirements import require
 
@@ -49,6 +51,10 @@ class Environment:
         """Install by name, as a user would; our own distributions come from the wheels."""
         python = str(self.folder / "bin/python")
         run("uv", "pip", "install", "-q", "--find-links", str(self.wheels), "--python", python, *packages, folder=self.folder)
+
+    def uninstall(self, package: str) -> None:
+        """Remove a package that only one test wants."""
+        run("uv", "pip", "uninstall", "-q", "--python", str(self.folder / "bin/python"), package, folder=self.folder)
 
     def run(self, program: str, *arguments: str, folder: Path, status: int = 0) -> str:
         """Run a program of the environment."""
@@ -116,6 +122,43 @@ def test_new_plugins_install_beside_it(bundle: Environment, tmp_path: Path) -> N
     listed = {p["distribution"]: p for p in json.loads(bundle.run("mace", "plugins", "--json", folder=tmp_path))}
     for kind in ("target", "frontend", "transform", "toolchain"):
         assert not listed[f"mace-{kind}-new-{kind}"]["broken"]
+    assert "new-transform          mace-transform-new-transform 0.1.0" in bundle.run("mace", "explain", "--passes", folder=tmp_path)
+
+
+SWISH7 = """library_name: swish
+models:
+  net: {model_file_path: net.onnx}
+"""
+
+
+def write_swish7(folder: Path) -> None:
+    """A model of x * Sigmoid(7 x), spelled out."""
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 5]) for n in ("x", "y")]
+    nodes = [("Mul", ["x", "seven"], ["wide"]), ("Sigmoid", ["wide"], ["gate"]), ("Mul", ["x", "gate"], ["y"])]
+    seven = helper.make_tensor("seven", TensorProto.FLOAT, [], [7.0])
+    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "net", ports[:1], ports[1:], [seven])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), folder / "net.onnx")
+    (folder / "swish.yml").write_text(SWISH7)
+
+
+def test_a_transform_of_a_stranger_runs_by_being_installed(bundle: Environment, tmp_path: Path) -> None:
+    write_swish7(tmp_path)
+    program = tmp_path / "sources/swish_net_program.c"
+    bundle.run("mace", "convert", "swish.yml", "--target", "host", "--output", "sources", folder=tmp_path)
+    assert "swish7" not in program.read_text()
+    wheel = tmp_path / "wheel"
+    run("uv", "build", "-q", "--wheel", "--out-dir", str(wheel), str(ROOT / "tests/plugins/mace-transform-acme"), folder=tmp_path)
+    bundle.install(*map(str, wheel.glob("*.whl")))
+    try:
+        bundle.run("mace", "convert", "swish.yml", "--target", "host", "--output", "sources", folder=tmp_path)
+        assert "acme_swish7_f32" in program.read_text()
+        phases = json.loads(bundle.run("mace", "explain", "--passes", "--json", folder=tmp_path))["phases"]
+        (fuse,) = (phase for phase in phases if phase["name"] == "fuse")
+        order = [step["transform"] for step in fuse["passes"]]
+        assert order.index("fuse-swish7") + 1 == order.index("fuse-gates")
+        assert fuse["passes"][order.index("fuse-swish7")]["distribution"] == "mace-transform-acme"
+    finally:
+        bundle.uninstall("mace-transform-acme")
 
 
 def test_hardware_is_a_package_more(wheels: Path, tmp_path: Path, product: Path) -> None:

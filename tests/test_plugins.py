@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, PathDistribution
+from importlib.metadata import EntryPoint, PathDistribution, entry_points
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +49,21 @@ def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind
     assert " passed" in done.stdout
     listed = subprocess.run([sys.executable, "-m", "mace_core.cli", "plugins"], env=environment, capture_output=True, text=True, check=True)
     assert f"{kind}-acme" in listed.stdout
+
+
+def test_a_new_transform_runs_once_it_is_installed(tmp_path: Path) -> None:
+    folder = write_plugin("transform", "acme", tmp_path)
+    module = folder / "src/mace_transform_acme/__init__.py"
+    # The template keeps every node; here its rule tells that it was asked.
+    module.write_text(module.read_text().replace("    return None\n", '    raise RuntimeError(f"asked about {match.node.op.name}")\n'))
+    installed(folder / "src", "transform", "acme")
+    digits = ROOT / "models/digits/digits.yml"
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    command = [sys.executable, "-m", "mace_core.cli", "convert", str(digits), "--target", "host", "--output", str(tmp_path / "out")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "mace-transform-acme 0.1.0: its transform 'acme' in phase 'fuse' fails: RuntimeError: asked about " in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_name_that_is_none_and_a_folder_that_exists_are_refused(tmp_path: Path) -> None:
@@ -117,20 +132,41 @@ def test_two_plugins_with_one_name_are_both_named(tmp_path: Path, monkeypatch: p
         Registry.load(points)
 
 
-def test_an_operator_from_outside_runs_through_its_own_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def acme_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *nodes: onnx.NodeProto) -> tuple[dict[str, str], np.ndarray]:
+    """Build a model of these nodes from x to y with mace-transform-acme installed; its sources, and y of fifteen numbers."""
     monkeypatch.syspath_prepend(str(ACME))
-    from importlib.metadata import entry_points
-
     point = EntryPoint("transform-acme", "mace_transform_acme", GROUP)
     registry = Registry.load([*entry_points(group=GROUP), point])
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 5]) for n in ("x", "y")]
-    node = helper.make_node("Swish7", ["x"], ["y"], "swish", domain="acme")
-    graph = helper.make_graph([node], "net", ports[:1], ports[1:])
+    seven = helper.make_tensor("seven", TensorProto.FLOAT, [], [7.0])
+    graph = helper.make_graph(nodes, "net", ports[:1], ports[1:], [seven])
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("acme", 1)]
     file = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
     job = Job(Deployment("acme", (Model("net", (file,)),)), registry.select("host")[0])
-    library = shared_library(generate(job, registry).sources, host(), tmp_path)
-    x = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
-    found = native.load(library, "acme")["net"].run({"x": x})["y"]
-    np.testing.assert_allclose(found, x / (1 + np.exp(-7 * x)), rtol=1e-6)
+    sources = generate(job, registry).sources
+    library = shared_library(sources, host(), tmp_path)
+    return {n: str(c) for n, c in sources.files.items() if isinstance(c, str)}, native.load(library, "acme")["net"].run({"x": X})["y"]
+
+
+X = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
+SWISH7 = X / (1 + np.exp(-7 * X))
+
+
+def test_an_operator_from_outside_runs_through_its_own_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = helper.make_node("Swish7", ["x"], ["y"], "swish", domain="acme")
+    sources, found = acme_library(tmp_path, monkeypatch, node)
+    assert "acme_swish7_f32" in sources["acme_net_program.c"]
+    np.testing.assert_allclose(found, SWISH7, rtol=1e-6)
+
+
+def test_a_transform_from_outside_runs_before_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours would make a Swish of the same nodes; the stranger's says that it comes first."""
+    nodes = [
+        helper.make_node("Mul", ["x", "seven"], ["wide"]),
+        helper.make_node("Sigmoid", ["wide"], ["gate"]),
+        helper.make_node("Mul", ["x", "gate"], ["y"]),
+    ]
+    sources, found = acme_library(tmp_path, monkeypatch, *nodes)
+    assert "acme_swish7_f32" in sources["acme_net_program.c"]
+    np.testing.assert_allclose(found, SWISH7, rtol=1e-6)

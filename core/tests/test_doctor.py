@@ -75,7 +75,18 @@ def test_one_toolchain_is_enough_and_every_runner_and_target_counts(registry: Re
         ("one", "runner emulator"): MISSING,
         ("two", "toolchain ready"): MISSING,
         ("chip", "target"): MISSING,
+        ("transforms", "all phases"): SPARE,
     }
+
+
+def test_transforms_are_advised_and_not_required(registry: Registry) -> None:
+    (finding,) = (f for f in examine(registry) if f.subject == "transforms")
+    assert "larger and slower" in finding.problem
+    assert finding.remedy == "pip install mace-transform-standard"
+    assert finding not in needed(examine(registry))
+    assert not any(f.subject == "transforms" for f in examine(registry, "one"))
+    (finding,) = (f for f in examine(Registry.load()) if f.subject == "transforms")
+    assert finding.state == READY
 
 
 def test_the_commands_that_install_are_told_apart_from_the_problem(registry: Registry) -> None:

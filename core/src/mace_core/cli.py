@@ -181,18 +181,34 @@ def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool,
 
 
 @main.command()
-@FILE
+@click.argument("deployment", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @TARGET
 @JSON
 @click.option("--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named.")
+@click.option("--passes", is_flag=True, help="Tell instead in which order the installed transforms run, and why; takes no file.")
 @exit_on_error
-def explain(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
+def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, passes: bool) -> None:
     """Tell which target computes which node, with which kernel, why others refused, and what memory it takes."""
+    if passes:
+        _explain_passes(deployment, as_json)
+        return
+    if deployment is None:
+        raise click.UsageError("Missing argument 'DEPLOYMENT'; only --passes goes without one.")
     from mace_core.commands import explain_deployment
     from mace_core.explain import show_explanations
 
     found = explain_deployment(deployment, target, strict)
     print_result([model.as_json() for model in found], show_explanations(found), as_json)
+
+
+def _explain_passes(deployment: Path | None, as_json: bool) -> None:
+    if deployment is not None:
+        raise click.UsageError("--passes takes no deployment file: the order is the same for all models.")
+    from mace_core.explain_passes import passes_as_json, show_passes
+    from mace_core.registry import Registry
+
+    registry = Registry.load()
+    print_result(passes_as_json(registry), show_passes(registry), as_json)
 
 
 @main.command()

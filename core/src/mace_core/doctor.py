@@ -13,6 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.project_target import ProjectTarget
 from mace_core.registry import Registry
 from mace_core.run.tables import table
+from mace_core.transforms import describe_empty_phases
 
 READY, MISSING, SPARE = "ready", "MISSING", "not needed"
 
@@ -46,7 +47,8 @@ def examine(registry: Registry, target: str = "") -> list[Finding]:
         findings.append(_finding(name, "target", offered.missing()))
         if isinstance(offered, ProjectTarget):
             findings.append(_runner_finding(name, offered.runner()))
-    return findings
+    # No ABI or target needs transforms, so they are part only of the whole picture.
+    return findings if names else [*findings, _examine_transforms(registry)]
 
 
 def _names(registry: Registry, target: str) -> set[str]:
@@ -71,6 +73,15 @@ def _examine_abi(abi: str, toolchains: Sequence[Toolchain]) -> Iterator[Finding]
         yield replace(finding, state=SPARE) if ready and finding.state == MISSING else finding
     if ready and (runner := ready.runner(abi)):
         yield _runner_finding(abi, runner)
+
+
+def _examine_transforms(registry: Registry) -> Finding:
+    """Whether transforms are installed for every phase; a library is right without them."""
+    empty = describe_empty_phases(registry)
+    if empty is None:
+        return Finding("transforms", "all phases", READY)
+    problem, _, remedy = empty.partition("; ")
+    return Finding("transforms", "all phases", SPARE, problem, remedy)
 
 
 def _runner_finding(subject: str, runner: Runner) -> Finding:

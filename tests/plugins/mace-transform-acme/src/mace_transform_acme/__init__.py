@@ -1,14 +1,16 @@
-"""An example: the operator acme::Swish7, y = x * sigmoid(7 x), in one file and one template."""
+"""An example: the operator acme::Swish7, y = x * sigmoid(7 x), and a transform that finds it; one file and one template."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 import numpy as np
 
+from mace_core.api import Transform
+from mace_core.build import Match, rewrite
 from mace_core.hookspecs import hookimpl
-from mace_core.ir import DType, Node
+from mace_core.ir import DType, Graph, Node
 from mace_core.ops.op import Op
 from mace_core.ops.shapes import keep, same
 from mace_core.program import Call, Kernel, Lowering, Refused
@@ -24,7 +26,37 @@ def lower(node: Node, to: Lowering) -> None:
     to.call(node, Call(KERNEL, {"n": x.elements}, node.inputs, node.outputs, inplace=True))
 
 
+def fuse_swish7(graph: Graph) -> Graph:
+    """Fuse x * Sigmoid(7 * x) to acme::Swish7, where nothing else reads what lies between."""
+    return rewrite(graph, _rule)
+
+
+def _rule(match: Match) -> Sequence[str] | None:
+    if match.node.op.name != "Mul":
+        return None
+    for index in (0, 1):
+        x = match.node.inputs[1 - index]
+        sigmoid = match.feeder(index, "Sigmoid")
+        scaled = Match(sigmoid, match.new, match.uses).feeder(0, "Mul") if sigmoid else None
+        if scaled is not None and x in scaled.inputs:
+            factor = match.new.constant(scaled.inputs[1 - scaled.inputs.index(x)])
+            # A factor of several elements differs along an axis, or stretches x.
+            if factor is not None and factor.size == 1 and factor.reshape(-1)[0] == 7:
+                return match.emit(SWISH7, [x])
+    return None
+
+
+SWISH7 = Op("acme::Swish7", ("x",), ("y",), same, lambda x: x / (1 + np.exp(-7 * x)), lower=lower, move=keep)
+
+
+@hookimpl
+def mace_transforms() -> Iterable[Transform]:
+    """Offer the transform, in a phase of core's and before a transform of another distribution."""
+    because = "it makes a Swish of the same nodes, which acme's kernel does not compute"
+    return (Transform("fuse-swish7", fuse_swish7, "fuse", before={"fuse-gates": because}),)
+
+
 @hookimpl
 def mace_ops() -> Iterable[Op]:
     """Offer the operator."""
-    return (Op("acme::Swish7", ("x",), ("y",), same, lambda x: x / (1 + np.exp(-7 * x)), lower=lower, move=keep),)
+    return (SWISH7,)
