@@ -20,6 +20,7 @@ from mace_core.levels import Level
 from mace_core.memory import arena, touches_of
 from mace_core.plan import plan_calls
 from mace_core.program import Call, Kernel, Lowering, Program, Refused, Weight, join
+from mace_core.refusal import Refusal
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
@@ -295,7 +296,17 @@ def test_a_node_is_refused_unless_a_candidate_of_all_levels_takes_it(tmp_path: P
     target.lowerings = {**target.lowerings, "Add": (Candidate("picky", refuse, free), bound)}
     assert "has no taste for it" in str(target.refuses(graph.nodes[1], graph))
     target.lowerings = {**target.lowerings, "Add": (bound,)}
-    assert "no candidate for Add serves every level" in str(target.refuses(graph.nodes[1], graph))
+    assert target.refuses(graph.nodes[1], graph) == Refusal("unsupported-op", "no candidate for Add serves every level")
+
+
+def test_reasons_of_several_candidates_are_joined_and_the_last_one_says_what_to_do(tmp_path: Path) -> None:
+    def refuse_shape(node: Node, to: Lowering) -> None:
+        raise Refused("is too long", code="shape", remedy="make it shorter")
+
+    target, graph = Grouping(tmp_path), network()
+    target.lowerings = {**target.lowerings, "Add": (Candidate("picky", refuse, free), Candidate("general", refuse_shape, free))}
+    expected = Refusal("shape", "picky: has no taste for it; general: is too long", "make it shorter")
+    assert target.refuses(graph.nodes[1], graph) == expected
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf")])

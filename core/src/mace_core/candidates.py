@@ -186,8 +186,12 @@ def _lowered(candidate: Candidate, node: Node, lowering: Lowering, reasons: dict
 def _join_reasons(node: Node, reasons: Mapping[str, Refused]) -> Refused:
     if len(reasons) == 1:
         return next(iter(reasons.values()))
+    if not reasons:
+        return Refused(f"no candidate for {node.op.name} serves every level", code="unsupported-op")
     told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    return Refused(told or f"no candidate for {node.op.name} serves every level")
+    # Of candidates the last is the most general, so what it lacks is what the user had better change.
+    last = [*reasons.values()][-1].refusal
+    return Refused(told, code=last.code, remedy=last.remedy)
 
 
 def _choose(offered: Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser) -> dict[str, Candidate]:

@@ -81,8 +81,8 @@ class KernelTarget(Target):
         """
         try:
             self._lower(node, _TargetLowering(replace(graph, nodes=(node,), outputs=node.outputs), self._chooser(())))
-        except Refused as reason:
-            return Refusal("other", str(reason))
+        except Refused as refused:
+            return refused.refusal
         return None
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
@@ -134,12 +134,12 @@ class KernelTarget(Target):
         elif moved or not storages:
             self._plain(node, to)
         else:
-            raise Refused(f"{self.name} has no integer kernel for {node.op.name}")
+            raise Refused(f"{self.name} has no integer kernel for {node.op.name}", code="quantization")
 
     def _plain(self, node: Node, to: _TargetLowering) -> None:
         lower = self.lowerings.get(node.op.name) or node.op.lower
         if lower is None:
-            raise Refused(f"{self.name} has no kernel for {node.op.name}")
+            raise Refused(f"{self.name} has no kernel for {node.op.name}", code="unsupported-op")
         lower_by_choice(lower, node, to, to.chooser)
 
     def _through_floats(self, node: Node, to: _TargetLowering) -> None:
@@ -147,7 +147,7 @@ class KernelTarget(Target):
         now = {name: self._real(node, name, to) for name in dict.fromkeys(filter(None, node.inputs)) if _compressed(to.tensors[name])}
         made = {name: to.temporary(_floats(to.tensors[name])) for name in node.outputs if name and _compressed(to.tensors[name])}
         if not now and not made:
-            raise Refused(f"{self.name} has no kernel for {node.op.name}")
+            raise Refused(f"{self.name} has no kernel for {node.op.name}", code="unsupported-op")
         inputs, outputs = (tuple(by.get(t, t) for t in names) for by, names in ((now, node.inputs), (made, node.outputs)))
         self._plain(replace(node, inputs=inputs, outputs=outputs), to)
         for stored, real in made.items():
@@ -170,7 +170,7 @@ class KernelTarget(Target):
             return
         op = "Quantize" if y.quant else "Dequantize"
         if op not in self.quantized:
-            raise Refused(f"{self.name} has no kernels for quantized tensors")
+            raise Refused(f"{self.name} has no kernels for quantized tensors", code="quantization", remedy="use the model in floats")
         lower_by_choice(self.quantized[op], conversion(op, node, ends), to, to.chooser)
 
 
@@ -194,7 +194,8 @@ def _need_describable(tensor: Tensor) -> None:
     """Refused for a tensor that `mace_tensor` in mace.h cannot describe: its dimensions have 32 bits."""
     longest = max(tensor.shape, default=0)
     if longest > MAX_DIMENSION:
-        raise Refused(f"{tensor.name} has a dimension of {longest}; libraries hold tensors of at most {MAX_DIMENSION} along an axis")
+        reason = f"{tensor.name} has a dimension of {longest}; libraries hold tensors of at most {MAX_DIMENSION} along an axis"
+        raise Refused(reason, code="too-large", remedy="state a smaller one under input_shapes")
 
 
 def _compressed(tensor: Tensor) -> bool:

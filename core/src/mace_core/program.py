@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mace_core.emit.text import CIdentifier, is_identifier, shown
 from mace_core.errors import PluginError
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
+from mace_core.refusal import Refusal
 
 if TYPE_CHECKING:
     from mace_core.candidates import Selection
@@ -33,7 +34,14 @@ _Value = TypeVar("_Value")
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not an error
-    """A lowering cannot compute this node; the text says why."""
+    """A lowering cannot compute this node.
+
+    code: one of `mace_core.refusal.CODES`.  reason: a sentence.  remedy: what the user can change; "" where nothing would help.
+    """
+
+    def __init__(self, reason: str, *, code: str = "other", remedy: str = "") -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(code, reason, remedy)
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,8 @@ def _need_room(call: Call, name: str, ctype: str) -> None:
     limit = 1 << (bits - 1)
     for number in value if isinstance(value, tuple) else (value,):
         if not -limit <= number < limit:
-            raise Refused(f"its {name} would be {number}; kernel {call.kernel.name} counts in {bits} bits")
+            reason = f"its {name} would be {number}; kernel {call.kernel.name} counts in {bits} bits"
+            raise Refused(reason, code="too-large", remedy="make its tensors smaller, as with input_shapes")
 
 
 class Lowering:

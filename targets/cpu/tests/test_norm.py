@@ -11,8 +11,10 @@ import pytest
 
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
+from mace_core.refusal import Refusal
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
+from mace_target_cpu.lower.types import CAST
 
 CHANNELS_LAST = ((1, 1, 1, 1), (2, 3, 5, 7), (1, 33, 31, 3), (2, 9, 64), (1, 2, 3, 2, 37), (3, 17, 200), (2, 130, 1), (2, 40, 96))
 
@@ -134,4 +136,4 @@ def test_other_types_are_refused() -> None:
         ("MeanVarianceNorm", [], {"axes": (1,)}),
     ):
         graph = case("double", op, [x, *rest], attrs)
-        assert str(target.refuses(graph.nodes[0], graph)) == f"no kernel computes {op} of f64"
+        assert target.refuses(graph.nodes[0], graph) == Refusal("dtype", f"no kernel computes {op} of f64", CAST)

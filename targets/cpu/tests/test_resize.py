@@ -8,9 +8,11 @@ import pytest
 from mace_core.build import Builder
 from mace_core.ir import DType, Graph
 from mace_core.ops.resize import COORDINATES, NEAREST
+from mace_core.refusal import Refusal
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.resize import MAX_TABLE
+from mace_target_cpu.lower.types import CAST
 
 # (shape, sizes): channels-last image up, down and mixed; one axis; channels first; a volume; axes apart; one pixel
 SHAPES = (
@@ -76,7 +78,7 @@ def test_same_size_moves_nothing(tmp_path: Path) -> None:
 def test_other_floats_are_refused_with_a_reason() -> None:
     attrs = {"sizes": (4,), "scales": (2.0,), "mode": "linear"}
     graph = case("r", "Resize", [np.zeros((2,), np.float64)], attrs)
-    assert str(Cpu().refuses(graph.nodes[0], graph)) == "no kernel interpolates f64"
+    assert Cpu().refuses(graph.nodes[0], graph) == Refusal("dtype", "no kernel interpolates f64", CAST)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])

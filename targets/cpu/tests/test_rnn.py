@@ -11,8 +11,10 @@ import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.ops.rnn import ACTIVATIONS
+from mace_core.refusal import Refusal
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
+from mace_target_cpu.lower.types import CAST
 
 GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
 OUTPUTS: Mapping[str, int] = {"RNN": 2, "GRU": 2, "LSTM": 3}
@@ -129,4 +131,4 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 def test_other_types_are_refused() -> None:
     graph = case("double", "RNN", [np.zeros((2, 1, 3)), np.zeros((1, 4, 3)), np.zeros((1, 4, 4))], {"hidden": 4}, outputs=2)
-    assert str(Cpu().refuses(graph.nodes[0], graph)) == "no kernel computes RNN of f64"
+    assert Cpu().refuses(graph.nodes[0], graph) == Refusal("dtype", "no kernel computes RNN of f64", CAST)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
-from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type, is_signed, unsigned, wrap_type
+from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type, is_signed, refuse_type, unsigned, wrap_type
 
 MATH, POWER = KERNELS / "math.h.in", KERNELS / "power.h.in"
 
@@ -120,7 +120,7 @@ def binary(node: Node, to: Lowering) -> None:
     vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
     scalar = _scalar(form, x.dtype, y.dtype)
     if not vector and not scalar:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
     params = {"ctype": c_type(x), "ytype": c_type(y), "result": c_type(z), "vector": Code(vector), "scalar": Code(scalar)}
     name = f"{form.lower()}_{x.dtype.value}" + (f"_{y.dtype.value}" if y.dtype is not x.dtype else "")
     fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))

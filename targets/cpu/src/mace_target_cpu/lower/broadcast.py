@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Shape
 from mace_core.kernel_target import MAX_DIMENSION
 from mace_core.program import Refused
+from mace_target_cpu.lower.types import MERGE_AXES
 
 RANK = 6
 """Axes that the kernels loop over."""
@@ -40,7 +41,7 @@ def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], li
             dims.append(dim)
             rows.append(row)
     if len(dims) > RANK:
-        raise Refused(f"broadcasting over {len(dims)} axes; the kernels loop over {RANK}")
+        raise Refused(f"broadcasts over {len(dims)} axes; the kernels loop over {RANK}", code="shape", remedy=MERGE_AXES)
     lead = RANK - len(dims)
     columns = [tuple([0] * lead + [row[k] for row in rows]) for k in range(len(operands))]
     if not dims:  # one element: a step of 1 keeps the inner loop contiguous

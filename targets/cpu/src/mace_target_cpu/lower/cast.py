@@ -20,7 +20,7 @@ def cast(node: Node, to: Lowering) -> None:
     name = f"cast_{x.dtype.value}_{y.dtype.value}"
     if DType.F16 in (x.dtype, y.dtype) and x.dtype is not y.dtype:
         if DType.F32 not in (x.dtype, y.dtype):
-            raise Refused(f"no kernel casts {x.dtype.value} to {y.dtype.value}; cast through f32")
+            raise Refused(f"no kernel casts {x.dtype.value} to {y.dtype.value}", code="dtype", remedy="cast through f32")
         to_half = y.dtype is DType.F16
         kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": to_half}, () if to_half else (HALF_BITS,))
     else:

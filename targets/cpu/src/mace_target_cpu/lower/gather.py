@@ -12,7 +12,7 @@ from mace_core.ops.arguments import integer
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, RANK, chunks, dense
-from mace_target_cpu.lower.types import C_TYPES, unsigned
+from mace_target_cpu.lower.types import C_TYPES, MERGE_AXES, unsigned
 
 ROWS = (("rows", "i64"), ("grain", "i64"))
 WALK = (("count", "i64[8]"), ("read", "i64[8]"), ("write", "i64[8]"), *ROWS)
@@ -23,7 +23,7 @@ COORDINATES = (("depth", "i64"), ("size", "i64[8]"), ("step", "i64[8]"))
 def index_type(indices: Tensor) -> Code:
     """The C type of indices; Refused for u64, of which not every number is a signed one."""
     if indices.dtype is DType.U64:
-        raise Refused("indices of type u64")
+        raise Refused("its indices have type u64", code="dtype", remedy="let the model cast them to i64")
     return C_TYPES[indices.dtype]
 
 
@@ -31,7 +31,7 @@ def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
     """The arguments of ELEMENTS, less the tasks: loops over the indices, and the same places in data at index 0 of the axis."""
     lead = RANK + 1 - len(indices)
     if lead < 0:
-        raise Refused(f"{len(indices)} axes; the kernels loop over {RANK + 1}")
+        raise Refused(f"its indices have {len(indices)} axes; the kernels loop over {RANK + 1}", code="shape", remedy=MERGE_AXES)
     steps = dense(data)
     read = [0] * lead + [0 if i == axis else step for i, step in enumerate(steps)]
     counts, write = [1] * lead + list(indices), [0] * lead + list(dense(indices))
@@ -49,7 +49,7 @@ def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
 def coordinates(data: Shape, first: int, depth: int, unit: int) -> dict[str, Arg]:
     """The arguments of COORDINATES: sizes and steps of `depth` axes from `first` on, `unit` to an element."""
     if depth > RANK:
-        raise Refused(f"{depth} coordinates; the kernel takes {RANK}")
+        raise Refused(f"an index has {depth} coordinates; the kernel takes {RANK}", code="shape", remedy=MERGE_AXES)
     rest = (0,) * (RANK - depth)
     steps = [step * unit for step in dense(data)[first : first + depth]]
     return {"depth": depth, "size": (*data[first : first + depth], *rest), "step": (*steps, *rest)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.lower.types import refuse_type
 
 GEMM = KERNELS / "gemm.h.in"
 
@@ -63,7 +64,7 @@ def need_f32(node: Node, to: Lowering) -> None:
     """Refuse a node with an input that is not f32."""
     for name in filter(None, node.inputs):
         if to.tensors[name].dtype is not DType.F32:
-            raise Refused(f"{node.op.name} of {to.tensors[name].dtype.value}; only f32 has a kernel")
+            raise refuse_type(node.op.name, to.tensors[name].dtype)
 
 
 def optional(node: Node, index: int) -> str:

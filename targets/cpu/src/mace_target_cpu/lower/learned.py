@@ -16,7 +16,7 @@ from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.strided import MOVE, chunks
-from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.lower.types import FREEZE, c_type
 
 NODES = ("links", "modes", "roots", "targets")
 """Inputs 2 to 5 of TreeEnsemble, which say where descents go."""
@@ -33,7 +33,7 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
     links, modes, roots, targets = (_constant(node, index, to) for index in range(2, 6))
     wrong = tree_ensemble.fault(links, modes, roots, targets, (x.shape[1], y.shape[1]))
     if wrong:
-        raise Refused(wrong)
+        raise Refused(wrong, code="attribute", remedy="export the model again: its trees are damaged")
     aggregate, has_base = str(node.attrs["aggregate"]), len(node.inputs) == 8 and bool(node.inputs[7])
     codes = set(np.asarray(modes)[np.asarray(links)[:, 0] != tree_ensemble.LEAF].tolist())
     general = len(codes) > 1 or any(code >= tree_ensemble.MISSING for code in codes)
@@ -62,7 +62,7 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
 def _constant(node: Node, index: int, to: Lowering) -> Array:
     array = to.constant(node.inputs[index])
     if array is None:
-        raise Refused(f"{NODES[index - 2]} of its trees are computed at run time")
+        raise Refused(f"{NODES[index - 2]} of its trees are computed at run time", remedy=FREEZE)
     return array
 
 
@@ -101,10 +101,10 @@ def map_values(node: Node, to: Lowering) -> None:
     x, keys, values = (to.tensors[name] for name in node.inputs[:3])
     array = to.constant(node.inputs[1])
     if array is None:
-        raise Refused("its keys are computed at run time")
+        raise Refused("its keys are computed at run time", remedy=FREEZE)
     real = array[~np.isnan(array)] if array.dtype.kind == "f" else array
     if not (np.all(real[1:] > real[:-1]) and np.array_equal(array[: len(real)], real) and len(array) - len(real) <= 1):
-        raise Refused("its keys are not in ascending order")
+        raise Refused("its keys are not in ascending order", code="attribute", remedy="sort keys and values in the model")
     if x.elements == 0:
         return
     params = {"ktype": c_type(x), "vtype": c_type(values), "float": x.dtype.is_float}

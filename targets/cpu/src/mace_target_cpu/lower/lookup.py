@@ -18,7 +18,7 @@ from mace_core.ops.arguments import integers, real
 from mace_core.program import Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
-from mace_target_cpu.lower.types import unsigned
+from mace_target_cpu.lower.types import MERGE_AXES, unsigned
 from mace_target_cpu.lower.view import view
 
 RANK = 7
@@ -93,7 +93,8 @@ def lookup(node: Node, to: Lowering, axes: Sequence[Axis], value: float = 0.0) -
         view(node, to)
         return
     if len(outer) > RANK:
-        raise Refused(f"{len(outer) + 1} axes look up their elements; the kernel knows {RANK + 1}")
+        reason = f"{len(outer) + 1} axes look up their elements; the kernel knows {RANK + 1}"
+        raise Refused(reason, code="shape", remedy=MERGE_AXES)
     lead = RANK - len(outer)
     axes = [*([Axis(1, 1)] * lead), *outer, inner]
     sizes, counts = [a.size for a in axes], [a.count for a in axes]

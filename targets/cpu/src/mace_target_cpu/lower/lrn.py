@@ -7,9 +7,10 @@ from math import prod
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
+from mace_target_cpu.lower.types import refuse_type
 
 FIELDS = (
     ("rows", "i64"),
@@ -34,7 +35,7 @@ def lrn(node: Node, to: Lowering) -> None:
     assert isinstance(beta, int | float)
     assert isinstance(bias, int | float)
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
     channels, rows = x.shape[-1], prod(x.shape[:-1])
     kernel = Kernel(ROOTS.get(beta, "lrn_power_f32"), KERNELS / "lrn.c.in", FIELDS, {"beta": _root(beta)}, (MATH, ROW))
     args = {"rows": rows, "channels": channels, "size": size, "alpha": alpha / size, "beta": beta, "bias": bias}

@@ -8,10 +8,11 @@ import numpy as np
 
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, optional, pack, pack_at_run_time, packed_size
 from mace_target_cpu.lower.plain import plain_product
+from mace_target_cpu.lower.types import refuse_type
 
 BATCH_AXES = 6
 
@@ -38,7 +39,7 @@ def matmul(node: Node, to: Lowering) -> None:
     """Any product; a batch of left factors with one right factor is a single product of more rows. Only f32 is fast."""
     dtype = to.tensors[node.inputs[0]].dtype
     if dtype in (DType.F16, DType.BOOL):
-        raise Refused(f"no kernel computes {node.op.name} of {dtype.value}")
+        raise refuse_type(node.op.name, dtype)
     a, b = node.inputs[:2]
     left, right = to.shape(a), to.shape(b)
     rows = left[-2] if len(left) > 1 else 1

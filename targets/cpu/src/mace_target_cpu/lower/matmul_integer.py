@@ -68,7 +68,8 @@ def _plain(node: Node, to: Lowering, left: Shape, right: Shape) -> None:
     a, b = (to.tensors[name] for name in node.inputs[:2])
     sizes = [math.prod(shape[:-2]) for shape in (left, right)]
     if 1 not in sizes and left[:-2] != right[:-2]:
-        raise Refused(f"batches of {list(left[:-2])} and {list(right[:-2])}")
+        reason = f"batches of {list(left[:-2])} and {list(right[:-2])}; the kernel takes equal ones, or one factor for all"
+        raise Refused(reason, code="shape", remedy="expand the smaller batch in the model")
     args = {
         "batches": max(sizes),
         "rows": left[-2],

@@ -18,6 +18,7 @@ from mace_target_cpu.lower.plain import compose
 from mace_target_cpu.lower.reduce import runs
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
 from mace_target_cpu.lower.strided import MOVE, chunks
+from mace_target_cpu.lower.types import FREEZE, MERGE_AXES, refuse_type
 
 LOOPS = 3
 """Axes of each kind that the general kernel loops over."""
@@ -43,7 +44,7 @@ GENERAL = Kernel(
 def _float(node: Node, to: Lowering) -> Tensor:
     x = to.tensors[node.inputs[0]]
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
     return x
 
 
@@ -92,7 +93,7 @@ def _stretched(name: str, to: Lowering, shape: Sequence[int]) -> str:
         return name
     array = to.constant(name)
     if array is None:
-        raise Refused(f"{name} broadcasts along the normalised axes and is not a constant")
+        raise Refused(f"{name} broadcasts along the normalized axes and is not a constant", code="shape", remedy=FREEZE)
     whole: Array = array
 
     def make() -> Array:
@@ -161,7 +162,8 @@ def mean_variance_norm(node: Node, to: Lowering) -> None:
 def _general(node: Node, to: Lowering, merged: Sequence[tuple[bool, int, int]], x: Tensor) -> None:
     over, kept = ([(size, step) for joined, size, step in merged if joined is kind] for kind in (True, False))
     if max(len(over), len(kept)) > LOOPS:
-        raise Refused(f"its axes lie in {len(over)} places, between {len(kept)} others; the kernel loops over {LOOPS} of each")
+        reason = f"its axes lie in {len(over)} places, between {len(kept)} others; the kernel loops over {LOOPS} of each"
+        raise Refused(reason, code="shape", remedy=MERGE_AXES)
     count = prod(size for size, _ in over)
     args: dict[str, float | tuple[int, ...]] = {"count": float(count), "epsilon": MVN_EPSILON}
     for name, loops in (("over", over), ("kept", kept)):

@@ -9,14 +9,14 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer, integers
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.geometry import three
 from mace_target_cpu.lower.sampling import SAMPLE, need_f32
 from mace_target_cpu.lower.softmax import ROW
 from mace_target_cpu.lower.strided import MOVE, chunks
-from mace_target_cpu.lower.types import c_type
+from mace_target_cpu.lower.types import c_type, refuse_type
 
 WINDOWS = (("in", "i64[3]"), ("out", "i64[3]"), *((n, "i32[3]") for n in ("kernel", "stride", "pad", "dilation")), ("cell", "i64"), *ROWS)
 DEFORMED = (
@@ -73,7 +73,7 @@ def max_pool_indices(node: Node, to: Lowering) -> None:
     """Channel by channel."""
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if x.dtype is DType.F16:
-        raise Refused("MaxPoolIndices of f16")
+        raise refuse_type(node.op.name, DType.F16)
     if y.elements == 0:
         return
     ctype = c_type(x)

@@ -10,10 +10,10 @@ from mace_core.emit.text import Code
 from mace_core.ir import Attr, DType, Node, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.arguments import integer, real
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_core.tables import rows
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import CONVERT, c_type, wrap_type
+from mace_target_cpu.lower.types import CONVERT, c_type, refuse_type, wrap_type
 
 CLAMP = (("low", "f64"), ("high", "f64"))
 
@@ -22,7 +22,7 @@ def need_doubles(node: Node, to: Lowering) -> None:
     """Refused unless every operand is in double precision."""
     for name in filter(None, node.inputs):
         if to.tensors[name].dtype is not DType.F64:
-            raise Refused(f"no kernel computes {node.op.name} of {to.tensors[name].dtype.value}")
+            raise refuse_type(node.op.name, to.tensors[name].dtype)
 
 
 def plain_product(dtype: DType, like: Kernel, axes: int) -> Kernel:
@@ -115,6 +115,6 @@ COMPOSED: Mapping[str, Callable[[Node, Lowering], None]] = {
 def compose(node: Node, to: Lowering) -> None:
     """Compute a node of doubles by other ops; Refused where that is not known."""
     if node.op.name not in COMPOSED:
-        raise Refused(f"no kernel computes {node.op.name} of {to.tensors[node.inputs[0]].dtype.value}")
+        raise refuse_type(node.op.name, to.tensors[node.inputs[0]].dtype)
     need_doubles(node, to)
     COMPOSED[node.op.name](node, to)

@@ -12,7 +12,7 @@ from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.lower.gemm import need_f32
-from mace_target_cpu.lower.types import C_TYPES
+from mace_target_cpu.lower.types import C_TYPES, CAST
 
 POOL = KERNELS / "pool.c.in"
 
@@ -41,7 +41,8 @@ def max_pool(node: Node, to: Lowering) -> None:
     """MaxPool of the types in LEAST."""
     dtype = to.tensors[node.inputs[0]].dtype
     if dtype not in LEAST:
-        raise Refused(f"MaxPool of {dtype.value}; there are kernels for {', '.join(t.value for t in LEAST)}")
+        known = ", ".join(t.value for t in LEAST)
+        raise Refused(f"MaxPool of {dtype.value}; there are kernels for {known}", code="dtype", remedy=CAST)
     ctype, least = LEAST[dtype]
     params = {"ctype": Code(ctype), "start": Code(f"({least})"), "kind": Code("max"), "lanes": VECTOR_BYTES // dtype.size}
     kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)

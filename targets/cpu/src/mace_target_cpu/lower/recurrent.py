@@ -10,9 +10,10 @@ from mace_core.emit.text import CIdentifier
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops import gru, lstm, rnn
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW
+from mace_target_cpu.lower.types import refuse_type
 
 RECURRENT = KERNELS / "recurrent.h.in"
 HELPERS = (MATH, ROW, RECURRENT)
@@ -90,7 +91,7 @@ def _kernel(node: Node, defaults: Sequence[str], more: tuple[tuple[str, str], ..
 def _sizes(node: Node, to: Lowering) -> dict[str, Arg]:
     x = to.tensors[node.inputs[0]]
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
     count, _, hidden = to.shape(node.inputs[2])
     reverse = int(node.attrs["direction"] == "reverse")
     return dict(zip(SIZES, (*x.shape, hidden, count, reverse), strict=True))

@@ -11,7 +11,7 @@ from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import CONVERT, c_type, is_signed, wrap_type
+from mace_target_cpu.lower.types import CONVERT, MERGE_AXES, c_type, is_signed, refuse_type, wrap_type
 
 MATH = KERNELS / "math.h.in"
 LOOPS = 3
@@ -108,7 +108,7 @@ def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: T
     x = to.tensors[node.inputs[0]]
     table = REDUCTIONS.get(node.op.name)
     if table is None or x.dtype is DType.F16:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
     params = {**_types(x, table), "result": c_type(y), "step": Code(table.step)}
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH, CONVERT))
     to.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
@@ -118,7 +118,8 @@ def nest(merged: list[tuple[bool, int, int]], x: Tensor, y: Tensor) -> dict[str,
     """Return the arguments of NEST; Refused for more loops than the kernel has."""
     over, kept = ([(d, s) for reduced, d, s in merged if reduced is kind] for kind in (True, False))
     if max(len(over), len(kept)) > LOOPS:
-        raise Refused(f"reducing {len(over)} separate groups of axes and keeping {len(kept)}; the kernels loop over {LOOPS} of each")
+        reason = f"reduces {len(over)} separate groups of axes and keeps {len(kept)}; the kernels loop over {LOOPS} of each"
+        raise Refused(reason, code="shape", remedy=MERGE_AXES)
     sizes: dict[str, Arg] = {"over": _padded(over, 0, 1), "over_stride": _padded(over, 1, 0)}
     sizes |= {"kept": _padded(kept, 0, 1), "kept_stride": _padded(kept, 1, 0)}
     count = x.elements // y.elements if y.elements else 0

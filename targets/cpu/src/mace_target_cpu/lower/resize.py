@@ -16,6 +16,7 @@ from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.lookup import Axis, lookup
 from mace_target_cpu.lower.strided import MOVE, chunks
+from mace_target_cpu.lower.types import CAST
 
 FIELDS = (
     ("in_height", "i64"),
@@ -48,7 +49,8 @@ def resize(node: Node, to: Lowering) -> None:
     if y.elements == 0:
         return
     if max(y.shape, default=0) > MAX_TABLE:
-        raise Refused(f"resizes an axis to {max(y.shape)} elements, and its table of positions holds at most {MAX_TABLE}")
+        reason = f"resizes an axis to {max(y.shape)} elements, and its table of positions holds at most {MAX_TABLE}"
+        raise Refused(reason, code="too-large", remedy="state a smaller shape under input_shapes")
     taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     if node.attrs["mode"] == "nearest" or not changed:
@@ -57,10 +59,11 @@ def resize(node: Node, to: Lowering) -> None:
         lookup(node, to, kept, real(node.attrs, "extrapolation") if any(t.outside.any() for t in taps) else 0.0)
         return
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel interpolates {x.dtype.value}")
+        raise Refused(f"no kernel interpolates {x.dtype.value}", code="dtype", remedy=CAST)
     found = passes(changed, x.shape, y.shape)
     if len(found) > 1 and not isfinite(real(node.attrs, "extrapolation")):
-        raise Refused("an infinite extrapolation value where more than two axes are resized")
+        reason = "resizes more than two axes with an infinite extrapolation value"
+        raise Refused(reason, code="attribute", remedy="use a finite extrapolation value, or resize two axes at a time")
     current = x
     for i, step in enumerate(found):
         shape = tuple(y.shape[a] if a in step.axes else n for a, n in enumerate(current.shape))

@@ -9,12 +9,13 @@ from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.ops.arguments import integer, integers, real
 from mace_core.ops.grid_sample import PADDINGS
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS, index_type
 from mace_target_cpu.lower.geometry import three
 from mace_target_cpu.lower.softmax import ROW
 from mace_target_cpu.lower.strided import MOVE, chunks
+from mace_target_cpu.lower.types import refuse_type
 
 SAMPLE = KERNELS / "sample.h.in"
 TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
@@ -32,7 +33,7 @@ REGIONS: tuple[tuple[str, str], ...] = (
 def need_f32(node: Node, x: Tensor) -> None:
     """Refused unless x holds floats in single precision."""
     if x.dtype is not DType.F32:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
 
 
 def grid_sample(node: Node, to: Lowering) -> None:

@@ -9,7 +9,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.program import Arg, Call, Kernel, Lowering, Refused
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import unsigned
+from mace_target_cpu.lower.types import MERGE_AXES, unsigned
 from mace_target_cpu.lower.view import view
 
 MOVE = KERNELS / "move.h.in"
@@ -124,7 +124,8 @@ def _tiles(node: Node, to: Lowering, plan: Nest, across: Axis) -> None:
 def _walk(outer: Sequence[Axis], offset: int, row_bytes: int) -> dict[str, Arg]:
     """The arguments of WALK."""
     if len(outer) > RANK:
-        raise Refused(f"a copy over {len(outer) + 1} axes; the kernels loop over {RANK + 1}")
+        reason = f"copies over {len(outer) + 1} axes; the kernels loop over {RANK + 1}"
+        raise Refused(reason, code="shape", remedy=MERGE_AXES)
     lead = [Axis(1, 0)] * (RANK - len(outer))
     loops = [*lead, *outer]
     strides: dict[str, Arg] = {

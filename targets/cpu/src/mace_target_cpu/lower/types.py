@@ -30,10 +30,25 @@ C_TYPES: Mapping[DType, Code] = {
 }
 
 
+CAST = "let the model cast it to f32 before this node"
+"""What a user can do about an element type that no kernel computes."""
+
+FREEZE = "export the model with this tensor as a constant"
+"""What a user can do about a tensor that is computed at run time where a kernel needs to know it before."""
+
+MERGE_AXES = "reshape in the model, so that neighboring axes become one, or split the node into several"
+"""What a user can do about a node over more axes than kernels loop over."""
+
+
+def refuse_type(op: str, dtype: DType) -> Refused:
+    """Say that no kernel computes an op of an element type."""
+    return Refused(f"no kernel computes {op} of {dtype.value}", code="dtype", remedy=CAST)
+
+
 def c_type(tensor: Tensor) -> Code:
     """The C type of a tensor's elements; Refused for one that kernels do not compute with."""
     if tensor.dtype not in C_TYPES:
-        raise Refused(f"{tensor.name} is {tensor.dtype.value}, which no kernel computes with yet")
+        raise Refused(f"{tensor.name} is {tensor.dtype.value}, which no kernel computes with", code="dtype", remedy=CAST)
     return C_TYPES[tensor.dtype]
 
 
@@ -60,4 +75,4 @@ def need_floats(node: Node, to: Lowering) -> None:
     """Refused unless every operand is float."""
     for name in filter(None, node.inputs):
         if to.tensors[name].dtype is not DType.F32:
-            raise Refused(f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32")
+            raise Refused(f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32", code="dtype", remedy=CAST)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel, Lowering
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import c_type, wrap_type
+from mace_target_cpu.lower.types import c_type, refuse_type, wrap_type
 
 MATH = KERNELS / "math.h.in"
 
@@ -118,7 +118,7 @@ def unary(node: Node, to: Lowering) -> None:
     vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
     scalar = _scalars(x.dtype).get(form, "").replace("WRAP", wrap_type(x.dtype))
     if not vector and not scalar:
-        raise Refused(f"no kernel computes {node.op.name} of {x.dtype.value}")
+        raise refuse_type(node.op.name, x.dtype)
     attrs = {k: float(v) for k, v in node.attrs.items() if not isinstance(v, str | tuple)}
     wide = x.dtype is DType.F64
     params = {"ctype": c_type(x), "result": c_type(y), "vector": Code(vector), "scalar": Code(scalar), "attrs": [*map(CIdentifier, attrs)]}

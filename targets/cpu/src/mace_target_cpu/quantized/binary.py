@@ -28,7 +28,8 @@ def binary(node: Node, to: Lowering) -> None:
     """Sums, products and the like: the operands as real numbers in registers, one rounding to what the result stores."""
     x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
     if node.op.name not in VECTOR or any(t.dtype not in REAL for t in (x, y, z)):
-        raise Refused(f"no integer kernel computes {node.op.name} of {x.dtype.value} and {y.dtype.value} to {z.dtype.value}")
+        types = f"{x.dtype.value} and {y.dtype.value} to {z.dtype.value}"
+        raise Refused(f"no integer kernel computes {node.op.name} of {types}", code="quantization")
     dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
     stored, left, right = result(z), Scale.of(x), Scale.of(y)
     kernel = Kernel(

@@ -34,7 +34,7 @@ def _constant(node: Node, to: Lowering) -> None:
     x, y = factor(node, to), to.tensors[node.outputs[0]]
     shape, weights = to.shape(node.inputs[1]), Weights.of(node.inputs[1], to)
     if len(shape) < 2 or math.prod(shape[:-2]) != 1 or len(x.shape) < 2:
-        raise Refused("a batch of second factors, or a vector")
+        raise Refused("its second factor is a batch, or a factor is a vector", code="shape")
     depth, results = shape[-2:]
     rows = math.prod(x.shape[:-1])
     w = pack_once(node.inputs[1], weights.values.reshape(1, depth, results), to)
@@ -65,10 +65,10 @@ def _constant(node: Node, to: Lowering) -> None:
 def _computed(node: Node, to: Lowering) -> None:
     a, b, y = (need_stored(to, name, EIGHT_BITS) for name in (*node.inputs[:2], *node.outputs))
     if min(len(a.shape), len(b.shape)) < 2 or (math.prod(b.shape[:-2]) != 1 and a.shape[:-2] != b.shape[:-2]):
-        raise Refused(f"batches of {list(a.shape)} and {list(b.shape)}")
+        raise Refused(f"its factors are batches of different sizes: {list(a.shape)} and {list(b.shape)}", code="shape")
     depth, columns = b.shape[-2:]
     if depth << 16 > 1 << 31 or not y.elements:
-        raise Refused(f"sums of {depth} products")
+        raise Refused(f"sums of {depth} products may not fit 32 bits, or there are none", code="too-large")
     single, shift = math.prod(b.shape[:-2]) == 1, 128 if b.dtype is DType.U8 else 0
     rows = math.prod(a.shape[:-1]) if single else a.shape[-2]
     weights = Weights(np.zeros((depth, columns), np.int8), Scale.of(b).zero - shift, np.array([Scale.of(b).step]))

@@ -24,7 +24,7 @@ def pad(node: Node, to: Lowering) -> None:
     value = node.attrs["value"]
     assert isinstance(value, int | float)
     if x.storage != y.storage:
-        raise Refused("another storage than that of the operand")
+        raise Refused("its result is stored otherwise than its operand", code="quantization")
     scale, limits = Scale.of(x), np.iinfo(x.dtype.numpy)
     stored = float(np.clip(np.rint(value / scale.step) + scale.zero, limits.min, limits.max))
     plain_pad(replace(node, attrs={**node.attrs, "value": stored}), to)
@@ -34,7 +34,7 @@ def concat(node: Node, to: Lowering) -> None:
     """After the operands that are stored otherwise have been stored as the result."""
     y = to.tensors[node.outputs[0]]
     if y.quant is None:
-        raise Refused("a result of floats")
+        raise Refused("its result is stored as floats", code="quantization")
     inputs = [_as(y, name, node, to) for name in node.inputs]
     plain.concat(replace(node, inputs=tuple(inputs)), to)
 
@@ -53,7 +53,7 @@ def as_stored(node: Node, to: Lowering) -> None:
     storages = {to.tensors[name].storage for name in (*node.inputs, *node.outputs) if name and to.tensors[name].quant}
     data = [to.tensors[name] for name in (*node.inputs, *node.outputs) if name and _holds_numbers(to.tensors[name])]
     if len(storages) != 1 or any(t.quant is None for t in data) or node.attrs.get("reduction", "none") != "none":
-        raise Refused("operands of several storages")
+        raise Refused("its operands are stored differently, or are combined", code="quantization")
     PLAIN[node.op.name](node, to)
 
 

@@ -10,6 +10,7 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.program import Lowering, Refused
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
+from mace_target_cpu.lower.types import FREEZE
 from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, NARROW, REQUANTIZE, Scale, need_stored, padded
 
 TRIFLE = 2.0**-10
@@ -34,9 +35,9 @@ class Weights:
         quant = tensor.quant
         assert quant is not None
         if values is None:
-            raise Refused(f"{name} is computed, not a constant")
+            raise Refused(f"{name} is computed, not a constant", remedy=FREEZE)
         if len(set(quant.zero_point)) != 1:
-            raise Refused(f"{name} has several zero points")
+            raise Refused(f"{name} has several zero points", code="quantization")
         shift = 128 if tensor.dtype is DType.U8 else 0
         shifted = (values.astype(np.int16) - shift).astype(np.int8)
         return cls(shifted, quant.zero_point[0] - shift, np.array(quant.scale, np.float64))
@@ -51,7 +52,7 @@ def factor(node: Node, to: Lowering) -> Tensor:
     """The left factor; Refused for one whose windows cannot be filled with zeros byte by byte."""
     x = need_stored(to, node.inputs[0], NARROW)
     if x.dtype is DType.I16 and Scale.of(x).zero:
-        raise Refused(f"{x.name} has sixteen bits and a zero point")
+        raise Refused(f"{x.name} has sixteen bits and a zero point", code="quantization")
     return x
 
 
@@ -71,12 +72,12 @@ class Columns:
         x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
         unit = np.broadcast_to(Scale.of(x).step * weights.scale, reach.shape)
         if y.dtype is DType.I32 and not np.allclose(unit, Scale.of(y).step, rtol=1e-6, atol=0):
-            raise Refused(f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}")
+            raise Refused(f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}", code="quantization")
         bias, limits, factor = _bias(optional(node, 2), to, unit), np.iinfo(x.dtype.numpy), unit / Scale.of(y).step
         room = (1 << 31) - 1 - reach * max(limits.max - Scale.of(x).zero, Scale.of(x).zero - limits.min)
         held = np.clip(bias, -np.maximum(room, 0), np.maximum(room, 0))  # of a channel whose scale is next to nothing
         if (room < 0).any() or (np.abs(bias - held) * factor).max(initial=0) > TRIFLE:
-            raise Refused(f"sums of {y.name} can be too large for 32 bits")
+            raise Refused(f"sums of {y.name} can be too large for 32 bits", code="too-large")
         return cls(held.astype(np.int32), factor.astype(np.float32))
 
 
@@ -86,7 +87,7 @@ def _bias(name: str, to: Lowering, unit: Array) -> Array:
         return np.zeros(unit.shape)
     tensor, values = to.tensors[name], to.constant(name)
     if values is None:
-        raise Refused(f"{name} is computed, not a constant")
+        raise Refused(f"{name} is computed, not a constant", remedy=FREEZE)
     if tensor.quant is None:
         steps = values / unit
     else:

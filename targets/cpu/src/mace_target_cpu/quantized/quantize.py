@@ -48,7 +48,7 @@ def _direct(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
 
 def _wide(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
     if y.quant is None:
-        raise Refused(f"{y.name} has no storage")
+        raise Refused(f"{y.name} is not stored as integers", code="quantization")
     source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
     params = {"xtype": c_type(x), "ytype": c_type(y), "least": Code(f"{limits.min}.0"), "most": Code(f"{limits.max}.0")}
     kernel = Kernel(f"quantize_wide_{x.dtype.value}_{y.dtype.value}", KERNELS / "quantize_wide.c.in", WIDE, params)

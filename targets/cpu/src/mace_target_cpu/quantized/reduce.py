@@ -35,7 +35,7 @@ def total(node: Node, to: Lowering) -> None:
 def extreme(node: Node, to: Lowering) -> None:
     """ReduceMax and ReduceMin: the order of real numbers is that of what stores them."""
     if to.tensors[node.inputs[0]].storage != to.tensors[node.outputs[0]].storage:
-        raise Refused("another storage than that of the operand")
+        raise Refused("its result is stored otherwise than its operand", code="quantization")
     plain.reduce(node, to)
 
 

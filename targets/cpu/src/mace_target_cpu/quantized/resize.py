@@ -30,7 +30,7 @@ def resize(node: Node, to: Lowering) -> None:
         return
     found = plain.passes(changed, x.shape, y.shape)
     if node.attrs["mode"] == "nearest" or len(found) != 1 or not y.elements:
-        raise Refused("an interpolation along more than two axes, or to another storage")
+        raise Refused("interpolates along other axes than one or two neighboring ones", code="shape")
     down, across = found[0].axes[0], len(found[0].axes) > 1
     source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
     value = real(node.attrs, "extrapolation") / made.step + made.zero

@@ -23,7 +23,7 @@ def softmax(node: Node, to: Lowering) -> None:
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
     if math.prod(x.shape[axis % len(x.shape) + 1 :]) != 1:
-        raise Refused("Softmax along an inner axis")
+        raise Refused("Softmax runs along an inner axis", code="shape")
     wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * Scale.of(x).step
     parts = (low * 256, low) if wide else (low,)  # exp(-(256 i + j)) is exp(-256 i) * exp(-j)
     table = np.rint(np.exp(-np.concatenate(parts)) * ONE).astype(np.int32)

@@ -41,7 +41,7 @@ class Scale:
         if tensor.quant is None:
             return cls(1.0, 0)
         if len(tensor.quant.scale) != 1:
-            raise Refused(f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}")
+            raise Refused(f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}", code="quantization")
         return cls(tensor.quant.scale[0], tensor.quant.zero_point[0])
 
 
@@ -49,23 +49,24 @@ def need_stored(to: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
     """Return a quantized tensor; Refused if it is none or its elements are of other types."""
     tensor = to.tensors[name]
     if tensor.quant is None or tensor.dtype not in dtypes:
-        raise Refused(f"{name} is {tensor.dtype.value}{', quantized' if tensor.quant else ''}; no integer kernel reads that")
+        stored = ", quantized" if tensor.quant else ""
+        raise Refused(f"{name} is {tensor.dtype.value}{stored}; no integer kernel reads that", code="quantization")
     return tensor
 
 
 def need_room(tensor: Tensor, count: int) -> None:
     """Refused unless sums of so many elements, less their zero point, surely fit 32 bits; or if there are none."""
     if not 0 < count << (8 * tensor.dtype.size) <= 1 << 31:
-        raise Refused(f"a sum of {count} elements of {tensor.name}")
+        raise Refused(f"a sum of {count} elements of {tensor.name} may not fit 32 bits, or has none", code="too-large")
 
 
 def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[str, Arg]:
     """Return the arguments of RESULT; low and high: a clamp, as real numbers."""
     if y.dtype not in CODES or (y.dtype is not DType.F32 and y.quant is None):
-        raise Refused(f"{y.name} is {y.dtype.value}; no integer kernel writes that")
+        raise Refused(f"{y.name} is {y.dtype.value}; no integer kernel writes that", code="quantization")
     scale = Scale.of(y)
     if y.dtype is DType.I32 and (scale.zero, low, high) != (0, -math.inf, math.inf):
-        raise Refused(f"{y.name} is i32 with a zero point or a clamp")
+        raise Refused(f"{y.name} is i32 with a zero point or a clamp", code="quantization")
     if y.dtype in (DType.F32, DType.I32):
         return {"low": low, "high": high, "y_zero": scale.zero, "y_type": CODES[y.dtype]}
     limits = np.iinfo(y.dtype.numpy)

@@ -26,7 +26,7 @@ def table(node: Node, to: Lowering) -> None:
     """Any op that makes of every element of one operand one element, whatever its other operands, single constants, are."""
     x, y = _operand(node, to), to.tensors[node.outputs[0]]
     if y.shape != x.shape:
-        raise Refused(f"{y.name} has other elements than {x.name}")
+        raise Refused(f"{y.name} has another shape than {x.name}", code="shape")
     if x.dtype is DType.I16:
         _curve(node, to, x, y)
         return
@@ -41,7 +41,7 @@ def _operand(node: Node, to: Lowering) -> Tensor:
     computed = {name for name in node.inputs if name and to.constant(name) is None}
     others = [name for name in node.inputs if name and name not in computed]
     if len(computed) != 1 or any(to.tensors[name].elements != 1 for name in others):
-        raise Refused(f"{node.op.name} of several operands")
+        raise Refused(f"{node.op.name} combines several operands; a table holds a function of one", code="quantization")
     return need_stored(to, computed.pop(), NARROW)
 
 
@@ -56,14 +56,14 @@ def _values(node: Node, to: Lowering, x: Tensor, y: Tensor) -> Array:
 def _curve(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
     """Straight lines between knots, as few as leave none of the 65536 results a step from the real one; else Refused."""
     if y.dtype not in C_TYPES or y.quant is None:
-        raise Refused(f"{y.name} is {y.dtype.value}; no curve gives that")
+        raise Refused(f"{y.name} is {y.dtype.value}; no curve gives that", code="quantization")
     steps = _steps(node, to, x, y)
     for shift in range(8, 3, -1):
         knots = np.rint(steps[:: 1 << shift] * (1 << KNOT_BITS)).astype(np.int32)
         if np.abs(between(knots, shift) - steps[:-1]).max() < 1:
             break
     else:
-        raise Refused(f"{node.op.name} bends too sharply between {len(knots)} knots")
+        raise Refused(f"{node.op.name} bends too sharply between {len(knots)} knots", code="quantization")
     params = {"ytype": C_TYPES[y.dtype], "bits": KNOT_BITS}
     kernel = Kernel(f"curve_{y.dtype.value}", KERNELS / "curve.c.in", (("n", "i64"), ("shift", "i32")), params)
     name = _shared(node, to, knots)
@@ -84,7 +84,7 @@ def _steps(node: Node, to: Lowering, x: Tensor, y: Tensor) -> Array:
     with np.errstate(all="ignore"):
         (real,) = compute(node.op, node.attrs, inputs, [replace(y, dtype=DType.F32, shape=every.shape, quant=None)])
     if not np.isfinite(real).all():
-        raise Refused(f"{node.op.name} is not finite everywhere")
+        raise Refused(f"{node.op.name} is not finite everywhere", code="quantization")
     return np.clip(real.astype(np.float64) / made.step + made.zero, limits.min - 0.49, limits.max + 0.49)  # what rounds to the ends
 
 
