@@ -12,14 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_core.emit import code
 from mace_core.ir import Array, Graph
 from mace_core.pipeline import normalise
-from mace_core.plan import plan_calls
 from mace_core.registry import Registry
-from mace_core.run import native
-from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import run_merged
 from mace_frontend_caffe.cases import expected, files_of, load, wanted, written
 
 MODULES = ("test_elementwise", "test_window", "test_movement", "test_norm", "test_recurrent", "test_detection")
@@ -62,16 +58,14 @@ def trials(folder: Path) -> Iterator[Trial]:
 @pytest.mark.timeout(300)
 def test_layers_through_generated_c(tmp_path: Path) -> None:
     registry, target = Registry.load(), pytest.importorskip("mace_target_cpu").Cpu()
-    tested, placed = list(trials(tmp_path)), []
+    tested, graphs = list(trials(tmp_path)), []
     for number, trial in enumerate(tested):
         graph = normalise(trial.graph, registry).renamed(f"case{number}")
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
-        program = target.lower(graph)
-        placed.append(plan_calls(program))
-    sources = code.library("cases", placed, target.levels("host")[:1])
-    models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")
-    for number, trial in enumerate(tested):
-        found = models[f"case{number}"].run(trial.arrays)
+        graphs.append(graph)
+    given = {graph.name: trial.arrays for graph, trial in zip(graphs, tested, strict=True)}
+    found = run_merged(target, graphs, tmp_path, given, target.levels("host")[:1])
+    for graph, trial in zip(graphs, tested, strict=True):
         for name, right in trial.right.items():
-            assert found[name].shape == right.shape, trial.name
-            np.testing.assert_allclose(found[name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name)
+            assert found[graph.name][name].shape == right.shape, trial.name
+            np.testing.assert_allclose(found[graph.name][name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name)

@@ -67,7 +67,7 @@ def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, 
     """Every graph as a model of one library, loaded; a node that the target refuses fails the assertion with its reason."""
     plans = [plan_graph(target, graph, abi) for graph in graphs]
     sources = code.library("cases", plans, target.levels(abi))
-    return native.load(shared_library(sources, host(), folder), "cases")
+    return native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")
 
 
 def merge(name: str, graphs: Iterable[Graph]) -> Graph:
@@ -93,6 +93,24 @@ def split_by_graph(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array
     """Those arrays of a merged graph that belong to one of its graphs, by the names that it has for them."""
     prefix = f"{graph.name}/"
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def run_merged(
+    target: KernelTarget,
+    graphs: Sequence[Graph],
+    folder: Path,
+    inputs: Mapping[str, Mapping[str, Array]],
+    levels: Sequence[Level] | None = None,
+) -> dict[str, dict[str, Array]]:
+    """Return what the generated C computes of each graph, by graph and output; inputs by graph and name; levels: all if None.
+
+    The graphs are compiled as one model: each model of a library costs a start of the compiler for its calls and one for its weights,
+    which takes far longer than what it compiles.
+    """
+    sources = code.library("cases", [plan_graph(target, merge("merged", graphs))], levels or target.levels("host"))
+    model = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")["merged"]
+    found = model.run({f"{graph.name}/{name}": array for graph in graphs for name, array in inputs[graph.name].items()})
+    return {graph.name: split_by_graph(found, graph) for graph in graphs}
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
@@ -124,13 +142,12 @@ def check_graphs(
     tolerance: float = 1e-5,
 ) -> None:
     """Assert that the generated C computes what the numpy references compute; inputs by graph and name, else random."""
-    models = compile_graphs(target, graphs, folder)
+    given = {graph.name: (inputs or {}).get(graph.name) or random_inputs(graph) for graph in graphs}
+    found = run_merged(target, graphs, folder, given)
     for graph in graphs:
-        given = (inputs or {}).get(graph.name) or random_inputs(graph)
-        expected = execute(graph, given)
-        found = models[graph.name].run(given)
+        expected = execute(graph, given[graph.name])
         for name in graph.outputs:
-            assert_close(found[name], expected[name], f"{graph.name}/{name}", tolerance)
+            assert_close(found[graph.name][name], expected[name], f"{graph.name}/{name}", tolerance)
 
 
 def check_merged(target: KernelTarget, graphs: Sequence[Graph], folder: Path, levels: Sequence[Level], tolerance: float) -> None:
