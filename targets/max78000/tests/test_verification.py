@@ -44,6 +44,19 @@ def test_the_first_layer_that_differs_is_named(layer: int, name: str) -> None:
         check_program(made, replace(right, image=shifted), Options())
 
 
+@pytest.mark.parametrize("options", [Options(), Options(fifo=True)], ids=["memory", "fifo"])
+def test_a_program_that_is_right_for_its_sample_only_is_found(options: Options) -> None:
+    """Zeros tell nothing of the weights: the program runs again with random data."""
+    made = network(options.fifo)
+    made = replace(made, sample=np.zeros_like(made.sample))
+    right = synthesise(made, options, MAX78000)
+    chunk, *rest = right.image.kernels
+    wrong = replace(chunk, words=(chunk.words[0] ^ 1 << 20, *chunk.words[1:]))
+    assert check_program(made, right, options) == ()
+    with pytest.raises(MaceError, match=r"layer '(first|second)'.*nothing was written"):
+        check_program(made, replace(right, image=replace(right.image, kernels=(wrong, *rest))), options)
+
+
 def test_what_the_hardware_cannot_execute_is_no_program() -> None:
     made = network(False)
     right = synthesise(made, Options(), MAX78000)
@@ -99,17 +112,17 @@ def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest
         return replace(made, network=replace(made.network, layers=(other, *rest)))
 
     model = Model("net", (Path("net.onnx"),))
-    Max78000().emit(model, graph)
+    Max78000().emit(model, graph())
     monkeypatch.setattr(target_module, "design", wrong)
     with pytest.raises(MaceError, match=r"layer 'y'.*differ from the graph's"):
-        Max78000().emit(model, graph)
+        Max78000().emit(model, graph())
 
 
 def test_a_wrong_order_of_outputs_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     results = target_module.Feed.results
     monkeypatch.setattr(target_module.Feed, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)])
     with pytest.raises(MaceError, match="the application would make another one"):
-        Max78000().emit(Model("net", (Path("net.onnx"),)), graph)
+        Max78000().emit(Model("net", (Path("net.onnx"),)), graph())
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -18,14 +17,13 @@ import numpy as np
 from mace_core.ir import Array
 from mace_target_max78000.network import BUFFER, INPUT, Activation, Buffer, Eltwise, Layer, Network, Operation, Place, Pool
 from mace_target_max78000.options import Options
+from mace_target_max78000.products import add_product
 
 LOW, HIGH = -128, 127
 FRACTION_BITS = 7
 """Of a weight: the sum of products is divided by 128."""
 EXACT = 1 << 24
 """Below this every whole number is a float32."""
-PART = 1 << 17
-"""Multiplications of one matrix product; OpenBLAS uses threads from twice as many on."""
 
 Pair = tuple[int, int]
 
@@ -190,22 +188,8 @@ def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
     sums = np.zeros((kernels.shape[0], out_rows * wide), real)
     for row, column in np.ndindex(*kernels.shape[2:]):
         start = row * dilation[0] * wide + column * dilation[1]
-        _add_product(sums, taps[row, column], flat[:, start : start + sums.shape[1]])
+        add_product(sums, taps[row, column], flat[:, start : start + sums.shape[1]])
     return sums.astype(np.int32).reshape(-1, out_rows, wide)[:, :, :out_columns]
-
-
-def _add_product(sums: Array, weights: Array, values: Array) -> None:
-    """Add a matrix product in parts that the BLAS does not share among threads: those would wait for each other longer than they work."""
-    (channels, inputs), positions = weights.shape, values.shape[1]
-    if 1 in (channels, positions):
-        sums += np.einsum("oi,ip->op", weights, values)
-        return
-    rows = min(channels, max(2, PART // (2 * inputs)))
-    parts = max(1, positions // max(2, PART // (rows * inputs)))
-    bounds = [positions * i // parts for i in range(parts + 1)]
-    for top in range(0, channels, rows):
-        for left, right in pairwise(bounds):
-            sums[top : top + rows, left:right] += weights[top : top + rows] @ values[:, left:right]
 
 
 def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.network import INPUT, Layer, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import Results, results
-from mace_target_max78000.simulator import NotModelledError, SimulationError, Simulator, replay
+from mace_target_max78000.simulator import NotModelledError, SimulationError, Simulator, infer_again, replay
 from mace_target_max78000.synthesis import Synthesis, memory
 from mace_target_max78000.unit import Unit
 
+SEED = 2
+"""Of the random sample: not that of the samples that the frontend makes where a model has none."""
 REPORT = "nothing was written; this is a fault of the tool: please report it, with the model or the description"
 
 
 def check_program(network: Network, made: Synthesis, options: Options) -> tuple[str, ...]:
     """Compare what a program leaves in the simulator's memory with the network's arithmetic, layer by layer; returns notes.
 
+    It runs twice: with the network's sample and, on the memories that the first run leaves, with random data of the whole range,
+    which a program that is right for one sample by chance does not survive.
     A layer that hands its result on to one that streams has none in memory; the layers after it are compared in its place.
     Raises MaceError that names the first layer that differs, or the register that the hardware cannot execute.
     """
@@ -28,6 +34,9 @@ def check_program(network: Network, made: Synthesis, options: Options) -> tuple[
     checker = _Checker(network, made, contradiction)
     try:
         simulator = replay(made.image, options.documented, checker.check)
+        checker.check_results(simulator)
+        if options.synthesize_input is None and not network.buffers:
+            checker.repeat(simulator, options)
     except NotModelledError as error:
         return (f"the program was not compared in the simulator: {error}",)
     except SimulationError as error:
@@ -36,8 +45,6 @@ def check_program(network: Network, made: Synthesis, options: Options) -> tuple[
         name = network.layers[contradiction].name
         told = "its known answer is the vendor's, which takes the operands from halves of the channels; the hardware reads them in turn"
         return (f"layer {name!r} and those after it were not compared with the simulator: {told}",)
-    if not network.unloads:
-        checker.check_results(simulator)
     return ()
 
 
@@ -54,6 +61,7 @@ class _Checker:
         """end: the first layer that is not compared."""
         self.network = network
         self.end = len(network.layers) if end is None else end
+        self.made = made
         self.outputs = made.outputs
         self.device = made.image.device
         pairs = zip(made.numbers, made.units, strict=True)
@@ -77,8 +85,17 @@ class _Checker:
                 address = f"{int(addresses[at]):#x}"
                 self._raise(unit.index, f"leaves {int(found[at]):#x} at {address}, expected {int(words[at]):#x} (mask {mask:#x})")
 
+    def repeat(self, simulator: Simulator, options: Options) -> None:
+        """Run the program again with random data, and compare everything with the arithmetic of the same data."""
+        sample = np.random.default_rng(SEED).integers(-128, 128, self.network.sample.shape)
+        self.outputs = outputs(replace(self.network, sample=sample), options)
+        infer_again(simulator, self.made.image, memory.inputs(self.made.units[0], sample, options, self.device))
+        self.check_results(simulator)
+
     def check_results(self, simulator: Simulator) -> None:
-        """Compare the blocks of results as `cnn_unload` reads them."""
+        """Compare the blocks of results as `cnn_unload` reads them; not those of a description that lists its own."""
+        if self.network.unloads or self.end < len(self.network.layers):
+            return
         last = [index for index, layer in enumerate(self.network.layers) if layer.output]
         for index, block in zip(last, results(self.network), strict=True):
             expected = self.outputs[index].reshape(block.channels, block.pixels)

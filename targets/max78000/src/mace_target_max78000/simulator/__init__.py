@@ -18,6 +18,6 @@ from __future__ import annotations
 
 from mace_target_max78000.simulator.accelerator import Simulator
 from mace_target_max78000.simulator.faults import NotModelledError, SimulationError
-from mace_target_max78000.simulator.replay import mismatches, replay
+from mace_target_max78000.simulator.replay import infer_again, mismatches, replay
 
-__all__ = ["NotModelledError", "SimulationError", "Simulator", "mismatches", "replay"]
+__all__ = ["NotModelledError", "SimulationError", "Simulator", "infer_again", "mismatches", "replay"]

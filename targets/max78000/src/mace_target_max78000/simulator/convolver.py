@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
+from mace_target_max78000.products import add_product
 from mace_target_max78000.simulator.memory import Array
 from mace_target_max78000.simulator.setting import Kind, Setting
 
@@ -24,22 +25,30 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
         raise setting.fault(
             "RCNT", f"a kernel of {kernel.rows}x{kernel.columns} does not fit {padded.shape[2]}x{padded.shape[3]} positions"
         )
-    taps = [padded[:, :, r : r + rows, c : c + columns] for r in range(kernel.rows) for c in range(kernel.columns)]
+    corners = [(r, c) for r in range(kernel.rows) for c in range(kernel.columns)]
     if setting.kind is Kind.DEPTHWISE:
+        taps = [padded[:, :, r : r + rows, c : c + columns] for r, c in corners]
         sums = sum(tap.astype(np.int64) * weights[:, :, i, None, None] for i, tap in enumerate(taps))
         return np.asarray(sums).reshape(-1, rows, columns)
     heard = np.array([p // PER_QUADRANT in setting.sources | {master} for p in setting.processors])
     passes = setting.reading.passes
     # [taps, outputs, processors * passes]
     outputs = kernel.count // passes
-    matrices = weights[heard].reshape(-1, outputs, passes, len(taps)).transpose(3, 1, 0, 2)
-    matrices = matrices.reshape(len(taps), outputs, int(heard.sum()) * passes)
+    matrices = weights[heard].reshape(-1, outputs, passes, len(corners)).transpose(3, 1, 0, 2)
+    matrices = matrices.reshape(len(corners), outputs, int(heard.sum()) * passes)
     largest = int(np.abs(values).max(initial=0)) * int(np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0))
     number = np.float32 if largest < EXACT else np.float64
-    total = np.zeros((matrices.shape[1], rows * columns), number)
-    for matrix, tap in zip(matrices, taps, strict=True):
-        total += matrix.astype(number) @ tap[heard].reshape(matrix.shape[1], rows * columns).astype(number)
-    return total.astype(np.int64).reshape(-1, rows, columns)
+    matrices = matrices.astype(number)
+    # Positions in one row after another, so that a tap is a part of each channel that begins later; what the padded width adds to
+    # each row of the sums is cut off at the end
+    wide = padded.shape[3]
+    span = (rows - 1) * wide + columns
+    channels = padded[heard].astype(number).reshape(matrices.shape[2], -1)
+    total = np.zeros((outputs, rows * wide), number)
+    for matrix, (row, column) in zip(matrices, corners, strict=True):
+        first = row * wide + column
+        add_product(total[:, :span], matrix, channels[:, first : first + span])
+    return total.reshape(-1, rows, wide)[:, :, :columns].astype(np.int64)
 
 
 def bypass(setting: Setting) -> Array:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from mace_target_max78000.image import Expect, Image, Poll, Step
+from mace_target_max78000.image import Block, Expect, Image, Poll, Step
 from mace_target_max78000.simulator.accelerator import Simulator
 from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.start import DONE, GO, ONE_SHOT
@@ -23,6 +23,24 @@ def replay(image: Image, documented: bool = False, watch: Watch | None = None) -
     simulator = Simulator(image.device, documented=documented)
     if watch:
         simulator.on_layer = lambda number: watch(simulator, number)
+    _load(simulator, image)
+    _infer(simulator, image, image.inputs)
+    return simulator
+
+
+def infer_again(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:
+    """Run a program once more with other inputs, on what the inference before left in every memory, as an application does.
+
+    Raises SimulationError as `replay` does.
+    """
+    for quadrant in image.quadrants:
+        control = image.device.control_register(quadrant, 0)
+        simulator.write(control, simulator.read(control) & ~(DONE | GO))  # what the handler of the interrupt does
+    _infer(simulator, image, inputs)
+
+
+def _load(simulator: Simulator, image: Image) -> None:
+    """Write everything but the input."""
     _steps(simulator, image.init)
     for chunk in image.kernels:
         simulator.write(chunk.address | 1, 1, size=1)
@@ -30,8 +48,12 @@ def replay(image: Image, documented: bool = False, watch: Watch | None = None) -
     for quadrant, values in image.bias.items():
         simulator.write_block(image.device.bias_address(quadrant), np.frombuffer(values, np.uint8).astype("<u4").tobytes())
     _steps(simulator, image.configure)
-    streamed = [block for block in image.inputs if block.fifo is not None]
-    for block in image.inputs:
+
+
+def _infer(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:
+    """Write the input and start."""
+    streamed = [block for block in inputs if block.fifo is not None]
+    for block in inputs:
         if block.fifo is None:
             simulator.write_block(block.address, _bytes(block.words))
     _steps(simulator, image.start)
@@ -40,7 +62,6 @@ def replay(image: Image, documented: bool = False, watch: Watch | None = None) -
     _continue(simulator, image)
     if not simulator.done:
         raise SimulationError("the accelerator", f"it never ends: {simulator.waits_for}")
-    return simulator
 
 
 def _continue(simulator: Simulator, image: Image) -> None:
