@@ -25,12 +25,11 @@ STRIPES = (2, 3) * 7
 """A shape of which every second axis is reduced or broadcast: no two neighbors can be merged."""
 
 KEYS = np.array([3, 1], np.int64)
-UPSAMPLE = {"strides": (2,), "dilations": (2,), "pads_before": (0,), "pads_after": (0,), "output_padding": (0,)}
 CASES = [
     ("Resize", [np.zeros(2)], {"sizes": (4,), "scales": (2.0,), "mode": "linear"}, "dtype", CAST),
     ("Add", [floats(*STRIPES), floats(*(n if i % 2 else 1 for i, n in enumerate(STRIPES)))], {}, "shape", MERGE_AXES),
     ("ReduceMax", [floats(*(2, 3) * 9)], {"axes": tuple(range(0, 18, 2)), "keepdims": True}, "shape", MERGE_AXES),
-    ("ConvTranspose", [floats(1, 5, 2), floats(3, 3, 2)], UPSAMPLE, "attribute", "use one of them"),
+    ("GatherND", [floats(*(1,) * 12), np.zeros((1, 12), np.int64)], {}, "shape", MERGE_AXES),
     ("MapValues", [KEYS, KEYS, KEYS, KEYS[0]], {}, "other", FREEZE),
 ]
 

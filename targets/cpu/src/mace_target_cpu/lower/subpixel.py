@@ -15,7 +15,6 @@ import numpy as np
 from mace_core.ir import Array, Node, Quant, Shape, Tensor
 from mace_core.ops import core_ops
 from mace_core.program import Lowering, Refused
-from mace_target_cpu.lower.types import FREEZE
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class Phases:
         """From the sizes of input, filter and output; Refused for a dilated filter with a stride."""
         size, kernel, out = sizes
         if stride > 1 and dilation > 1 and kernel > 1:
-            raise Refused("a transposed convolution has both stride and dilation", code="attribute", remedy="use one of them")
+            raise Refused("a transposed convolution has both stride and dilation", code="attribute")
         taps = -(-kernel // stride)
         reach = (taps - 1) * (dilation if stride == 1 else 1)
         first, last = pad // stride, (out - 1 + pad) // stride
         before = reach - first
         if before < 0:
-            raise Refused("a transposed convolution has more padding than filter", code="attribute", remedy="pad less, and crop its result")
+            raise Refused("a transposed convolution has more padding than filter", code="attribute")
         after = max(last - first + 1 + reach - size - before, 0)
         return cls(stride, taps, before, after, size + before + after - reach, pad - first * stride)
 
@@ -51,7 +50,7 @@ def convolution(node: Node, to: Lowering) -> Iterator[Node]:
     weights, group = to.constant(w.name), node.attrs["group"]
     assert isinstance(group, int)
     if weights is None:
-        raise Refused(f"{w.name} is computed, not a constant", remedy=FREEZE)
+        raise Refused(f"{w.name} is computed, not a constant", code="other")
     sizes = zip(x.shape[1:-1], w.shape[1:-1], y.shape[1:-1], strict=True)
     given = (_numbers(node.attrs[key]) for key in ("strides", "pads_before", "dilations"))
     axes = [Phases.of(s, *how) for s, *how in zip(sizes, *given, strict=True)]
@@ -110,7 +109,7 @@ def _bias(node: Node, to: Lowering, parts: int) -> tuple[str, ...]:
     assert isinstance(group, int)
     bias = to.constant(name)
     if bias is None:
-        raise Refused(f"{name} is computed, not a constant", remedy=FREEZE)
+        raise Refused(f"{name} is computed, not a constant", code="other")
     each, quant = np.repeat(bias.reshape(group, 1, -1), parts, axis=1).reshape(-1), _repeated(to.tensors[name].quant, group, parts)
     return (to.once((name, "parts", each.shape), lambda: to.folded(f"{name}.parts", each, quant)),)
 

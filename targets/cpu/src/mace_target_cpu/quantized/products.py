@@ -10,7 +10,6 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.program import Lowering, Refused
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
-from mace_target_cpu.lower.types import FREEZE
 from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, NARROW, REQUANTIZE, Scale, need_stored, padded
 
 TRIFLE = 2.0**-10
@@ -35,7 +34,7 @@ class Weights:
         quant = tensor.quant
         assert quant is not None
         if values is None:
-            raise Refused(f"{name} is computed, not a constant", remedy=FREEZE)
+            raise Refused(f"{name} is computed, not a constant", code="other")
         if len(set(quant.zero_point)) != 1:
             raise Refused(f"{name} has several zero points", code="quantization")
         shift = 128 if tensor.dtype is DType.U8 else 0
@@ -87,7 +86,7 @@ def _bias(name: str, to: Lowering, unit: Array) -> Array:
         return np.zeros(unit.shape)
     tensor, values = to.tensors[name], to.constant(name)
     if values is None:
-        raise Refused(f"{name} is computed, not a constant", remedy=FREEZE)
+        raise Refused(f"{name} is computed, not a constant", code="other")
     if tensor.quant is None:
         steps = values / unit
     else:
