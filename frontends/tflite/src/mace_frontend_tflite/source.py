@@ -58,6 +58,7 @@ class Operator:
     outputs: tuple[int, ...]
     intermediates: tuple[int, ...]
     table: Any
+    version: int = 1
 
     def options(self, kind: str) -> Any:
         """Its options as the table of this kind; one of defaults where the file has none or another."""
@@ -169,7 +170,7 @@ class _Reader:
 
     def model(self, model: Any) -> tuple[tuple[Subgraph, ...], tuple[Any, ...]]:
         """The graphs and buffers of the file."""
-        codes = [self.code(c) for c in self.tables(model.OperatorCodesLength(), model.OperatorCodes)]
+        codes = [(self.code(c), int(c.Version())) for c in self.tables(model.OperatorCodesLength(), model.OperatorCodes)]
         graphs = self.tables(model.SubgraphsLength(), model.Subgraphs)
         if not graphs:
             raise ValueError("it holds no graph")
@@ -182,7 +183,7 @@ class _Reader:
         name = BUILTINS.get(builtin, f"builtin {builtin}")
         return f"custom {self.text(code.CustomCode())}" if name == "CUSTOM" else name
 
-    def subgraph(self, index: int, graph: Any, codes: list[str]) -> Subgraph:
+    def subgraph(self, index: int, graph: Any, codes: list[tuple[str, int]]) -> Subgraph:
         """A graph; every index in it is that of a tensor or -1."""
         tensors = _distinct([self.tensor(i, t) for i, t in enumerate(self.tables(graph.TensorsLength(), graph.Tensors))])
         operators = [self.operator(i, o, codes) for i, o in enumerate(self.tables(graph.OperatorsLength(), graph.Operators))]
@@ -195,10 +196,11 @@ class _Reader:
             raise ValueError("an input or output of a graph is no tensor")
         return made
 
-    def operator(self, index: int, table: Any, codes: list[str]) -> Operator:
-        """A node."""
+    def operator(self, index: int, table: Any, codes: list[tuple[str, int]]) -> Operator:
+        """A node.  codes: names of the file's operators with their versions."""
         inputs, outputs, inner = (self.numbers(table, field) for field in ("Inputs", "Outputs", "Intermediates"))
-        return Operator(index, codes[table.OpcodeIndex()], inputs, outputs, inner, table)
+        code, version = codes[table.OpcodeIndex()]
+        return Operator(index, code, inputs, outputs, inner, table, version)
 
     def tensor(self, index: int, tensor: Any) -> TensorInfo:
         """A tensor's description."""

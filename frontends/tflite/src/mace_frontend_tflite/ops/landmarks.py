@@ -1,0 +1,221 @@
+"""MediaPipe's custom operators for landmarks, version 2, as its kernels define them.
+
+Source of the formulas: mediapipe/util/tflite/operations, and what the options are called in TFLite's GPU delegate
+(tensorflow/lite/delegates/gpu/common/mediapipe), both Apache-2.0: facts only. Version 1 of TransformLandmarks and of
+Landmarks2TransformMatrix computes something else, from other options, and is refused.
+
+A matrix [4, 4] moves points (x, y, 0, 1); its third column and its last two rows are those of the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from flatbuffers import flexbuffers
+
+from mace_core.translation import RefusedError
+from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.ops import Handler
+
+VERSION = 2
+HALF_PIXEL = 0.5
+"""The matrix moves centers of pixels, which lie half a pixel behind their numbers."""
+
+
+def _refuse_other_versions(node: Node) -> None:
+    version = node.operator.version
+    problem = f"it is version {version} of its operator, and MediaPipe's public kernels compute version {VERSION} in another way"
+    node.refuse_unless(version == VERSION, f"{problem}; only version {VERSION} is supported")
+
+
+def _read_options(node: Node) -> Mapping[str, Any]:
+    """Return the options, which the file holds as a map of flexbuffers."""
+    try:
+        options = flexbuffers.Loads(bytearray(node.operator.custom))
+    except Exception as error:  # the library raises what it pleases
+        raise RefusedError(f"its options cannot be read: {error}; convert the model again") from error
+    node.refuse_unless(isinstance(options, dict), f"its options are {options!r} instead of a map; convert the model again")
+    return dict(options)
+
+
+def _number(node: Node, options: Mapping[str, Any], name: str) -> float:
+    """Return one option, which must be a finite number."""
+    value = options.get(name)
+    known = isinstance(value, int | float) and math.isfinite(value)
+    node.refuse_unless(known, f"its option {name} is {value!r} instead of a number; convert the model again")
+    assert isinstance(value, int | float)
+    return value
+
+
+def _multiply(node: Node, a: str, b: str) -> str:
+    return node.emit("Mul", [a, b], tag="product")
+
+
+def _add(node: Node, a: str, b: str) -> str:
+    return node.emit("Add", [a, b], tag="sum")
+
+
+def _subtract(node: Node, a: str, b: str) -> str:
+    return node.emit("Sub", [a, b], tag="difference")
+
+
+def _real(node: Node, value: float) -> str:
+    return node.weight(np.float32(value), tag="number")
+
+
+def _part(node: Node, x: str, starts: Sequence[int], sizes: Sequence[int]) -> str:
+    attrs = {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(starts)}
+    return node.emit("Slice", [x], attrs, tag="part")
+
+
+def _read_matrix(node: Node, index: int) -> tuple[str, str]:
+    """Return the matrix of an input: [2, 2] that turns and scales (x, y), and [2] that moves them."""
+    shape = node.shape(index)
+    node.refuse_unless(math.prod(shape) == 16, f"a matrix of shape {list(shape)} instead of 4x4")
+    matrix = node.emit("Reshape", [node.input(index)], {"shape": (4, 4)}, tag="matrix")
+    move = node.emit("Reshape", [_part(node, matrix, (0, 3), (2, 1))], {"shape": (2,)}, tag="move")
+    return _part(node, matrix, (0, 0), (2, 2)), move
+
+
+def _apply_matrix(node: Node, points: str, matrix: str, move: str) -> str:
+    """Return points [..., 2] as the matrix turns, scales and moves them."""
+    turned = node.emit("MatMul", [points, node.emit("Transpose", [matrix], {"perm": (1, 0)}, tag="columns")], tag="turned")
+    return _add(node, turned, move)
+
+
+def _transform_landmarks(node: Node) -> Sequence[str]:
+    """TransformLandmarks(landmarks [1, N, 2 or 3], matrix): x and y of each as the matrix moves them; z stays."""
+    _refuse_other_versions(node)
+    shape = node.shape(0)
+    known = len(shape) == 3 and shape[0] == 1 and shape[2] in (2, 3)
+    node.refuse_unless(known, f"landmarks of shape {list(shape)} instead of [1, N, 2] or [1, N, 3]")
+    count = shape[1]
+    moved = _apply_matrix(node, _part(node, node.input(0), (0, 0, 0), (1, count, 2)), *_read_matrix(node, 1))
+    if shape[2] == 2:
+        return node.done("Identity", [moved])
+    return node.done("Concat", [moved, _part(node, node.input(0), (0, 0, 2), (1, count, 1))], {"axis": 2})
+
+
+def _transform_image(node: Node) -> Sequence[str]:
+    """TransformTensorBilinear(image [1, H, W, C], matrix): for each pixel of the output, the image where the matrix moves its center to.
+
+    Between four pixels it is interpolated; beyond the centers of the outermost pixels it is 0.
+    """
+    _refuse_other_versions(node)
+    options = _read_options(node)
+    size = [int(_number(node, options, name)) for name in ("output_height", "output_width")]
+    shape, told = node.shape(0), tuple(node.output().shape)
+    node.refuse_unless(len(shape) == 4 and shape[0] == 1, f"an image of shape {list(shape)} instead of [1, H, W, C]")
+    node.refuse_unless(min(size) > 0 and told in ((), (1, *size, shape[3])), f"an output of {list(told)}, its options say {size}")
+    rows, columns = np.meshgrid(*(np.arange(n) + HALF_PIXEL for n in size), indexing="ij")
+    centers = node.weight(np.stack([columns, rows], -1).astype(np.float32)[None], tag="centers")
+    places = _subtract(node, _apply_matrix(node, centers, *_read_matrix(node, 1)), _real(node, HALF_PIXEL))
+    last = node.weight(np.array([shape[2] - 1, shape[1] - 1], np.float32), tag="last")
+    nearest = node.emit("Minimum", [node.emit("Maximum", [places, _real(node, 0)], tag="low"), last], tag="nearest")
+    inside = node.emit("Cast", [node.emit("Equal", [places, nearest], tag="equal")], {"to": "f32"}, tag="inside")
+    both = node.emit("ReduceMin", [inside], {"axes": (3,), "keepdims": True}, tag="both")
+    # GridSample counts from -1 at the outer edge of the first pixel to 1 at that of the last
+    scale = node.weight(np.array([2 / shape[2], 2 / shape[1]], np.float32), tag="scale")
+    edges = _multiply(node, _add(node, nearest, _real(node, HALF_PIXEL)), scale)
+    grid = _subtract(node, edges, _real(node, 1))
+    attrs = {"mode": "linear", "padding": "border", "align_corners": False}
+    return node.done("Mul", [node.emit("GridSample", [node.input(0), grid], attrs, tag="sampled"), both])
+
+
+@dataclass(frozen=True)
+class _Crop:
+    """The options of Landmarks2TransformMatrix. subset: landmarks that the crop holds; left, right: of a line that becomes level."""
+
+    subset: tuple[int, ...]
+    left: int
+    right: int
+    target: float
+    size: tuple[int, int]
+    scale: tuple[float, float]
+
+    @classmethod
+    def read(cls, node: Node, count: int) -> _Crop:
+        """Read and check the options of a node with so many landmarks."""
+        options = _read_options(node)
+        subset = options.get("subset_idxs")
+        listed = isinstance(subset, list) and len(subset) > 0 and all(isinstance(i, int) for i in subset)
+        node.refuse_unless(listed, f"its option subset_idxs is {subset!r} instead of numbers of landmarks")
+        left, right, width, height = (
+            int(_number(node, options, name)) for name in ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height")
+        )
+        scale = _number(node, options, "scale_x"), _number(node, options, "scale_y")
+        assert isinstance(subset, list)
+        known = all(0 <= i < count for i in (*subset, left, right))
+        node.refuse_unless(known, f"its options name landmarks that are not among {count}")
+        node.refuse_unless(min(width, height, *scale) > 0, f"a crop of {(width, height)} scaled by {scale}")
+        return cls(tuple(subset), left, right, _number(node, options, "target_rotation_radians"), (width, height), scale)
+
+
+def _direction(node: Node, points: str, crop: _Crop) -> tuple[str, str]:
+    """Return cosine and sine of the angle by which the crop is turned: the target less the direction from left to right.
+
+    Those of the direction are its coordinates divided by its length, which needs no angle; they are 1 and 0 where both points are one.
+    """
+    ends = (_part(node, points, (index, 0), (1, 2)) for index in (crop.right, crop.left))
+    way = _subtract(node, *ends)
+    zero, one = _real(node, 0), _real(node, 1)
+    largest = node.emit("ReduceMax", [node.emit("Abs", [way], tag="size")], {"axes": (1,), "keepdims": True}, tag="largest")
+    none = node.emit("Equal", [largest, zero], tag="none")
+    unit = node.emit("Div", [way, node.emit("Where", [none, one, largest], tag="divisor")], tag="unit")
+    square = node.emit("ReduceSum", [_multiply(node, unit, unit)], {"axes": (1,), "keepdims": True}, tag="square")
+    length = node.emit("Sqrt", [node.emit("Where", [none, one, square], tag="squared")], tag="length")
+    straight = node.emit("Div", [unit, length], tag="straight")
+    forward = node.emit("Where", [none, one, _part(node, straight, (0, 0), (1, 1))], tag="forward")
+    upward = _part(node, straight, (0, 1), (1, 1))
+    cos, sin = (_real(node, f(crop.target)) for f in (math.cos, math.sin))
+    turned_cos = _add(node, _multiply(node, forward, cos), _multiply(node, upward, sin))
+    turned_sin = _subtract(node, _multiply(node, forward, sin), _multiply(node, upward, cos))
+    return turned_cos, turned_sin
+
+
+def _crop_matrix(node: Node) -> Sequence[str]:
+    """Landmarks2TransformMatrix(landmarks [1, N, 3]): what brings pixels of a crop to the image that holds the landmarks.
+
+    The crop is turned so that a line between two landmarks has the target's direction, holds a subset of the landmarks, and is scaled
+    to the size of the output: move to its center, turn back, scale, move by half of the output.
+    """
+    _refuse_other_versions(node)
+    shape = node.shape(0)
+    node.refuse_unless(len(shape) == 3 and shape[0] == 1 and shape[2] == 3, f"landmarks of shape {list(shape)} instead of [1, N, 3]")
+    crop = _Crop.read(node, shape[1])
+    points = node.emit("Reshape", [_part(node, node.input(0), (0, 0, 0), (1, shape[1], 2))], {"shape": (shape[1], 2)}, tag="points")
+    cos, sin = _direction(node, points, crop)
+    minus = node.emit("Neg", [sin], tag="minus")
+    # rows of points times these are points that are turned, and turned back
+    rows = [node.emit("Concat", row, {"axis": 1}, tag="row") for row in ((cos, sin), (minus, cos), (cos, minus), (sin, cos))]
+    turn, back = (node.emit("Concat", pair, {"axis": 0}, tag="turn") for pair in (rows[:2], rows[2:]))
+    held = node.emit("Gather", [points, node.weight(np.array(crop.subset, np.int32), tag="subset")], {"axis": 0}, tag="held")
+    turned = node.emit("MatMul", [held, turn], tag="turned")
+    low, high = (node.emit(op, [turned], {"axes": (0,), "keepdims": True}, tag=op) for op in ("ReduceMin", "ReduceMax"))
+    middle = _multiply(node, _add(node, low, high), _real(node, 0.5))
+    center = node.emit("MatMul", [middle, back], tag="center")
+    factors = node.weight(np.array([[s / n for s, n in zip(crop.scale, crop.size, strict=True)]], np.float32), tag="factors")
+    scale = _multiply(node, _subtract(node, high, low), factors)
+    # columns of the matrix are the axes of the crop in the image, so the rows of what turns back, scaled
+    columns = _multiply(node, back, node.emit("Reshape", [scale], {"shape": (2, 1)}, tag="scale"))
+    half = node.weight(np.array([[-n / 2 for n in crop.size]], np.float32), tag="half")
+    move = _add(node, center, node.emit("MatMul", [half, columns], tag="shift"))
+    matrix = node.emit("Transpose", [columns], {"perm": (1, 0)}, tag="matrix")
+    nothing = node.weight(np.zeros((2, 1), np.float32), tag="nothing")
+    upper = node.emit("Concat", [matrix, nothing, node.emit("Reshape", [move], {"shape": (2, 1)}, tag="move")], {"axis": 1}, tag="upper")
+    lower = node.weight(np.eye(4, dtype=np.float32)[2:], tag="lower")
+    return node.done("Reshape", [node.emit("Concat", [upper, lower], {"axis": 0}, tag="whole")], {"shape": (1, 4, 4)})
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "custom Landmarks2TransformMatrix": _crop_matrix,
+        "custom TransformLandmarks": _transform_landmarks,
+        "custom TransformTensorBilinear": _transform_image,
+    }
+)
