@@ -87,7 +87,7 @@ class _Checker:
 
     def repeat(self, simulator: Simulator, options: Options) -> None:
         """Run the program again with random data, and compare everything with the arithmetic of the same data."""
-        sample: Array = np.random.default_rng(SEED).integers(-128, 128, self.network.sample.shape)
+        sample = np.asarray(np.random.default_rng(SEED).integers(-128, 128, self.network.sample.shape))
         self.outputs = outputs(replace(self.network, sample=sample), options)
         infer_again(simulator, self.made.image, memory.inputs(self.made.units[0], sample, options, self.device))
         self.check_results(simulator)
