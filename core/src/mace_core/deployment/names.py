@@ -10,7 +10,8 @@ PREFIX = "net"
 MAX_LENGTH = 100
 """Characters; names of files are made of a library's and a model's, and file systems take 255."""
 
-OWN = frozenset(("mace", "mace_run", "mace_benchmark", "mace_threads", "mace_tool", "mace_types"))
+SHIPPED = "run benchmark threads tool types engine engine_layout engine_ports"
+OWN = frozenset(("mace", "driver", *(f"mace_{name}" for name in SHIPPED.split())))
 """Libraries whose headers or functions would be called like those that every library has."""
 
 DEVICES = frozenset(("con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10))))

@@ -94,7 +94,6 @@ static inline void mace_start_states(mace_session *session, const mace_model *mo
 static inline void mace_prepare(mace_session *session, const mace_model *model) {
   const size_t ports = (size_t)model->input_count + (size_t)model->output_count;
   char *at = (char *)session + MACE_ROUND_UP(sizeof(mace_session));
-  __builtin_memset(at, 0, 2 * ports * sizeof(void *));
   session->inputs = (const void **)(void *)at;
   session->outputs = (void **)(void *)at + model->input_count;
   session->bound = (void **)(void *)at + ports;
@@ -124,6 +123,7 @@ static inline mace_status mace_open(const mace_model *model, const mace_config *
                                     mace_session **session) {
   const size_t skipped = (MACE_ALIGNMENT - (uintptr_t)memory % MACE_ALIGNMENT) % MACE_ALIGNMENT;
   mace_session *s;
+  size_t ports;
   *session = NULL;
   if (!memory || bytes < skipped || bytes - skipped < sizeof(mace_session)) return MACE_NO_MEMORY;
   *session = s = (mace_session *)(void *)((char *)memory + skipped);
@@ -139,6 +139,8 @@ static inline mace_status mace_open(const mace_model *model, const mace_config *
   if (mace_session_bytes(model, &s->config) > s->bytes)
     return mace_fail(s, MACE_NO_MEMORY, "the memory is too small; give mace_session_bytes, aligned to MACE_ALIGNMENT");
   s->model = model;
+  ports = (size_t)model->input_count + (size_t)model->output_count;
+  __builtin_memset((char *)s + MACE_ROUND_UP(sizeof *s), 0, 2 * ports * sizeof(void *)); /* nothing is bound */
   if (model->engine) return model->engine->open(s);
   if (s->config.options && *s->config.options)
     return mace_fail(s, MACE_REFUSED, "mace_config.options is set, and the model uses no driver; leave it NULL");
@@ -288,7 +290,7 @@ static inline mace_status mace_bind(mace_session *session, int32_t port, const m
     status = model->engine->bind(session, port, buffer);
   else if (buffer && (buffer->kind != MACE_HOST || !buffer->host))
     status = mace_fail(session, MACE_REFUSED, "the buffer has no address; kernels in host memory accept MACE_HOST alone");
-  if (!status) session->bound[port] = buffer && buffer->host ? (char *)buffer->host + buffer->offset : NULL;
+  if (!status && !model->engine) session->bound[port] = buffer && buffer->host ? (char *)buffer->host + buffer->offset : NULL;
   return mace_yield(session, status);
 }
 

@@ -1,0 +1,191 @@
+#include "fake_driver.h"
+
+#include <string.h>
+
+struct mace_device {
+  const mace_config *config;
+};
+
+struct mace_loaded {
+  mace_device *device;
+  const mace_payload *payload;
+  const fake_code *code;
+};
+
+_Thread_local fake_record fake;
+
+static _Thread_local _Alignas(4096) char device_memory[1 << 16]; /* no pointer to it leaves the driver but as a handle */
+static _Thread_local size_t device_used;
+
+uint32_t fake_checksum(const fake_code *code) {
+  uint32_t sum = 1;
+  for (size_t i = offsetof(fake_code, count); i < sizeof *code; i++) sum = sum * 31 + ((const unsigned char *)code)[i];
+  return sum;
+}
+
+void fake_forget(void) { memset(&fake, 0, sizeof fake); }
+
+static void say(mace_text text, const char *what) {
+  if (!text.at || !text.bytes || !what) return;
+  strncpy(text.at, what, text.bytes); /* may leave no 0 at the end, as a careless driver would */
+}
+
+/* Note a call; the status with which it is to fail. */
+static mace_status call(fake_call kind, mace_text text) {
+  if (fake.lost) fake.after_loss++;
+  if (fake.fails != kind || fake.calls[kind]++ < fake.after) {
+    if (fake.fails != kind) fake.calls[kind]++;
+    return MACE_OK;
+  }
+  say(text, fake.text);
+  if (fake.status == MACE_LOST) fake.lost = 1;
+  return fake.status;
+}
+
+static size_t bytes_of(const mace_payload *payload) { return payload ? sizeof(mace_loaded) : sizeof(mace_device); }
+
+static mace_status open_device(const mace_config *config, void *memory, mace_device **device, mace_text text) {
+  fake.lost = 0;
+  const mace_status status = call(FAKE_OPEN, text);
+  if (status) return status;
+  fake.options = config->options;
+  *device = memory;
+  (*device)->config = config;
+  fake.open++;
+  return MACE_OK;
+}
+
+static mace_status load(mace_device *device, const mace_payload *payload, void *memory, mace_loaded **loaded, mace_text text) {
+  const fake_code *code = payload->code;
+  const mace_status status = call(FAKE_LOAD, text);
+  if (status) return status;
+  if (strcmp(payload->built_by, "fakec 7") || strcmp(payload->built_for, "fake mark 1")) {
+    say(text, "built by another fakec or for another fake than fakec 7 and fake mark 1; build again");
+    return MACE_STALE;
+  }
+  if (payload->code_bytes < sizeof *code || memcmp(code->magic, "FAKE", 4) || code->bytes != payload->code_bytes ||
+      code->checksum != fake_checksum(code)) {
+    say(text, "the code is damaged; build again");
+    return MACE_STALE;
+  }
+  *loaded = memory;
+  (*loaded)->device = device;
+  (*loaded)->payload = payload;
+  (*loaded)->code = code;
+  fake.loaded++;
+  return MACE_OK;
+}
+
+/* Address of a binding as the device sees it: a buffer without an address has one in the handle. */
+static char *address(const mace_binding *binding) {
+  const mace_buffer *buffer = &binding->memory->buffer;
+  char *base = buffer->host ? buffer->host : (char *)(uintptr_t)buffer->handle;
+  return base + buffer->offset + binding->offset;
+}
+
+static mace_status run(mace_loaded *loaded, const mace_binding *ports, uint32_t timeout_ms, mace_text text) {
+  const fake_code *code = loaded->code;
+  const mace_payload *payload = loaded->payload;
+  const mace_status status = call(FAKE_RUN, text);
+  const int32_t scratch = payload->inputs + payload->outputs;
+  float addend = code->addend;
+  fake.timeout_ms = timeout_ms;
+  if (payload->scratch.bytes) {
+    memcpy(address(&ports[scratch]), &addend, sizeof addend);
+    memset(address(&ports[scratch]) + sizeof addend, 0xEE, payload->scratch.bytes - sizeof addend);
+  }
+  for (int32_t i = 0; i < code->count; i++) {
+    float value;
+    memcpy(&value, address(&ports[0]) + 4 * i, 4);
+    for (uint32_t s = 0; s < payload->ports[0].slack; s++) /* a vector load that reads beyond the tensor */
+      if (address(&ports[0])[payload->ports[0].bytes + s] == 1) value += 0;
+    value = value * code->factor + addend;
+    memcpy(address(&ports[1]) + 4 * i, &value, 4);
+    if (status && i == code->count / 2) return status; /* half way */
+  }
+  return status;
+}
+
+static void unload(mace_loaded *loaded) {
+  fake.loaded -= loaded->device != NULL;
+  loaded->device = NULL;
+}
+
+static void close_device(mace_device *device) {
+  fake.open -= device->config != NULL;
+  device->config = NULL;
+  if (!fake.open) device_used = 0;
+}
+
+static const char *describe(mace_device *device) { return device->config ? "Mark 1" : "closed"; }
+
+static mace_status need(mace_loaded *loaded, int32_t port, mace_need *need, mace_text text) {
+  const mace_status status = call(FAKE_NEED, text);
+  (void)loaded;
+  if (port || !fake.raise.struct_bytes) return status;
+  if (fake.raise.bytes) need->bytes = fake.raise.bytes;
+  if (fake.raise.alignment) need->alignment = fake.raise.alignment;
+  if (fake.raise.granule) need->granule = fake.raise.granule;
+  if (fake.raise.slack) need->slack = fake.raise.slack;
+  return status;
+}
+
+static mace_status allocate(mace_device *device, const mace_need *need, mace_buffer *buffer, mace_text text) {
+  const mace_status status = call(FAKE_ALLOCATE, text);
+  const size_t start = (device_used + need->alignment - 1) / need->alignment * need->alignment;
+  (void)device;
+  if (status) return status;
+  if (start + need->bytes + need->slack > sizeof device_memory) return MACE_NO_MEMORY;
+  memset(buffer, 0, sizeof *buffer);
+  buffer->struct_bytes = sizeof *buffer;
+  buffer->kind = MACE_BUS_ADDRESS;
+  buffer->handle = (uintptr_t)(device_memory + start);
+  buffer->bytes = need->bytes + need->slack;
+  memset(device_memory + start, 0xDD, buffer->bytes);
+  device_used = start + buffer->bytes;
+  fake.allocated++;
+  return MACE_OK;
+}
+
+static void free_memory(mace_device *device, mace_buffer *buffer) {
+  (void)device, (void)buffer;
+  fake.allocated--;
+}
+
+static mace_status import_memory(mace_device *device, const mace_need *need, mace_memory *memory, mace_text text) {
+  const mace_status status = call(FAKE_IMPORT, text);
+  (void)need;
+  if (status) return status;
+  memory->own[0] = device;
+  fake.import_host = memory->buffer.host;
+  fake.import_handle = memory->buffer.handle;
+  fake.import_bytes = memory->buffer.bytes;
+  fake.imported++;
+  return MACE_OK;
+}
+
+static void release(mace_device *device, mace_memory *memory) {
+  fake.imported -= memory->own[0] == device; /* released by the device that imported it */
+  memory->own[0] = NULL;
+}
+
+static mace_status copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes, mace_text text) {
+  const mace_status status = call(FAKE_COPY, text);
+  (void)device;
+  if (!status) memcpy(address(&to), address(&from), bytes);
+  return status;
+}
+
+static mace_status power(mace_device *device, mace_power level, mace_text text) {
+  const mace_status status = level == MACE_POWER_IDLE ? (fake.after_loss += fake.lost, MACE_OK) : call(FAKE_POWER, text);
+  (void)device;
+  fake.power = level;
+  return status;
+}
+
+#define REQUIRED(flags)                                                                                                \
+  sizeof(mace_driver), MACE_DRIVER_MAJOR, flags, "fake", "1.0", bytes_of, open_device, load, run, unload, close_device
+
+const mace_driver fake_own = {REQUIRED(0), describe, need, allocate, free_memory, import_memory, release, copy, power};
+const mace_driver fake_shared = {REQUIRED(0), describe, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+const mace_driver fake_import = {REQUIRED(0), NULL, need, NULL, NULL, import_memory, release, NULL, power};

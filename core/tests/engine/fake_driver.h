@@ -1,0 +1,49 @@
+/* fake_driver.h - a device without hardware whose every call can be made to fail, and which records what it was asked. */
+#ifndef FAKE_DRIVER_H
+#define FAKE_DRIVER_H
+
+#include "driver.h"
+
+enum { FAKE_VALUES = 8, FAKE_BYTES = FAKE_VALUES * 4, FAKE_RUNTIME = 7 };
+
+typedef enum fake_call { FAKE_NONE, FAKE_OPEN, FAKE_LOAD, FAKE_NEED, FAKE_ALLOCATE, FAKE_IMPORT, FAKE_COPY, FAKE_RUN, FAKE_POWER, FAKE_CALLS } fake_call;
+
+/* The compiled form of a part: y = factor * x, then y += scratch[0], which the driver sets to addend. */
+typedef struct fake_code {
+  char magic[4];
+  uint32_t bytes, checksum;
+  int32_t count;
+  float factor, addend;
+} fake_code;
+
+/* What the device does next, and what it did. One for all sessions of a thread. */
+typedef struct fake_record {
+  fake_call fails;      /* this call fails, after `after` of its kind went well, with `status` and `text` */
+  int32_t after;
+  mace_status status;
+  const char *text;
+  mace_need raise;      /* what the device wants more than the build planned */
+  int32_t calls[FAKE_CALLS];
+  int32_t open, loaded, allocated, imported; /* now */
+  int32_t after_loss;   /* calls that touched the device after it was lost */
+  int32_t lost;
+  mace_power power;
+  uint32_t timeout_ms;
+  const void *import_host;
+  uint64_t import_handle;
+  size_t import_bytes;
+  const char *options;
+} fake_record;
+
+extern _Thread_local fake_record fake;
+
+/* Make it a device again that never failed. */
+void fake_forget(void);
+
+uint32_t fake_checksum(const fake_code *code);
+
+extern const mace_driver fake_own;     /* memory of its own, which only copies reach; imports it */
+extern const mace_driver fake_shared;  /* no memory, no copies: works in host memory as it is */
+extern const mace_driver fake_import;  /* works in host memory that was imported, and in dma-bufs */
+
+#endif

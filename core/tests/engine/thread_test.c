@@ -1,0 +1,73 @@
+/* Sessions and threads, under the thread sanitizer: several sessions of one model at a time, and one session in two threads. */
+#define _GNU_SOURCE
+#include <pthread.h>
+
+#include "models.h"
+
+enum { THREADS = 4, RUNS = 2500, CLAIMS = 20000 };
+
+static fixture own, plain;
+static pthread_barrier_t barrier;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void acquire(void *context) { pthread_mutex_lock(context); }
+static void release(void *context) { pthread_mutex_unlock(context); }
+
+static const mace_lock lock = {sizeof lock, &mutex, acquire, release};
+static const mace_config config = {.struct_bytes = sizeof config, .lock = &lock};
+
+/* A session of its own, opened at the same moment as the others'. */
+static void *work(void *argument) {
+  const mace_model *model = argument;
+  size_t bytes;
+  void *memory = session_memory(model, &config, &bytes);
+  mace_session *session;
+  pthread_barrier_wait(&barrier);
+  CHECK(!mace_open(model, &config, memory, bytes, &session));
+  for (int i = 0; i < RUNS; i++) CHECK(!run_and_check(session, (float)(i % 100), 0));
+  mace_close(session);
+  free(memory);
+  CHECK(!fake.open && !fake.loaded && !fake.allocated && !fake.imported);
+  return NULL;
+}
+
+/* One session in several threads: a run is right, or the session is busy. */
+static void *share(void *argument) {
+  intptr_t busy = 0;
+  pthread_barrier_wait(&barrier);
+  for (int i = 0; i < CLAIMS; i++) {
+    const mace_status status = run_and_check(argument, (float)(i % 100), 0);
+    CHECK(!status || status == MACE_BUSY);
+    busy += status == MACE_BUSY;
+  }
+  return (void *)busy;
+}
+
+static void join(pthread_t *threads, intptr_t *busy) {
+  for (int i = 0; i < THREADS; i++) {
+    void *result;
+    CHECK(!pthread_join(threads[i], &result));
+    *busy += (intptr_t)result;
+  }
+}
+
+int main(void) {
+  pthread_t threads[THREADS];
+  intptr_t busy = 0;
+  size_t bytes;
+  mace_session *session;
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  make_models(&own, &fake_own, 0, 0);
+  make_models(&plain, &fake_shared, 0, 0);
+  for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(&threads[i], NULL, work, i % 2 ? &own.device : &plain.cpu));
+  join(threads, &busy);
+  void *memory = session_memory(&plain.cpu, NULL, &bytes);
+  CHECK(!mace_open(&plain.cpu, NULL, memory, bytes, &session)); /* opened here, run elsewhere */
+  for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(&threads[i], NULL, share, session));
+  join(threads, &busy);
+  CHECK(!run_and_check(session, 0, 0));
+  mace_close(session);
+  free(memory);
+  printf("%d of %d calls found the session busy\n", (int)busy, THREADS * CLAIMS);
+  return 0;
+}

@@ -1,0 +1,116 @@
+"""Sessions and their engine, in C: the contract of drivers held against a fake device, and what the headers promise about linking."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from mace_core.testing.requirements import require
+
+RUNTIME = Path(str(files("mace_core") / "runtime"))
+SOURCES = Path(__file__).parent / "engine"
+ENGINE = ("mace_engine.c", "mace_engine_layout.c", "mace_engine_ports.c")
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME}", f"-I{SOURCES}")
+FLAGS = ("-std=gnu11", "-g", "-O0", *STRICT)
+TESTS = re.findall(r"^static void test_(\w+)\(void\)", "".join(p.read_text() for p in sorted(SOURCES.glob("*_test*"))), re.MULTILINE)
+SESSION = """#include "mace.h"
+const mace_functions functions = {sizeof(mace_functions), MACE_ABI, mace_session_bytes, mace_open, mace_run, mace_run_batch, mace_reset,
+                                  mace_bind, mace_observe, mace_part_device, mace_error, mace_close};
+"""
+
+
+def compile_program(name: str, folder: Path, flags: tuple[str, ...]) -> Path:
+    require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
+    units = [SOURCES / f"{name}.c", SOURCES / "fake_driver.c", *(RUNTIME / unit for unit in ENGINE)]
+    subprocess.run(["gcc", *FLAGS, *flags, *units, "-o", folder / name], check=True)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sanitize = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return compile_program("engine_test", tmp_path_factory.mktemp("engine"), sanitize)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_driver_contract(name: str, program: Path) -> None:
+    done = subprocess.run([program, name], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_every_test_of_the_program_is_run(program: Path) -> None:
+    listed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(listed) == sorted(TESTS)
+    assert len(TESTS) == 17
+
+
+def test_sessions_in_threads(tmp_path: Path) -> None:
+    """Under the thread sanitizer, which ends the program with a status of its own for every race."""
+    program = compile_program("thread_test", tmp_path, ("-fsanitize=thread", "-pthread"))
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[:2000]
+    assert "found the session busy" in done.stdout
+
+
+def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...] = ()) -> set[str]:
+    """The symbols that an object needs from elsewhere."""
+    made = folder / "unit.o"
+    subprocess.run([*compiler, "-std=c11", "-Os", "-ffreestanding", *STRICT, *flags, "-c", unit, "-o", made], check=True)
+    listed = subprocess.run(["nm", "-u", made], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1] for line in listed.splitlines() if " U " in line}
+
+
+THUMB = ("arm-none-eabi-gcc", "-mthumb")
+COMPILERS = (("gcc",), ("clang-14",), (*THUMB, "-mcpu=cortex-m4"), (*THUMB, "-mcpu=cortex-m0"))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
+def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_path: Path) -> None:
+    """Neither heap nor C library: sessions and engine serve bare machines."""
+    require(None if shutil.which(compiler[0]) and shutil.which("nm") else f"{compiler[0]} is not installed")
+    session = tmp_path / "session.c"
+    session.write_text(SESSION)
+    memory = {"memcpy", "memset", "__aeabi_memcpy", "__aeabi_memset", "__aeabi_memclr", "__aeabi_memcpy4", "__aeabi_memset4"}
+    assert undefined(session, tmp_path, compiler) <= memory
+    needed = set().union(*(undefined(RUNTIME / unit, tmp_path, compiler) for unit in ENGINE))
+    # What the compiler's own library has for processors that cannot divide or jump through a table.
+    arithmetic = {"__aeabi_uidivmod", "__aeabi_uidiv", "__gnu_thumb1_case_uqi"}
+    assert {name for name in needed if not name.startswith("mace_engine_")} <= memory | arithmetic
+
+
+@pytest.mark.parametrize("text_bytes", [0, 20])
+def test_texts_may_be_short_or_absent(text_bytes: int, tmp_path: Path) -> None:
+    program = compile_program("engine_test", tmp_path, ("-O0", "-fsanitize=bounds", f"-DMACE_TEXT_BYTES={text_bytes}"))
+    for name in ("run", "long_texts", "bind"):
+        done = subprocess.run([program, name], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_the_headers_are_c_and_cpp(tmp_path: Path) -> None:
+    require(None if shutil.which("g++") else "g++ is not installed: apt-get install g++")
+    (tmp_path / "c.c").write_text('#include "mace.h"\n#include "driver.h"\nint main(void) { return mace_error(NULL)[0] == 0; }\n')
+    (tmp_path / "c.cc").write_text((tmp_path / "c.c").read_text())
+    subprocess.run(["gcc", "-std=c11", *STRICT, "-O2", "-fsyntax-only", tmp_path / "c.c"], check=True)
+    subprocess.run(["g++", "-std=c++17", *STRICT, "-O2", "-fsyntax-only", tmp_path / "c.cc"], check=True)
+
+
+def test_an_archive_brings_engine_and_driver_only_where_they_are_used(tmp_path: Path) -> None:
+    """Generated code names its driver, so that no linker drops it; a program without a device links nothing of either."""
+    require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
+    units = [SOURCES / "fake_driver.c", *(RUNTIME / unit for unit in ENGINE)]
+    subprocess.run(["gcc", *FLAGS, "-ffunction-sections", "-fdata-sections", "-c", *units], cwd=tmp_path, check=True)
+    subprocess.run(["ar", "rcs", "libfake.a", *(f"{unit.stem}.o" for unit in units)], cwd=tmp_path, check=True)
+    (tmp_path / "plain.c").write_text(SESSION + "int main(void) { return functions.abi != MACE_ABI; }\n")
+    link = ("-Wl,--gc-sections", "-L.", "-lfake")
+    subprocess.run(["gcc", *FLAGS, SOURCES / "engine_test.c", "-o", "device", *link], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", *FLAGS, "plain.c", "-o", "plain", *link], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "device", "run"], check=True)
+    subprocess.run([tmp_path / "plain"], check=True)
+    symbols = subprocess.run(["nm", "plain"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "fake" not in symbols
+    assert "mace_device_engine" not in symbols
