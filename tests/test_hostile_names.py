@@ -21,9 +21,8 @@ def test_the_programs_and_the_report(tmp_path: Path) -> None:
     graph = hostile.branches()
     plan = plan_graph(Cpu(), graph)
     sources = code.library("names", [plan], Cpu().levels("host"))
-    flags = ("-O0", "-DMACE_MODELS=names_models", "-DMACE_MODEL_COUNT=names_model_count")
     for name in ("mace_run", "mace_benchmark"):
-        program(name, sources, host(), tmp_path, flags)
+        program(name, sources, host(), tmp_path, ("-O0",))
     built = Built(tmp_path, Native(), LibraryReport({"names": report_plan(plan)}))
     inputs = {name: np.full((1, 4), -1, np.float32) for name in graph.inputs}
     found = built.run("names", inputs)

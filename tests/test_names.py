@@ -64,7 +64,7 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     target = Cpu()
     programs = [target.lower(graph) for graph in graphs]
     sources = code.library("linux", [plan_calls(p) for p in programs], target.levels("host"))
-    assert sorted(sources.files) == sorted(code.file_names("linux", names, [i.name for i in target.levels("host")]))
+    assert sorted(sources.files) == sorted(code.manifest("linux", names, target.levels("host")).generated)
     assert len({file.lower() for file in sources.files}) == len(sources.files)
     models = native.load(shared_library(sources, host(), tmp_path / "out", ("-O0",)), "linux")
     assert [*models] == names

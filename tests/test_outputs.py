@@ -76,9 +76,9 @@ def test_a_library_and_its_validation(tmp_path: Path) -> None:
     registry = Registry.load()
     deployment = load_deployment(file)
     made = generate(Job(deployment, registry.select("host")[0]), registry)
-    programs, flags = tmp_path / "builds" / "bin" / "host", ("-DMACE_MODELS=outputs_models", "-DMACE_MODEL_COUNT=outputs_model_count")
+    programs = tmp_path / "builds" / "bin" / "host"
     for name in ("mace_run", "mace_benchmark"):
-        program(name, made.sources, host(), programs, ("-O0", *flags))
+        program(name, made.sources, host(), programs, ("-O0",))
     built = Built(programs, Native(), made.report)
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 2, 3)
     found = built.run("outputs", {"x": x, "unread": x})

@@ -30,14 +30,13 @@ def no_leak_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
 
 
-def clean(deployment: Path, folder: Path, library: str) -> None:
+def clean(deployment: Path, folder: Path) -> None:
     """Build with the sanitizers and run every model on random input, with one thread and with three; a finding ends the program."""
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     registry = Registry.load()
     made = generate(Job(load_deployment(deployment), registry.select("host")[0]), registry)
     gcc = Compiler(("gcc",), ("ar",))
-    names = (f"-DMACE_MODELS={library}_models", f"-DMACE_MODEL_COUNT={library}_model_count")
-    tool = program("mace_run", made.sources, gcc, folder, (*FLAGS, *names))
+    tool = program("mace_run", made.sources, gcc, folder, FLAGS)
     built = Built(tool.parent, Native(), made.report)
     rng = np.random.default_rng(0)
     for name in made.report.models:
@@ -59,14 +58,14 @@ def numbers(rng: np.random.Generator, tensor: Tensor) -> Array:
 
 
 def test_digits(tmp_path: Path) -> None:
-    clean(ROOT / "models/digits/digits.yml", tmp_path, "digits")
+    clean(ROOT / "models/digits/digits.yml", tmp_path)
 
 
 def test_weights_as_stored(tmp_path: Path) -> None:
-    clean(write_models(tmp_path, "as-stored"), tmp_path / "built", "stored")
+    clean(write_models(tmp_path, "as-stored"), tmp_path / "built")
 
 
 @pytest.mark.skipif(not any(entries()), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
 def test_real_models(tmp_path: Path) -> None:
     (tmp_path / "real.yml").write_text("library_name: real\nmodels:\n" + "".join(e.yaml() for e in entries()))
-    clean(tmp_path / "real.yml", tmp_path, "real")
+    clean(tmp_path / "real.yml", tmp_path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
+from mace_core.manifest import Manifest
 from mace_core.ops.op import Op
 from mace_core.part import (
     HOST,
@@ -55,6 +56,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mace_core.deployment import Model
+    from mace_core.levels import Level
 
 Files = tuple[Path, ...]
 PortNames = tuple[tuple[str, ...], tuple[str, ...]]
@@ -180,12 +182,11 @@ class Sources:
     """Generated files and what they need to compile.
 
     files: relative path -> content.
-    flags: compiler flags of single files.  includes: folders of headers.
+    manifests: what is made of these files, and how they are compiled.
     """
 
     files: Mapping[str, Content]
-    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    includes: tuple[str, ...] = (".",)
+    manifests: tuple[Manifest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,33 @@ class Target(ABC):
     def worth(self, region: Graph) -> bool:
         """Tell whether a region this small is worth a change of device."""
         return True
+
+    def levels(self, abi: str) -> tuple[Level, ...]:
+        """Return the instruction-set levels that core compiles the target's kernels for, the best first; () without such kernels."""
+        return ()
+
+    def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
+        """Return what a build has to know of the target's parts before a model is read; () where core writes all that they need.
+
+        library: the name of the library, a C identifier.  models: those that the target is asked for.  abi: of the build.
+
+        A target with a driver returns a `Manifest(library, copies=..., units=..., libraries=..., loads=..., drivers=...)` with the
+        sources of its driver, which is compiled into the library. What runs on another processor is a manifest of its own with the
+        `abi` of that processor: the toolchain of that ABI makes a shared library or a program of it, which lies beside the library.
+        A target that makes a program of a whole model names the model under `holds`.
+        """
+        return ()
+
+    def write(self, library: str, parts: Mapping[str, Sequence[Part]]) -> Mapping[str, Content]:
+        """Return the content of the files that the target's manifests name as generated, once every model has been compiled.
+
+        parts: those that the target made, by the name of the model.
+        """
+        return {}
+
+    def runner(self) -> Runner | None:
+        """Return what executes the programs that the target makes; None for what the toolchain executes."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The steps that build a library or a project: what each makes, from what, and how. Knows no build system.
+"""Turns manifests into the steps of a build: what each makes, from what, and how. Knows no build system.
 
 All paths of products and sources are relative to the library's folder, and every command runs there, without a shell. So neither a
 shell nor a compiler driver, which split and expand their arguments each in an own way, ever sees a path that comes from outside.
@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from mace_core.api import Compiler
-from mace_core.emit.code import HEADERS
+from mace_core.build_manifest import RUNTIME, SHIPPED
+from mace_core.errors import PluginError
 from mace_core.fingerprint import fingerprint
-from mace_core.generation import Job, file_names, generate, isas
+from mace_core.generation import Job, collect_manifests, generate
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.package_files import package_files
-from mace_core.project_target import ProjectTarget
 from mace_core.registry import Registry
 from mace_core.report import ModelReport
 from mace_core.run.command import Command, Say
@@ -27,10 +28,6 @@ from mace_core.tuning import tuning_file
 
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections")
 LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
-
-RUNTIME = Path(__file__).parent / "runtime"
-RUNTIME_SOURCES = ("mace_threads.c", "mace_run.c", "mace_benchmark.c", "mace_tool.h")
-PROGRAMS = ("mace_run", "mace_benchmark")
 
 
 @dataclass(frozen=True)
@@ -103,59 +100,166 @@ class LibraryPaths:
         return f"model/{self.variant}.json"
 
 
-def choice_steps(place: Place, job: Job, registry: Registry) -> list[Step]:
-    """The steps of everything that is made for one choice."""
-    builder = _Commands(place, job, LibraryPaths(job.choice.text))
-    generate = _generate_step(builder, registry)
-    if job.choice.project:
-        return [generate, *_project_steps(builder, job.choice.project)]
-    return [generate, *_library_steps(builder, registry)]
+@dataclass(frozen=True)
+class Variant:
+    """What is built of a library for one choice. steps: everything that is made. manifests: what it is made of."""
+
+    place: Place
+    job: Job
+    manifests: tuple[Manifest, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        """The text of the choice."""
+        return self.job.choice.text
+
+    @property
+    def library(self) -> Manifest | None:
+        """The library of models; None where programs hold them all."""
+        return next((manifest for manifest in self.manifests if manifest.joins_library), None)
+
+    @property
+    def shown_folder(self) -> str:
+        """Where the products lie, as users should read it: libraries, or programs where there are no libraries."""
+        paths = LibraryPaths(self.name)
+        return os.path.join(self.place.shown, paths.libraries if self.library else paths.programs)
 
 
-def common_steps(place: Place, jobs: Sequence[Job]) -> list[Step]:
-    """The steps of what all choices of a library share: headers, the sources of the runtime, an example."""
-    libraries = [job for job in jobs if not job.choice.project]
+def plan_variant(place: Place, job: Job, registry: Registry) -> Variant:
+    """Return the steps of everything that is made for one choice."""
+    manifests = collect_manifests(job, registry)
+    return Variant(place, job, manifests, tuple(_list_steps(place, job, registry, manifests)))
+
+
+def _list_steps(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Iterator[Step]:
+    paths = LibraryPaths(job.choice.text)
+    yield _generate_step(place, job, registry, manifests)
+    copies = {name: source for manifest in manifests for name, source in manifest.copies.items()}
+    for name, source in copies.items():
+        yield _copy_step(place, f"{paths.generated}/{name}", source)
+    for manifest in manifests:
+        for header in manifest.headers:
+            yield _copy_step(place, f"{paths.include}/{header}", f"{paths.generated}/{header}")
+    builders = {abi: _Builder(place, paths, _find_compiler(job, registry, abi), abi) for abi in {m.abi: None for m in manifests}}
+    available = {manifest.name: manifest for manifest in manifests if manifest.joins_library}
+    for manifest in manifests:
+        yield from builders[manifest.abi].build(manifest, [available[name] for name in manifest.needs])
+    for library in available.values():
+        package = package_files(library, job.choice.text, job.choice.compiler.hosted)
+        for path, text in package.of_choice.items():
+            yield _write_step(place, path, text)
+
+
+def _find_compiler(job: Job, registry: Registry, abi: str) -> Compiler:
+    return registry.find_toolchain(abi).compiler(abi) if abi else job.choice.compiler
+
+
+def common_steps(place: Place, variants: Sequence[Variant]) -> list[Step]:
+    """Return the steps of what all choices of a library share: headers, the sources of the runtime, an example."""
+    libraries = {variant.name: variant.library for variant in variants if variant.library}
     if not libraries:
         return []
-    name = libraries[0].deployment.library
-    variants = [job.choice.text for job in libraries]
-    steps = [_copy_step(place, f"src/{file}", RUNTIME / file) for file in RUNTIME_SOURCES]
-    steps += [_write_step(place, path, text) for path, text in package_files(name, variants[0]).common.items()]
-    for header in _headers(name):
-        sources = tuple(f"include/{variant}/{header}" for variant in variants)
-        run = partial(_merge_headers, place.folder, header, variants)
-        steps.append(Step((f"include/{header}",), sources, run, signature=" ".join(variants)))
+    names = [*libraries]
+    steps = [_copy_step(place, f"src/{file}", RUNTIME / file) for file in SHIPPED]
+    steps += [_write_step(place, path, text) for path, text in package_files(libraries[names[0]], names[0]).common.items()]
+    for header in dict.fromkeys(header for library in libraries.values() for header in library.headers):
+        having = [name for name, library in libraries.items() if header in library.headers]
+        sources = tuple(f"include/{name}/{header}" for name in having)
+        run = partial(_merge_headers, place.folder, header, having)
+        steps.append(Step((f"include/{header}",), sources, run, signature=" ".join(having)))
     return steps
 
 
-def _headers(library: str) -> tuple[str, ...]:
-    return (*HEADERS, f"{library}.h", "mace_threads.h")
+class _Builder:
+    """Makes the steps that compile and link what is for one ABI.
 
+    abi: "" for that of the build; products of another lie beside the library.
+    """
 
-class _Commands:
-    """Makes the steps that run a command of the toolchain."""
+    def __init__(self, place: Place, paths: LibraryPaths, compiler: Compiler, abi: str) -> None:
+        self.place, self.paths, self.compiler, self.abi = place, paths, compiler, abi
+        self.linked: tuple[str, ...] = ()
 
-    def __init__(self, place: Place, job: Job, paths: LibraryPaths) -> None:
-        self.place, self.job, self.paths = place, job, paths
-        self.compiler: Compiler = job.choice.compiler
+    def build(self, manifest: Manifest, libraries: Sequence[Manifest]) -> Iterator[Step]:
+        """Compile the units of a product and link them with these libraries, which are made by other steps."""
+        headers = [header for library in (manifest, *libraries) for header in library.headers]
+        objects: list[str] = []
+        for unit in manifest.units:
+            step = self._compile(unit, manifest, headers)
+            objects += step.products
+            yield step
+        if manifest.product is Product.PROGRAM:
+            yield from self._program(manifest, objects, libraries)
+        elif manifest.abi:
+            yield from self._beside(self._shared(manifest, objects, self.paths.libraries))
+        else:
+            static = f"{self.paths.libraries}/lib{manifest.name}.a"
+            yield self._step("archiving", static, objects, (*self.compiler.ar, "rcsD", static, *objects))
+            if self.compiler.hosted:
+                yield self._shared(manifest, objects, self.paths.libraries)
+        for file in manifest.deploys:
+            for folder in (self.paths.libraries, self.paths.programs):
+                yield _copy_step(self.place, f"{folder}/{file}", f"{self.paths.generated}/{file}")
 
-    def step(self, verb: str, product: str, sources: Sequence[str], words: Sequence[str]) -> Step:
-        """Run `words` in the library's folder; it makes one product."""
+    def _compile(self, unit: Unit, manifest: Manifest, headers: Sequence[str]) -> Step:
+        folder = self.paths.generated
+        product = str(PurePosixPath(self.paths.objects, self.abi, unit.object))
+        sources = [f"{folder}/{name}" for name in dict.fromkeys((*unit.sources, *headers))]
+        includes = [f"-I{PurePosixPath(folder, name)}" for name in manifest.includes]
+        if unit.embeds:
+            includes.append(f"-Wa,-I{folder}")
+        base = LIBRARY_FLAGS if self.compiler.hosted else FLAGS
+        words = (*self.compiler.cc, *self.compiler.flags, *base, *includes, *unit.flags, "-c", "-o", product, sources[0])
+        return self._step("compiling", product, sources, words)
+
+    def _shared(self, manifest: Manifest, objects: Sequence[str], folder: str) -> Step:
+        file = f"lib{manifest.name}.so"
+        if not self.compiler.hosted:
+            problem = f"is a shared library for {self.abi}, which has no operating system to load it"
+            raise PluginError(f"manifest {manifest.name!r}", problem, "make it a program")
+        product = f"{folder}/{file}"
+        link = (*self.compiler.cc, *self.compiler.flags, *self.compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,{file}")
+        words = (*link, "-o", product, *objects, "-pthread", *self._libraries(manifest))
+        return self._step("linking", product, objects, words)
+
+    def _program(self, manifest: Manifest, objects: Sequence[str], libraries: Sequence[Manifest]) -> Iterator[Step]:
+        folder = self.paths.libraries if self.abi else self.paths.programs
+        product = f"{folder}/{manifest.name}"
+        archives = [f"{self.paths.libraries}/lib{library.name}.a" for library in libraries]
+        sources = [*objects, *archives]
+        script: list[str] = []
+        if manifest.linker_script:
+            sources.append(f"{self.paths.generated}/{manifest.linker_script}")
+            script = ["-T", sources[-1]]
+        hosted = ("-s",) if self.compiler.hosted else ()
+        threads = ("-pthread",) if self.compiler.hosted else ()
+        words = (*self.compiler.cc, *self.compiler.flags, *self.compiler.program, *hosted, *script, "-o", product, *objects, *archives)
+        step = self._step("linking", product, [*sources, *self.linked], (*words, *threads, *self._libraries(manifest, *libraries)))
+        # What the first link of a slow toolchain builds for itself is ready when the second begins.
+        self.linked = (product,) if self.compiler.slow else ()
+        yield from self._beside(step) if self.abi else (step,)
+
+    def _beside(self, step: Step) -> Iterator[Step]:
+        """Copy what was made for another ABI to where the programs of the library, which are linked statically, find it as well."""
+        yield step
+        name = PurePosixPath(step.products[0]).name
+        yield _copy_step(self.place, f"{self.paths.programs}/{name}", step.products[0])
+
+    def _libraries(self, *manifests: Manifest) -> list[str]:
+        names = dict.fromkeys(name for manifest in manifests for name in manifest.libraries)
+        return [*(f"-l{name}" for name in names), *self.compiler.libs]
+
+    def _step(self, verb: str, product: str, sources: Sequence[str], words: Sequence[str]) -> Step:
+        """Run `words` in the library's folder; they make one product."""
         shown = os.path.join(self.place.shown, product)
         command = Command(tuple(words), self.place.folder, self.place.environment, shown, self.compiler.slow)
         return Step((product,), tuple(sources), command.execute, f"{verb} {shown}", "\0".join(words), replaces=False)
 
-    def compile(self, source: str, name: str, needs: Sequence[str], flags: Sequence[str]) -> Step:
-        """Compile one source into the folder of objects."""
-        product = f"{self.paths.objects}/{name}.o"
-        base = LIBRARY_FLAGS if self.compiler.hosted else FLAGS
-        words = (*self.compiler.cc, *self.compiler.flags, *base, *flags, "-c", "-o", product, source)
-        return self.step("compiling", product, (source, *needs), words)
 
-
-def _generate_step(builder: _Commands, registry: Registry) -> Step:
-    job, paths = builder.job, builder.paths
-    names = file_names(job, registry)
+def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:
+    paths = LibraryPaths(job.choice.text)
+    names = [name for manifest in manifests for name in manifest.generated]
     products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
     read = [file for model in job.deployment.models for file in registry.frontend(model).sources(model.files)]
     read += [file for model in job.deployment.models if (file := tuning_file(model))]
@@ -163,16 +267,15 @@ def _generate_step(builder: _Commands, registry: Registry) -> Step:
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]
     announcement = f"generating {job.deployment.library} for {job.choice.text}"
     announcement += f" ({words}; toolchain {job.choice.toolchain.name}: {compiler.libc})"
-    run = partial(_generate, builder, registry)
-    return Step(products, (), run, announcement, fingerprint(job, registry), (builder.place.deployment, *read))
+    run = partial(_generate, place, job, registry)
+    return Step(products, (), run, announcement, fingerprint(job, registry), (place.deployment, *read))
 
 
-def _generate(builder: _Commands, registry: Registry, say: Say) -> None:
-    job, folder = builder.job, builder.place.folder
+def _generate(place: Place, job: Job, registry: Registry, say: Say) -> None:
+    paths = LibraryPaths(job.choice.text)
     made = generate(job, registry, say)
-    assert set(file_names(job, registry)) == set(made.sources.files), "file_names disagrees with generate"
-    write_all(folder / builder.paths.generated, made.sources.files)
-    write(folder / builder.paths.report, json.dumps(made.report.as_json(), indent=1, sort_keys=True) + "\n")
+    write_all(place.folder / paths.generated, made.sources.files)
+    write(place.folder / paths.report, json.dumps(made.report.as_json(), indent=1, sort_keys=True) + "\n")
     for name, model in made.report.models.items():
         say(f"{name}: {arena_line(model)}, weights {model.weight_bytes} bytes, {model.transposes} transposes")
         if stored := stored_line(model.details):
@@ -182,6 +285,9 @@ def _generate(builder: _Commands, registry: Registry, say: Say) -> None:
     for name, model in made.report.models.items():
         for note in model.notes:
             say(f"note: {name}: {note}")
+    for manifest in made.sources.manifests:
+        for library, remedy in manifest.loads.items():
+            say(f"note: {manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
 
 
 def arena_line(model: ModelReport) -> str:
@@ -200,74 +306,6 @@ def stored_line(details: Mapping[str, object]) -> str:
     return f"{figures['weights']} weights as stored: {sizes}, {arena}"
 
 
-def _library_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:
-    """Headers, objects, libraries, programs and what other build systems want to know."""
-    job, paths, compiler = builder.job, builder.paths, builder.compiler
-    name = job.deployment.library
-    for header in (*HEADERS, f"{name}.h"):
-        yield _copy_step(builder.place, f"{paths.include}/{header}", f"{paths.generated}/{header}")
-    yield _copy_step(builder.place, f"{paths.include}/mace_threads.h", RUNTIME / "mace_threads.h")
-    units = list(_unit_steps(builder, registry))
-    headers = [f"{paths.include}/{header}" for header in _headers(name)]
-    if compiler.hosted:
-        units.append(builder.compile("src/mace_threads.c", "mace_threads", headers, [f"-I{paths.include}"]))
-    yield from units
-    objects = [step.products[0] for step in units]
-    static = f"{paths.libraries}/lib{name}.a"
-    yield builder.step("archiving", static, objects, (*compiler.ar, "rcsD", static, *objects))
-    for path, text in package_files(name, job.choice.text, compiler.hosted).of_choice.items():
-        yield _write_step(builder.place, path, text)
-    if not compiler.hosted:
-        return
-    shared = f"{paths.libraries}/lib{name}.so"
-    link = (*compiler.cc, *compiler.flags, *compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,lib{name}.so")
-    yield builder.step("linking", shared, objects, (*link, "-o", shared, *objects, "-pthread", *compiler.libs))
-    flags = (f"-DMACE_MODELS={name}_models", f"-DMACE_MODEL_COUNT={name}_model_count", f"-I{paths.include}", "-Isrc")
-    before: tuple[str, ...] = ()
-    for program in PROGRAMS:
-        compiled = builder.compile(f"src/{program}.c", program, [*headers, "src/mace_tool.h"], flags)
-        yield compiled
-        product, sources = f"{paths.programs}/{program}", (compiled.products[0], static)
-        words = (*compiler.cc, *compiler.flags, *compiler.program, "-s", "-o", product, *sources, "-pthread", *compiler.libs)
-        yield builder.step("linking", product, (*sources, *before), words)
-        before = (product,) if compiler.slow else ()  # what the first link builds for itself is ready when the second begins
-
-
-def _unit_steps(builder: _Commands, registry: Registry) -> Iterator[Step]:
-    """Compile every generated source; the kernels of each instruction-set level with its flags."""
-    folder, names = builder.paths.generated, file_names(builder.job, registry)
-    headers = [f"{folder}/{name}" for name in names if name.endswith(".h")]
-    weights = [f"{folder}/{name}" for name in names if name.endswith(".bin")]
-    levels = isas(builder.job.choice, registry)
-    for name in names:
-        stem, suffix = os.path.splitext(name)
-        level = next((level for level in levels if stem.endswith(f"_kernels_{level.name}")), None)
-        flags = [f"-I{folder}", *(("-O3", *level.flags) if level else ())]
-        if suffix == ".c":
-            yield builder.compile(f"{folder}/{name}", stem, headers, flags)
-        elif suffix == ".S":
-            yield builder.compile(f"{folder}/{name}", stem, weights, [*flags, f"-Wa,-I{folder}"])
-
-
-def _project_steps(builder: _Commands, target: ProjectTarget) -> Iterator[Step]:
-    """A program for each model, of the project that the target makes."""
-    compiler, paths = builder.compiler, builder.paths
-    for model in builder.job.deployment.models:
-        layout, root = target.layout(model), f"{paths.generated}/{model.name}"
-        files = [f"{root}/{name}" for name in layout.files]
-        headers = [file for file in files if file.endswith(".h")]
-        includes = [f"-I{PurePosixPath(root, folder)}" for folder in layout.includes]
-        objects: list[str] = []
-        for source in layout.sources:
-            step = builder.compile(f"{root}/{source}", f"{model.name}/{os.path.splitext(source)[0]}", headers, includes)
-            yield step
-            objects += step.products
-        link = [f"{root}/{flag}" if flag in layout.files else flag for flag in layout.link]
-        product = f"{paths.programs}/{model.name}.elf"
-        words = (*compiler.cc, *compiler.flags, *compiler.program, *link, "-o", product, *objects, *compiler.libs)
-        yield builder.step("linking", product, [*objects, *files], words)
-
-
 def _copy_step(place: Place, product: str, source: str | Path) -> Step:
     """Copy a file of another step, given as a string, or one from outside, given as a path."""
     inside, outside = ((source,), ()) if isinstance(source, str) else ((), (source,))
@@ -276,6 +314,8 @@ def _copy_step(place: Place, product: str, source: str | Path) -> Step:
 
 def _copy(product: Path, source: Path, say: Say) -> None:
     write(product, source.read_bytes())
+    if os.access(source, os.X_OK):
+        product.chmod(0o755)
 
 
 def _write_step(place: Place, product: str, text: str) -> Step:

@@ -174,12 +174,14 @@ class KernelTarget(Target):
         lower_by_choice(self.quantized[op], conversion(op, node, ends), to, to.chooser)
 
 
-def shared_levels(targets: Sequence[KernelTarget], abi: str, place: str) -> tuple[Level, ...]:
+def shared_levels(targets: Sequence[Target], abi: str, place: str) -> tuple[Level, ...]:
     """The instruction-set levels that all of these targets compile for; MaceError at `place` if they do not agree.
 
     A library holds one table of kernels for each level, and its weights are packed once, in a form that every level
     must be able to read. Kernels that were written for other levels than they are compiled for compute nonsense.
     """
+    if not targets:
+        return ()
     last = targets[-1]
     levels = last.levels(abi)
     for target in targets:

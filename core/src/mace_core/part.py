@@ -98,10 +98,9 @@ class BlobBody:
 
 @dataclass(frozen=True)
 class ProjectBody:
-    """Holds a whole model as the files of a project of its own; includes: its folders of headers."""
+    """Holds a whole model as the files of a project of its own."""
 
     files: Mapping[str, Content]
-    includes: tuple[str, ...] = (".",)
 
 
 Body = CallsBody | BlobBody | ProjectBody

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from mace_core.api import BuildConfig, Content, Region, Runner, Target
 from mace_core.deployment import Model
 from mace_core.ir import Graph, Node
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.part import Part, PartFigures, ProjectBody
 from mace_core.refusal import Refusal
 
@@ -17,13 +19,32 @@ from mace_core.refusal import Refusal
 class Layout:
     """What a project consists of, known before its model is read; paths are relative to the project's folder.
 
-    files: all that `emit` writes.  sources: those that are compiled.  includes: folders of headers.  link: flags of the link, and files.
+    files: all files of the project.  sources: those that are compiled.  headers: those that sources include.
+    includes: folders of headers.  linker_script: a file of the project; "" for the linker's own.
     """
 
     files: tuple[str, ...]
     sources: tuple[str, ...]
+    headers: tuple[str, ...] = ()
     includes: tuple[str, ...] = (".",)
-    link: tuple[str, ...] = ()
+    linker_script: str = ""
+
+    def manifest(self, model: str) -> Manifest:
+        """Return the manifest of a model's project, whose files lie in a folder of the model's name."""
+
+        def place(name: str) -> str:
+            return str(PurePosixPath(model, name))
+
+        headers = tuple(map(place, self.headers))
+        return Manifest(
+            f"{model}.elf",
+            Product.PROGRAM,
+            generated=tuple(map(place, self.files)),
+            units=tuple(Unit(place(source), reads=headers) for source in self.sources),
+            includes=tuple(map(place, self.includes)),
+            linker_script=place(self.linker_script) if self.linker_script else "",
+            holds=(model,),
+        )
 
 
 @dataclass(frozen=True)
@@ -49,8 +70,18 @@ class ProjectTarget(Target):
         made = self.emit(config.model, region.graph)
         inputs, outputs = region.ports()
         nodes = tuple(node.name for node in region.graph.nodes)
-        body = ProjectBody(made.files, self.layout(config.model).includes)
+        body = ProjectBody(made.files)
         return Part(region.name, self.name, inputs, outputs, body, nodes=nodes, notes=made.notes, figures=made.figures)
+
+    def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
+        """Return a program for each model, which holds it whole."""
+        return tuple(self.layout(model).manifest(model.name) for model in models)
+
+    def write(self, library: str, parts: Mapping[str, Sequence[Part]]) -> Mapping[str, Content]:
+        """Return the files of all projects, each in a folder of the model's name."""
+        bodies = [(model, part.body) for model, made in parts.items() for part in made]
+        projects = [(model, body.files) for model, body in bodies if isinstance(body, ProjectBody)]
+        return {str(PurePosixPath(model, name)): content for model, files in projects for name, content in files.items()}
 
     def check_options(self, model: Model) -> None:
         """Raise MaceError for options that the target does not take: those that its layout is made from, unless it says otherwise."""

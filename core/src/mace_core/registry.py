@@ -51,8 +51,9 @@ class Choice:
 
     @property
     def runner(self) -> Runner | None:
-        """What executes the choice's programs: the target's own runner where it makes programs, else the toolchain's."""
-        return self.project.runner() if self.project else self.toolchain.runner(self.abi)
+        """What executes the choice's programs: the runner of a target that makes programs of its own, else the toolchain's."""
+        own = next(filter(None, (target.runner() for target in self.targets)), None)
+        return own or self.toolchain.runner(self.abi)
 
     @property
     def project(self) -> ProjectTarget | None:
@@ -150,6 +151,13 @@ class Registry:
         if len(fitting) == 1:
             return fitting[0]
         raise MaceError(f"target={target.name}", f"{len(fitting)} ABIs fit", f"say ABI+{target.name} with one of {sorted(fitting)}")
+
+    def find_toolchain(self, abi: str) -> Toolchain:
+        """Return the toolchain for an ABI that a target compiles its own code for; MaceError if none is ready."""
+        abis = self.abis()
+        if abi not in abis:
+            raise MaceError(f"ABI {abi!r}", "no toolchain makes code for it", _advice(abi, abis, (), "abi"))
+        return self._toolchain(abi, "", abis[abi])
 
     def _toolchain(self, abi: str, wanted: str, candidates: Sequence[Toolchain]) -> Toolchain:
         if wanted:

@@ -27,7 +27,7 @@ import SCons.SConsign
 import SCons.Script
 
 from mace_core.build_folder import BuildFolder
-from mace_core.build_steps import Place, Step, choice_steps, common_steps
+from mace_core.build_steps import Place, Step, common_steps, plan_variant
 from mace_core.deployment import Deployment
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
@@ -131,13 +131,13 @@ class Build:
         self._libraries.add(parsed.library)
         folder = self._folder.path / parsed.library
         place = Place(file, folder, self._shown(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ})
-        jobs = [Job(parsed, choice) for choice in self.choices]
-        variants = {job.choice.text: self._add(folder, choice_steps(place, job, self.registry)) for job in jobs}
-        common = self._add(folder, common_steps(place, jobs))
-        products = [*variants.values(), common]
-        places = [f"{parsed.library} for {job.choice.text}: {_product_folder(place.shown, job.choice)}" for job in jobs]
+        variants = [plan_variant(place, Job(parsed, choice), self.registry) for choice in self.choices]
+        nodes = {variant.name: self._add(folder, variant.steps) for variant in variants}
+        common = self._add(folder, common_steps(place, variants))
+        products = [*nodes.values(), common]
+        places = [f"{parsed.library} for {variant.name}: {variant.shown_folder}" for variant in variants]
         self._env.Default(products if SCons.Script.GetOption("question") else self._summary(parsed.library, products, places))
-        return Library(parsed.library, parsed, folder, {text: [*nodes, *common] for text, nodes in variants.items()})
+        return Library(parsed.library, parsed, folder, {name: [*made, *common] for name, made in nodes.items()})
 
     def mace_test(self, *, library: Library, labels: Any = "", accuracy: float = 0.0) -> None:
         """Let `scons check` run the library on its validation data and compare with the expected outputs.
@@ -279,10 +279,6 @@ def _pack(archive: Path, root: Path, files: Sequence[Path], say: Say) -> None:
 
 def _tell(lines: Sequence[str], say: Say) -> None:
     _print(lines)
-
-
-def _product_folder(shown: str, choice: Choice) -> str:
-    return os.path.join(shown, "bin" if choice.project else "lib", choice.text)
 
 
 def _help(registry: Registry) -> str:

@@ -1,55 +1,64 @@
-"""Sources compiled at once into one shared library, without a build system: for tests and for quick looks."""
+"""Compiles sources at once into one product, without a build system: for tests and for quick looks."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 from mace_core.api import Compiler, Sources
+from mace_core.build_manifest import describe_runtime, describe_tool
 from mace_core.errors import MaceError
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.run.files import write_all
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 
 def shared_library(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)) -> Path:
-    """Compile everything into folder/library.so."""
-    objects = _objects(sources, compiler, folder, flags)
-    _run([*compiler.cc, *compiler.flags, *compiler.shared, *flags, *objects, "-o", "library.so", *compiler.libs], folder)
+    """Compile the library of models into folder/library.so.
+
+    flags: behind those that the manifest states, so that a level of optimization overrules them.
+    """
+    manifests = [manifest for manifest in sources.manifests if manifest.joins_library]
+    words = _compile(sources, manifests, compiler, folder, flags)
+    _run([*compiler.cc, *compiler.flags, *compiler.shared, *flags, "-o", "library.so", *words], folder)
     return folder / "library.so"
 
 
 def program(name: str, sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
-    """Compile everything and one of the programs that come with every library into folder/NAME; `flags` say which library it is for."""
-    runtime = files("mace_core") / "runtime"
-    more = {f: (runtime / f).read_text(encoding="utf-8") for f in (f"{name}.c", "mace_threads.c", "mace_threads.h", "mace_tool.h")}
-    return link(name, replace(sources, files={**sources.files, **more}), compiler, folder, flags)
+    """Compile the library of models and one of the programs that come with every library into folder/NAME."""
+    library = next(manifest for manifest in sources.manifests if manifest.joins_library)
+    library = library.join([describe_runtime(library, compiler.hosted)])
+    return link(replace(sources, manifests=(library, describe_tool(name, library))), compiler, folder, flags)
 
 
-def link(name: str, sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
-    """Compile everything, a main function among it, into the program folder/NAME."""
-    objects = _objects(sources, compiler, folder, flags)
-    _run([*compiler.cc, *compiler.flags, *compiler.program, *flags, *objects, "-o", name, "-pthread", *compiler.libs], folder)
-    return folder / name
+def link(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
+    """Compile the library of models and the one program among the manifests into that program in the folder."""
+    (made,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
+    words = _compile(sources, sources.manifests, compiler, folder, flags)
+    _run([*compiler.cc, *compiler.flags, *compiler.program, *flags, "-o", made.name, "-pthread", *words], folder)
+    return folder / made.name
 
 
-def check_syntax(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ()) -> None:
-    """Let the compiler check every C file, in the folder alone; MaceError with what it says.
+def check_syntax(sources: Sources, compiler: Compiler, folder: Path) -> None:
+    """Let the compiler check every unit of the build's own ABI, in the folder alone; MaceError with what it says.
 
     Objects without optimization are made and thrown away: zig links, and builds a C library for that, when it is told to check only.
     """
-    write_all(folder, {name: content for name, content in sources.files.items() if name.endswith((".c", ".h"))})
+    manifests = [manifest for manifest in sources.manifests if not manifest.abi]
+    _write(sources, manifests, folder)
 
-    def check_unit(name: str) -> None:
-        command = [*compiler.cc, *compiler.flags, *WARNINGS, *flags, *sources.flags.get(name, ()), "-I."]
-        _run([*command, "-O0", "-c", name, "-o", os.devnull], folder)
+    def check_unit(pair: tuple[Manifest, Unit]) -> None:
+        _run([*_command(*pair, compiler), "-O0", "-c", pair[1].source, "-o", os.devnull], folder)
 
+    # What only embeds bytes has no syntax to check.
+    units = [(manifest, unit) for manifest, unit in _list_units(manifests) if not unit.embeds]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(check_unit, [name for name in sources.files if name.endswith(".c")]))
+        list(pool.map(check_unit, units))
 
 
 def check_link(compiler: Compiler, folder: Path) -> None:
@@ -58,17 +67,36 @@ def check_link(compiler: Compiler, folder: Path) -> None:
     _run([*compiler.cc, *compiler.flags, *compiler.program, "nothing.c", "-o", "nothing", "-pthread", *compiler.libs], folder)
 
 
-def _objects(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> list[str]:
-    write_all(folder, sources.files)
-    units = [n for n in sources.files if n.endswith((".c", ".S"))]
+def _list_units(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Unit]]:
+    for manifest in manifests:
+        for unit in manifest.units:
+            yield manifest, unit
 
-    def compile_unit(name: str) -> str:
-        command = [*compiler.cc, *compiler.flags, *WARNINGS, *flags, *sources.flags.get(name, ()), "-fPIC", "-I.", "-Wa,-I."]
-        _run([*command, "-c", name, "-o", f"{name}.o"], folder)
-        return f"{name}.o"
+
+def _write(sources: Sources, manifests: Iterable[Manifest], folder: Path) -> None:
+    copies = {name: path.read_bytes() for manifest in manifests for name, path in manifest.copies.items()}
+    write_all(folder, {**copies, **sources.files})
+
+
+def _command(manifest: Manifest, unit: Unit, compiler: Compiler) -> list[str]:
+    includes = [f"-I{folder}" for folder in manifest.includes]
+    return [*compiler.cc, *compiler.flags, *WARNINGS, *unit.flags, *includes]
+
+
+def _compile(sources: Sources, manifests: Sequence[Manifest], compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> list[str]:
+    """Compile every unit; return the words that a link needs: objects, then libraries."""
+    _write(sources, manifests, folder)
+
+    def compile_unit(pair: tuple[Manifest, Unit]) -> str:
+        embeds = ["-Wa,-I."] if pair[1].embeds else []
+        words = [*_command(*pair, compiler), *flags, "-fPIC", *embeds]
+        _run([*words, "-c", pair[1].source, "-o", pair[1].object], folder)
+        return pair[1].object
 
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(compile_unit, units))
+        objects = list(pool.map(compile_unit, _list_units(manifests)))
+    libraries = dict.fromkeys(name for manifest in manifests for name in manifest.libraries)
+    return [*objects, *(f"-l{name}" for name in libraries), *compiler.libs]
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -148,7 +148,7 @@ def _describe(made: CompiledModel, choice: Choice) -> Computable:
 def _compile(sources: Sources, choice: Choice) -> None:
     """Let the compiler check the C of a library or project, and that it can link at all."""
     with tempfile.TemporaryDirectory(prefix="mace-check-") as folder:
-        check_syntax(sources, choice.compiler, Path(folder), tuple(f"-I{include}" for include in sources.includes))
+        check_syntax(sources, choice.compiler, Path(folder))
         if choice.compiler.hosted and not choice.toolchain.last:  # those that are last build a C library first, which takes minutes
             check_link(choice.compiler, Path(folder))
 

@@ -2,7 +2,7 @@
 #
 #   find_package(@LIBRARY@ REQUIRED)     # with -D@LIBRARY@_DIR=the folder of this file
 #   target_link_libraries(firmware PRIVATE @LIBRARY@::@LIBRARY@ m)       # m: where your C library keeps sqrtf and the like
-get_filename_component(_@LIBRARY@_lib "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+@LOADS@get_filename_component(_@LIBRARY@_lib "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 get_filename_component(_@LIBRARY@_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 if(NOT TARGET @LIBRARY@::@LIBRARY@)
@@ -11,6 +11,7 @@ if(NOT TARGET @LIBRARY@::@LIBRARY@)
     IMPORTED_LOCATION "${_@LIBRARY@_lib}/lib@LIBRARY@.a"
     INTERFACE_INCLUDE_DIRECTORIES "${_@LIBRARY@_root}/include/@VARIANT@"
     IMPORTED_LINK_INTERFACE_LANGUAGES C)
+  set_property(TARGET @LIBRARY@::@LIBRARY@ PROPERTY INTERFACE_LINK_LIBRARIES@LINKED@)
 endif()
 
 unset(_@LIBRARY@_lib)

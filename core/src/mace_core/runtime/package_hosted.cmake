@@ -3,7 +3,7 @@
 #   find_package(@LIBRARY@ REQUIRED)     # with -D@LIBRARY@_DIR=the folder of this file, or -DCMAKE_PREFIX_PATH=the folder above it
 #   target_link_libraries(application PRIVATE @LIBRARY@::@LIBRARY@)          # static
 #   target_link_libraries(application PRIVATE @LIBRARY@::@LIBRARY@_shared)   # or shared
-get_filename_component(_@LIBRARY@_lib "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+@LOADS@get_filename_component(_@LIBRARY@_lib "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 get_filename_component(_@LIBRARY@_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 if(NOT TARGET @LIBRARY@::@LIBRARY@)
@@ -15,7 +15,7 @@ if(NOT TARGET @LIBRARY@::@LIBRARY@)
   # An application that calls mace_threads_new needs the system's threads; one that does not is linked without them.
   if(UNIX)
     find_package(Threads QUIET)
-    set_property(TARGET @LIBRARY@::@LIBRARY@ PROPERTY INTERFACE_LINK_LIBRARIES m $<$<BOOL:${Threads_FOUND}>:Threads::Threads>)
+    set_property(TARGET @LIBRARY@::@LIBRARY@ PROPERTY INTERFACE_LINK_LIBRARIES@LINKED@ m $<$<BOOL:${Threads_FOUND}>:Threads::Threads>)
   endif()
 endif()
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mace_core.api import Frontend
+from mace_core.build_manifest import library_levels
 from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
-from mace_core.generation import isas
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.pipeline import normalise
@@ -83,7 +83,7 @@ class FrontendContract(PluginContract):
                 refused.append(name)
                 continue
             plans.append(compile_graph(Model(graph.name, ()), graph, work).plan)
-        made = code.library("names", plans, isas(choice, registry))
+        made = code.library("names", plans, library_levels(choice, registry))
         assert hostile.escapes(made.files) == []
         assert len(refused) <= len(hostile.NAMES) // 2, "too few names to test anything"
         shared_library(made, choice.compiler, tmp_path / "out", ("-O0",))

@@ -20,6 +20,7 @@ from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType
 from mace_core.levels import Level
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.memory import ALIGNMENT, Arena
 from mace_core.part import HOST
 from mace_core.plan import Plan
@@ -107,9 +108,11 @@ class Sanitized:
             _write_gaps(folder / f"{name}{TIGHT}.gaps", [], [])
         sources = code.library(LIBRARY, models, isas)
         driver = (files("mace_core.testing") / "sanitized.c").read_text(encoding="utf-8")
-        sources = replace(sources, files={**sources.files, "sanitized.c": driver})
         listed = "".join(f"X({LIBRARY}_{plan.name})" for plan in models)
-        self.tool = link("sanitized", sources, Compiler(("gcc",), ("ar",)), folder, (*FLAGS, f"-DMODELS={listed}"))
+        unit = Unit("sanitized.c", (f"-DMODELS={listed}",))
+        tool = Manifest("sanitized", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=(LIBRARY,))
+        sources = replace(sources, files={**sources.files, unit.source: driver}, manifests=(*sources.manifests, tool))
+        self.tool = link(sources, Compiler(("gcc",), ("ar",)), folder, FLAGS)
 
     def run(self, name: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs of a program by name. Raises Finding for what a sanitizer reports, or two arenas that differ."""

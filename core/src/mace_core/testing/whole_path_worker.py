@@ -24,11 +24,12 @@ import numpy as np
 
 from mace_core import pipeline
 from mace_core.api import Content, Stream
+from mace_core.build_manifest import library_levels
 from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Deployment, Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
-from mace_core.generation import Job, encode, isas
+from mace_core.generation import Job, encode
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.levels import Level
 from mace_core.plan import Plan as ModelPlan
@@ -112,7 +113,7 @@ class Worker:
                 self.compile_waiting()
 
     def _isas(self) -> list[Level]:
-        return list(isas(self.choice, self.registry))
+        return list(library_levels(self.choice, self.registry))
 
     def _offer(self, number: int, model: Model, normal: Graph) -> None:
         """Ask every target of projects for its project."""

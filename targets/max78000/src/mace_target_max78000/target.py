@@ -30,7 +30,7 @@ from mace_target_max78000.frontend import Ai8x, read_network
 from mace_target_max78000.graph import input_tensor, output_tensors
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
-from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, sources
+from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, headers, sources
 from mace_target_max78000.project.layout import layout as project_layout
 from mace_target_max78000.verification import REPORT
 
@@ -96,7 +96,7 @@ class Max78000(ProjectTarget):
             remedy = "write it with `mace convert` and build it with its Makefile"
             raise MaceError(f"model {model.name!r}", "a project for the RISC-V core is two programs, and this builds one", remedy)
         files = tuple(project_layout(options))
-        return Layout((*files, *MAPS), sources(files), INCLUDES, ("-T", LINKER_SCRIPT))
+        return Layout((*files, *MAPS), sources(files), headers(files), INCLUDES, LINKER_SCRIPT)
 
     def emit(self, model: Model, graph: Graph) -> Project:
         """The C project of a model: described by hand (platform ai8x), else quantised, formed and placed here."""

@@ -67,6 +67,11 @@ def sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
     return (*own_sources(paths, riscv), *sorted(board))
 
 
+def headers(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of the project's files that sources include."""
+    return tuple(path for path in paths if path.endswith(".h"))
+
+
 def own_sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
     """The sources beside the board layer: the network's are the RISC-V core's where it has a main of its own."""
     own = sorted(p for p in paths if p.endswith(".c") and "/" not in p)

@@ -1,0 +1,133 @@
+"""Collects the manifests of one build: what core writes, what comes with every library, and what the targets add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mace_core.api import Target
+from mace_core.deployment import Model
+from mace_core.emit import code
+from mace_core.errors import PluginError
+from mace_core.kernel_target import shared_levels
+from mace_core.levels import Level
+from mace_core.manifest import Manifest, Product, Unit
+from mace_core.registry import Choice, Registry
+
+if TYPE_CHECKING:
+    from mace_core.generation import Job
+
+RUNTIME = Path(__file__).parent / "runtime"
+"""C that comes with every library."""
+
+TOOLS = ("mace_run", "mace_benchmark")
+"""The programs that come with every library, each a source of that name."""
+
+SHIPPED = ("mace_threads.c", "mace_run.c", "mace_benchmark.c", "mace_tool.h")
+"""Sources that lie beside a library for those who compile it into their own programs."""
+
+
+def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
+    """Return every product of a build, a library before the programs that are linked with it.
+
+    A model that a target computes whole, in a program of its own, is in no library; without other models there is no library.
+    PluginError where two manifests disagree about a file.
+    """
+    library, abi = job.deployment.library, job.choice.abi
+    models = list(job.deployment.models)
+    offered: list[Manifest] = []
+    for model in models:
+        library_levels(job.choice, registry, model.runtimes)
+    for target in list_targets(job, registry):
+        asked = [model for model in models if target in registry.targets_for(job.choice, model.runtimes)]
+        if not asked:
+            continue
+        own = target.manifests(library, asked, abi)
+        offered += own
+        held = {name for manifest in own for name in manifest.holds}
+        models = [model for model in models if model.name not in held]
+    products = [manifest for manifest in offered if not manifest.joins_library]
+    if models:
+        products = [*_describe_library(job, registry, models, offered), *products]
+    _check_products(products)
+    return tuple(products)
+
+
+def list_targets(job: Job, registry: Registry) -> list[Target]:
+    """Return the targets of all models, each once, by preference."""
+    models = job.deployment.models
+    return list(dict.fromkeys(target for model in models for target in registry.targets_for(job.choice, model.runtimes)))
+
+
+def library_levels(choice: Choice, registry: Registry, runtimes: Sequence[str] = ()) -> tuple[Level, ...]:
+    """Return the instruction-set levels that a library for this choice holds; MaceError where its targets disagree about them."""
+    targets = [target for target in registry.targets_for(choice, runtimes) if target.levels(choice.abi)]
+    return shared_levels(targets, choice.abi, f"target={choice.text}")
+
+
+def _describe_library(job: Job, registry: Registry, models: Sequence[Model], offered: Iterable[Manifest]) -> Iterator[Manifest]:
+    """Yield the library of these models, with what targets add to it, and the programs that come with it."""
+    hosted = job.choice.compiler.hosted
+    written = code.manifest(job.deployment.library, [model.name for model in models], library_levels(job.choice, registry))
+    shares = [manifest for manifest in offered if manifest.joins_library]
+    library = written.join([*shares, describe_runtime(written, hosted)])
+    yield library
+    if hosted:
+        for tool in TOOLS:
+            yield describe_tool(tool, library)
+
+
+def describe_runtime(library: Manifest, hosted: bool) -> Manifest:
+    """Return what every library contains beside its models: threads where there is an operating system."""
+    source, header = "mace_threads.c", "mace_threads.h"
+    if not hosted:
+        return Manifest(library.name, copies=_copy_runtime(header), headers=(header,))
+    unit = Unit(source, reads=(header,))
+    return Manifest(library.name, copies=_copy_runtime(header, source), headers=(header,), units=(unit,))
+
+
+def describe_tool(name: str, library: Manifest) -> Manifest:
+    """Return one of the programs that come with every library."""
+    source, header = f"{name}.c", "mace_tool.h"
+    flags = (f"-DMACE_MODELS={library.name}_models", f"-DMACE_MODEL_COUNT={library.name}_model_count")
+    copies = _copy_runtime(source, header)
+    return Manifest(name, Product.PROGRAM, copies=copies, units=(Unit(source, flags, (header,)),), needs=(library.name,))
+
+
+def _copy_runtime(*names: str) -> dict[str, Path]:
+    return {name: RUNTIME / name for name in names}
+
+
+def _check_products(products: Sequence[Manifest]) -> None:
+    """Raise PluginError where two products have one name, or make different things of one file."""
+    generated: dict[str, str] = {}
+    copies: dict[str, Path] = {}
+    objects: dict[tuple[str, str], Unit] = {}
+    names: set[tuple[str, Product]] = set()
+    for manifest in products:
+        place = f"manifest {manifest.name!r}"
+        key = (manifest.name, manifest.product)
+        if key in names:
+            raise PluginError(place, "two products have this name", "give one of them another")
+        names.add(key)
+        for name in manifest.generated:
+            other = generated.setdefault(name, manifest.name)
+            if other != manifest.name or name in copies:
+                raise PluginError(place, f"{name!r} is a file of {other!r} as well", "give it another name")
+        for name, path in manifest.copies.items():
+            if name in generated or copies.setdefault(name, path) != path:
+                raise PluginError(place, f"{name!r} is a copy of two files", "give one of them another name")
+        for unit in manifest.units:
+            if objects.setdefault((manifest.abi, unit.object), unit) != unit:
+                raise PluginError(place, f"{unit.source!r} is compiled in two ways", "copy it under another name")
+
+
+def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
+    """Raise PluginError where other files were written than the manifests name."""
+    named = {name for manifest in manifests for name in manifest.generated}
+    written = set(written)
+    if absent := sorted(named - written):
+        raise PluginError("manifest", f"names {', '.join(absent)}, which nothing writes", "let Target.write give their content")
+    if unnamed := sorted(written - named):
+        raise PluginError("manifest", f"names no {', '.join(unnamed)}, which a target writes", "name them under generated=")

@@ -1,0 +1,191 @@
+"""Steps of a build: a driver's sources go into the library, code for another ABI beside it, a program instead of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mace_core.build_manifest import collect_manifests
+from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
+from mace_core.deployment import Model, load_deployment
+from mace_core.errors import MaceError, PluginError
+from mace_core.manifest import Manifest, Product, Unit
+from mace_core.pipeline import Job
+from mace_core.registry import Registry
+from mace_core.testing.requirements import require
+from mace_target_cpu import Cpu
+
+DIGITS = Path(__file__).parents[2] / "models/digits/digits.yml"
+
+
+class Acme(Cpu):
+    """The kernels of the CPU with additions to the build."""
+
+    name = "acme"
+    runtime = "acme"
+
+    def __init__(self, *manifests: Manifest) -> None:
+        self.added = manifests
+
+    def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
+        return self.added
+
+
+def job(*manifests: Manifest) -> tuple[Job, Registry]:
+    registry = Registry.load()
+    registry = replace(registry, targets={**registry.targets, "acme": Acme(*manifests)})
+    registry = replace(registry, owners={**registry.owners, ("targets", "acme"): registry.owner("targets", "cpu")})
+    return Job(load_deployment(DIGITS), registry.select("host+acme")[0]), registry
+
+
+def plan(folder: Path, *manifests: Manifest) -> Variant:
+    return plan_variant(Place(DIGITS, folder, "shown", {"PATH": "/usr/bin:/bin"}), *job(*manifests))
+
+
+def step_of(variant: Variant, product: str) -> Step:
+    (found,) = (step for step in variant.steps if product in step.products)
+    return found
+
+
+def words(step: Step) -> list[str]:
+    return step.signature.split("\0")
+
+
+def source(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def driver(folder: Path) -> Manifest:
+    copies = {"acme.c": source(folder, "acme.c", '#include "acme.h"\n'), "acme.h": source(folder, "acme.h", "extern int acme;\n")}
+    return Manifest(
+        "digits",
+        copies=copies,
+        units=(Unit("acme.c", ("-DACME=1",), ("acme.h",)),),
+        libraries=("dl",),
+        loads={"libAcme.so": "install Acme's driver"},
+        drivers=("acme_driver",),
+    )
+
+
+def test_a_driver_is_compiled_into_the_library(tmp_path: Path) -> None:
+    variant = plan(tmp_path / "out", driver(tmp_path / "plugin"))
+    compiled = step_of(variant, "obj/host+acme/acme.o")
+    assert "-DACME=1" in words(compiled)
+    assert {"gen/host+acme/acme.c", "gen/host+acme/acme.h"} <= {*compiled.sources}
+    assert "obj/host+acme/acme.o" in step_of(variant, "lib/host+acme/libdigits.a").sources
+    for product in ("lib/host+acme/libdigits.so", "bin/host+acme/mace_run"):
+        assert "-ldl" in words(step_of(variant, product))
+    package = step_of(variant, "lib/host+acme/pkgconfig/digits.pc").signature
+    assert "Libs.private: -ldl -lm -pthread" in package
+    assert "# Looks for libAcme.so at run time; where it is missing: install Acme's driver" in package
+    step_of(variant, "gen/host+acme/acme.h").run(print)
+    assert (tmp_path / "out/gen/host+acme/acme.h").read_text() == "extern int acme;\n"
+
+
+def test_without_a_driver_nothing_of_one_is_compiled(tmp_path: Path) -> None:
+    variant = plan(tmp_path)
+    assert variant.library is not None
+    assert variant.library.drivers == ()
+    units = {unit.source for unit in variant.library.units}
+    assert not any("engine" in unit or "driver" in unit for unit in units)
+
+
+def test_code_for_another_abi_is_compiled_by_its_toolchain_and_lies_beside_the_library(tmp_path: Path) -> None:
+    registry = Registry.load()
+    require(registry.toolchains["gnu"].missing("arm64"))
+    helper = source(tmp_path / "plugin", "helper.c", "int main(void) { return 7; }\n")
+    program = Manifest("acme_helper", Product.PROGRAM, copies={"helper.c": helper}, units=(Unit("helper.c"),), abi="arm64")
+    shared = Manifest("acme_dsp", copies={"dsp.c": helper}, units=(Unit("dsp.c", ("-Dmain=run",)),), abi="arm64")
+    variant = plan(tmp_path / "out", program, shared)
+    (tmp_path / "out").mkdir()
+    compiler = registry.find_toolchain("arm64").compiler("arm64")
+    assert words(step_of(variant, "obj/host+acme/arm64/helper.o"))[0] == compiler.cc[0]
+    made = ["lib/host+acme/acme_helper", "lib/host+acme/libacme_dsp.so", "bin/host+acme/acme_helper", "bin/host+acme/libacme_dsp.so"]
+    for product in ("gen/host+acme/helper.c", "gen/host+acme/dsp.c", "obj/host+acme/arm64/helper.o", "obj/host+acme/arm64/dsp.o", *made):
+        (tmp_path / "out" / product).parent.mkdir(parents=True, exist_ok=True)
+        step_of(variant, product).run(print)
+    assert all((tmp_path / "out" / product).read_bytes()[:4] == b"\x7fELF" for product in made)
+    if emulator := shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static"):
+        assert subprocess.run([emulator, tmp_path / "out" / made[2]], check=False).returncode == 7
+    assert variant.library is not None
+    assert "obj/host+acme/arm64/helper.o" not in step_of(variant, "lib/host+acme/libdigits.a").sources
+
+
+def test_a_program_that_holds_every_model_takes_the_place_of_the_library(tmp_path: Path) -> None:
+    (model,) = load_deployment(DIGITS).models
+    main = Unit("digits/main.c", reads=("digits/app.h",))
+    program = Manifest(
+        "digits.elf",
+        Product.PROGRAM,
+        generated=("digits/main.c", "digits/app.h", "digits/link.ld"),
+        units=(main,),
+        includes=("digits",),
+        linker_script="digits/link.ld",
+        holds=(model.name,),
+    )
+    variant = plan(tmp_path, program)
+    assert variant.library is None
+    assert variant.manifests == (program,)
+    assert variant.shown_folder == "shown/bin/host+acme"
+    linked = step_of(variant, "bin/host+acme/digits.elf")
+    assert words(linked)[words(linked).index("-T") + 1] == "gen/host+acme/digits/link.ld"
+    compiled = step_of(variant, "obj/host+acme/digits/main.o")
+    assert "-Igen/host+acme/digits" in words(compiled)
+    assert "gen/host+acme/digits/app.h" in compiled.sources
+    assert common_steps(variant.place, [variant]) == []
+
+
+def test_a_model_that_no_program_holds_stays_in_the_library(tmp_path: Path) -> None:
+    held = Manifest("other.elf", Product.PROGRAM, generated=("other.c",), units=(Unit("other.c"),), holds=("other",))
+    work, registry = job(held)
+    models = (*work.deployment.models, replace(work.deployment.models[0], name="other"))
+    work = Job(replace(work.deployment, models=models), work.choice)
+    library = next(manifest for manifest in collect_manifests(work, registry) if manifest.joins_library)
+    assert any("digits_digits_program.c" in unit.source for unit in library.units)
+    assert not any("other" in unit.source for unit in library.units)
+
+
+def test_two_products_of_one_name_or_file_are_refused() -> None:
+    one = Manifest("tool", Product.PROGRAM, generated=("a.c",), units=(Unit("a.c"),))
+    faults = {
+        "two products have this name": replace(one, generated=("b.c",), units=(Unit("b.c"),)),
+        "is a file of 'tool' as well": replace(one, name="other"),
+        "'mace_run.c' is a copy of two files": replace(one, name="other", generated=(), copies={"mace_run.c": DIGITS}, units=()),
+    }
+    for problem, other in faults.items():
+        with pytest.raises(PluginError, match=problem):
+            collect_manifests(*job(one, other))
+
+
+def test_an_abi_that_nothing_compiles_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MaceError, match="ABI 'hexagon-v999': no toolchain makes code for it"):
+        plan(tmp_path, Manifest("dsp", abi="hexagon-v999"))
+
+
+def test_a_shared_library_needs_an_operating_system(tmp_path: Path) -> None:
+    require(Registry.load().toolchains["arm-none-eabi"].missing("cortex-m4"))
+    with pytest.raises(PluginError, match="no operating system"):
+        plan(tmp_path, Manifest("dsp", abi="cortex-m4"))
+
+
+def test_deployed_files_lie_beside_library_and_programs(tmp_path: Path) -> None:
+    data = source(tmp_path / "plugin", "acme.bin", "data")
+    variant = plan(tmp_path / "out", Manifest("digits", copies={"acme.bin": data}, deploys=("acme.bin",)))
+    for folder in ("lib", "bin"):
+        assert step_of(variant, f"{folder}/host+acme/acme.bin").sources == ("gen/host+acme/acme.bin",)
+
+
+def test_every_product_is_made_by_one_step(tmp_path: Path) -> None:
+    variant = plan(tmp_path, driver(tmp_path / "plugin"))
+    products = [product for step in (*variant.steps, *common_steps(variant.place, [variant])) for product in step.products]
+    assert len(products) == len(set(products))
+    known = set(products)
+    absent = {name for step in variant.steps for name in step.sources} - known
+    assert absent == set()
