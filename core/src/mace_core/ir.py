@@ -177,6 +177,7 @@ class Graph:
 
     notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise.
     states: what lasts from run to run. Their inputs and outputs are among `inputs` and `outputs`, and are no ports of the application.
+    origin: what a frontend read it from, for targets that know more of it than the graph says; None where no target does.
     """
 
     name: str
@@ -187,6 +188,7 @@ class Graph:
     outputs: tuple[str, ...]
     notes: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
+    origin: object | None = field(default=None, compare=False, repr=False)
 
     @property
     def port_inputs(self) -> tuple[str, ...]:

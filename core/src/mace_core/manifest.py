@@ -65,7 +65,7 @@ class Manifest:
     units: what is compiled.
     includes: folders that units look for headers in.
     linker_script: one of the files; "" for the linker's own.
-    libraries: libraries to link, as the linker calls them ("dl", "OpenCL").
+    libraries: libraries to link, as the linker calls them ("dl", "z").
     loads: libraries that are looked for at run time -> what the user does where one is missing.
     deploys: files that must lie beside the library on the device.
     needs: names of libraries of this build that the product is linked with.

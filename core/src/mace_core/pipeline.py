@@ -28,7 +28,7 @@ def load(model: Model, registry: Registry) -> Graph:
         problem = f"keeps {', '.join(map(str, graph.states))} from run to run, which sessions do not yet"
         raise MaceError(f"model {model.name!r}", problem, "write `states: application` or `states: reset` in the deployment file")
     stated = as_stated(graph.renamed(model.name), model, registry.frontend(model).order)
-    return _describable(verify(replace(stated, notes=graph.notes)))
+    return _describable(verify(replace(stated, notes=graph.notes, origin=graph.origin)))
 
 
 def read(model: Model, registry: Registry) -> Graph:

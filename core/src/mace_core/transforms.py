@@ -112,7 +112,7 @@ def run_phases(graph: Graph, registry: Registry) -> Graph:
         if culprit := _find_culprit(passes, graph):
             raise culprit from error
         raise
-    return replace(result, notes=graph.notes)
+    return replace(result, notes=graph.notes, origin=graph.origin)
 
 
 def order_phases(registry: Registry) -> tuple[tuple[Pass, ...], ...]:

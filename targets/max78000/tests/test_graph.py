@@ -10,10 +10,13 @@ from references import MODELS, Reference, references
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.pipeline import load, normalise
+from mace_core.program import Lowering, Refused
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
-from mace_target_max78000.frontend import Ai8x
-from mace_target_max78000.graph import as_graph
+from mace_core.verify import verify
+from mace_target_max78000.frontend import Ai8x, DescribedModel
+from mace_target_max78000.graph import as_any_graph, as_graph
 from mace_target_max78000.network import Eltwise
 from mace_target_max78000.synthesis import memory
 from mace_target_max78000.unit import units
@@ -28,8 +31,7 @@ def test_known_answer(reference: Reference) -> None:
     if any(layer.eltwise in BITWISE for layer in network.layers):
         with pytest.raises(MaceError, match="bits of stored numbers"):
             as_graph(network)
-        return
-    graph = as_graph(network)
+    graph = verify(as_any_graph(network))
     values = execute(graph, {"input": network.sample[None].astype(np.int8)})
     results = [u for u in units(network, reference.device.pipelined) if network.layers[u.index].output]
     pairs = [(u, values[name][0].astype(np.int64)) for u, name in zip(results, graph.outputs, strict=True)]
@@ -53,6 +55,32 @@ def test_frontend_reads_description_and_checkpoint() -> None:
     assert list(expected) == list(graph.outputs)
     for name in graph.outputs:
         np.testing.assert_array_equal(found[name], expected[name])
+
+
+@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+def test_what_only_the_accelerator_computes_is_one_node_that_targets_of_kernels_refuse() -> None:
+    """They tell which layers it is about; the graph still says what the network computes."""
+    network = next(r for r in REFERENCES if any(layer.eltwise in BITWISE for layer in r.network.layers)).network
+    graph = as_any_graph(network)
+    (node,) = graph.nodes
+    assert node.op.name == "ai8x::Network"
+    (layer,) = (layer for layer in network.layers if layer.eltwise in BITWISE)
+    assert node.op.lower is not None
+    with pytest.raises(Refused, match=f"layer '{layer.name}': bits of stored numbers have no meaning"):
+        node.op.lower(node, Lowering(graph))
+
+
+@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+def test_the_graph_remembers_the_description_through_the_transforms() -> None:
+    reference = next(r for r in REFERENCES if r.path.parent.name == "mnist")
+    folder, content = reference.path.parent, reference.content
+    files = (folder / content["network"], folder / content["checkpoint"])
+    model = Model("mnist", files, inputs=(Port("input", data=(str(folder / content["sample"]),)),))
+    registry = Registry.load()
+    graph = normalise(load(model, registry), registry)
+    assert isinstance(graph.origin, DescribedModel)
+    placed = graph.origin.network(reference.options, reference.device)
+    assert [*placed.places] == [*reference.network.places]
 
 
 def test_a_model_without_a_checkpoint_is_told() -> None:

@@ -12,19 +12,9 @@ from mace_core.run.files import read_samples, write_all
 from mace_target_max78000.build import built
 from mace_target_max78000.checkpoint import Clip, Settings, description_bits, quantize_file
 from mace_target_max78000.description import parse, read_description
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import device_named
 from mace_target_max78000.frontend import parameters_of
 from mace_target_max78000.options import Options
-
-
-def device_named(name: str) -> Device:
-    """The table of a part; the MAX78002's is in a distribution of its own."""
-    if name.upper() == MAX78000.name:
-        return MAX78000
-    from importlib import import_module
-
-    found: Device = import_module("mace_target_max78002.device").MAX78002
-    return found
 
 
 def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 
 PROCESSORS = 64
 QUADRANTS = 4
@@ -164,3 +165,14 @@ MAX78000 = Device(
     hertz=50_000_000,
     peripheral_hertz=50_000_000,
 )
+
+DEVICE_NAMES = ("MAX78000", "MAX78002")
+"""Parts that have a table, here or in a distribution of their own."""
+
+
+def device_named(name: str) -> Device:
+    """Return the table of a part; the MAX78002's is in a distribution of its own."""
+    if name.upper() == MAX78000.name:
+        return MAX78000
+    found: Device = import_module("mace_target_max78002.device").MAX78002
+    return found

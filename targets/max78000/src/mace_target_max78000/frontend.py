@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,10 +18,13 @@ from mace_core.run.files import read_samples
 from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.checkpoint import Checkpoint, Form, Settings, load_checkpoint
 from mace_target_max78000.description import read_description
-from mace_target_max78000.device import Device
-from mace_target_max78000.graph import as_graph, output_tensors
+from mace_target_max78000.device import DEVICE_NAMES, Device, device_named
+from mace_target_max78000.graph import as_any_graph, output_tensors
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
+
+READING_OPTIONS = ("skip_yaml_layers", "skip_checkpoint_layers", "ignore_bn")
+"""Options of the parts that say which layers of the files are the network."""
 
 
 class Ai8x(Frontend):
@@ -32,8 +35,17 @@ class Ai8x(Frontend):
     order: ClassVar[str] = "NCHW"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-        """The network as integer arithmetic: i8 in, i8 or i32 out, in PyTorch's order of axes."""
-        return as_graph(read_network(model, Options()))
+        """Return the network as integer arithmetic: i8 in, i8 or i32 out, in PyTorch's order of axes.
+
+        The graph's origin is the `DescribedModel`, whose placement only the parts that it was written for can follow.
+        """
+        described, options = DescribedModel.of(model), _reading_options(model)
+        try:
+            network = described.network(options)
+        except MaceError:
+            _tell_with_limits(described, model, options)
+            raise
+        return replace(as_any_graph(network), origin=described)
 
     def port_names(self, files: Files) -> PortNames:
         """Its one input; the outputs are known with the network alone."""
@@ -41,7 +53,7 @@ class Ai8x(Frontend):
 
     def reference(self, files: Files, model: Model) -> Reference:
         """The layers by the accelerator's arithmetic, in numpy."""
-        network = read_network(model, Options())
+        network = DescribedModel.of(model).network(_reading_options(model))
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             (data,) = inputs.values()
@@ -53,15 +65,48 @@ class Ai8x(Frontend):
         return Reference(run, "the accelerator's arithmetic in numpy")
 
 
-def read_network(model: Model, options: Options, device: Device | None = None) -> Network:
-    """The network of a model's two files, with the first sample of its validation data; random data where only its shape is stated.
+@dataclass(frozen=True, eq=False)
+class DescribedModel:
+    """Holds the files of a model and a sample; how they are read depends on the options of who asks.
 
-    device: what this part cannot compute is among the faults.  MaceError with all faults of the description.
+    sample: the first of the validation data; random data where only its shape is stated.
     """
-    if len(model.files) != 2:
-        raise MaceError(f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path")
-    description, checkpoint = model.files
-    return read_description(description, parameters_of(checkpoint, options), _sample(model), options, device)
+
+    description: Path
+    checkpoint: Path
+    sample: Array
+
+    @classmethod
+    def of(cls, model: Model) -> DescribedModel:
+        """Return what the deployment file names; MaceError where it names no checkpoint, or no shape of the input."""
+        if len(model.files) != 2:
+            raise MaceError(f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path")
+        return cls(*model.files, _sample(model))
+
+    def network(self, options: Options, device: Device | None = None) -> Network:
+        """Read the network.
+
+        device: what this part cannot compute is among the faults.  MaceError with all faults of the description.
+        """
+        return read_description(self.description, parameters_of(self.checkpoint, options), self.sample, options, device)
+
+
+def _reading_options(model: Model) -> Options:
+    """Return those options of the deployment file that say which layers of the files are the network, whoever computes it."""
+    stated = model.keys.get("target_options", {})
+    assert isinstance(stated, Mapping)
+    for name in (*model.runtimes, *map(str.lower, DEVICE_NAMES)):
+        if name.upper() in DEVICE_NAMES and name in stated:
+            asked = {key: value for key, value in stated[name].items() if key.replace("-", "_") in READING_OPTIONS}
+            return Options.of(asked, f"model {model.name!r}: target_options: {name}")
+    return Options()
+
+
+def _tell_with_limits(described: DescribedModel, model: Model, options: Options) -> None:
+    """Raise the faults of a description together with what the parts that `runtime:` names cannot compute."""
+    for name in model.runtimes:
+        if name.upper() in DEVICE_NAMES:
+            described.network(options, device_named(name))
 
 
 def parameters_of(checkpoint: Path, options: Options) -> Callable[[Sequence[Form]], Checkpoint]:

@@ -7,15 +7,19 @@ with half a step added it never lies on a half, and both round alike.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mace_core.build import Builder
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Graph, Quant, Storage, Tensor
-from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
+from mace_core.ir import Array, Attrs, DType, Graph, Node, Quant, Storage, Tensor
+from mace_core.ops.op import Op, Spec
+from mace_core.program import Lowering, Refused
+from mace_target_max78000.arithmetic import outputs
+from mace_target_max78000.network import BUFFER, INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
+from mace_target_max78000.options import Options
 
 UNIT = 1.0 / 128
 """What the last bit of data stands for."""
@@ -27,9 +31,8 @@ def as_graph(network: Network) -> Graph:
 
     Raises MaceError with all layers that it cannot express.
     """
-    faults = [f"{network.name}: layer {layer.name!r}: {why}" for layer in network.layers if (why := _inexpressible(layer))]
-    if faults:
-        raise MaceError.of(faults)
+    if reasons := _list_inexpressible(network):
+        raise MaceError.of(f"{network.name}: {reason}" for reason in reasons)
     builder = Builder(network.name)
     first = network.layers[0]
     given = input_tensor(network)
@@ -40,6 +43,41 @@ def as_graph(network: Network) -> Graph:
         made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
     results = {layer.name: _transposed(builder, layer, made[i]) for i, layer in enumerate(network.layers) if layer.output}
     return builder.finish([*results.values()], [*results])
+
+
+def as_any_graph(network: Network) -> Graph:
+    """Return the graph; one node that computes the whole network where the core's ops cannot express every layer.
+
+    Only this part takes such a node; other targets refuse it with the layers that only the accelerator computes.
+    """
+    reasons = _list_inexpressible(network)
+    if not reasons:
+        return as_graph(network)
+    builder = Builder(network.name)
+    given, results = input_tensor(network), output_tensors(network)
+    x = builder.input(given.name, given.dtype, given.shape, given.quant)
+    names = [builder.stored(tensor.name, tensor.storage) for tensor in results if tensor.storage]
+    return builder.finish(builder.add(_whole_op(network, reasons), [x], outputs=names))
+
+
+def _whole_op(network: Network, reasons: Sequence[str]) -> Op:
+    """Return the op that computes a network by the accelerator's arithmetic."""
+    results = output_tensors(network)
+
+    def refuse(node: Node, lowering: Lowering) -> None:
+        raise Refused("; ".join(reasons))
+
+    def compute(x: Array) -> tuple[Array, ...]:
+        sample = np.rint(x / UNIT).astype(np.int64).reshape(network.sample.shape)
+        made = outputs(replace(network, sample=sample), Options())
+        blocks = [block for layer, block in zip(network.layers, made, strict=True) if layer.output]
+        scales = [tensor.quant.scale[0] if tensor.quant else 1.0 for tensor in results]
+        return tuple(b.reshape(t.shape) * scale for b, t, scale in zip(blocks, results, scales, strict=True))
+
+    def infer(_: Sequence[Tensor | None], __: Attrs) -> Sequence[Spec]:
+        return [(DType.F32, tensor.shape) for tensor in results]
+
+    return Op("ai8x::Network", ("input",), ("results*",), infer, compute, lower=refuse)
 
 
 def input_tensor(network: Network) -> Tensor:
@@ -74,10 +112,16 @@ def _transposed(builder: Builder, layer: Layer, x: str) -> str:
     return builder.one("Reshape", [first], {"shape": _result(layer).shape})
 
 
-def _inexpressible(layer: Layer) -> str | None:
-    if layer.eltwise in (Eltwise.OR, Eltwise.XOR):
-        return "bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
-    return None
+def _list_inexpressible(network: Network) -> list[str]:
+    """Return what the core's ops have no words for, by layer."""
+    reasons = []
+    for layer in network.layers:
+        if layer.eltwise in (Eltwise.OR, Eltwise.XOR):
+            problem = "bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
+            reasons.append(f"layer {layer.name!r}: {problem}")
+        if any(source <= BUFFER for source in layer.inputs):
+            reasons.append(f"layer {layer.name!r}: reads a buffer that outlives the inference; only the accelerator has these")
+    return reasons
 
 
 @dataclass(frozen=True)
