@@ -10,13 +10,11 @@ made without substitution, and what is done to them are Python functions, which 
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -36,16 +34,13 @@ from mace_core.generation import Job
 from mace_core.pipeline import load_with
 from mace_core.progress import show_progress
 from mace_core.registry import Choice, Registry
-from mace_core.run.archive import pack
-from mace_core.run.command import Say
-from mace_core.run.files import write
+from mace_core.rule_steps import benchmark_step, check_step, describe_options, package_step, print_checks, summary_step
 from mace_core.terminal import escape_controls
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
 
 OPTIONS = ("target", "toolchain", "builds", "deployment")
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,7 +94,7 @@ class Build:
         self._env["MACE_FOLDER"] = self._folder
         self._libraries: set[str] = set()
         SCons.SConsign.File(str(self._folder.signatures))
-        SCons.Script.Help(_help(self.registry).replace("$", "$$"))
+        SCons.Script.Help(describe_options(self.registry).replace("$", "$$"))
         if SCons.Action.execute_actions and not SCons.Script.GetOption("help"):
             self._folder.open(_say)
 
@@ -144,63 +139,48 @@ class Build:
 
         labels: a .npy with the right class of each sample; `accuracy` is then the least share that must be right.
         """
-        labels_node = self._outside(labels) if labels else None
-        labels_file = Path(labels_node.srcnode().get_abspath()) if labels_node else None
+        labels_file = Path(self._outside(labels).srcnode().get_abspath()) if labels else None
         for choice in self.choices:
-            result = library.folder / "check" / f"{choice.text}.json"
-            run = partial(self._check, library, choice, (labels_file, accuracy), result)
-            sources = [*library.variants[choice.text], *([labels_node] if labels_node else [])]
-            checked = self._always(result, sources, run, f"checking {library.name} for {choice.text}")
-            table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_table, None)  # one table for all
+            step = check_step((library.deployment, library.folder), choice, self.registry, labels_file, accuracy)
+            checked = self._add_always(library, choice, step)
+            table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_print_checks, None)  # one table for all
             self._env.AlwaysBuild(self._env.Alias("check", checked, table))
 
     def mace_benchmark(self, *, library: Library, rounds: int = 50) -> None:
         """Let `scons benchmark` time every model of the library."""
         for choice in self.choices:
-            result = library.folder / "benchmark" / f"{choice.text}.json"
-            run = partial(_benchmark, library, choice, rounds, result)
-            self._env.Alias("benchmark", self._always(result, library.variants[choice.text], run, ""))
+            step = benchmark_step((library.deployment, library.folder), choice, rounds)
+            self._env.Alias("benchmark", self._add_always(library, choice, step))
 
     def mace_package(self, *, name: str, libraries: Sequence[Library]) -> None:
         """Let `scons package` put libraries, headers and programs of all choices into builds/NAME.tar.gz."""
-        if not PLAIN_NAME.fullmatch(name):
-            raise MaceError(f"mace_package(name={name!r})", "not a file name", "use letters, digits, underscores, points, hyphens")
         nodes = {node for library in libraries for made in library.variants.values() for node in made}
-        archive = self._folder.path / f"{name}.tar.gz"
-        files = sorted(Path(node.get_abspath()) for node in nodes)
-        step = Step((), (), partial(_pack, archive, self._folder.path, files), f"packing {name}.tar.gz")
-        self._env.Alias("package", self._command([self._file(archive)], list(nodes), step))
+        step = package_step(name, self._folder.path, sorted(Path(node.get_abspath()) for node in nodes))
+        self._env.Alias("package", self._add(self._folder.path, [step], list(nodes)))
 
-    def _check(self, library: Library, choice: Choice, asked: tuple[Path | None, float], result: Path, say: Say) -> None:
-        from mace_core.run.check import check_library
-
-        results = check_library((library.deployment, self.registry), library.folder, choice, *asked)
-        write(result, json.dumps([result.as_json() for result in results], indent=1) + "\n")
-
-    def _add(self, folder: Path, steps: Iterable[Step]) -> list[Any]:
-        """The nodes of all products of the steps."""
+    def _add(self, folder: Path, steps: Iterable[Step], more: Sequence[Any] = ()) -> list[Any]:
+        """Return the nodes of all products of the steps, which read the nodes in `more` as well."""
         made: list[Any] = []
         for step in steps:
             sources = [self._file(folder / source) for source in step.sources]
             inputs = [self._env.fs.Entry(os.path.abspath(path)) for path in step.inputs]
-            made += self._command([self._file(folder / product) for product in step.products], [*sources, *inputs], step)
+            products = [self._file(folder / product) for product in step.products]
+            read = [*sources, *inputs, *more, self._env.Value(step.signature)]
+            nodes: list[Any] = self._env.Command(products, read, ACTION, MACE_STEP=step)
+            if step.replaces:
+                self._env.Precious(nodes)
+            made += nodes
         return made
 
-    def _command(self, targets: list[Any], sources: list[Any], step: Step) -> list[Any]:
-        nodes: list[Any] = self._env.Command(targets, [*sources, self._env.Value(step.signature)], ACTION, MACE_STEP=step)
-        if step.replaces:
-            self._env.Precious(nodes)
-        return nodes
-
-    def _always(self, target: Path, sources: Sequence[Any], run: Callable[[Say], None], announcement: str) -> list[Any]:
-        """A file that is made anew whenever somebody asks for it."""
-        nodes = self._command([self._file(target)], list(sources), Step((), (), run, announcement))
+    def _add_always(self, library: Library, choice: Choice, step: Step) -> list[Any]:
+        """Add a step that is done anew whenever somebody asks for its product."""
+        nodes = self._add(library.folder, [step], library.variants[choice.text])
         self._env.AlwaysBuild(nodes)
         return nodes
 
     def _summary(self, library: str, products: Sequence[Any], lines: Sequence[str]) -> Any:
-        """An alias that ends a build by telling where everything is; SCons would tell of every file that it is up to date."""
-        env = self._env.Clone(MACE_STEP=Step((), (), partial(_tell, lines)))
+        """Return an alias that ends a build by telling where everything is; SCons would tell of every file that it is up to date."""
+        env = self._env.Clone(MACE_STEP=summary_step(lines))
         alias = env.Alias(f"library {library}", products, ACTION)
         env.AlwaysBuild(alias)
         return alias
@@ -239,11 +219,7 @@ ACTION = SCons.Action.Action(_perform, _announce)
 
 
 def _say(text: str) -> None:
-    _print([f"  {text}"])
-
-
-def _print(lines: Iterable[str]) -> None:
-    sys.stdout.write("".join(f"{escape_controls(line)}\n" for line in lines))
+    sys.stdout.write(f"  {escape_controls(text)}\n")
     sys.stdout.flush()
 
 
@@ -254,44 +230,5 @@ def _print_any_character() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _table(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
-    """Print the rows of all libraries that were checked."""
-    from mace_core.run.results import result_of
-    from mace_core.run.tables import show_validations
-
-    results = [result_of(row) for node in source for row in json.loads(Path(node.get_abspath()).read_text(encoding="utf-8"))]
-    sys.stdout.write(show_validations(results))
-    return 0 if all(result.passed for result in results) else 2
-
-
-def _benchmark(library: Library, choice: Choice, rounds: int, result: Path, say: Say) -> None:
-    from mace_core.run.check import benchmark_library
-    from mace_core.run.tables import show_timings
-
-    timings = benchmark_library(library.deployment, library.folder, choice, rounds)
-    sys.stdout.write(show_timings(timings))
-    write(result, json.dumps([asdict(timing) for timing in timings], indent=1) + "\n")
-
-
-def _pack(archive: Path, root: Path, files: Sequence[Path], say: Say) -> None:
-    pack(archive, root, files)
-
-
-def _tell(lines: Sequence[str], say: Say) -> None:
-    _print(lines)
-
-
-def _help(registry: Registry) -> str:
-    abis = "\n".join(f"    {abi:16} {chains[0].abis[abi]}" for abi, chains in sorted(registry.abis().items()))
-    targets = ", ".join(sorted(registry.targets))
-    return f"""
-scons target=ABI[+TARGET...][,...]   build every library in models/ for each choice (default: host)
-scons target=... check               run the libraries on their validation data and print a table
-scons target=... benchmark           time them
-scons target=... package             pack them
-  toolchain=NAME   insist on a toolchain   builds=FOLDER   put everything there
-
-ABIs:
-{abis}
-targets: {targets}
-"""
+def _print_checks(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
+    return print_checks([Path(node.get_abspath()) for node in source])

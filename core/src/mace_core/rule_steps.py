@@ -1,0 +1,105 @@
+"""The steps that the rules of an SConscript add to a build: checks, benchmarks, packages, and what is told at its end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from mace_core.build_steps import Step
+from mace_core.deployment import Deployment
+from mace_core.errors import MaceError
+from mace_core.registry import Choice, Registry
+from mace_core.run.archive import pack
+from mace_core.run.command import Say
+from mace_core.run.files import write
+from mace_core.terminal import escape_controls
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+FAILED = 2
+"""The exit status of a check that did not pass."""
+
+
+def check_step(library: tuple[Deployment, Path], choice: Choice, registry: Registry, labels: Path | None, accuracy: float) -> Step:
+    """Return the step that validates a library, which lies in a folder, and writes a row for each model."""
+    deployment, folder = library
+    result = f"check/{choice.text}.json"
+
+    def run(say: Say) -> None:
+        from mace_core.run.check import check_library
+
+        results = check_library((deployment, registry), folder, choice, labels, accuracy)
+        write(folder / result, json.dumps([found.as_json() for found in results], indent=1) + "\n")
+
+    inputs = (labels,) if labels else ()
+    return Step((result,), (), run, f"checking {deployment.library} for {choice.text}", inputs=inputs)
+
+
+def print_checks(files: Sequence[Path]) -> int:
+    """Print the rows of all libraries that were checked; return the exit status."""
+    from mace_core.run.results import result_of
+    from mace_core.run.tables import show_validations
+
+    results = [result_of(row) for file in files for row in json.loads(file.read_text(encoding="utf-8"))]
+    sys.stdout.write(show_validations(results))
+    return 0 if all(result.passed for result in results) else FAILED
+
+
+def benchmark_step(library: tuple[Deployment, Path], choice: Choice, rounds: int) -> Step:
+    """Return the step that times every model of a library, which lies in a folder."""
+    deployment, folder = library
+    result = f"benchmark/{choice.text}.json"
+
+    def run(say: Say) -> None:
+        from mace_core.run.check import benchmark_library
+        from mace_core.run.tables import show_timings
+
+        timings = benchmark_library(deployment, folder, choice, rounds)
+        sys.stdout.write(show_timings(timings))
+        write(folder / result, json.dumps([asdict(timing) for timing in timings], indent=1) + "\n")
+
+    return Step((result,), (), run)
+
+
+def package_step(name: str, folder: Path, files: Sequence[Path]) -> Step:
+    """Return the step that packs files below a folder into NAME.tar.gz there."""
+    if not PLAIN_NAME.fullmatch(name):
+        raise MaceError(f"mace_package(name={name!r})", "not a file name", "use letters, digits, underscores, points, hyphens")
+    archive = f"{name}.tar.gz"
+
+    def run(say: Say) -> None:
+        pack(folder / archive, folder, files)
+
+    return Step((archive,), (), run, f"packing {archive}")
+
+
+def summary_step(lines: Sequence[str]) -> Step:
+    """Return the step that ends a build by telling where everything is."""
+    return Step((), (), partial(_tell, lines))
+
+
+def _tell(lines: Sequence[str], say: Say) -> None:
+    sys.stdout.write("".join(f"{escape_controls(line)}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def describe_options(registry: Registry) -> str:
+    """Return what `scons -h` prints."""
+    abis = "\n".join(f"    {abi:16} {chains[0].abis[abi]}" for abi, chains in sorted(registry.abis().items()))
+    targets = ", ".join(sorted(registry.targets))
+    return f"""
+scons target=ABI[+TARGET...][,...]   build every library in models/ for each choice (default: host)
+scons target=... check               run the libraries on their validation data and print a table
+scons target=... benchmark           time them
+scons target=... package             pack them
+  toolchain=NAME   insist on a toolchain   builds=FOLDER   put everything there
+
+ABIs:
+{abis}
+targets: {targets}
+"""
