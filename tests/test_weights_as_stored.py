@@ -12,11 +12,12 @@ import pytest
 from small_project import MACE, quick_environment, run
 from stored_weights import MODELS, write_models
 
+from mace_core.build_manifest import library_levels
 from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.emit import code
 from mace_core.errors import MaceError
-from mace_core.generation import Job, generate, isas
+from mace_core.generation import Job, generate
 from mace_core.ir import Array
 from mace_core.levels import Level
 from mace_core.registry import Registry
@@ -24,7 +25,7 @@ from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
 
-LEVELS = [level.name for level in isas(Registry.load().select("host")[0], Registry.load())]
+LEVELS = [level.name for level in library_levels(Registry.load().select("host")[0], Registry.load())]
 WIDENING = {"half": {"widen_f16"}, "cast": {"widen_f16"}, "sparse": {"expand_sparse_f32"}}
 
 
@@ -39,7 +40,7 @@ def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, nativ
 @pytest.mark.parametrize("name", LEVELS)
 def test_the_same_bits_on_every_level(name: str, tmp_path: Path) -> None:
     registry = Registry.load()
-    level = next(i for i in isas(registry.select("host")[0], registry) if i.name == name)
+    level = next(i for i in library_levels(registry.select("host")[0], registry) if i.name == name)
     outputs: dict[str, dict[str, Array]] = {}
     for form in ("packed", "as-stored"):
         folder = tmp_path / form

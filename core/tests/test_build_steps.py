@@ -14,8 +14,8 @@ from mace_core.build_manifest import collect_manifests
 from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
+from mace_core.generation import Job
 from mace_core.manifest import Manifest, Product, Unit
-from mace_core.pipeline import Job
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
@@ -27,7 +27,7 @@ class Acme(Cpu):
     """The kernels of the CPU with additions to the build."""
 
     name = "acme"
-    runtime = "acme"
+    device = "acme"
 
     def __init__(self, *manifests: Manifest) -> None:
         self.added = manifests

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
-from mace_core.manifest import Manifest
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.ops.op import Op
 from mace_core.part import (
     HOST,
@@ -37,11 +37,13 @@ __all__ = [
     "Content",
     "Files",
     "Frontend",
+    "Manifest",
     "MemorySpace",
     "Part",
     "PartFigures",
     "Port",
     "PortNames",
+    "Product",
     "ProjectBody",
     "Reference",
     "Refusal",
@@ -52,6 +54,7 @@ __all__ = [
     "Target",
     "Toolchain",
     "Transform",
+    "Unit",
 ]
 
 if TYPE_CHECKING:
@@ -208,17 +211,23 @@ class Region:
         return inputs, outputs
 
 
+def _refuse_reading(file: Path) -> Graph:
+    raise MaceError(file, "is a model that cannot be read here", "compile through `compile_model`, which knows the frontends")
+
+
 @dataclass(frozen=True)
 class BuildConfig:
     """What a target may know of the build that it compiles a region for.
 
     abi: what the compiler of the library makes code for.  target: the whole choice, as the user wrote it.  model: with its files, keys
-    and options, as the deployment file states it.
+    and options, as the deployment file states it.  read: returns the graph of another model, whose file an option of a target names, as
+    the transforms leave it.
     """
 
     abi: str
     target: str
     model: Model
+    read: Callable[[Path], Graph] = _refuse_reading
 
     def options(self, target: str) -> Mapping[str, object]:
         """Return what the deployment file asks of a target under `target_options`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from mace_core.api import BuildConfig, Region, Target
 from mace_core.candidates import check_tuning
@@ -98,13 +100,20 @@ def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledMode
     divided = partition(graph, targets)
     if work.strict:
         _refuse_fallback(model, divided.regions, divided.refusals, work)
-    config = BuildConfig(work.choice.abi, work.choice.text, model)
+    config = BuildConfig(work.choice.abi, work.choice.text, model, partial(read_file, registry=work.registry))
     parts = [compile_region(region, config) for region in divided.regions]
     plan = _with_small_dimensions(make_plan(graph, parts))
     # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a word.
     check_tuning(tuning_of(model, work.choice.abi), plan.program.selections)
     notes = (*graph.notes, *(note for part in parts for note in part.notes))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
+
+
+def read_file(file: Path, registry: Registry) -> Graph:
+    """Return the graph of a model that no deployment describes, as the transforms leave it; MaceError if there is none."""
+    if not file.exists():
+        raise MaceError(file, "no such file", "correct its path, or leave the option out")
+    return normalise(load(Model(file.stem, (file,)), registry), registry)
 
 
 def compile_region(region: Region, config: BuildConfig) -> Part:

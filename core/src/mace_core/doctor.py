@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 
 from mace_core.api import Runner, Toolchain
 from mace_core.errors import MaceError
-from mace_core.project_target import ProjectTarget
 from mace_core.registry import Registry
 from mace_core.run.tables import table
 from mace_core.transforms import describe_empty_phases
@@ -45,8 +44,8 @@ def examine(registry: Registry, target: str = "") -> list[Finding]:
         if names and name not in names:
             continue
         findings.append(_finding(name, "target", offered.missing()))
-        if isinstance(offered, ProjectTarget):
-            findings.append(_runner_finding(name, offered.runner()))
+        if runner := offered.runner():
+            findings.append(_runner_finding(name, runner))
     # No ABI or target needs transforms, so they are part only of the whole picture.
     return findings if names else [*findings, _examine_transforms(registry)]
 

@@ -72,6 +72,7 @@ class Manifest:
     drivers: C symbols of the drivers that the units define.
     holds: names of models that the product computes whole, so that no library has them.
     abi: what the units are compiled for; "" for the ABI of the build. A product of another ABI lies beside the library.
+    refusal: why its files can be written and not built here, with what to do instead; "" for what can be built.
     PluginError for a file that is named twice, or is not among the files.
     """
 
@@ -90,6 +91,7 @@ class Manifest:
     drivers: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     abi: str = ""
+    refusal: str = ""
 
     def __post_init__(self) -> None:
         files = self.files

@@ -21,6 +21,7 @@ class Layout:
 
     files: all files of the project.  sources: those that are compiled.  headers: those that sources include.
     includes: folders of headers.  linker_script: a file of the project; "" for the linker's own.
+    refusal: why the project can be written and not built here, with what to do instead; "" for what can be built.
     """
 
     files: tuple[str, ...]
@@ -28,6 +29,7 @@ class Layout:
     headers: tuple[str, ...] = ()
     includes: tuple[str, ...] = (".",)
     linker_script: str = ""
+    refusal: str = ""
 
     def manifest(self, model: str) -> Manifest:
         """Return the manifest of a model's project, whose files lie in a folder of the model's name."""
@@ -44,6 +46,7 @@ class Layout:
             includes=tuple(map(place, self.includes)),
             linker_script=place(self.linker_script) if self.linker_script else "",
             holds=(model,),
+            refusal=self.refusal,
         )
 
 
@@ -67,7 +70,7 @@ class ProjectTarget(Target):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the project of a whole model."""
-        made = self.emit(config.model, region.graph)
+        made = self.emit(region.graph, config)
         inputs, outputs = region.ports()
         nodes = tuple(node.name for node in region.graph.nodes)
         body = ProjectBody(made.files)
@@ -92,8 +95,8 @@ class ProjectTarget(Target):
         """The files of a model's project."""
 
     @abstractmethod
-    def emit(self, model: Model, graph: Graph) -> Project:
-        """Return the project of a model.
+    def emit(self, graph: Graph, config: BuildConfig) -> Project:
+        """Return the project of a whole model.
 
         Raises one MaceError with everything that the hardware cannot do.
         """

@@ -18,7 +18,6 @@ from mace_core.distributions import advise_install
 from mace_core.errors import MaceError, PluginWarning
 from mace_core.ops.op import Op
 from mace_core.plugin_loader import Plugin, PluginLoader
-from mace_core.project_target import ProjectTarget
 
 OTHER_ABI_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -54,12 +53,6 @@ class Choice:
         """What executes the choice's programs: the runner of a target that makes programs of its own, else the toolchain's."""
         own = next(filter(None, (target.runner() for target in self.targets)), None)
         return own or self.toolchain.runner(self.abi)
-
-    @property
-    def project(self) -> ProjectTarget | None:
-        """The first target, if it makes projects of its own instead of libraries."""
-        first = self.targets[0] if self.targets else None
-        return first if isinstance(first, ProjectTarget) else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from automatic_graphs import Writer
 from automatic_views import random_views
 
+from mace_core.api import BuildConfig
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
@@ -36,7 +37,7 @@ SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 
 def emitted(graph: Graph, target: Max78000) -> None:
     """Build the project, which compares the simulated program with the graph."""
-    target.emit(Model("net", (Path("net.onnx"),)), lambda: graph)
+    target.emit(graph, BuildConfig("cortex-m4", target.name, Model("net", (Path("net.onnx"),))))
 
 
 def designed(graph: Graph, device: Device = MAX78000) -> Designed:

@@ -9,7 +9,9 @@ import pytest
 from as_onnx import write_onnx
 from references import MODELS, Reference, references
 
+from mace_core.compilation import read_file
 from mace_core.errors import MaceError
+from mace_core.registry import Registry
 from mace_target_max78000.beside import check_beside
 from mace_target_max78000.checkpoint import load_checkpoint
 from mace_target_max78000.description import read_description
@@ -21,7 +23,7 @@ here = pytest.mark.skipif(not REAL, reason=f"the maker's networks are not in {MO
 @pytest.mark.parametrize("reference", REAL, ids=lambda r: r.name)
 def test_descriptions_are_those_of_their_models(reference: Reference, tmp_path: Path) -> None:
     write_onnx(reference.network, tmp_path / "model.onnx")
-    check_beside(reference.network, tmp_path / "model.onnx", reference.device)
+    check_beside(reference.network, "model.onnx", read_file(tmp_path / "model.onnx", Registry.load()), reference.device)
 
 
 @here
@@ -47,5 +49,5 @@ def test_mistakes_that_still_fit(mistake: tuple[str, str], told: str, tmp_path: 
         tmp_path / "wrong.yaml", load_checkpoint(folder / content["checkpoint"]), reference.network.sample, reference.options
     )
     with pytest.raises(MaceError) as caught:
-        check_beside(network, tmp_path / "model.onnx", reference.device)
+        check_beside(network, "model.onnx", read_file(tmp_path / "model.onnx", Registry.load()), reference.device)
     assert re.search(told, str(caught.value)), str(caught.value)

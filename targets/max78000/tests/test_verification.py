@@ -10,6 +10,7 @@ import pytest
 from automatic_graphs import Writer
 from test_simulator import DEVICES, network, with_register
 
+from mace_core.api import BuildConfig
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
@@ -111,18 +112,18 @@ def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest
         other = replace(first, weights=replace(first.weights, values=first.weights.values[:, :, ::-1]))
         return replace(made, network=replace(made.network, layers=(other, *rest)))
 
-    model = Model("net", (Path("net.onnx"),))
-    Max78000().emit(model, graph())
+    config = BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),)))
+    Max78000().emit(graph(), config)
     monkeypatch.setattr(target_module, "design", wrong)
     with pytest.raises(MaceError, match=r"layer 'y'.*differ from the graph's"):
-        Max78000().emit(model, graph())
+        Max78000().emit(graph(), config)
 
 
 def test_a_wrong_order_of_outputs_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     results = target_module.Feed.results
     monkeypatch.setattr(target_module.Feed, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)])
     with pytest.raises(MaceError, match="the application would make another one"):
-        Max78000().emit(Model("net", (Path("net.onnx"),)), graph())
+        Max78000().emit(graph(), BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),))))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)

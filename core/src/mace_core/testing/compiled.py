@@ -15,7 +15,6 @@ from mace_core.compilation import compile_region
 from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph, Node, Tensor
-from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.plan import Plan, make_plan
 from mace_core.registry import Registry
@@ -63,7 +62,7 @@ def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
     return make_plan(graph, [compile_region(Region(target, graph), BuildConfig(abi, abi, Model(graph.name, ())))])
 
 
-def compile_graphs(target: KernelTarget, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
+def compile_graphs(target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
     """Every graph as a model of one library, loaded; a node that the target refuses fails the assertion with its reason."""
     plans = [plan_graph(target, graph, abi) for graph in graphs]
     sources = code.library("cases", plans, target.levels(abi))
@@ -96,7 +95,7 @@ def split_by_graph(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array
 
 
 def run_merged(
-    target: KernelTarget,
+    target: Target,
     graphs: Sequence[Graph],
     folder: Path,
     inputs: Mapping[str, Mapping[str, Array]],
@@ -135,7 +134,7 @@ def assert_close(found: Array, expected: Array, name: str, tolerance: float = 1e
 
 
 def check_graphs(
-    target: KernelTarget,
+    target: Target,
     graphs: Sequence[Graph],
     folder: Path,
     inputs: Mapping[str, Mapping[str, Array]] | None = None,
@@ -150,7 +149,7 @@ def check_graphs(
             assert_close(found[graph.name][name], expected[name], f"{graph.name}/{name}", tolerance)
 
 
-def check_merged(target: KernelTarget, graphs: Sequence[Graph], folder: Path, levels: Sequence[Level], tolerance: float) -> None:
+def check_merged(target: Target, graphs: Sequence[Graph], folder: Path, levels: Sequence[Level], tolerance: float) -> None:
     """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
 
     Quantized results may be one step off: kernels round once from floats, the reference from doubles.

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from mace_core.api import BuildConfig, Product, Region
 from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
@@ -40,11 +41,15 @@ class ProjectContract(PluginContract):
         assert not any(fnmatchcase("host", pattern) for pattern in self.target.abis), "a project is not for this machine"
         assert self.target.missing() is None or str(self.target.missing()).strip()
 
-    def test_layout_is_what_is_emitted(self) -> None:
-        layout, made = self.target.layout(self.model()), self.emitted()
-        assert sorted(layout.files) == sorted(made.files)
-        assert set(layout.sources) <= set(layout.files)
-        assert layout.sources
+    def test_manifest_is_what_is_written(self) -> None:
+        """The build knows every file before the model is read, and the program holds the model whole."""
+        (manifest,) = self.target.manifests("library", [self.model()], self.target.abis[0])
+        part = self.target.compile(Region(self.target, small()), self.config())
+        written = self.target.write("library", {self.model().name: [part]})
+        assert sorted(manifest.generated) == sorted(written)
+        assert manifest.holds == (self.model().name,)
+        assert manifest.product is Product.PROGRAM
+        assert manifest.units
 
     def test_reports_its_figures(self) -> None:
         figures = self.emitted().figures
@@ -67,16 +72,16 @@ class ProjectContract(PluginContract):
     def test_refuses_with_the_name_of_the_layer(self) -> None:
         """What no accelerator has ends in one MaceError that names it."""
         with pytest.raises(MaceError, match="strange"):
-            self.target.emit(self.model(), strange())
+            self.target.emit(strange(), self.config())
 
     def test_options_at_fault_are_told(self) -> None:
         model = replace(self.model(), keys={"target_options": {self.target.name: {"no-such-option": 1}}})
         with pytest.raises(MaceError, match="no-such-option"):
-            self.target.emit(model, small())
+            self.target.emit(small(), self.config(model))
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
         """Nothing of a name in a model is code; what is made compiles without a warning where a compiler for it is installed."""
-        made = self.target.emit(self.model(), hostile.chain())
+        made = self.target.emit(hostile.chain(), self.config())
         assert hostile.escapes(made.files) == []
         assert any(hostile.MARK in str(content) for content in made.files.values()), "no name is anywhere: the test tests nothing"
         try:
@@ -90,7 +95,11 @@ class ProjectContract(PluginContract):
 
     def emitted(self) -> Project:
         """The project of a small network."""
-        return self.target.emit(self.model(), small())
+        return self.target.emit(small(), self.config())
+
+    def config(self, model: Model | None = None) -> BuildConfig:
+        """Return what the target may know of a build for it."""
+        return BuildConfig(self.target.abis[0], self.target.name, model or self.model())
 
     def model(self) -> Model:
         """The deployment's entry of the small network."""

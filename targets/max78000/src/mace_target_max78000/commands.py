@@ -27,9 +27,11 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
     description, checkpoint = files["config_file"], files["checkpoint_file"]
     network = read_description(description, parameters_of(checkpoint, options), sample, options, device)
     if files["model"]:
+        from mace_core.compilation import read_file
+        from mace_core.registry import Registry
         from mace_target_max78000.beside import check_beside
 
-        check_beside(network, files["model"], device)
+        check_beside(network, files["model"].name, read_file(files["model"], Registry.load()), device)
     made = built(network, options, device)
     write_all(folder, made.files)
     return "\n".join([*(f"note: {note}" for note in (*network.notes, *made.notes)), made.summary, f"wrote {folder}"])

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mace_core.api import PartFigures, Runner
+from mace_core.api import BuildConfig, PartFigures, Runner
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
@@ -26,7 +26,7 @@ from mace_target_max78000.build import MAPS, built
 from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
-from mace_target_max78000.frontend import Ai8x, read_network
+from mace_target_max78000.frontend import DescribedModel
 from mace_target_max78000.graph import input_tensor, output_tensors
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
@@ -36,6 +36,9 @@ from mace_target_max78000.verification import REPORT
 
 CALIBRATION = 32
 """Samples of the validation data by which a graph of real numbers is quantised."""
+RISCV_REFUSAL = (
+    "a project for the RISC-V core is two programs, and this builds one; write it with `mace convert` and build it with its Makefile"
+)
 CLOSE = 1e-5
 """How far outputs in float32 may be from those in float64, as a share."""
 
@@ -92,16 +95,17 @@ class Max78000(ProjectTarget):
     def layout(self, model: Model) -> Layout:
         """The files that the options ask for, the board layer, and the maps."""
         options, _ = self._options(model)
-        if options.riscv:
-            remedy = "write it with `mace convert` and build it with its Makefile"
-            raise MaceError(f"model {model.name!r}", "a project for the RISC-V core is two programs, and this builds one", remedy)
         files = tuple(project_layout(options))
-        return Layout((*files, *MAPS), sources(files), headers(files), INCLUDES, LINKER_SCRIPT)
+        refusal = RISCV_REFUSAL if options.riscv else ""
+        return Layout((*files, *MAPS), sources(files), headers(files), INCLUDES, LINKER_SCRIPT, refusal)
 
-    def emit(self, model: Model, graph: Graph) -> Project:
-        """The C project of a model: described by hand (platform ai8x), else quantised, formed and placed here."""
-        options, policy = self._options(model)
-        ported = self._described(model, options) if self._is_described(model) else self._designed(model, graph, options, policy)
+    def emit(self, graph: Graph, config: BuildConfig) -> Project:
+        """Return the C project of a model: placed as its description says (platform ai8x), else quantized, formed and placed here."""
+        options, policy = self._options(config.model)
+        if isinstance(graph.origin, DescribedModel):
+            ported = self._described(graph.origin, options, config)
+        else:
+            ported = self._designed(config.model, graph, options, policy)
         made = built(ported.network, ported.options, self.chip)
         ported.check(made.results)
         details = {
@@ -125,13 +129,11 @@ class Max78000(ProjectTarget):
         """The emulated microcontroller with the accelerator's simulator."""
         return Emulator(type(self).__module__.partition(".")[0])
 
-    def _is_described(self, model: Model) -> bool:
-        return model.platform == Ai8x.name or (model.platform is None and any(map(Ai8x().claims, model.files[:1])))
-
-    def _described(self, model: Model, options: Options) -> Ported:
-        network = read_network(model, options, self.chip)
-        if trained := self.options(model).get("model"):
-            check_beside(network, model.files[0].parent / str(trained), self.chip)
+    def _described(self, described: DescribedModel, options: Options, config: BuildConfig) -> Ported:
+        network = described.network(options, self.chip)
+        if trained := config.options(self.name).get("model"):
+            file = config.model.files[0].parent / str(trained)
+            check_beside(network, file.name, config.read(file), self.chip)
         outputs = output_tensors(network)
         return Ported(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
 
