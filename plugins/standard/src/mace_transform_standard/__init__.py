@@ -71,7 +71,7 @@ LAYOUT = (
         repeats=(
             Repeat(
                 "cleanup",
-                because="a fused node lets Transposes through that its parts did not, and moving stored integers left new ones",
+                because="a dequantized constant stops Transposes, and fuse-quantize makes a plain one of it",
                 before={
                     "merge-transposes": "most Transposes meet and vanish by themselves, and only the others are worth merging",
                     "transposes-to-weights": "a Transpose that can vanish must not turn a matrix",
@@ -91,7 +91,10 @@ CANONICALIZE = (
         remove_identity,
         "canonicalize",
         repeats=(
-            Repeat("layout", because="the steps of a function are found only where no node that changes nothing lies between them"),
+            Repeat(
+                "layout",
+                because="the steps of a function are found only where no node that changes nothing lies between them",
+            ),
             Repeat(
                 "cleanup",
                 because="the transforms between leave Reshapes that keep the shape or follow each other",
@@ -113,13 +116,17 @@ CANONICALIZE = (
         "cancel-splits",
         cancel_splits,
         "canonicalize",
-        after={"merge-concats": "a Split cancels at the ends of a Concat's parts, and those of an inner Concat count once it is merged"},
+        after={
+            "merge-concats": "a Split cancels at the ends of a Concat's parts, and those of an inner Concat count once it is merged"
+        },
     ),
     Transform(
         "remove-expands",
         remove_expands,
         "canonicalize",
-        after={"remove-neutral": "x * 1 would stand between an Expand and the node that can stretch its operand itself"},
+        after={
+            "remove-neutral": "x * 1 would stand between an Expand and the node that can stretch its operand itself"
+        },
     ),
     Transform(
         "remove-duplicates",
@@ -161,19 +168,25 @@ FUSE = (
         "fuse-crop",
         fuse_crop,
         "fuse",
-        after={"fuse-pad": "a Slice can cut off again what a Pad put around the image once that is the Conv's own padding"},
+        after={
+            "fuse-pad": "a Slice can cut off again what a Pad put around the image once that is the Conv's own padding"
+        },
     ),
     Transform(
         "sink-reshapes",
         sink_reshapes,
         "fuse",
-        after={"fuse-gates": "the -1 of exp(-x) would sink away from its Exp, and the gate would not be found"},
+        after={
+            "fuse-gates": "the -1 of exp(-x) would sink away from its Exp, and the gate would not be found"
+        },
     ),
     Transform(
         "fuse-hard",
         fuse_hard,
         "fuse",
-        after={"sink-reshapes": "it leaves limits to a Conv or MatMul that can take them in, which no Reshape must hide"},
+        after={
+            "sink-reshapes": "it leaves limits to a Conv or MatMul that can take them in, which no Reshape must hide"
+        },
     ),
 )
 
@@ -189,7 +202,9 @@ FOLD = (
         "fuse-bias",
         fuse_bias,
         "fold",
-        after={"fold-scale": "the summand that a BatchNorm becomes follows its factor, and meets the filters only without that"},
+        after={
+            "fold-scale": "the summand that a BatchNorm becomes follows its factor, and meets the filters only without that"
+        },
     ),
 )
 
@@ -199,20 +214,26 @@ COMBINE = (
         "fold-conv-conv",
         fold_conv_conv,
         "combine",
-        after={"fold-input": "factors and reordered channels between two Convs must become part of the second first"},
+        after={
+            "fold-input": "factors and reordered channels between two Convs must become part of the second first"
+        },
     ),
     Transform(
         "fuse-scale-shift",
         fuse_scale_shift,
         "combine",
-        after={"fold-input": "filters take in a factor and a summand before them at no cost, unless they are one node already"},
+        after={
+            "fold-input": "filters take in a factor and a summand before them at no cost, unless they are one node already"
+        },
     ),
     Transform("remove-limits", remove_limits, "combine"),
     Transform(
         "fuse-activation",
         fuse_activation,
         "combine",
-        after={"remove-limits": "reports count a limit that is merged as computed by its node; one that changes nothing is dropped"},
+        after={
+            "remove-limits": "reports count a limit that is merged as computed by its node; one that changes nothing is dropped"
+        },
     ),
 )
 
@@ -224,7 +245,9 @@ CLEANUP = (
         "transposes-to-weights",
         transposes_to_weights,
         "cleanup",
-        after={"merge-transposes": "a matrix takes in the one Transpose before its operand is flattened, so two must be one"},
+        after={
+            "merge-transposes": "a matrix takes in the one Transpose before its operand is flattened, so two must be one"
+        },
     ),
     Transform(
         "transposes-to-views",
