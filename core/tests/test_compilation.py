@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mace_core.api import BuildConfig, Part, Refusal, Region
+from mace_core.api import BlobBody, BuildConfig, Part, Refusal, Region
 from mace_core.build import Builder
 from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Model
@@ -71,6 +71,32 @@ def test_without_fallback_every_node_outside_the_named_targets_is_a_fault() -> N
     assert "(Exp): would fall back to cpu; picky: the chip has no Exp; replace it by Relu" in lines[0]
     compile_graph(Model("m", ()), graph(), compilation("host+picky+cpu", strict=True))
     compile_graph(Model("m", (), runtimes=("cpu",)), graph(), compilation("host", strict=True))
+
+
+class OnDevice(Picky):
+    """Computes Relu by a driver."""
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        inputs, outputs = region.ports()
+        return Part(region.name, self.name, inputs, outputs, BlobBody(b"code"), "picky_driver")
+
+
+@pytest.mark.parametrize(("key", "found"), [({}, False), ({"fallback": "none"}, False), ({"fallback": "cpu"}, True)])
+def test_a_fallback_for_the_cpu_is_planned_where_it_is_asked_for(key: dict[str, object], found: bool) -> None:
+    work = compilation()
+    registry = replace(work.registry, targets={**work.registry.targets, "picky": OnDevice()})
+    work = Compilation(registry.select("host+picky")[0], registry)
+    plan = compile_graph(Model("m", (), keys=key), graph(), work).plan
+    assert plan.drivers == ("picky_driver",)
+    assert (plan.fallback is not None) == found
+    if plan.fallback:
+        assert [part.target for part in plan.fallback.parts] == ["cpu"]
+        assert (plan.fallback.inputs, plan.fallback.outputs) == (plan.inputs, plan.outputs)
+
+
+def test_a_model_of_the_cpu_alone_needs_no_fallback() -> None:
+    plan = compile_graph(Model("m", (), keys={"fallback": "cpu"}), graph(), compilation("host")).plan
+    assert plan.fallback is None
 
 
 def test_a_report_survives_its_file() -> None:

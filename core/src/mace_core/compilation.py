@@ -26,6 +26,9 @@ from mace_core.verify import verify
 MAX_DIMENSION = 2**31 - 1
 """The largest dimension that `mace_tensor` in mace.h can hold."""
 
+CPU = "cpu"
+"""The device that every build has, and that takes what others refuse."""
+
 Progress = Callable[[str], None]
 
 
@@ -101,11 +104,12 @@ def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledMode
     if work.strict:
         _refuse_fallback(model, divided.regions, divided.refusals, work)
     config = BuildConfig(work.choice.abi, work.choice.text, model, partial(read_file, registry=work.registry))
-    parts = [compile_region(region, config) for region in divided.regions]
-    plan = _with_small_dimensions(make_plan(graph, parts))
+    plan = _with_small_dimensions(make_plan(graph, [compile_region(region, config) for region in divided.regions]))
+    if plan.drivers and model.keys.get("fallback") == CPU:
+        plan = replace(plan, fallback=_plan_fallback(graph, targets, config))
     # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a word.
     check_tuning(tuning_of(model, work.choice.abi), plan.program.selections)
-    notes = (*graph.notes, *(note for part in parts for note in part.notes))
+    notes = (*graph.notes, *(note for part in plan.parts for note in part.notes))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 
 
@@ -114,6 +118,12 @@ def read_file(file: Path, registry: Registry) -> Graph:
     if not file.exists():
         raise MaceError(file, "no such file", "correct its path, or leave the option out")
     return normalise(load(Model(file.stem, (file,)), registry), registry)
+
+
+def _plan_fallback(graph: Graph, targets: Sequence[Target], config: BuildConfig) -> Plan:
+    """Return the plan of the same graph for the CPU alone."""
+    regions = partition(graph, [target for target in targets if target.device == CPU]).regions
+    return make_plan(graph, [compile_region(region, config) for region in regions])
 
 
 def compile_region(region: Region, config: BuildConfig) -> Part:

@@ -10,11 +10,14 @@ from typing import Any
 from mace_core.candidates import Selection
 from mace_core.ir import DType, Quant, Tensor
 from mace_core.memory import ALIGNMENT
-from mace_core.part import PartFigures
+from mace_core.part import BlobBody, PartFigures
 from mace_core.plan import Plan, Transfer
 from mace_core.refusal import NodeRefusal, Refusal
 
 Json = dict[str, Any]
+
+COUNTS = ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "transposes", "fallback_bytes")
+"""The plain numbers of a model's report."""
 
 
 def tensor_json(tensor: Tensor) -> Json:
@@ -85,6 +88,7 @@ class ModelReport:
 
     arena_bytes: of intermediate tensors; no plan can be smaller than arena_lower_bound.  worker_bytes: for each worker.
     spaces: bytes of the arenas on devices, by memory space.  transposes: nodes that only reorder axes.
+    fallback_bytes: of the weights that the fallback for the CPU adds to the library.
     states: what sessions keep from run to run, which is neither among inputs nor among outputs.
     selections: nodes that several candidates could compute: what was chosen at each level, and why.
     summary: what a target tells people about a project; details: what it tells programs, plain data of its own.
@@ -103,6 +107,7 @@ class ModelReport:
     refusals: tuple[NodeRefusal, ...] = ()
     notes: tuple[str, ...] = ()
     transposes: int = 0
+    fallback_bytes: int = 0
     states: tuple[StateReport, ...] = ()
     selections: tuple[Selection, ...] = ()
     summary: str = ""
@@ -115,7 +120,7 @@ class ModelReport:
         layers = map(LayerReport.of_json, described["layers"])
         parts = (PartReport(p["name"], p["target"], tuple(p["nodes"]), p["driver"]) for p in described["parts"])
         return cls(
-            **{key: described[key] for key in ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "transposes")},
+            **{key: described[key] for key in COUNTS},
             inputs=inputs,
             outputs=outputs,
             layers=tuple(layers),
@@ -147,6 +152,7 @@ class ModelReport:
             "refusals": [refusal_json(refusal) for refusal in self.refusals],
             "notes": list(self.notes),
             "transposes": self.transposes,
+            "fallback_bytes": self.fallback_bytes,
             "states": [state.as_json() for state in self.states],
         }
         if self.summary:
@@ -202,7 +208,8 @@ def report_plan(plan: Plan) -> ModelReport:
         arena_bytes=plan.host.bytes,
         arena_lower_bound=plan.host.bound,
         worker_bytes=_rounded(max((call.scratch for call in program.calls), default=0)),
-        weight_bytes=sum(_rounded(weight.bytes) for weight in program.weights.values()),
+        weight_bytes=_weight_bytes(plan),
+        fallback_bytes=_weight_bytes(plan.fallback) if plan.fallback else 0,
         inputs=tuple(program.tensors[name] for name in plan.inputs),
         outputs=tuple(program.tensors[name] for name in plan.outputs),
         layers=tuple(layers),
@@ -229,6 +236,13 @@ def _report_project(figures: PartFigures, parts: tuple[PartReport, ...], summary
         summary=summary,
         details=details,
     )
+
+
+def _weight_bytes(plan: Plan) -> int:
+    """Return the bytes of all constants of a plan: weights of kernel calls, and what drivers load."""
+    calls = sum(_rounded(weight.bytes) for weight in plan.program.weights.values())
+    blobs = (part.body for part in plan.parts if isinstance(part.body, BlobBody))
+    return calls + sum(_rounded(len(blob.code)) + _rounded(len(blob.weights)) for blob in blobs)
 
 
 def _rounded(size: int) -> int:
