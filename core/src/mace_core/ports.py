@@ -30,8 +30,10 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     States keep the framework's type. Their axes come in the order that the file states for the input, start values included.
 
     order: of the framework's own axes.
+    MaceError with every output whose stated shape is not that of the model.
     """
     inputs, outputs = _ports_with_states(graph, model)
+    _check_output_shapes(graph, outputs, order)
     if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*inputs.values(), *outputs.values())):
         return graph
     new = Builder(graph.name)
@@ -42,6 +44,21 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     renamed = copy_nodes(graph, new, entries)
     made = [_exit(new, renamed.get(name, name), outputs.get(name), order) for name in graph.outputs]
     return new.finish(made, [_public(outputs.get(n), n) for n in graph.outputs])
+
+
+def _check_output_shapes(graph: Graph, outputs: Mapping[str, Port], order: str) -> None:
+    faults = []
+    for name in graph.port_outputs:
+        port, shape = outputs.get(name), graph.tensors[name].shape
+        if port is None or port.shape is None:
+            continue
+        perm = _perm(port, len(shape), order)
+        found = tuple(shape[i] for i in perm) if perm else shape
+        if found != port.shape:
+            problem = f"output_shapes states {list(port.shape)}, the model gives {list(found)}"
+            faults.append(f"output {name!r}: {problem}; correct output_shapes, or leave it out")
+    if faults:
+        raise MaceError.of(faults)
 
 
 def _ports_with_states(graph: Graph, model: Model) -> tuple[dict[str, Port], dict[str, Port]]:

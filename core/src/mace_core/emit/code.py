@@ -112,5 +112,3 @@ def _probes(tables: Sequence[KernelTable]) -> list[Code]:
 def _declare(name: str, ctype: str) -> Code:
     base, bracket, rest = ctype.partition("[")
     return Code(f"{FIELD_TYPES[base]} {name}{bracket}{rest}")
-
-

@@ -81,12 +81,13 @@ def check(deployment: Path, target: str, registry: Registry) -> Iterator[Finding
     """
     work = _Work(registry)
     parsed = work.attempt(lambda: load_with(registry, deployment))
+    unknown = list(_unknown_abis(parsed, registry)) if parsed and target else []  # without a target they are faults
     target = target or (",".join(parsed.abis) if parsed else "")
     # A toolchain that is missing does not hide what is wrong with the file and its models.
     choices = work.attempt(lambda: registry.select(target)) if target else None
     if parsed:
         yield from work.models(parsed, choices or ())
-        yield from map(Note, (*parsed.notes, *_absent_data(parsed)))
+        yield from map(Note, (*parsed.notes, *_absent_data(parsed), *unknown))
     if work.faults:
         raise MaceError.of(dict.fromkeys(work.faults))
     for choice in choices or ():
@@ -151,6 +152,15 @@ def _compile(sources: Sources, choice: Choice) -> None:
         check_syntax(sources, choice.compiler, Path(folder))
         if choice.compiler.hosted and not choice.toolchain.last:  # those that are last build a C library first, which takes minutes
             check_link(choice.compiler, Path(folder))
+
+
+def _unknown_abis(parsed: Deployment, registry: Registry) -> Iterator[str]:
+    """Notes of names in `target_abis` that are none, which matter once the build is not told its target."""
+    known = {*registry.abis(), *registry.targets}
+    for text in parsed.abis:
+        abi = text.partition("+")[0]
+        if abi not in known:
+            yield f"target_abis: no ABI {abi!r}; choose one of {', '.join(sorted(registry.abis()))}"
 
 
 def _absent_data(parsed: Deployment) -> Iterator[str]:
