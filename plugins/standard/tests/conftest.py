@@ -1,4 +1,4 @@
-"""What the tests of all transforms share: expressions as graphs, and the comparison of what a graph computes before and after."""
+"""What the tests of all transforms share: expressions as graphs, and comparing what they compute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ COMMUTATIVE = ("Add", "Mul", "Minimum", "Maximum")
 
 
 class Expressions:
-    """Nodes as calls; numbers become constants of one element, and inputs that may change places do so at random."""
+    """Nodes as calls.
+
+    Numbers become constants of one element, and inputs that may change places do so at random.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -40,7 +43,10 @@ class Expressions:
 
     def __call__(self, op: str, *operands: str | float, storage: Storage | None = None, **attrs: Any) -> str:
         """Add a node; returns its only output, stored so if a storage is given."""
-        inputs = [o if isinstance(o, str) else self.array(np.full((1,) * int(self.rng.integers(2)), o)) for o in operands]
+        inputs = [
+            o if isinstance(o, str) else self.array(np.full((1,) * int(self.rng.integers(2)), o))
+            for o in operands
+        ]
         if op in COMMUTATIVE and self.rng.random() < 0.5:
             inputs.reverse()
         outputs: Any = [self.new.stored("y", storage)] if storage else 1
@@ -67,14 +73,21 @@ def expressions() -> Callable[[int], Expressions]:
 
 @pytest.fixture
 def ops_after() -> Callable[..., list[str]]:
-    """Of transforms, a graph and a tolerance (0: the same bits): the ops after them; the graph was well formed, its numbers the same."""
+    """Of transforms, a graph and a tolerance (0: the same bits): the ops after them.
 
-    def check(transforms: Sequence[Callable[[Graph], Graph]], before: Graph, tolerance: float = 1e-5) -> list[str]:
+    The graph was well formed, its numbers the same.
+    """
+
+    def check(
+        transforms: Sequence[Callable[[Graph], Graph]], before: Graph, tolerance: float = 1e-5
+    ) -> list[str]:
         after = before
         for transform in transforms:
             after = verify(transform(after))
         assert (after.inputs, after.outputs) == (before.inputs, before.outputs)
-        assert [after.tensors[o].storage for o in after.outputs] == [before.tensors[o].storage for o in before.outputs]
+        assert [after.tensors[o].storage for o in after.outputs] == [
+            before.tensors[o].storage for o in before.outputs
+        ]
         inputs = random_inputs(before)
         expected, found = execute(before, inputs), execute(after, inputs)
         for name in before.outputs:
@@ -85,7 +98,10 @@ def ops_after() -> Callable[..., list[str]]:
 
 
 def same(found: Array, expected: Array, tolerance: float) -> None:
-    """Assert equal shape and type and numbers within the tolerance of the largest expected one; NaN in the same places."""
+    """Assert equal shape and type and numbers within the tolerance of the largest expected one.
+
+    NaN in the same places.
+    """
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     numbers = np.abs(expected[np.isfinite(expected)], dtype=np.float64) if tolerance else np.ones(1)
     size = numbers.max(initial=1e-30)

@@ -20,7 +20,27 @@ from mace_transform_standard.combine.remove_limits import remove_limits
 SEEDS = range(24)
 STORED, OTHERWISE = Storage(DType.I8, Quant.of(0.02)), Storage(DType.I8, Quant.of(0.03, 4))
 TYPES = tuple(DType)
-SAMPLES = np.array([0, 1, 2, 100, 127, 128, 255, 256, 32767, 32768, 65535, 2**24, 2**24 + 1, 2**31 - 1, 2**53, 2**53 + 1, 2**63 - 1])
+SAMPLES = np.array(
+    [
+        0,
+        1,
+        2,
+        100,
+        127,
+        128,
+        255,
+        256,
+        32767,
+        32768,
+        65535,
+        2**24,
+        2**24 + 1,
+        2**31 - 1,
+        2**53,
+        2**53 + 1,
+        2**63 - 1,
+    ]
+)
 
 
 def samples(dtype: DType) -> np.ndarray:
@@ -41,9 +61,13 @@ def test_a_lossless_cast_before_another_is_left_out(expressions: Any, source: DT
     lossless = exact(source, between)
     for to in TYPES:
         e = expressions(0)
-        graph = e.graph(e("Cast", e("Cast", e.input(len(values), dtype=source), to=between.value), to=to.value))
+        graph = e.graph(
+            e("Cast", e("Cast", e.input(len(values), dtype=source), to=between.value), to=to.value)
+        )
         after = merge_casts(graph)
-        wraps = between.is_float and not source.is_float and not exact(source, to)  # where floats would saturate
+        wraps = (
+            between.is_float and not source.is_float and not exact(source, to)
+        )  # where floats would saturate
         assert len(after.nodes) == (1 if lossless and not wraps else 2)
         with np.errstate(invalid="ignore", over="ignore"):
             found, expected = (execute(g, {g.inputs[0]: values})[g.outputs[0]] for g in (after, graph))
@@ -67,12 +91,22 @@ def test_a_cast_of_stored_integers_stays(expressions: Any, ops_after: Any) -> No
     assert ops_after([merge_casts], e.graph(e("Cast", inner, to="f32")), 0) == ["Cast", "Cast"]
 
 
-POWERS = ((2.0, ["Mul"]), (3.0, ["Mul", "Mul"]), (0.5, ["Sqrt"]), (-0.5, ["Rsqrt"]), (-1.0, ["Reciprocal"]), (2.5, ["Pow"]), (4.0, ["Pow"]))
+POWERS = (
+    (2.0, ["Mul"]),
+    (3.0, ["Mul", "Mul"]),
+    (0.5, ["Sqrt"]),
+    (-0.5, ["Rsqrt"]),
+    (-1.0, ["Reciprocal"]),
+    (2.5, ["Pow"]),
+    (4.0, ["Pow"]),
+)
 
 
 @pytest.mark.parametrize(("exponent", "ops"), POWERS)
 @pytest.mark.parametrize("seed", SEEDS[:6])
-def test_powers_are_products_and_roots(expressions: Any, ops_after: Any, exponent: float, ops: list[str], seed: int) -> None:
+def test_powers_are_products_and_roots(
+    expressions: Any, ops_after: Any, exponent: float, ops: list[str], seed: int
+) -> None:
     e = expressions(seed)
     x = e("Exp", e.input(*e.shape(1, 2, 3)))
     assert ops_after([reduce_strength], e.graph(e("Pow", x, exponent)), 1e-6) == ["Exp", *ops]
@@ -126,11 +160,16 @@ NEUTRAL = (("Add", 0.0), ("Sub", 0.0), ("Mul", 1.0), ("Div", 1.0), ("Pow", 1.0))
 
 @pytest.mark.parametrize(("op", "number"), NEUTRAL)
 @pytest.mark.parametrize("seed", SEEDS[:8])
-def test_neutral_constants_disappear(expressions: Any, ops_after: Any, op: str, number: float, seed: int) -> None:
+def test_neutral_constants_disappear(
+    expressions: Any, ops_after: Any, op: str, number: float, seed: int
+) -> None:
     e = expressions(seed)
     x = e("Neg", e.input(3, 4))
     shape = e.pick((), (1,), (4,), (1, 4), (3, 4))
-    assert ops_after([remove_neutral], e.graph(e("Abs", e(op, x, e.array(np.full(shape, number))))), 0) == ["Neg", "Abs"]
+    assert ops_after([remove_neutral], e.graph(e("Abs", e(op, x, e.array(np.full(shape, number))))), 0) == [
+        "Neg",
+        "Abs",
+    ]
     near = e.pick(
         lambda: e(op, x, e.array(np.full((1, 3, 4), number))),
         lambda: e(op, x, number + 0.5),
@@ -154,7 +193,13 @@ def test_what_rounds_is_not_neutral(expressions: Any, ops_after: Any) -> None:
 def test_limits_that_hold_already_disappear(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     x = e.input(1, 4, 4, 2)
-    window = {"kernel": (2, 2), "strides": (2, 2), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    window = {
+        "kernel": (2, 2),
+        "strides": (2, 2),
+        "pads_before": (0, 0),
+        "pads_after": (0, 0),
+        "dilations": (1, 1),
+    }
     positive = e(e.pick("Relu", "Sigmoid", "Abs", "Exp", "Softplus", "Softmax", "HardSigmoid"), x)
     moved = e.pick(
         lambda: positive,
@@ -191,7 +236,10 @@ def test_limits_that_may_be_met_stay(expressions: Any, ops_after: Any, seed: int
 def test_clips_by_ranges_and_storages(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     x, stored = e.input(3, 4), e.input(3, 4, storage=STORED)
-    assert ops_after([remove_limits], e.graph(e("Neg", e("Clip", e("Sigmoid", x), min=0.0, max=1.0))), 0) == ["Sigmoid", "Neg"]
+    assert ops_after([remove_limits], e.graph(e("Neg", e("Clip", e("Sigmoid", x), min=0.0, max=1.0))), 0) == [
+        "Sigmoid",
+        "Neg",
+    ]
     assert ops_after([remove_limits], e.graph(e("Neg", e("Clip", x))), 0) == ["Neg"]
     twice = e("Relu", e("Relu", stored, storage=STORED), storage=OTHERWISE)
     assert ops_after([remove_limits], e.graph(twice), 0) == ["Relu", "Relu"]

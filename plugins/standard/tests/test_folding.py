@@ -1,4 +1,4 @@
-"""fold-scale, fold-input and fold-conv-conv: constants after filters, before filters, and filters before filters."""
+"""fold-scale, fold-input, fold-conv-conv: constants after and before filters, filters before filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ STORED = Storage(DType.I8, Quant.of(0.02))
 
 def window(rank: int, pad: int = 0, stride: int = 1) -> dict[str, tuple[int, ...]]:
     ones = (1,) * rank
-    return {"strides": (stride,) * rank, "pads_before": (pad,) * rank, "pads_after": ones if pad else (0,) * rank, "dilations": ones}
+    return {
+        "strides": (stride,) * rank,
+        "pads_before": (pad,) * rank,
+        "pads_after": ones if pad else (0,) * rank,
+        "dilations": ones,
+    }
 
 
 def conv(e: Any, x: str, group: int = 1, **attrs: Any) -> str:
@@ -30,7 +35,9 @@ def conv(e: Any, x: str, group: int = 1, **attrs: Any) -> str:
 
 
 def along(e: Any, channels: int, *, number: bool = True) -> str:
-    return str(e.constant(*e.pick((channels,), (1, channels), *([(), (1,)] if number else [])), positive=True))
+    return str(
+        e.constant(*e.pick((channels,), (1, channels), *([(), (1,)] if number else [])), positive=True)
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -42,7 +49,10 @@ def test_constants_before_a_convolution_are_part_of_it(expressions: Any, ops_aft
     y = e("Sin", e.input(*shape))
     for _ in range(3):
         y = e(e.pick("Mul", "Div") if pad else e.pick("Mul", "Div", "Add", "Sub"), y, along(e, 4))
-    assert ops_after([fold_input], e.graph(conv(e, y, group, **window(len(shape) - 2, pad))), 2e-5) == ["Sin", "Conv"]
+    assert ops_after([fold_input], e.graph(conv(e, y, group, **window(len(shape) - 2, pad))), 2e-5) == [
+        "Sin",
+        "Conv",
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -52,11 +62,16 @@ def test_and_before_a_matrix(expressions: Any, ops_after: Any, seed: int) -> Non
     for _ in range(3):
         y = e(e.pick("Mul", "Div", "Add", "Sub"), y, along(e, 4))
     bias = [e.constant(5)] if e.rng.random() < 0.5 else []
-    assert ops_after([fold_input], e.graph(e("MatMul", y, e.constant(4, 5), *bias)), 2e-5) == ["Sin", "MatMul"]
+    assert ops_after([fold_input], e.graph(e("MatMul", y, e.constant(4, 5), *bias)), 2e-5) == [
+        "Sin",
+        "MatMul",
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_channels_in_another_order_are_part_of_the_filters(expressions: Any, ops_after: Any, seed: int) -> None:
+def test_channels_in_another_order_are_part_of_the_filters(
+    expressions: Any, ops_after: Any, seed: int
+) -> None:
     e = expressions(seed)
     order = e.array(e.rng.permutation(4), "i4")
     if e.rng.random() < 0.5:
@@ -95,20 +110,26 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
 def pair(e: Any, channels: int, between: int, results: int, **attrs: Any) -> tuple[str, str]:
     """A convolution of single pixels, and one after it."""
     bias = [e.constant(between)] if e.rng.random() < 0.5 and not attrs.get("pads_before") else []
-    first = e("Conv", e("Sin", e.input(1, 5, 6, channels)), e.constant(between, 1, 1, channels), *bias, **window(2))
+    first = e(
+        "Conv", e("Sin", e.input(1, 5, 6, channels)), e.constant(between, 1, 1, channels), *bias, **window(2)
+    )
     bias = [e.constant(results)] if e.rng.random() < 0.5 else []
     return first, e("Conv", first, e.constant(results, 2, 3, between), *bias, **(window(2) | attrs))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_pixels_then_windows_are_windows_where_that_is_less(expressions: Any, ops_after: Any, seed: int) -> None:
+def test_pixels_then_windows_are_windows_where_that_is_less(
+    expressions: Any, ops_after: Any, seed: int
+) -> None:
     e = expressions(seed)
     attrs = e.pick({}, {"low": 0.0}, window(2, 1), window(2, stride=2))
     assert ops_after([fold_conv_conv], e.graph(pair(e, 2, 6, 3, **attrs)[1]), 2e-5) == ["Sin", "Conv"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_more_work_limits_and_other_readers_keep_them_apart(expressions: Any, ops_after: Any, seed: int) -> None:
+def test_more_work_limits_and_other_readers_keep_them_apart(
+    expressions: Any, ops_after: Any, seed: int
+) -> None:
     e = expressions(seed)
     x, filters = e.input(1, 5, 6, 2), e.constant(3, 2, 2, 6)
     one = e.constant(6, 1, 1, 2)
@@ -121,7 +142,10 @@ def test_more_work_limits_and_other_readers_keep_them_apart(expressions: Any, op
     stored = e("Conv", x, one, **window(2), storage=STORED)
     graph = e.pick(
         lambda: e.graph(pair(e, 6, 2, 3)[1]),
-        *(lambda y=y: e.graph(e("Conv", y, filters, **window(2))) for y in (limited, grouped, wide, padded, stored)),
+        *(
+            lambda y=y: e.graph(e("Conv", y, filters, **window(2)))
+            for y in (limited, grouped, wide, padded, stored)
+        ),
         lambda: e.graph(e("Conv", shifted, filters, **window(2, 1))),
         lambda: e.graph(e("Conv", plain, filters, **window(2)), plain),
         lambda: e.graph(e("Conv", plain, e.constant(6, 2, 2, 3), **window(2), group=2)),
@@ -134,12 +158,20 @@ def test_with_channels_first_a_transpose_lies_between(expressions: Any, ops_afte
     e = expressions(seed)
     y = e("Sin", e.input(1, 4, 5, 6))
     for _ in range(2):
-        y = e(e.pick("Mul", "Div", "Add", "Sub"), y, e.constant(*e.pick((4, 1, 1), (1, 4, 1, 1), ()), positive=True))
+        y = e(
+            e.pick("Mul", "Div", "Add", "Sub"),
+            y,
+            e.constant(*e.pick((4, 1, 1), (1, 4, 1, 1), ()), positive=True),
+        )
     graph = e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))
     assert ops_after([fold_input, layout], graph, 2e-5) == ["Sin", "Transpose", "Conv"]
     e = expressions(seed)
     y = e("Mul", e.input(1, 4, 5, 6), e.pick(e.constant(6), e.constant(5, 1)))
-    assert ops_after([fold_input], e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))) == ["Mul", "Transpose", "Conv"]
+    assert ops_after([fold_input], e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))) == [
+        "Mul",
+        "Transpose",
+        "Conv",
+    ]
 
 
 def moved(e: Any, y: str) -> str:
@@ -158,12 +190,16 @@ def moved(e: Any, y: str) -> str:
 def test_a_number_goes_back_through_what_only_moves(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     bias = [e.constant(4)] if e.rng.random() < 0.5 else []
-    y = e.pick(lambda: e("MatMul", e.input(3, 5), e.constant(5, 4), *bias), lambda: conv(e, e.input(1, 3, 4, 2)))()
+    y = e.pick(
+        lambda: e("MatMul", e.input(3, 5), e.constant(5, 4), *bias), lambda: conv(e, e.input(1, 3, 4, 2))
+    )()
     y = moved(e, y)
     if e.rng.random() < 0.5 and len(e.new.shape(y)) > 1:
         y = e("MatMul", y, e.input(e.new.shape(y)[-1], 2))
     graph = e.graph(y)
-    assert ops_after([fold_scale], e.graph(e(e.pick("Mul", "Div"), y, 0.3)), 2e-5) == [n.op.name for n in graph.nodes]
+    assert ops_after([fold_scale], e.graph(e(e.pick("Mul", "Div"), y, 0.3)), 2e-5) == [
+        n.op.name for n in graph.nodes
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -176,7 +212,9 @@ def test_but_not_through_what_others_read_or_what_limits(expressions: Any, ops_a
         lambda: e.graph(e("Mul", turned, 0.3), turned),
         lambda: e.graph(e("Mul", turned, e.constant(3))),
         lambda: e.graph(e("Mul", e("Sin", y), 0.3)),
-        lambda: e.graph(e("Mul", e("Transpose", e("MatMul", e.input(3, 5), e.constant(5, 4), low=0.0), perm=(1, 0)), 0.3)),
+        lambda: e.graph(
+            e("Mul", e("Transpose", e("MatMul", e.input(3, 5), e.constant(5, 4), low=0.0), perm=(1, 0)), 0.3)
+        ),
         lambda: e.graph(e("Mul", e("MatMul", y, e.input(4, 2), high=1.0), 0.3)),
         lambda: e.graph(e("Mul", e("MatMul", y, e.input(4, 2), e.input(2)), 0.3)),
         lambda: e.graph(e("Mul", e("MatMul", e.input(2, 3), y), 0.3)),

@@ -19,7 +19,11 @@ def through_floats(*, reads_twice: bool = False) -> Graph:
     rng = np.random.default_rng(0)
     new = Builder("qdq")
     x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.stored("q", X)])[0]
-    w = new.weight("w", rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8), Quant((0.01, 0.02, 0.03, 0.04), (0,) * 4, 0))
+    w = new.weight(
+        "w",
+        rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8),
+        Quant((0.01, 0.02, 0.03, 0.04), (0,) * 4, 0),
+    )
     conv = new.one("Conv", [new.one("Dequantize", [x]), new.one("Dequantize", [w])], WINDOW)
     y = new.add("Quantize", [conv], outputs=[new.stored("r", Y)])[0]
     outputs = [new.one("Dequantize", [y]), *([conv] if reads_twice else [])]
@@ -38,7 +42,11 @@ def test_an_op_between_them_reads_and_stores_integers() -> None:
     after = fuse_quantize(before)
     assert [n.op.name for n in after.nodes] == ["Quantize", "Conv", "Dequantize"]
     conv = after.nodes[1]
-    assert [t.quant is not None for t in (*after.inputs_of(conv), *after.outputs_of(conv)) if t] == [True, True, True]
+    assert [t.quant is not None for t in (*after.inputs_of(conv), *after.outputs_of(conv)) if t] == [
+        True,
+        True,
+        True,
+    ]
     same_numbers(before, after)
 
 
@@ -57,7 +65,9 @@ def test_constants_that_nothing_reads_as_integers_become_floats() -> None:
     after = fuse_quantize(before)
     assert [n.op.name for n in after.nodes] == ["Add"]
     given = {"x": np.zeros((3, 4), np.float32)}
-    np.testing.assert_array_equal(execute(after, given)[after.outputs[0]], execute(before, given)[before.outputs[0]])
+    np.testing.assert_array_equal(
+        execute(after, given)[after.outputs[0]], execute(before, given)[before.outputs[0]]
+    )
 
 
 def moved(*, other: bool = False, padded: bool = False) -> Graph:

@@ -15,7 +15,9 @@ STORED = Storage(DType.I8, Quant.of(0.01))
 
 
 def swish(e: Any, x: str) -> str:
-    return e.pick(lambda: e("Mul", x, e("Sigmoid", x)), lambda: e("Div", x, e("Add", e("Exp", e("Neg", x)), 1.0)))()
+    return e.pick(
+        lambda: e("Mul", x, e("Sigmoid", x)), lambda: e("Div", x, e("Add", e("Exp", e("Neg", x)), 1.0))
+    )()
 
 
 def swish_with_factor(e: Any, x: str) -> str:
@@ -35,7 +37,13 @@ def softplus(e: Any, x: str) -> str:
     return e("Log", e("Add", e("Exp", x), 1.0))
 
 
-FORMS = ((swish, "Swish"), (swish_with_factor, "Swish"), (mish, "Mish"), (sigmoid, "Sigmoid"), (softplus, "Softplus"))
+FORMS = (
+    (swish, "Swish"),
+    (swish_with_factor, "Swish"),
+    (mish, "Mish"),
+    (sigmoid, "Sigmoid"),
+    (softplus, "Softplus"),
+)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -75,7 +83,10 @@ def test_a_gate_that_something_else_reads_stays(expressions: Any, ops_after: Any
 def test_a_gate_that_is_stored_as_integers_stays(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     x = e.input(3, 4)
-    assert ops_after([fuse_gates], e.graph(e("Mul", x, e("Sigmoid", x, storage=STORED)))) == ["Sigmoid", "Mul"]
+    assert ops_after([fuse_gates], e.graph(e("Mul", x, e("Sigmoid", x, storage=STORED)))) == [
+        "Sigmoid",
+        "Mul",
+    ]
 
 
 def test_a_gated_tensor_that_is_stored_as_integers_is_read_as_it_is(expressions: Any, ops_after: Any) -> None:

@@ -14,7 +14,13 @@ SEEDS = range(24)
 
 def erf_gate(e: Any, x: str, root: float = math.sqrt(2)) -> str:
     if e.rng.random() < 0.3:
-        return str(e("Sub", 1.0, e("Erf", e.pick(lambda: e("Mul", e("Neg", x), 1 / root), lambda: e("Div", x, -root))())))
+        return str(
+            e(
+                "Sub",
+                1.0,
+                e("Erf", e.pick(lambda: e("Mul", e("Neg", x), 1 / root), lambda: e("Div", x, -root))()),
+            )
+        )
     scaled = e.pick(lambda: e("Div", x, root), lambda: e("Mul", x, 1 / root))()
     return str(e("Add", e("Erf", scaled), 1.0))
 
@@ -51,7 +57,12 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, gate: Any, seed: int) 
 def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     x, y = e.input(3, 4), e.input(3, 4)
-    gate = e.pick(lambda: erf_gate(e, x, 1.5), lambda: tanh_gate(e, x, 0.05), lambda: erf_gate(e, y), lambda: tanh_gate(e, y))()
+    gate = e.pick(
+        lambda: erf_gate(e, x, 1.5),
+        lambda: tanh_gate(e, x, 0.05),
+        lambda: erf_gate(e, y),
+        lambda: tanh_gate(e, y),
+    )()
     assert "Gelu" not in ops_after([fuse_gelu], e.graph(half_of_product(e, x, gate)))
     gate = e.pick(erf_gate, tanh_gate)(e, x)
     assert "Gelu" not in ops_after([fuse_gelu], e.graph(half_of_product(e, x, gate, 0.25)))
@@ -66,7 +77,9 @@ def test_the_gate_that_something_else_reads_stays(expressions: Any, ops_after: A
     x = e.input(3, 4)
     gate = e.pick(erf_gate, tanh_gate)(e, x)
     result = half_of_product(e, x, gate)
-    assert "Gelu" not in ops_after([fuse_gelu], e.graph(result, e.pick(lambda: gate, lambda: e("Neg", gate))()))
+    assert "Gelu" not in ops_after(
+        [fuse_gelu], e.graph(result, e.pick(lambda: gate, lambda: e("Neg", gate))())
+    )
 
 
 def test_a_result_of_another_shape_stays(expressions: Any, ops_after: Any) -> None:

@@ -29,7 +29,9 @@ def swish(e: Any, x: str) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("form", "op"), [(swish, "HardSwish"), (lambda e, x: sixth(e, ramp(e, x)), "HardSigmoid")])
+@pytest.mark.parametrize(
+    ("form", "op"), [(swish, "HardSwish"), (lambda e, x: sixth(e, ramp(e, x)), "HardSigmoid")]
+)
 def test_it_is_one_node(expressions: Any, ops_after: Any, form: Any, op: str, seed: int) -> None:
     e = expressions(seed)
     x = e("Mul", e.input(*e.shape(1, 2, 3, 4)), 4.0)

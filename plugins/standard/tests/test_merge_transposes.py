@@ -45,9 +45,22 @@ def test_two_become_one(x: Shape, first: Shape, shape: Shape, second: Shape) -> 
 
 
 def test_what_tears_an_axis_apart_stays() -> None:
-    assert ops(merge_transposes(chain((6, 20), (1, 0), (4, 5, 6), (1, 0, 2)))) == ["Transpose", "Reshape", "Transpose"]
-    assert ops(merge_transposes(chain((4, 9), (1, 0), (6, 6), (1, 0)))) == ["Transpose", "Reshape", "Transpose"]
+    assert ops(merge_transposes(chain((6, 20), (1, 0), (4, 5, 6), (1, 0, 2)))) == [
+        "Transpose",
+        "Reshape",
+        "Transpose",
+    ]
+    assert ops(merge_transposes(chain((4, 9), (1, 0), (6, 6), (1, 0)))) == [
+        "Transpose",
+        "Reshape",
+        "Transpose",
+    ]
 
 
 def test_what_others_read_stays() -> None:
-    assert ops(merge_transposes(chain((1, 12, 8, 32), (0, 1, 3, 2), (1, 384, 8), (0, 2, 1), also=True))).count("Transpose") == 2
+    assert (
+        ops(merge_transposes(chain((1, 12, 8, 32), (0, 1, 3, 2), (1, 384, 8), (0, 2, 1), also=True))).count(
+            "Transpose"
+        )
+        == 2
+    )

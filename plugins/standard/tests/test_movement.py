@@ -39,7 +39,10 @@ def test_pads_that_differ_stay(expressions: Any, ops_after: Any, seed: int) -> N
     e = expressions(seed)
     one = {"before": (1, 1), "after": (1, 1)}
     first, second = e.pick(
-        ({"value": 1.0}, {"value": 2.0}), ({"mode": "reflect"}, {"mode": "reflect"}), ({"mode": "wrap"},) * 2, ({"mode": "edge"}, {})
+        ({"value": 1.0}, {"value": 2.0}),
+        ({"mode": "reflect"}, {"mode": "reflect"}),
+        ({"mode": "wrap"},) * 2,
+        ({"mode": "edge"}, {}),
     )
     inner = e("Pad", e.input(4, 5), **one, **first)
     assert ops_after([merge_pads], e.graph(e("Pad", inner, **one, **second)), 0) == ["Pad", "Pad"]
@@ -48,14 +51,21 @@ def test_pads_that_differ_stay(expressions: Any, ops_after: Any, seed: int) -> N
     assert ops_after([merge_pads], e.graph(e("Pad", inner, **one), inner), 0) == ["Pad", "Pad"]
     e = expressions(seed)
     inner = e("Pad", e.input(4, 5, storage=STORED), **one, value=0.3)
-    assert ops_after([merge_pads], e.graph(e("Pad", inner, **one, value=0.3, storage=OTHERWISE)), 0) == ["Pad", "Pad"]
+    assert ops_after([merge_pads], e.graph(e("Pad", inner, **one, value=0.3, storage=OTHERWISE)), 0) == [
+        "Pad",
+        "Pad",
+    ]
 
 
 def part(e: Any, x: str) -> str:
     """Some of every axis, forwards or backwards."""
     starts, sizes, steps = [], [], []
     for dim in e.new.shape(x):
-        picked = range(dim)[e.pick(slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), slice(dim, 0, -1))]
+        picked = range(dim)[
+            e.pick(
+                slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), slice(dim, 0, -1)
+            )
+        ]
         starts.append(picked.start if len(picked) else 0)
         sizes.append(len(picked))
         steps.append(picked.step)
@@ -80,7 +90,10 @@ def test_a_part_that_others_read_is_left_to_them(expressions: Any, ops_after: An
 def test_a_part_that_is_rounded_stays(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     inner = e("Slice", e.input(9, storage=STORED), starts=(1,), sizes=(8,), steps=(1,), storage=OTHERWISE)
-    assert ops_after([merge_slices], e.graph(e("Slice", inner, starts=(1,), sizes=(7,), steps=(1,))), 0) == ["Slice", "Slice"]
+    assert ops_after([merge_slices], e.graph(e("Slice", inner, starts=(1,), sizes=(7,), steps=(1,))), 0) == [
+        "Slice",
+        "Slice",
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -91,7 +104,10 @@ def test_concats_of_concats_are_one(expressions: Any, ops_after: Any, seed: int)
     storage = e.pick(None, STORED)
 
     def tree(depth: int) -> str:
-        parts = [tree(depth - 1) if depth and e.rng.random() < 0.5 else e.input(*shape, storage=storage) for _ in range(3)]
+        parts = [
+            tree(depth - 1) if depth and e.rng.random() < 0.5 else e.input(*shape, storage=storage)
+            for _ in range(3)
+        ]
         return str(e("Concat", *parts, axis=e.pick(axis, axis - len(shape))))
 
     assert ops_after([merge_concats], e.graph(tree(3)), 0) == ["Concat"]
@@ -110,7 +126,10 @@ def test_concats_that_differ_stay(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     x, y = e.input(2, 4, storage=STORED), e.input(2, 4, storage=OTHERWISE)
     inner = e("Concat", x, y, axis=0, storage=STORED)
-    assert ops_after([merge_concats], e.graph(e("Concat", inner, x, axis=0, storage=STORED)), 0) == ["Concat", "Concat"]
+    assert ops_after([merge_concats], e.graph(e("Concat", inner, x, axis=0, storage=STORED)), 0) == [
+        "Concat",
+        "Concat",
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -152,7 +171,9 @@ def test_parts_that_are_split_again_are_themselves(expressions: Any, ops_after: 
     attrs = {"axis": e.pick(1, -1), "sizes": tuple(sum(sizes[a:b]) for a, b in pairwise(ends))}
     pieces = [e("Abs", p) for p in e.new.add("Split", [whole], attrs, outputs=len(groups))]
     concats = ["Concat"] * sum(n > 1 for n in groups)
-    assert sorted(ops_after([cancel_splits], e.graph(*pieces), 0)) == sorted([*["Neg"] * 5, *["Abs"] * len(groups), *concats])
+    assert sorted(ops_after([cancel_splits], e.graph(*pieces), 0)) == sorted(
+        [*["Neg"] * 5, *["Abs"] * len(groups), *concats]
+    )
     kept = ops_after([cancel_splits], e.graph(*pieces, whole), 0)
     assert ("Split" in kept) == bool(concats)
 

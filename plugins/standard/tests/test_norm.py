@@ -1,4 +1,4 @@
-"""fuse-norm and fuse-affine: the spellings of frameworks, along the last axes, the spatial ones and others."""
+"""fuse-norm and fuse-affine: the spellings of frameworks along several axes."""
 
 from __future__ import annotations
 
@@ -56,9 +56,14 @@ def in_parts(e: Any, x: str, axes: tuple[int, ...], affine: tuple[str, str] | No
     factor = e("Mul", root, affine[0]) if affine else root
     shift = e("Mul", mean, factor)
     if affine:
-        less = e.pick(lambda: e("Sub", affine[1], shift), lambda: e("Add", e("Mul", e("Neg", mean), factor), affine[1]))()
+        less = e.pick(
+            lambda: e("Sub", affine[1], shift), lambda: e("Add", e("Mul", e("Neg", mean), factor), affine[1])
+        )()
         return e("Add", e("Mul", x, factor), less)
-    return e.pick(lambda: e("Sub", e("Mul", x, factor), shift), lambda: e("Add", e("Mul", x, factor), e("Mul", e("Neg", mean), factor)))()
+    return e.pick(
+        lambda: e("Sub", e("Mul", x, factor), shift),
+        lambda: e("Add", e("Mul", x, factor), e("Mul", e("Neg", mean), factor)),
+    )()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -81,13 +86,17 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, kind: str, form: Any, 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("form", [whole, in_parts])
-def test_groups_of_channels_apart_are_one_node_between_reshapes(expressions: Any, ops_after: Any, form: Any, seed: int) -> None:
+def test_groups_of_channels_apart_are_one_node_between_reshapes(
+    expressions: Any, ops_after: Any, form: Any, seed: int
+) -> None:
     e = expressions(seed)
     shape = (*e.shape(2, 3, 4), int(e.pick(1, 3)))
     axes = (*range(1, len(shape) - 2), len(shape) - 1)
     if len(shape) == 3:
         shape, axes = (2, 3, *shape[1:]), (1, 3)
-    affine = e.pick(None, tuple(e.constant(*e.pick(shape[-2:], (1, *shape[-2:]), (shape[-2], 1), (1,))) for _ in range(2)))
+    affine = e.pick(
+        None, tuple(e.constant(*e.pick(shape[-2:], (1, *shape[-2:]), (shape[-2], 1), (1,))) for _ in range(2))
+    )
     x = e("Sin", e.input(*shape))
     graph = e.graph(e("Neg", form(e, x, axes, affine if form is in_parts else None)))
     assert ops_after(PASSES, graph, 5e-5) == ["Sin", "Reshape", "GroupNorm", "Reshape", "Neg"]

@@ -1,4 +1,4 @@
-"""Each constraint between the standard transforms has a network on which the other order does less: no reason is only a sentence."""
+"""Each constraint between the standard transforms has a network on which the other order does less."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def atrous(e: Any, between: Callable[[str], str]) -> str:
     def steps(made: recipes.Steps, x: str) -> str:
         return recipes.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
 
-    # Channels first, as frameworks have them that also write the steps: the Transpose is one that layout moves.
+    # Channels first, so that there is a Transpose which layout moves.
     x = between(e("Transpose", e("Sin", e.input(1, 2, 4, 4)), perm=TO_LAST))
     blocks = between(steps(recipes.space_to_batch((1, 4, 4, 2), (2, 2), [(0, 0)] * 2), x))
     y = between(e("Conv", blocks, e.constant(3, 1, 1, 2), **PLAIN))
@@ -145,7 +145,7 @@ def two_transposes(e: Any) -> str:
 
 
 def meeting_transposes(e: Any) -> str:
-    """The two vanish by themselves, which nothing sees any more once one has turned a matrix or become a Reshape."""
+    """The two vanish together, but not once one of them has turned a matrix or become a Reshape."""
     x = e("Transpose", e("Sin", e.input(1, 3, 4, 5)), perm=(0, 2, 3, 1))
     return str(
         e(

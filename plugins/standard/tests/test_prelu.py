@@ -28,7 +28,8 @@ def lower(e: Any, x: str, slope: Any) -> str:
 
 def total(e: Any, x: str, slope: Any) -> str:
     whole = e.pick(
-        lambda: e("Add", upper(e, x), lower(e, x, slope)), lambda: e("Sub", upper(e, x), e("Mul", e("Relu", e("Neg", x)), slope))
+        lambda: e("Add", upper(e, x), lower(e, x, slope)),
+        lambda: e("Sub", upper(e, x), e("Mul", e("Relu", e("Neg", x)), slope)),
     )
     return str(whole())
 
@@ -38,7 +39,9 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     shape = e.shape(2, 3, 4)
     x = e("Sin", e.input(*shape))
-    slope, op = e.pick((0.3, "LeakyRelu"), (e.constant(shape[-1]), "PRelu"), (e.constant(1, shape[-1]), "PRelu"))
+    slope, op = e.pick(
+        (0.3, "LeakyRelu"), (e.constant(shape[-1]), "PRelu"), (e.constant(1, shape[-1]), "PRelu")
+    )
     assert ops_after([fuse_prelu], e.graph(e("Neg", total(e, x, slope)))) == ["Sin", op, "Neg"]
 
 

@@ -1,4 +1,4 @@
-"""Every transform lies in the folder of its phase, in a module of its name, and is described on the package's page."""
+"""Every transform lies in the folder of its phase, in a module of its name, and is on the package's page."""
 
 from __future__ import annotations
 
@@ -29,17 +29,25 @@ def test_no_module_of_a_phase_is_left_out() -> None:
 
 
 def test_the_order_of_the_phases_is_the_one_that_was_measured() -> None:
-    """Written down so that a change of a constraint shows what it moves; the reasons are beside the constraints."""
+    """Written down so that a change of a constraint shows what it moves.
+
+    The reasons are beside the constraints.
+    """
     passes = [step for phase in order_phases(Registry.load()) for step in phase]
-    ours = [(step.phase.name, step.transform.name) for step in passes if step.plugin.distribution == "mace-transform-standard"]
+    ours = [
+        (step.phase.name, step.transform.name)
+        for step in passes
+        if step.plugin.distribution == "mace-transform-standard"
+    ]
     order: dict[str, str] = {}
     for phase, name in ours:
         order[phase] = f"{order.get(phase, '')} {name}".strip()
     assert order == {
         "layout": "remove-identity flatten-atrous fuse-group-norm layout",
-        "canonicalize": "remove-identity remove-neutral merge-casts merge-concats cancel-splits merge-pads merge-slices"
-        " remove-expands remove-duplicates reduce-strength",
-        "fuse": "fuse-gates fuse-gelu fuse-norm fuse-affine fuse-pad fuse-crop fuse-prelu fuse-softmax sink-reshapes fuse-hard",
+        "canonicalize": "remove-identity remove-neutral merge-casts merge-concats cancel-splits merge-pads"
+        " merge-slices remove-expands remove-duplicates reduce-strength",
+        "fuse": "fuse-gates fuse-gelu fuse-norm fuse-affine fuse-pad fuse-crop fuse-prelu fuse-softmax"
+        " sink-reshapes fuse-hard",
         "fold": "fold-batch-norm fold-scale fuse-bias",
         "combine": "fold-input fold-conv-conv fuse-scale-shift remove-limits fuse-activation",
         "quantize": "fuse-quantize",

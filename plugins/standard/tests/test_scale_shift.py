@@ -19,7 +19,9 @@ def line(e: Any, x: str, channels: int) -> str:
     """A factor and a summand in some order."""
     scale = lambda y: e(e.pick("Mul", "Div"), y, constant(e, channels))  # noqa: E731
     shift = lambda y: e.pick(  # noqa: E731
-        lambda: e("Add", y, constant(e, channels)), lambda: e("Sub", y, constant(e, channels)), lambda: e("Sub", constant(e, channels), y)
+        lambda: e("Add", y, constant(e, channels)),
+        lambda: e("Sub", y, constant(e, channels)),
+        lambda: e("Sub", constant(e, channels), y),
     )()
     return str(e.pick(lambda: shift(scale(x)), lambda: scale(shift(x)))())
 
@@ -29,7 +31,11 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     shape = (4, *e.shape(1, 2, 3, 4))
     x = e("Sin", e.input(*shape))
-    assert ops_after([fuse_scale_shift], e.graph(e("Neg", line(e, x, shape[-1])))) == ["Sin", "BatchNorm", "Neg"]
+    assert ops_after([fuse_scale_shift], e.graph(e("Neg", line(e, x, shape[-1])))) == [
+        "Sin",
+        "BatchNorm",
+        "Neg",
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -52,4 +58,6 @@ def test_a_product_that_something_else_reads_stays(expressions: Any, ops_after: 
     e = expressions(0)
     scaled = e("Mul", e.input(6, 5, 4), e.constant(4))
     for also in (scaled, e("Neg", scaled)):
-        assert "BatchNorm" not in ops_after([fuse_scale_shift], e.graph(e("Add", scaled, e.constant(4)), also))
+        assert "BatchNorm" not in ops_after(
+            [fuse_scale_shift], e.graph(e("Add", scaled, e.constant(4)), also)
+        )

@@ -19,7 +19,11 @@ def made(e: Any, **how: Any) -> str:
     """A sequence's convolution as an image's, or a product of all rows of a batch."""
     storage = how.get("storage")
     return e.pick(
-        lambda: e("Reshape", e("Conv", e.input(1, 1, 6, 3), e.constant(4, 1, 2, 3), **ROW, storage=storage), shape=(1, 5, 4)),
+        lambda: e(
+            "Reshape",
+            e("Conv", e.input(1, 1, 6, 3), e.constant(4, 1, 2, 3), **ROW, storage=storage),
+            shape=(1, 5, 4),
+        ),
         lambda: e("Reshape", e("MatMul", e.input(6, 3), e.constant(3, 4), storage=storage), shape=(2, 3, 4)),
     )()
 
@@ -43,7 +47,12 @@ def test_it_comes_first(expressions: Any, ops_after: Any, seed: int) -> None:
         y, op = line(e, y)
         ops.append(op)
     filtered = e.graph(y).nodes[0].op.name
-    assert ops_after([sink_reshapes, remove_identity], e.graph(e("Neg", y))) == [filtered, *ops, "Reshape", "Neg"]
+    assert ops_after([sink_reshapes, remove_identity], e.graph(e("Neg", y))) == [
+        filtered,
+        *ops,
+        "Reshape",
+        "Neg",
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -57,7 +66,9 @@ def test_what_would_not_be_taken_in_stays(expressions: Any, ops_after: Any, seed
         lambda: e.graph(e("Add", y, e.input(4))),
         lambda: e.graph(e("Relu", y), y),
         lambda: e.graph(e("Relu", e("Reshape", e("Sin", e.input(2, 6)), shape=(3, 4)))),
-        lambda: e.graph(e("Add", e("Reshape", e("MatMul", e.input(6, 3), e.constant(3, 4)), shape=(4, 6)), e.constant(6))),
+        lambda: e.graph(
+            e("Add", e("Reshape", e("MatMul", e.input(6, 3), e.constant(3, 4)), shape=(4, 6)), e.constant(6))
+        ),
     )()
     assert ops_after([sink_reshapes], graph) == [n.op.name for n in graph.nodes]
 

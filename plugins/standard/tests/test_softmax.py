@@ -39,7 +39,9 @@ def unit(e: Any, x: str, axis: int) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("form", "op"), [(softmax, "Softmax"), (log_softmax, "LogSoftmax"), (unit, "LpNorm")])
+@pytest.mark.parametrize(
+    ("form", "op"), [(softmax, "Softmax"), (log_softmax, "LogSoftmax"), (unit, "LpNorm")]
+)
 def test_it_is_one_node(expressions: Any, ops_after: Any, form: Any, op: str, seed: int) -> None:
     e = expressions(seed)
     shape = e.shape(1, 2, 3, 4)
@@ -87,4 +89,8 @@ def test_another_maximum_is_part_of_what_is_normalised(expressions: Any, ops_aft
     e = expressions(0)
     x = e.input(3, 4)
     powers = e("Exp", e("Sub", x, e("ReduceMax", x, axes=(0,))))
-    assert ops_after([fuse_softmax], e.graph(e("Div", powers, e("ReduceSum", powers, axes=(1,))))) == ["ReduceMax", "Sub", "Softmax"]
+    assert ops_after([fuse_softmax], e.graph(e("Div", powers, e("ReduceSum", powers, axes=(1,))))) == [
+        "ReduceMax",
+        "Sub",
+        "Softmax",
+    ]

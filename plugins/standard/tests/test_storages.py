@@ -25,12 +25,18 @@ SHAPES = ((2, 3, 4), (6, 4), (4, 6), (2, 12), (1, 24), (4, 3, 2))
 
 
 def chain(seed: int) -> Graph:
-    """Moves and arithmetic, each stored in its own way; what is stored stays so where it is moved, and floats stay floats."""
+    """Moves and arithmetic, each stored in its own way.
+
+    What is stored stays so where it is moved, and floats stay floats.
+    """
     rng, new = np.random.default_rng(seed), Builder("chain")
     storage = STORAGES[rng.integers(4)]
     tensor = new.input("x", storage.dtype if storage else DType.F32, (2, 3, 4), storage and storage.quant)
     for _ in range(rng.integers(2, 7)):
-        op, storage = str(rng.choice(["Transpose", "Reshape", "Relu", "Add", "Neg"])), STORAGES[rng.integers(4)]
+        op, storage = (
+            str(rng.choice(["Transpose", "Reshape", "Relu", "Add", "Neg"])),
+            STORAGES[rng.integers(4)],
+        )
         if op in ("Transpose", "Reshape") and (storage is None) != (new.tensors[tensor].quant is None):
             storage = new.tensors[tensor].storage
         attrs = {
@@ -49,4 +55,6 @@ def test_every_rounding_stays(seed: int) -> None:
     for transform in (layout, merge_transposes, transposes_to_weights, transposes_to_views):
         graph = verify(transform(graph))
         assert graph.tensors[name].storage == tensor.storage
-        np.testing.assert_allclose(execute(graph, inputs)[name], expected, rtol=0, atol=0 if tensor.quant else 1e-5)
+        np.testing.assert_allclose(
+            execute(graph, inputs)[name], expected, rtol=0, atol=0 if tensor.quant else 1e-5
+        )

@@ -1,7 +1,7 @@
 """The standard transforms, and the one place that says in which phase each runs, after which others, and why.
 
-Phases are those of `mace_core.transforms`; there is a folder for each. What no constraint decides depends on nothing and
-is decided by name.
+Phases are those of `mace_core.transforms`; there is a folder for each. Names decide where no constraint does,
+and then either order is right.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ LAYOUT = (
                 "cleanup",
                 because="a dequantized constant stops Transposes, and fuse-quantize makes a plain one of it",
                 before={
-                    "merge-transposes": "most Transposes meet and vanish by themselves, and only the others are worth merging",
+                    "merge-transposes": "most Transposes meet and vanish; only the others are worth merging",
                     "transposes-to-weights": "a Transpose that can vanish must not turn a matrix",
                     "transposes-to-views": "it moves Transposes, and would not find those that are Reshapes",
                 },
@@ -93,7 +93,7 @@ CANONICALIZE = (
         repeats=(
             Repeat(
                 "layout",
-                because="the steps of a function are found only where no node that changes nothing lies between them",
+                because="a node that changes nothing hides the steps of a function",
             ),
             Repeat(
                 "cleanup",
@@ -117,16 +117,14 @@ CANONICALIZE = (
         cancel_splits,
         "canonicalize",
         after={
-            "merge-concats": "a Split cancels at the ends of a Concat's parts, and those of an inner Concat count once it is merged"
+            "merge-concats": "a Split cancels at the ends of parts, and sees those of an inner Concat merged"
         },
     ),
     Transform(
         "remove-expands",
         remove_expands,
         "canonicalize",
-        after={
-            "remove-neutral": "x * 1 would stand between an Expand and the node that can stretch its operand itself"
-        },
+        after={"remove-neutral": "x * 1 would stand between an Expand and the node that can do without it"},
     ),
     Transform(
         "remove-duplicates",
@@ -136,7 +134,7 @@ CANONICALIZE = (
             "merge-casts": ONE_FORM,
             "merge-slices": ONE_FORM,
             "cancel-splits": ONE_FORM,
-            "merge-pads": "two equal Pads with a reader each merge with those readers; made one with two readers, they do not",
+            "merge-pads": "equal Pads merge with their one reader each, but not as one Pad with two readers",
             "remove-expands": "nodes that differ only in an Expand before one of them are equal without it",
         },
     ),
@@ -145,8 +143,8 @@ CANONICALIZE = (
         reduce_strength,
         "canonicalize",
         after={
-            "remove-expands": "an exponent that is expanded to the shape of x is a number only without its Expand",
-            "remove-duplicates": "1 / sqrt(x) becomes Rsqrt only if nothing else reads the root, and duplicates hide other readers",
+            "remove-expands": "an exponent behind an Expand is no number that it would know",
+            "remove-duplicates": "1 / sqrt(x) is Rsqrt unless others read the root, which duplicates hide",
         },
     ),
 )
@@ -168,9 +166,7 @@ FUSE = (
         "fuse-crop",
         fuse_crop,
         "fuse",
-        after={
-            "fuse-pad": "a Slice can cut off again what a Pad put around the image once that is the Conv's own padding"
-        },
+        after={"fuse-pad": "a Slice can take back what a Pad has put around once that is the Conv's padding"},
     ),
     Transform(
         "sink-reshapes",
@@ -184,9 +180,7 @@ FUSE = (
         "fuse-hard",
         fuse_hard,
         "fuse",
-        after={
-            "sink-reshapes": "it leaves limits to a Conv or MatMul that can take them in, which no Reshape must hide"
-        },
+        after={"sink-reshapes": "it leaves limits to a Conv or MatMul, which no Reshape must hide"},
     ),
 )
 
@@ -202,9 +196,7 @@ FOLD = (
         "fuse-bias",
         fuse_bias,
         "fold",
-        after={
-            "fold-scale": "the summand that a BatchNorm becomes follows its factor, and meets the filters only without that"
-        },
+        after={"fold-scale": "the factor of a BatchNorm stands between its summand and the filters"},
     ),
 )
 
@@ -214,26 +206,20 @@ COMBINE = (
         "fold-conv-conv",
         fold_conv_conv,
         "combine",
-        after={
-            "fold-input": "factors and reordered channels between two Convs must become part of the second first"
-        },
+        after={"fold-input": "what lies between two Convs must become part of the second first"},
     ),
     Transform(
         "fuse-scale-shift",
         fuse_scale_shift,
         "combine",
-        after={
-            "fold-input": "filters take in a factor and a summand before them at no cost, unless they are one node already"
-        },
+        after={"fold-input": "filters take in a factor and a summand unless those are one node already"},
     ),
     Transform("remove-limits", remove_limits, "combine"),
     Transform(
         "fuse-activation",
         fuse_activation,
         "combine",
-        after={
-            "remove-limits": "reports count a limit that is merged as computed by its node; one that changes nothing is dropped"
-        },
+        after={"remove-limits": "reports count a merged limit as computed, even if it changes nothing"},
     ),
 )
 
@@ -246,7 +232,7 @@ CLEANUP = (
         transposes_to_weights,
         "cleanup",
         after={
-            "merge-transposes": "a matrix takes in the one Transpose before its operand is flattened, so two must be one"
+            "merge-transposes": "a matrix takes in the one Transpose before its operand, so two must be one"
         },
     ),
     Transform(

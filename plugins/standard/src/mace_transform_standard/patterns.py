@@ -1,4 +1,4 @@
-"""What the rules that look for spelt-out functions share: constants, products, and the nodes that lie inside one."""
+"""What rules that look for spelled-out functions share: constants, products, the nodes inside one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class Product:
         return float(self.factor.reshape(-1)[0]) if self.factor.size == 1 else None
 
     def without(self, *terms: str) -> tuple[str, ...] | None:
-        """The terms that are left when these are taken out, each as often as it stands there; None if one is missing."""
+        """The terms that are left when these are taken out, each as often as it stands there.
+
+        None if one is missing.
+        """
         left = list(self.terms)
         for term in terms:
             if term not in left:
@@ -82,14 +85,21 @@ ONE = Product(np.ones(()), ())
 
 
 def product(match: Match, node: Node) -> Product | None:
-    """What a Mul, Neg or Div multiplies, through those before it that nothing else reads; None if it divides by what is computed."""
+    """What a Mul, Neg or Div multiplies, through those before it that nothing else reads.
+
+    None if it divides by what is computed.
+    """
     if node.op.name == "Neg":
         inner = _factors(match, node.inputs[0])
         return Product(-inner.factor, inner.terms)
     first, second = (_factors(match, tensor) for tensor in node.inputs)
     if node.op.name == "Mul":
         return Product(first.factor * second.factor, (*first.terms, *second.terms))
-    return None if second.terms or not np.all(second.factor) else Product(first.factor / second.factor, first.terms)
+    return (
+        None
+        if second.terms or not np.all(second.factor)
+        else Product(first.factor / second.factor, first.terms)
+    )
 
 
 def _factors(match: Match, tensor: str) -> Product:
@@ -108,9 +118,10 @@ def product_at(match: Match, tensor: str) -> Product:
 
 
 def enclosed(match: Match, *ends: str) -> list[Node] | None:
-    """The nodes between these tensors and the one matched; None if another node or a graph output reads a result of theirs.
+    """The nodes between these tensors and the one matched.
 
-    Nor may a result be stored as integers: its rounding would be lost.
+    None if another node or a graph output reads a result of theirs. Nor may a result be stored as
+    integers: its rounding would be lost.
     """
     reads: dict[str, int] = {}
     inside: dict[str, Node] = {}
@@ -123,7 +134,10 @@ def enclosed(match: Match, *ends: str) -> list[Node] | None:
                 inside[node.name] = node
                 stack.append(node)
     results = [o for node in inside.values() for o in node.outputs]
-    closed = all(reads.get(o, 0) == match.uses.get(o, reads.get(o, 0)) and not match.new.tensors[o].quant for o in results)
+    closed = all(
+        reads.get(o, 0) == match.uses.get(o, reads.get(o, 0)) and not match.new.tensors[o].quant
+        for o in results
+    )
     return list(inside.values()) if closed else None
 
 
@@ -141,9 +155,10 @@ class Fused:
 
 
 def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
-    """Put the op in the place of the nodes; None if something else reads what one of them makes, or the result has another shape.
+    """Put the op in the place of the nodes.
 
-    The operand must be of floats.
+    None if something else reads what one of them makes, or the result has another shape. The operand must
+    be of floats.
     """
     if fused is None:
         return None

@@ -1,4 +1,4 @@
-"""cancel-splits: what is taken apart and put together again, or put together and taken apart, need not move."""
+"""cancel-splits: what is split and joined again, or joined and split again, need not move."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from mace_core.ops.arguments import integer, integers
 
 
 def cancel_splits(graph: Graph) -> Graph:
-    """Drop a Concat of all pieces of a Split in their order, and a Split between the parts of a Concat; both along one axis."""
+    """Drop a Concat of all pieces of a Split in their order, and a Split between the parts of a Concat.
+
+    Both along one axis.
+    """
     return rewrite(graph, _rule)
 
 
@@ -23,11 +26,18 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _joined_again(match: Match) -> Sequence[str] | None:
     split = match.new.producer(match.node.inputs[0])
-    if split is None or split.op.name != "Split" or split.outputs != match.node.inputs or not _alike(match, split):
+    if (
+        split is None
+        or split.op.name != "Split"
+        or split.outputs != match.node.inputs
+        or not _alike(match, split)
+    ):
         return None
     storage = match.new.tensors[split.inputs[0]].storage
     same = storage == match.new.storages.get(match.node.outputs[0])
-    return split.inputs if same and all(match.new.tensors[p].storage == storage for p in split.outputs) else None
+    return (
+        split.inputs if same and all(match.new.tensors[p].storage == storage for p in split.outputs) else None
+    )
 
 
 def _split_again(match: Match) -> Sequence[str] | None:
@@ -35,7 +45,10 @@ def _split_again(match: Match) -> Sequence[str] | None:
     joined = match.new.producer(match.node.inputs[0])
     if joined is None or joined.op.name != "Concat" or not _alike(match, joined):
         return None
-    storages = {*(match.new.tensors[t].storage for t in joined.inputs), *(match.new.storages.get(o) for o in match.node.outputs)}
+    storages = {
+        *(match.new.tensors[t].storage for t in joined.inputs),
+        *(match.new.storages.get(o) for o in match.node.outputs),
+    }
     pieces = _pieces(match, joined)
     if pieces is None or len(storages) > 1:
         return None
@@ -43,7 +56,10 @@ def _split_again(match: Match) -> Sequence[str] | None:
         return None  # the whole is needed as well: its pieces are copied either way
     axis = {"axis": joined.attrs["axis"]}
     results = zip(pieces, match.node.outputs, strict=True)
-    return [parts[0] if len(parts) == 1 else match.new.one("Concat", parts, axis, outputs=[o], like=match.node) for parts, o in results]
+    return [
+        parts[0] if len(parts) == 1 else match.new.one("Concat", parts, axis, outputs=[o], like=match.node)
+        for parts, o in results
+    ]
 
 
 def _pieces(match: Match, joined: Node) -> list[list[str]] | None:

@@ -27,9 +27,13 @@ def _rule(match: Match) -> Sequence[str] | None:
     if between.quant or not exact(source.real.dtype, between.dtype):
         return None
     rounds = between.dtype.is_float and not source.real.dtype.is_float
-    if rounds and not exact(source.dtype, wanted):  # numbers out of range: floats saturate or are undefined, integers wrap
+    if rounds and not exact(
+        source.dtype, wanted
+    ):  # numbers out of range: floats saturate or are undefined, integers wrap
         return None
-    return match.new.add("Cast", inner.inputs, match.node.attrs, outputs=match.node.outputs, like=match.joined(inner))
+    return match.new.add(
+        "Cast", inner.inputs, match.node.attrs, outputs=match.node.outputs, like=match.joined(inner)
+    )
 
 
 def exact(source: DType, to: DType) -> bool:

@@ -21,7 +21,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     inner = [_inner(match, i) for i in range(len(node.inputs))]
     if not any(inner):
         return None
-    parts = [part for name, found in zip(node.inputs, inner, strict=True) for part in (found.inputs if found else (name,))]
+    parts = [
+        part
+        for name, found in zip(node.inputs, inner, strict=True)
+        for part in (found.inputs if found else (name,))
+    ]
     first = next(filter(None, inner))
     return match.new.add("Concat", parts, node.attrs, outputs=node.outputs, like=match.joined(first))
 
@@ -33,4 +37,9 @@ def _inner(match: Match, index: int) -> Node | None:
         return None
     rank = len(match.shape(index))
     storages = {match.new.tensors[t].storage for t in (*found.inputs, *found.outputs)}
-    return found if len(storages) == 1 and integer(found.attrs, "axis") % rank == integer(match.node.attrs, "axis") % rank else None
+    return (
+        found
+        if len(storages) == 1
+        and integer(found.attrs, "axis") % rank == integer(match.node.attrs, "axis") % rank
+        else None
+    )

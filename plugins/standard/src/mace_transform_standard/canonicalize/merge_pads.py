@@ -21,12 +21,20 @@ def _rule(match: Match) -> Sequence[str] | None:
     if match.new.tensors[inner.inputs[0]].storage != match.new.storages.get(match.node.outputs[0]):
         return None  # the constant would be rounded once where it was rounded twice
     wider = {key: _sum(inner.attrs, match.node.attrs, key) for key in ("before", "after")}
-    return match.new.add("Pad", inner.inputs, {**match.node.attrs, **wider}, outputs=match.node.outputs, like=match.joined(inner))
+    return match.new.add(
+        "Pad",
+        inner.inputs,
+        {**match.node.attrs, **wider},
+        outputs=match.node.outputs,
+        like=match.joined(inner),
+    )
 
 
 def _alike(inner: Attrs, outer: Attrs) -> bool:
     """Reflections and rotations see what the inner padding made, so they do not add up."""
-    return inner["mode"] == outer["mode"] == "edge" or (inner["mode"] == outer["mode"] == "constant" and inner["value"] == outer["value"])
+    return inner["mode"] == outer["mode"] == "edge" or (
+        inner["mode"] == outer["mode"] == "constant" and inner["value"] == outer["value"]
+    )
 
 
 def _sum(inner: Attrs, outer: Attrs, key: str) -> tuple[int, ...]:

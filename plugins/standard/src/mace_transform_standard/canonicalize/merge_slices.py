@@ -10,7 +10,10 @@ from mace_core.ops.arguments import integers
 
 
 def merge_slices(graph: Graph) -> Graph:
-    """Let a Slice read what the Slice before it reads, even if that one stays for other readers: it moves no more."""
+    """Let a Slice read what the Slice before it reads.
+
+    If that one stays for other readers, this one moves no more.
+    """
     return rewrite(graph, _rule)
 
 

@@ -1,4 +1,4 @@
-"""reduce-strength: powers, roots, limits and divisions by the op that costs least; what fuse-* looks for is written so."""
+"""reduce-strength: powers, roots, limits and divisions are written with the op that costs least."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from mace_core.ir import Array, Graph
 def reduce_strength(graph: Graph) -> Graph:
     """Rewrite powers, roots, limits and divisions of floats by constants, where the shape stays.
 
-    Pow by 2 and 3 as products, by 0.5, -0.5 and -1 as Sqrt, Rsqrt and Reciprocal; 1 / x as Reciprocal, that of a Sqrt as Rsqrt;
-    Maximum and Minimum with a number as Clip; x / c as x * (1 / c) where each c is a power of two, so that both are exact. Other
-    quotients stay: their products would round otherwise. So do all of integers, which round.
+    Pow by 2 and 3 as products, by 0.5, -0.5 and -1 as Sqrt, Rsqrt and Reciprocal; 1 / x as Reciprocal,
+    that of a Sqrt as Rsqrt; Maximum and Minimum with a number as Clip; x / c as x * (1 / c) where each c
+    is a power of two, so that both are exact. Other quotients stay: their products would round otherwise.
+    So do all of integers, which round.
     """
     return rewrite(graph, _rule)
 
@@ -60,7 +61,11 @@ def _powers_of_two(array: Array) -> bool:
 
 def _reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
     root = match.feeder(index, "Sqrt")
-    return match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.joined(root)) if root else None
+    return (
+        match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.joined(root))
+        if root
+        else None
+    )
 
 
 def _limit(match: Match) -> Sequence[str] | None:

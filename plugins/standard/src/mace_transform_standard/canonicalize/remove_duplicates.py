@@ -14,7 +14,7 @@ COMMUTATIVE = ("Add", "Mul", "Minimum", "Maximum", "Equal", "And", "Or", "Xor")
 
 
 def remove_duplicates(graph: Graph) -> Graph:
-    """Let equal constants be one, then equal nodes: same op, inputs, attributes and storage of the results."""
+    """Let equal constants be one, then nodes of equal op, inputs, attributes and storage of the results."""
     same = _equal_constants(graph)
     made: dict[Hashable, tuple[str, ...]] = {}
 
@@ -37,7 +37,10 @@ def _key(match: Match, inputs: tuple[str, ...]) -> Hashable:
 
 
 def _equal_constants(graph: Graph) -> dict[str, str]:
-    """For each constant that has an equal before it, that one; only constants of one form are compared at all."""
+    """For each constant that has an equal before it, that one.
+
+    Only constants of one form are compared at all.
+    """
     forms = {name: (t.dtype, t.shape, t.quant) for name in graph.weights for t in (graph.tensors[name],)}
     count = Counter(forms.values())
     first: dict[Hashable, str] = {}

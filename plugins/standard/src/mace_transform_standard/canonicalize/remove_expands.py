@@ -15,7 +15,10 @@ RANK = 6
 
 
 def remove_expands(graph: Graph) -> Graph:
-    """Let element-wise ops read what an Expand reads, or a Tile of axes of length 1, where their results keep their shapes."""
+    """Let element-wise ops read what an Expand reads where their results keep their shapes.
+
+    So for a Tile of axes of length 1.
+    """
     return rewrite(graph, _rule)
 
 

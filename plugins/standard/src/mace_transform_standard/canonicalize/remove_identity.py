@@ -9,14 +9,18 @@ from mace_core.ir import Graph
 
 
 def remove_identity(graph: Graph) -> Graph:
-    """Drop Identity, Cast to the same type, Reshape and Expand to the same shape, whole Slices, empty Pads and the like."""
+    """Drop Identity, Cast to the same type, Reshape to the same shape, whole Slices, empty Pads ..."""
     return rewrite(graph, _rule)
 
 
 def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
     feeder = match.new.producer(node.inputs[0]) if node.op.name == "Reshape" else None
-    if feeder and feeder.op.name == "Reshape" and match.new.tensors[feeder.inputs[0]].storage == match.new.tensors[node.inputs[0]].storage:
+    if (
+        feeder
+        and feeder.op.name == "Reshape"
+        and match.new.tensors[feeder.inputs[0]].storage == match.new.tensors[node.inputs[0]].storage
+    ):
         return match.emit("Reshape", feeder.inputs, node.attrs)
     same = SAME.get(node.op.name)
     return [node.inputs[0]] if same and _same_storage(match) and same(match) else None

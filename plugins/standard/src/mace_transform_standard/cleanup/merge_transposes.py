@@ -1,4 +1,4 @@
-"""merge-transposes: two Transposes with a Reshape between them are one where the Reshape only joins or splits axes that stay together."""
+"""merge-transposes: two Transposes with a Reshape between them are one where axes stay together."""
 
 from __future__ import annotations
 
@@ -19,19 +19,33 @@ def _rule(match: Match) -> Sequence[str] | None:
     node, new = match.node, match.new
     shaped = match.feeder(0, "Reshape") if node.op.name == "Transpose" else None
     first = new.producer(shaped.inputs[0]) if shaped else None
-    if shaped is None or first is None or first.op.name != "Transpose" or match.uses.get(shaped.inputs[0], 1) != 1:
+    if (
+        shaped is None
+        or first is None
+        or first.op.name != "Transpose"
+        or match.uses.get(shaped.inputs[0], 1) != 1
+    ):
         return None
     lifted = _lifted(match, _perm(node), shaped)
     if lifted is None:
         return None
     before = _perm(first)
-    once = new.one("Transpose", first.inputs, {"perm": tuple(before[p] for p in lifted)}, outputs=[new.fresh(node.outputs[0])], like=node)
+    once = new.one(
+        "Transpose",
+        first.inputs,
+        {"perm": tuple(before[p] for p in lifted)},
+        outputs=[new.fresh(node.outputs[0])],
+        like=node,
+    )
     shape = new.shape(shaped.outputs[0])
     return match.emit("Reshape", [once], {"shape": tuple(shape[p] for p in _perm(node))})
 
 
 def _lifted(match: Match, perm: Perm, shaped: Node) -> Perm | None:
-    """The permutation of the axes before a Reshape that does what one behind it does; None if it tears apart what was one axis."""
+    """The permutation of the axes before a Reshape that does what one behind it does.
+
+    None if it tears apart what was one axis.
+    """
     groups = axis_groups(match.new.shape(shaped.inputs[0]), match.new.shape(shaped.outputs[0]))
     if groups is None:
         return None

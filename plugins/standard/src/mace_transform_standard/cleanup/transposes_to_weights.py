@@ -1,4 +1,4 @@
-"""transposes-to-weights: a matrix that meets the flattened axes in the order in which they lie needs no transpose before it."""
+"""transposes-to-weights: the rows of a matrix take the order of its operand, which needs no Transpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mace_core.ir import Graph, Node, Shape
 
 
 def transposes_to_weights(graph: Graph) -> Graph:
-    """Reorder the rows of a constant matrix in place of the axes that a Transpose reorders and a Reshape flattens before it."""
+    """Reorder the rows of a constant matrix instead of the axes that are flattened before it."""
     return rewrite(graph, _rule)
 
 
@@ -30,7 +30,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     back = [perm.index(axis) - kept for axis in range(kept, len(perm))]
     array = new.weights[matrix.name].reshape(*rows, -1).transpose(*back, len(rows)).reshape(matrix.shape)
     x = new.one("Reshape", [turn.inputs[0]], flat.attrs, outputs=[new.fresh(f"{flat.outputs[0]}.flat")])
-    return match.emit(node.op, [x, new.weight(matrix.name, array.copy(), matrix.quant), *node.inputs[2:]], node.attrs)
+    return match.emit(
+        node.op, [x, new.weight(matrix.name, array.copy(), matrix.quant), *node.inputs[2:]], node.attrs
+    )
 
 
 def _perm(node: Node) -> tuple[int, ...]:
@@ -40,7 +42,10 @@ def _perm(node: Node) -> tuple[int, ...]:
 
 
 def _kept(shape: Shape, flat: Shape) -> int | None:
-    """How many axes stay in front of those that make up the last one of `flat`; None if it is made up otherwise."""
+    """How many axes stay in front of those that make up the last one of `flat`.
+
+    None if it is made up otherwise.
+    """
     if not flat or 0 in shape:
         return None
     found = [i for i in range(len(shape) + 1) if prod(shape[i:]) == flat[-1]]

@@ -1,4 +1,4 @@
-"""fold-conv-conv: a convolution after a linear one of single pixels is one convolution, where that is less work."""
+"""fold-conv-conv: a 1x1 convolution and the one after it are one, where that is less work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mace_core.ops.arguments import integers
 
 
 def fold_conv_conv(graph: Graph) -> Graph:
-    """Multiply the filters of a 1x1 Conv without limits into those of the Conv that alone reads it, if fewer products are left.
+    """Multiply the filters of a linear 1x1 Conv into those of its only reader, if fewer products are left.
 
-    Fewer they are where the first makes many channels of few. A bias of the first keeps it apart from a padded second: zeros
-    around what it makes are not what it would make of zeros.
+    Fewer they are where the first makes many channels of few. A bias of the first keeps it apart from a
+    padded second: zeros around what it makes are not what it would make of zeros.
     """
     return rewrite(graph, _rule)
 
@@ -29,22 +29,36 @@ def _rule(match: Match) -> Sequence[str] | None:
     shift, bias = (_bias(match.new, node) for node in (first, match.node))
     if filters is None or outer is None or shift is None or bias is None or not _less(match, first, outer):
         return None
-    if np.any(shift) and any((*integers(match.node.attrs, "pads_before"), *integers(match.node.attrs, "pads_after"))):
+    if np.any(shift) and any(
+        (*integers(match.node.attrs, "pads_before"), *integers(match.node.attrs, "pads_after"))
+    ):
         return None
     wide = outer.astype(np.float64)
     inner = filters.reshape(filters.shape[0], -1).astype(np.float64)
-    total = bias + np.tensordot(wide, np.broadcast_to(shift, inner.shape[:1]), 1).sum(axis=tuple(range(1, wide.ndim - 1)))
+    total = bias + np.tensordot(wide, np.broadcast_to(shift, inner.shape[:1]), 1).sum(
+        axis=tuple(range(1, wide.ndim - 1))
+    )
     stem = match.node.outputs[0]
     names = [match.new.weight(f"{stem}.filters", (wide @ inner).astype(outer.dtype))]
     if np.any(total):
-        names.append(match.new.weight(f"{stem}.bias", np.broadcast_to(total, outer.shape[:1]).astype(outer.dtype)))
-    return match.new.add("Conv", [first.inputs[0], *names], match.node.attrs, outputs=match.node.outputs, like=match.joined(first))
+        names.append(
+            match.new.weight(f"{stem}.bias", np.broadcast_to(total, outer.shape[:1]).astype(outer.dtype))
+        )
+    return match.new.add(
+        "Conv",
+        [first.inputs[0], *names],
+        match.node.attrs,
+        outputs=match.node.outputs,
+        like=match.joined(first),
+    )
 
 
 def _single_pixels(new: Builder, conv: Node) -> bool:
     attrs = conv.attrs
     free = (attrs["low"], attrs["high"], attrs["group"]) == (-math.inf, math.inf, 1)
-    plain = not any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))) and set(integers(attrs, "strides")) == {1}
+    plain = not any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))) and set(
+        integers(attrs, "strides")
+    ) == {1}
     return free and plain and math.prod(new.shape(conv.inputs[1])[1:-1]) == 1
 
 
@@ -60,7 +74,9 @@ def _less(match: Match, first: Node, outer: Array) -> bool:
     """Whether one Conv takes fewer products than two, counted over the whole images."""
     new = match.new
     given, between = math.prod(new.shape(first.inputs[0])), new.shape(first.outputs[0])
-    (spec,) = match.node.op.infer([new.tensors[i] if i else None for i in match.node.inputs], match.node.attrs)
+    (spec,) = match.node.op.infer(
+        [new.tensors[i] if i else None for i in match.node.inputs], match.node.attrs
+    )
     results = math.prod(spec[1]) * math.prod(outer.shape[1:-1])
     channels = new.shape(first.inputs[0])[-1]
     return bool(results * channels < given * between[-1] + results * between[-1])

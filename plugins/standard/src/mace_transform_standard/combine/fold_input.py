@@ -1,4 +1,4 @@
-"""fold-input: a factor, a summand and a place for each channel become part of the filters and the bias after them."""
+"""fold-input: factors, summands and the order of channels become part of the filters after them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ ORDERS = ("Gather",)
 
 
 def fold_input(graph: Graph) -> Graph:
-    """Take Mul, Div, Add and Sub by constants along the channels into the Conv or MatMul that alone reads their result.
+    """Take Mul, Div, Add and Sub by constants along the channels into the Conv or MatMul after them.
 
-    So is a Gather that only reorders the channels, as from BGR to RGB: those of the filters take the other order. A summand only where
-    the Conv is not padded: zeros around x + b are not b more than zeros around x. A Transpose between them, as images with the channels
-    first have, comes before all that is left.
+    So is a Gather that only reorders the channels, as from BGR to RGB: those of the filters take the
+    other order. A summand only where the Conv is not padded: zeros around x + b are not b more than zeros
+    around x. A Transpose between them, as images with the channels first have, comes before all that is
+    left.
     """
     return rewrite(graph, _rule)
 
@@ -32,7 +33,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
     while folded := _folded(Match(node, match.new, match.uses)):
         node = folded
-    return match.new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node) if node is not match.node else None
+    return (
+        match.new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+        if node is not match.node
+        else None
+    )
 
 
 def _folded(match: Match) -> Node | None:
@@ -40,8 +45,16 @@ def _folded(match: Match) -> Node | None:
     before, filters = match.feeder(0, *CONSTANTS, *ORDERS, "Transpose"), match.constant(1)
     perm: tuple[int, ...] | None = None
     if before and before.op.name == "Transpose":
-        perm, before = integers(before.attrs, "perm"), Match(before, match.new, match.uses).feeder(0, *CONSTANTS, *ORDERS)
-    if before is None or filters is None or filters.ndim < 2 or (match.node.op.name == "MatMul" and filters.ndim != 2):
+        perm, before = (
+            integers(before.attrs, "perm"),
+            Match(before, match.new, match.uses).feeder(0, *CONSTANTS, *ORDERS),
+        )
+    if (
+        before is None
+        or filters is None
+        or filters.ndim < 2
+        or (match.node.op.name == "MatMul" and filters.ndim != 2)
+    ):
         return None
     if before.op.name in ORDERS:
         return _reordered(match, filters, before, perm)
@@ -49,7 +62,11 @@ def _folded(match: Match) -> Node | None:
         vector = _along_channels(match, before, at, perm)
         if vector is None:
             continue
-        inputs = _scaled(match, filters, vector, before) if before.op.name in ("Mul", "Div") else _shifted(match, filters, vector, before)
+        inputs = (
+            _scaled(match, filters, vector, before)
+            if before.op.name in ("Mul", "Div")
+            else _shifted(match, filters, vector, before)
+        )
         if inputs:
             x = before.inputs[1 - at]
             x = match.new.one("Transpose", [x], {"perm": perm}, like=match.node) if perm else x
@@ -58,12 +75,20 @@ def _folded(match: Match) -> Node | None:
 
 
 def _reordered(match: Match, filters: Array, before: Node, perm: tuple[int, ...] | None) -> Node | None:
-    """The node with its filters in the order of channels before a Gather; None if that does more than to reorder all of them."""
+    """The node with its filters in the order of channels before a Gather.
+
+    None if that does more than to reorder all of them.
+    """
     indices, data = match.new.constant(before.inputs[1]), before.inputs[0]
     axis, channels = integer(before.attrs, "axis") % len(match.new.shape(data)), match.shape(0)[-1]
     last = perm[-1] if perm else len(match.new.shape(data)) - 1
     grouped = match.node.op.name == "Conv" and integer(match.node.attrs, "group") != 1
-    if indices is None or axis != last or grouped or not np.array_equal(np.sort(indices), np.arange(channels)):
+    if (
+        indices is None
+        or axis != last
+        or grouped
+        or not np.array_equal(np.sort(indices), np.arange(channels))
+    ):
         return None
     inverse = np.argsort(indices)
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
@@ -73,7 +98,10 @@ def _reordered(match: Match, filters: Array, before: Node, perm: tuple[int, ...]
 
 
 def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] | None) -> Array | None:
-    """A constant operand as a vector of all channels; None if it lies otherwise or stretches the other operand."""
+    """A constant operand as a vector of all channels.
+
+    None if it lies otherwise or stretches the other operand.
+    """
     constant, shape = match.new.constant(before.inputs[at]), match.new.shape(before.inputs[1 - at])
     if constant is None or shape != match.new.shape(before.outputs[0]) or len(shape) < 2:
         return None
@@ -86,7 +114,7 @@ def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] |
 
 
 def _spread(match: Match, vector: Array, filters: Array) -> Array:
-    """A vector of the input's channels so that it multiplies filters: [O, 1, ..., I / group], or [K, 1] of a matrix."""
+    """The input's channels as a vector shaped like filters: [O, 1, ..., I / group], or [K, 1] of a matrix."""
     if match.node.op.name == "MatMul":
         return vector[:, None]
     group = integer(match.node.attrs, "group")

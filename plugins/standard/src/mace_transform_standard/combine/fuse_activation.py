@@ -12,7 +12,10 @@ LIMITED = ("Conv", "ConvTranspose", "MatMul")
 
 
 def fuse_activation(graph: Graph) -> Graph:
-    """Take Relu and Clip into `low` and `high` of Conv, ConvTranspose and MatMul; merge a Clip with one before it."""
+    """Take Relu and Clip into `low` and `high` of Conv, ConvTranspose and MatMul.
+
+    Merge a Clip with one before it.
+    """
     return rewrite(graph, _rule)
 
 
@@ -27,7 +30,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     low, high = min(max(inner_low, low), high), max(min(inner_high, high), low)
     if feeder.op.name in LIMITED:
         attrs = {**feeder.attrs, "low": low, "high": high}
-        return match.new.add(feeder.op, feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
+        return match.new.add(
+            feeder.op, feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder)
+        )
     attrs = {"min": low, "max": high}
     return match.new.add("Clip", feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
 

@@ -1,4 +1,4 @@
-"""fuse-scale-shift: a factor and a summand for each channel that no op takes in, in one pass instead of two."""
+"""fuse-scale-shift: a factor and a summand for each channel are one pass instead of two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PIXELS = 4
 def fuse_scale_shift(graph: Graph) -> Graph:
     """Fuse x * a + b and (x + b) * a, with Sub and Div as well, of constants along the channels to BatchNorm.
 
-    Comes after fold-batch-norm, fold-scale and fuse-bias, which cost nothing where there are filters to take them in.
+    Comes after fold-batch-norm, fold-scale and fuse-bias, which cost nothing where there are filters to
+    take them in.
     """
     return rewrite(graph, _rule)
 
@@ -26,22 +27,35 @@ def _rule(match: Match) -> Sequence[str] | None:
     if outer is None:
         return None
     x, factor, summand = outer
-    inner_node = match.feeder(match.node.inputs.index(x), *(("Mul", "Div") if match.node.op.name in ("Add", "Sub") else ("Add", "Sub")))
+    inner_node = match.feeder(
+        match.node.inputs.index(x),
+        *(("Mul", "Div") if match.node.op.name in ("Add", "Sub") else ("Add", "Sub")),
+    )
     inner = _affine(match, inner_node) if inner_node else None
     if inner is None or inner_node is None:
         return None
     source, shape = match.new.tensors[inner[0]], match.new.shape(x)
-    if source.shape != shape or not source.real.dtype.is_float or not 2 <= len(shape) <= 5 or source.elements < PIXELS * shape[-1]:
+    if (
+        source.shape != shape
+        or not source.real.dtype.is_float
+        or not 2 <= len(shape) <= 5
+        or source.elements < PIXELS * shape[-1]
+    ):
         return None
     vectors = (inner[1] * factor, inner[2] * factor + summand, np.zeros(()), np.ones(()))
     stem, dtype = match.node.outputs[0], source.real.dtype.numpy
-    names = [match.new.weight(f"{stem}.{i}", np.broadcast_to(v, shape[-1:]).astype(dtype)) for i, v in enumerate(vectors)]
+    names = [
+        match.new.weight(f"{stem}.{i}", np.broadcast_to(v, shape[-1:]).astype(dtype))
+        for i, v in enumerate(vectors)
+    ]
     attrs = {"epsilon": 0.0}
-    return match.new.add("BatchNorm", [source.name, *names], attrs, outputs=match.node.outputs, like=match.joined(inner_node))
+    return match.new.add(
+        "BatchNorm", [source.name, *names], attrs, outputs=match.node.outputs, like=match.joined(inner_node)
+    )
 
 
 def _affine(match: Match, node: Node) -> tuple[str, Array, Array] | None:
-    """X, factor and summand where a node computes x * factor + summand, each along the channels or one number."""
+    """X, factor and summand of x * factor + summand, each along the channels or one number."""
     op = node.op.name
     if op not in ("Mul", "Div", "Add", "Sub"):
         return None
@@ -49,10 +63,18 @@ def _affine(match: Match, node: Node) -> tuple[str, Array, Array] | None:
         constant = match.new.constant(node.inputs[at])
         if constant is None or not _along_channels(constant, match.new.shape(node.inputs[1 - at])):
             continue
-        vector = constant.astype(np.float64).reshape(-1) if constant.size > 1 else constant.astype(np.float64).reshape(())
+        vector = (
+            constant.astype(np.float64).reshape(-1)
+            if constant.size > 1
+            else constant.astype(np.float64).reshape(())
+        )
         if op == "Div" and (at == 0 or not np.all(vector)):
             return None
-        factors = {"Mul": vector, "Div": 1 / vector if op == "Div" else vector, "Sub": np.full((), 1.0 if at else -1.0)}
+        factors = {
+            "Mul": vector,
+            "Div": 1 / vector if op == "Div" else vector,
+            "Sub": np.full((), 1.0 if at else -1.0),
+        }
         summands = {"Add": vector, "Sub": -vector if at else vector}
         return node.inputs[1 - at], factors.get(op, np.ones(())), summands.get(op, np.zeros(()))
     return None

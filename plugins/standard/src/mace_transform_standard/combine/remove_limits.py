@@ -14,7 +14,9 @@ Range = tuple[float, float]
 ANY: Range = (-math.inf, math.inf)
 POSITIVE: Range = (0.0, math.inf)
 RANGES: Mapping[str, Range] = {
-    **dict.fromkeys(("Relu", "Abs", "Exp", "Sqrt", "Softplus", "ReduceL1", "ReduceL2", "ReduceSumSquare"), POSITIVE),
+    **dict.fromkeys(
+        ("Relu", "Abs", "Exp", "Sqrt", "Softplus", "ReduceL1", "ReduceL2", "ReduceSumSquare"), POSITIVE
+    ),
     **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax", "Hardmax"), (0.0, 1.0)),
     **dict.fromkeys(("Tanh", "Erf", "Sin", "Cos", "Softsign"), (-1.0, 1.0)),
 }
@@ -23,11 +25,14 @@ RANGES: Mapping[str, Range] = {
 BETWEEN = ("ReduceMean", "ReduceMax", "ReduceMin", "Minimum", "Maximum", "Where")
 """Ops whose results lie within what all that they read do, as those do that only move it."""
 
-LIMITS: Mapping[str, tuple[str, str]] = {"Clip": ("min", "max"), **dict.fromkeys(("Conv", "ConvTranspose", "MatMul"), ("low", "high"))}
+LIMITS: Mapping[str, tuple[str, str]] = {
+    "Clip": ("min", "max"),
+    **dict.fromkeys(("Conv", "ConvTranspose", "MatMul"), ("low", "high")),
+}
 
 
 def remove_limits(graph: Graph) -> Graph:
-    """Drop Relu, Clip and Abs after what they would not change: one after another, after Sigmoid, Softmax, a limited Conv ..."""
+    """Drop Relu, Clip and Abs of what lies within their limits, as after Sigmoid, Softmax, a limited Conv."""
     known: dict[str, Range] = {}
 
     def rule(match: Match) -> Sequence[str] | None:
@@ -38,7 +43,9 @@ def remove_limits(graph: Graph) -> Graph:
             same = match.new.tensors[node.inputs[0]].storage == match.new.storages.get(node.outputs[0])
             if same and low <= given[0] and given[1] <= high:
                 return [node.inputs[0]]
-        if all(o not in match.new.storages for o in node.outputs):  # rounding to stored integers may leave the range
+        if all(
+            o not in match.new.storages for o in node.outputs
+        ):  # rounding to stored integers may leave the range
             known.update(dict.fromkeys(node.outputs, _range(node, known)))
         return None
 

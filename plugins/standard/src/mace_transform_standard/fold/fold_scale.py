@@ -16,10 +16,10 @@ MOVING = ("Reshape", "Transpose", "Slice", "Gather")
 
 
 def fold_scale(graph: Graph) -> Graph:
-    """Take Mul and Div by constants along the channels into the constant filters and bias of the op before them.
+    """Take Mul and Div by constants along the channels into the filters and bias of the op before them.
 
-    A single number goes through ops that only move, and through the first operand of a product of two computed matrices: the scores of
-    an attention are scaled by what makes the queries.
+    A single number goes through ops that only move, and through the first operand of a product of two
+    computed matrices: the scores of an attention are scaled by what makes the queries.
     """
     return rewrite(graph, _rule)
 
@@ -29,7 +29,12 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     for at in (0, 1) if match.node.op.name == "Mul" else (1,):
         factor, path = match.constant(at), _path(match, 1 - at)
-        if factor is None or path is None or (len(path) > 1 and factor.size != 1) or not _foldable(match, path, factor):
+        if (
+            factor is None
+            or path is None
+            or (len(path) > 1 and factor.size != 1)
+            or not _foldable(match, path, factor)
+        ):
             continue
         with np.errstate(divide="ignore"):
             wide = 1 / factor.astype(np.float64) if match.node.op.name == "Div" else factor.astype(np.float64)
@@ -39,14 +44,16 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _path(match: Match, index: int) -> list[Node] | None:
-    """The nodes from the one that makes an operand back to one with constant filters, none with another reader."""
+    """The nodes from an operand back to one with constant filters, none with another reader."""
     found: list[Node] = []
     at = Match(match.node, match.new, match.uses)
     while node := at.feeder(0 if found else index, *FILTERED, *MOVING):
         found.append(node)
         if node.op.name in FILTERED and _constant(match.new, node):
             return found
-        free = node.op.name in MOVING or (node.op.name == "MatMul" and len(node.inputs) == 2 and _unlimited(node))
+        free = node.op.name in MOVING or (
+            node.op.name == "MatMul" and len(node.inputs) == 2 and _unlimited(node)
+        )
         if not free:
             return None
         at = Match(node, match.new, match.uses)
@@ -64,7 +71,11 @@ def _unlimited(node: Node) -> bool:
 def _foldable(match: Match, path: Sequence[Node], factor: Array) -> bool:
     shape = match.new.shape(path[0].outputs[0])
     along = factor.shape[-1:] if factor.ndim else ()
-    flat = math.prod(factor.shape[:-1]) == 1 and (not along or along[0] in (1, shape[-1])) and factor.ndim <= len(shape)
+    flat = (
+        math.prod(factor.shape[:-1]) == 1
+        and (not along or along[0] in (1, shape[-1]))
+        and factor.ndim <= len(shape)
+    )
     return _unlimited(path[-1]) and flat and len(match.new.shape(path[-1].inputs[1])) > 1
 
 

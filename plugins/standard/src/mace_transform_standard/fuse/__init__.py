@@ -1,1 +1,1 @@
-"""Transforms that find functions which a framework spelled out, and bring nodes together that are one for a kernel."""
+"""Transforms that find functions which a framework spelled out."""

@@ -1,4 +1,4 @@
-"""fuse-affine: a factor and a summand for each channel belong to the normalisation before them."""
+"""fuse-affine: a factor and a summand for each channel belong to the normalization before them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ NORMS = ("LayerNorm", "RMSNorm", "InstanceNorm", "GroupNorm")
 
 
 def fuse_affine(graph: Graph) -> Graph:
-    """Take Mul, Div, Add and Sub of constants along the normalised axes into scale and bias of the norms; RMSNorm has no bias."""
+    """Take Mul, Div, Add and Sub of constants along the normalized axes into scale and bias of the norms.
+
+    RMSNorm has no bias.
+    """
     return rewrite(graph, _rule)
 
 
@@ -23,7 +26,11 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     for at in (0, 1) if op in ("Mul", "Add") else (1,):
         norm, constant = match.feeder(1 - at, *NORMS), match.constant(at)
-        if norm is not None and constant is not None and not (norm.op.name == "RMSNorm" and op in ("Add", "Sub")):
+        if (
+            norm is not None
+            and constant is not None
+            and not (norm.op.name == "RMSNorm" and op in ("Add", "Sub"))
+        ):
             return _joined(match, norm, constant)
     return None
 
@@ -43,14 +50,22 @@ def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
         return None
     summand = {"Add": vector, "Sub": -vector}.get(op, np.zeros(()))
     vectors = [scale * factor, *([bias * factor + summand] if norm.op.name != "RMSNorm" else [])]
-    names = [new.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype)) for n, v in zip(("scale", "bias"), vectors, strict=False)]
+    names = [
+        new.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype))
+        for n, v in zip(("scale", "bias"), vectors, strict=False)
+    ]
     if len(vectors) > 1 and len(norm.inputs) < 3 and not np.any(vectors[1]):
         names.pop()
-    return new.add(norm.op, [norm.inputs[0], *names], norm.attrs, outputs=match.node.outputs, like=match.joined(norm))
+    return new.add(
+        norm.op, [norm.inputs[0], *names], norm.attrs, outputs=match.node.outputs, like=match.joined(norm)
+    )
 
 
 def _along(constant: Array, along: Shape, shape: Shape) -> Array | None:
-    """A constant in double precision without the leading axes that are not normalised; None if it differs along one."""
+    """A constant in double precision without the leading axes that are not normalized.
+
+    None if it differs along one.
+    """
     lead = max(constant.ndim - len(along), 0)
     if np.broadcast_shapes(constant.shape, shape) != shape or any(d != 1 for d in constant.shape[:lead]):
         return None

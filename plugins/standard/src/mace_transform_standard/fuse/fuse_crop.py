@@ -10,14 +10,18 @@ from mace_core.ops.arguments import integers
 
 
 def fuse_crop(graph: Graph) -> Graph:
-    """Take a Slice of the edges of a Conv's result into its padding, where that is at least as wide as what is cut."""
+    """Take a Slice of the edges of a Conv's result into its padding, if that is at least as wide."""
     return rewrite(graph, _rule)
 
 
 def _rule(match: Match) -> Sequence[str] | None:
     conv = match.feeder(0, "Conv") if match.node.op.name == "Slice" else None
     conv = conv or _stored_conv(match)
-    if conv is None or any(step != 1 for step in integers(match.node.attrs, "steps")) or 0 in integers(match.node.attrs, "sizes"):
+    if (
+        conv is None
+        or any(step != 1 for step in integers(match.node.attrs, "steps"))
+        or 0 in integers(match.node.attrs, "sizes")
+    ):
         return None
     shape = match.shape(0)
     first, sizes = (integers(match.node.attrs, key) for key in ("starts", "sizes"))

@@ -10,7 +10,10 @@ from mace_transform_standard.patterns import Fused, fuse, made_by, near, product
 
 
 def fuse_gates(graph: Graph) -> Graph:
-    """Fuse x * Sigmoid(a * x) to Swish, x * Tanh(Softplus(x)) to Mish; 1 / (1 + exp(-x)) to Sigmoid, log(1 + exp(x)) to Softplus."""
+    """Fuse x * Sigmoid(a * x) to Swish, x * Tanh(Softplus(x)) to Mish.
+
+    1 / (1 + exp(-x)) to Sigmoid, log(1 + exp(x)) to Softplus.
+    """
     return rewrite(graph, _rule)
 
 

@@ -7,16 +7,27 @@ from collections.abc import Sequence
 
 from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
-from mace_transform_standard.patterns import Fused, fuse, made_by, near, number, orders, product, product_at, sum_with_number
+from mace_transform_standard.patterns import (
+    Fused,
+    fuse,
+    made_by,
+    near,
+    number,
+    orders,
+    product,
+    product_at,
+    sum_with_number,
+)
 
 CUBE = 0.044715
 """Of the approximation by tanh (Hendrycks and Gimpel, arXiv:1606.08415)."""
 
 
 def fuse_gelu(graph: Graph) -> Graph:
-    """Fuse x * (1 + erf(x / sqrt 2)) / 2, the factors in any order, and the same with tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)).
+    """Fuse x * (1 + erf(x / sqrt 2)) / 2, the factors in any order.
 
-    The complement 1 - erf(-x / sqrt 2) is the same gate.
+    The same with tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)). The complement 1 - erf(-x / sqrt 2) is the
+    same gate.
     """
     return rewrite(graph, _rule)
 
@@ -28,10 +39,14 @@ def _rule(match: Match) -> Sequence[str] | None:
     for x, gate in (whole.terms, whole.terms[::-1]):
         curve, sign = _curve(match, gate)
         fits = curve and (
-            _is_scaled(match, curve, x, sign) if curve.op.name == "Erf" else sign > 0 and _is_cubic(match, curve.inputs[0], x)
+            _is_scaled(match, curve, x, sign)
+            if curve.op.name == "Erf"
+            else sign > 0 and _is_cubic(match, curve.inputs[0], x)
         )
         if curve and fits:
-            return fuse(match, Fused("Gelu", [x], {"approximate": "none" if curve.op.name == "Erf" else "tanh"}))
+            return fuse(
+                match, Fused("Gelu", [x], {"approximate": "none" if curve.op.name == "Erf" else "tanh"})
+            )
     return None
 
 
@@ -41,7 +56,11 @@ def _curve(match: Match, gate: str) -> tuple[Node | None, float]:
     if one == 1:
         return made_by(match.new, inner, "Erf", "Tanh"), 1.0
     rest = made_by(match.new, gate, "Sub")
-    return (made_by(match.new, rest.inputs[1], "Erf", "Tanh") if rest and number(match.new, rest.inputs[0]) == 1 else None), -1.0
+    return (
+        made_by(match.new, rest.inputs[1], "Erf", "Tanh")
+        if rest and number(match.new, rest.inputs[0]) == 1
+        else None
+    ), -1.0
 
 
 def _is_scaled(match: Match, erf: Node, x: str, sign: float) -> bool:

@@ -1,4 +1,4 @@
-"""fuse-hard: the spelt-out hard sigmoid and hard swish of mobile networks as one node each."""
+"""fuse-hard: the spelled-out hard sigmoid and hard swish of mobile networks as one node each."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ from collections.abc import Sequence
 
 from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
-from mace_transform_standard.patterns import Fused, Product, fuse, made_by, near, product, product_at, sum_with_number
+from mace_transform_standard.patterns import (
+    Fused,
+    Product,
+    fuse,
+    made_by,
+    near,
+    product,
+    product_at,
+    sum_with_number,
+)
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
 
 
 def fuse_hard(graph: Graph) -> Graph:
-    """Fuse Clip(x + 3, 0, 6) / 6 to HardSigmoid and x times it to HardSwish, the factors in any order; Clip(a * x + b, 0, 1) too.
+    """Fuse Clip(x + 3, 0, 6) / 6 to HardSigmoid and x times it to HardSwish, the factors in any order.
 
-    The last not where a Conv or MatMul makes x for nothing else: it takes in a, b and the limits at no cost.
+    Clip(a * x + b, 0, 1) too. The last not where a Conv or MatMul makes x for nothing else: it takes in
+    a, b and the limits at no cost.
     """
     return rewrite(graph, _rule)
 
@@ -32,7 +42,12 @@ def _gated(match: Match, whole: Product) -> Fused | None:
         return None
     for x, gate in (whole.terms, whole.terms[::-1]):
         sigmoid = made_by(match.new, gate, "HardSigmoid")
-        if sigmoid and sigmoid.inputs[0] == x and near(_float(sigmoid.attrs["alpha"]), 1 / 6) and sigmoid.attrs["beta"] == 0.5:
+        if (
+            sigmoid
+            and sigmoid.inputs[0] == x
+            and near(_float(sigmoid.attrs["alpha"]), 1 / 6)
+            and sigmoid.attrs["beta"] == 0.5
+        ):
             return Fused("HardSwish", [x], {}) if near(whole.number, 1) else None
         if _ramp(match, gate) == x:
             return Fused("HardSwish", [x], {}) if near(whole.number, 1 / 6) else None

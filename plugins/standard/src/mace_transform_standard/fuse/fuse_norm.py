@@ -1,4 +1,4 @@
-"""fuse-norm: subtraction of the mean and division by the deviation as one LayerNorm, InstanceNorm or RMSNorm."""
+"""fuse-norm: subtraction of the mean and division by the deviation as one node."""
 
 from __future__ import annotations
 
@@ -10,24 +10,36 @@ import numpy as np
 from mace_core.build import Builder, Match, rewrite
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
-from mace_transform_standard.patterns import Fused, fuse, is_square, made_by, orders, product_at, sum_with_number
+from mace_transform_standard.patterns import (
+    Fused,
+    fuse,
+    is_square,
+    made_by,
+    orders,
+    product_at,
+    sum_with_number,
+)
 
 
 def fuse_norm(graph: Graph) -> Graph:
-    """Fuse (x - mean) / sqrt(variance + epsilon) in its spellings, after reduce-strength and remove-duplicates.
+    """Fuse (x - mean) / sqrt(variance + epsilon); reduce-strength and remove-duplicates have run before.
 
-    As a quotient by Sqrt or a product with Rsqrt; the variance as the mean of (x - mean) ** 2, or of x ** 2 less mean ** 2;
-    in the parts x * r + (bias - mean * r) with r = Rsqrt(variance + epsilon) * scale; and without means, as RMSNorm, there also by the
-    sum of squares, which is the mean times their number. All reductions over the same axes: the last ones give LayerNorm, the
-    spatial ones InstanceNorm, all but the batch and the last but one, which counts groups, GroupNorm. fuse-affine takes in a scale
-    and a bias after it.
+    As a quotient by Sqrt or a product with Rsqrt; the variance as the mean of (x - mean) ** 2, or of x **
+    2 less mean ** 2; in the parts x * r + (bias - mean * r) with r = Rsqrt(variance + epsilon) * scale;
+    and without means, as RMSNorm, there also by the sum of squares, which is the mean times their number.
+    All reductions over the same axes: the last ones give LayerNorm, the spatial ones InstanceNorm, all
+    but the batch and the last but one, which counts groups, GroupNorm. fuse-affine takes in a scale and a
+    bias after it.
     """
     return rewrite(graph, _rule)
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """What a tensor is divided by: sqrt(scale * (its variance) + epsilon) of x along axes; `mean` is None where it is that of x * x."""
+    """What a tensor is divided by: sqrt(scale * (its variance) + epsilon) of x along axes.
+
+    `mean` is None where it is that of x * x.
+    """
 
     x: str
     axes: tuple[int, ...]
@@ -64,7 +76,11 @@ def _in_parts(match: Match) -> Sequence[str] | None:
         first = made_by(match.new, scaled, "Mul")
         for x, r in orders(first) if first else ():
             found = _scaled_moments(match.new, r)
-            bias = _shift(match, shift, (found[1].mean or "", r), -1 if adds else 1) if found and found[1].x == x else None
+            bias = (
+                _shift(match, shift, (found[1].mean or "", r), -1 if adds else 1)
+                if found and found[1].x == x
+                else None
+            )
             if found and bias is not None:
                 return fuse(match, _norm(match, found[1], found[0], bias if adds else -bias))
     return None
@@ -130,7 +146,9 @@ def _difference(new: Builder, node: Node, epsilon: float) -> _Moments | None:
     of_mean = made_by(new, mean, "ReduceMean") if mean else None
     if squares is None or of_mean is None or is_square(new, squares.inputs[0]) != of_mean.inputs[0]:
         return None
-    same = _axes(new, squares) == _axes(new, of_mean) and squares.attrs["keepdims"] and of_mean.attrs["keepdims"]
+    same = (
+        _axes(new, squares) == _axes(new, of_mean) and squares.attrs["keepdims"] and of_mean.attrs["keepdims"]
+    )
     return _Moments(of_mean.inputs[0], _axes(new, squares), epsilon, 1, mean) if same else None
 
 
@@ -144,7 +162,9 @@ def _axes(new: Builder, node: Node) -> tuple[int, ...]:
     return tuple(sorted(a % rank for a in integers(node.attrs, "axes")))
 
 
-def _norm(match: Match, moments: _Moments, scale: Array | None = None, bias: Array | None = None) -> Fused | None:
+def _norm(
+    match: Match, moments: _Moments, scale: Array | None = None, bias: Array | None = None
+) -> Fused | None:
     """The op for these axes; None if there is none, or if scale or bias do not lie along them."""
     shape = match.new.shape(moments.x)
     rank, first, spatial = len(shape), min(moments.axes, default=0), tuple(range(1, len(shape) - 1))
@@ -164,7 +184,11 @@ def _norm(match: Match, moments: _Moments, scale: Array | None = None, bias: Arr
     if moments.mean and moments.axes == (*spatial[:-1], rank - 1) and 4 <= rank <= 6:
         names = _weights(match, moments.x, [_over(_lying(v, shape[-2:]), shape[-2:]) for v in along])
         wide_shape = (*shape[:-2], shape[-2] * shape[-1])
-        return Fused("GroupNorm", [moments.x, *names], {"groups": shape[-2], **epsilon}, wide_shape) if names else None
+        return (
+            Fused("GroupNorm", [moments.x, *names], {"groups": shape[-2], **epsilon}, wide_shape)
+            if names
+            else None
+        )
     return None
 
 
@@ -174,7 +198,9 @@ def _weights(match: Match, x: str, vectors: Sequence[Array | None]) -> list[str]
     if any(v is None for v in vectors):
         return None
     names = [f"{match.node.outputs[0]}.{part}" for part in ("scale", "bias")]
-    return [match.new.weight(n, v.astype(dtype)) for n, v in zip(names, vectors, strict=False) if v is not None]
+    return [
+        match.new.weight(n, v.astype(dtype)) for n, v in zip(names, vectors, strict=False) if v is not None
+    ]
 
 
 def _over(vector: Array | None, shape: tuple[int, ...]) -> Array | None:
@@ -183,9 +209,14 @@ def _over(vector: Array | None, shape: tuple[int, ...]) -> Array | None:
 
 
 def _lying(vector: Array, along: tuple[int, ...]) -> Array | None:
-    """A constant as one of these axes' shape or of one that broadcasts to it; None if it lies along others as well."""
+    """A constant as one of these axes' shape or of one that broadcasts to it.
+
+    None if it lies along others as well.
+    """
     lead = max(vector.ndim - len(along), 0)
     flat = vector.reshape(vector.shape[lead:]) if all(d == 1 for d in vector.shape[:lead]) else None
-    if flat is None or any(d not in (1, n) for d, n in zip(reversed(flat.shape), reversed(along), strict=False)):
+    if flat is None or any(
+        d not in (1, n) for d, n in zip(reversed(flat.shape), reversed(along), strict=False)
+    ):
         return None
     return np.broadcast_to(flat, (*flat.shape[:-1], along[-1]))

@@ -9,7 +9,10 @@ from mace_core.ir import Graph
 
 
 def fuse_pad(graph: Graph) -> Graph:
-    """Take a constant Pad by zeros along the spatial axes into each Conv after it; those that read it need no copy of their own."""
+    """Take a constant Pad by zeros along the spatial axes into each Conv after it.
+
+    Those that read it need no copy of their own.
+    """
     return rewrite(graph, _rule)
 
 
@@ -24,7 +27,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     assert isinstance(after, tuple)
     if any((before[0], before[-1], after[0], after[-1])):
         return None
-    attrs = {**match.node.attrs, "pads_before": _sum(match, "pads_before", before), "pads_after": _sum(match, "pads_after", after)}
+    attrs = {
+        **match.node.attrs,
+        "pads_before": _sum(match, "pads_before", before),
+        "pads_after": _sum(match, "pads_after", after),
+    }
     inputs = [pad.inputs[0], *match.node.inputs[1:]]
     return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.joined(pad))
 

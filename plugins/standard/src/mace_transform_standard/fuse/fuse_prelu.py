@@ -15,7 +15,8 @@ from mace_transform_standard.patterns import Fused, fuse, made_by, orders, produ
 def fuse_prelu(graph: Graph) -> Graph:
     """Fuse max(x, 0) + a * min(x, 0) to PRelu, or to LeakyRelu where all slopes are one.
 
-    The lower half as min(x, 0), -Relu(-x) or (x - |x|) / 2, times constants in any order; max(x, a * x) for slopes of 0 to 1 too.
+    The lower half as min(x, 0), -Relu(-x) or (x - |x|) / 2, times constants in any order; max(x, a * x)
+    for slopes of 0 to 1 too.
     """
     return rewrite(graph, _rule)
 

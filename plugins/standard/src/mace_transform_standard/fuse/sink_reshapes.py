@@ -16,10 +16,10 @@ SUNK = ("Add", "Sub", "Mul", "Div", "Relu", "Clip")
 
 
 def sink_reshapes(graph: Graph) -> Graph:
-    """Compute before a Reshape what can become part of the Conv or MatMul before it: limits, and constants along the channels.
+    """Compute before a Reshape what the Conv or MatMul before it takes in.
 
-    So are sequences convolved as images of one row, and matrices multiplied as lists of all their rows, in frameworks that can only
-    do the latter.
+    Limits, and constants along the channels. So are sequences convolved as images of one row, and
+    matrices multiplied as lists of all their rows, in frameworks that can only do the latter.
     """
     return rewrite(graph, _rule)
 
@@ -31,7 +31,9 @@ def _rule(match: Match) -> Sequence[str] | None:
         reshape = match.feeder(at, "Reshape")
         inputs = _inputs(match, at, reshape) if reshape and _from_filters(match, reshape.inputs[0]) else None
         if inputs:
-            stored = match.new.stored(f"{match.node.outputs[0]}.before", match.new.storages.get(match.node.outputs[0]))
+            stored = match.new.stored(
+                f"{match.node.outputs[0]}.before", match.new.storages.get(match.node.outputs[0])
+            )
             made = match.new.add(match.node.op, inputs, match.node.attrs, outputs=[stored], like=match.node)
             return match.emit("Reshape", made, {"shape": match.shape(at)})
     return None
@@ -59,7 +61,10 @@ def _along_channels(constant: Shape, now: Shape, before: Shape) -> bool:
 
 
 def _from_filters(match: Match, tensor: str) -> bool:
-    """Whether a tensor comes from a Conv or MatMul through what has been sunk already, and only this Reshape reads it."""
+    """Whether a tensor comes from a Conv or MatMul through what has been sunk.
+
+    Only this Reshape may read it.
+    """
     node = match.new.producer(tensor)
     if node is None or match.uses.get(tensor, 1) != 1 or len(node.outputs) != 1:
         return False

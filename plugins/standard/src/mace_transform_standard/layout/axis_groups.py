@@ -8,9 +8,9 @@ Groups = list[tuple[list[int], list[int]]]
 
 
 def axis_groups(old: Shape, new: Shape) -> Groups | None:
-    """The axes of both shapes in the smallest groups of equal size, in order; an axis of length 1 alone or with its like.
+    """The axes of both shapes in the smallest groups of equal size, in order.
 
-    None for a tensor without elements.
+    An axis of length 1 alone or with its like. None for a tensor without elements.
     """
     if 0 in old:
         return None

@@ -18,11 +18,12 @@ BATCH_TO_SPACE = ("Reshape", "Transpose", "Reshape")
 
 
 def flatten_atrous(graph: Graph) -> Graph:
-    """Turn Pad, Reshape, Transpose, Reshape, Conv, Reshape, Transpose, Reshape into a padded Conv with dilations.
+    """Turn space-to-batch, Conv, batch-to-space into a padded Conv with dilations.
 
-    The first four steps are those of `space_to_batch`, without Pad where there is nothing to pad, the last three of `batch_to_space`;
-    the Conv has no padding, strides or dilations of its own. It may have spatial axes of length 1 that the blocks have not: a
-    sequence's convolution as an image's.
+    Seven steps stand for the two: Pad, Reshape, Transpose, Reshape are those of `space_to_batch`, without
+    Pad where there is nothing to pad; Reshape, Transpose, Reshape those of `batch_to_space`; the Conv has
+    no padding, strides or dilations of its own. It may have spatial axes of length 1 that the blocks have
+    not: a sequence's convolution as an image's.
     """
     return rewrite(graph, _rule)
 
@@ -65,14 +66,21 @@ def _plain(conv: Node) -> bool:
     return ones and not any(v for key in ("pads_before", "pads_after") for v in integers(conv.attrs, key))
 
 
-def _flattened(match: Match, before: Sequence[Node], conv: Node, after: Sequence[Node]) -> Sequence[str] | None:
+def _flattened(
+    match: Match, before: Sequence[Node], conv: Node, after: Sequence[Node]
+) -> Sequence[str] | None:
     new, source = match.new, before[-1].inputs[0]
     shape, seen, made = (new.shape(t) for t in (source, conv.inputs[0], conv.outputs[0]))
     pads = _pads(before[-1], len(shape))
     blocks = integers(after[-1].attrs, "shape")
     rank = (len(blocks) - len(shape)) if len(blocks) > len(shape) else 0
     block = blocks[:rank]
-    if pads is None or not 0 < rank < len(shape) - 1 or blocks[rank] != shape[0] or any(p != (0, 0) for p in (pads[0], *pads[rank + 1 :])):
+    if (
+        pads is None
+        or not 0 < rank < len(shape) - 1
+        or blocks[rank] != shape[0]
+        or any(p != (0, 0) for p in (pads[0], *pads[rank + 1 :]))
+    ):
         return None
     if any((n + low + high) % b for n, (low, high), b in zip(shape[1:], pads[1:], block, strict=False)):
         return None
@@ -113,7 +121,10 @@ def _pads(first: Node, rank: int) -> list[tuple[int, int]] | None:
 
 
 def _places(shape: Shape, wide: Shape) -> Shape | None:
-    """For each axis of a shape the axis of another, of as many elements, that has more of length 1; None if they differ otherwise."""
+    """For each axis of a shape the axis of another, of as many elements, that has more of length 1.
+
+    None if they differ otherwise.
+    """
     spare = len(wide) - len(shape)
     if spare == 0:
         return tuple(range(len(shape))) if shape == wide else None
@@ -124,7 +135,10 @@ def _places(shape: Shape, wide: Shape) -> Shape | None:
 
 
 def _same(nodes: Sequence[Node], steps: Steps) -> bool:
-    return all(node.op.name == op and dict(node.attrs) == attrs for node, (op, attrs) in zip(nodes, steps, strict=True))
+    return all(
+        node.op.name == op and dict(node.attrs) == attrs
+        for node, (op, attrs) in zip(nodes, steps, strict=True)
+    )
 
 
 def _dilated(match: Match, conv: Node, at: _Geometry) -> Sequence[str]:
@@ -139,9 +153,15 @@ def _dilated(match: Match, conv: Node, at: _Geometry) -> Sequence[str]:
         "pads_before": at.along(rank, {a: at.pads[a][0] for a in spatial}, 0),
         "pads_after": at.along(rank, {a: at.pads[a][1] for a in spatial}, 0),
     }
-    x = new.one("Reshape", [at.source], {"shape": tuple(wide)}, like=conv) if tuple(wide) != new.shape(at.source) else at.source
+    x = (
+        new.one("Reshape", [at.source], {"shape": tuple(wide)}, like=conv)
+        if tuple(wide) != new.shape(at.source)
+        else at.source
+    )
     shape, stored = integers(match.node.attrs, "shape"), new.tensors[conv.outputs[0]].storage
     spec = conv.op.infer([new.tensors[i].real if i else None for i in (x, *conv.inputs[1:])], attrs)[0]
-    name = match.node.outputs[0] if spec[1] == shape else new.stored(f"{match.node.outputs[0]}.dilated", stored)
+    name = (
+        match.node.outputs[0] if spec[1] == shape else new.stored(f"{match.node.outputs[0]}.dilated", stored)
+    )
     made = new.add("Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.joined(conv))
     return made if spec[1] == shape else match.emit("Reshape", made, {"shape": shape})

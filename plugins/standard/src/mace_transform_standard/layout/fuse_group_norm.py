@@ -15,9 +15,10 @@ SWAP = (0, 2, 1)
 
 
 def fuse_group_norm(graph: Graph) -> Graph:
-    """Fuse Reshape [N, C, ...] to [N, groups, rest], InstanceNorm between two Transposes, and Reshape back, to GroupNorm.
+    """Fuse Reshape [N, C, ...] to [N, groups, rest], InstanceNorm between Transposes, Reshape to GroupNorm.
 
-    It stands between Transposes to channels last and back, for `layout` to move: this comes before it, fuse-affine after it.
+    It stands between Transposes to channels last and back, for `layout` to move: this comes before it,
+    fuse-affine after it.
     """
     return rewrite(graph, _rule)
 
@@ -32,14 +33,20 @@ def _rule(match: Match) -> Sequence[str] | None:
     _, outer, norm, inner, first = steps
     new, x = match.new, first.inputs[0]
     shape, apart = new.shape(x), new.shape(first.outputs[0])
-    if shape != match.node.attrs["shape"] or not 2 <= len(shape) <= 5 or shape[:1] != apart[:1] or shape[1] % max(apart[1], 1):
+    if (
+        shape != match.node.attrs["shape"]
+        or not 2 <= len(shape) <= 5
+        or shape[:1] != apart[:1]
+        or shape[1] % max(apart[1], 1)
+    ):
         return None
     scale, bias = (new.constant(name) for name in norm.inputs[1:])
     swapped = len(apart) == len(SWAP) and all(integers(t.attrs, "perm") == SWAP for t in (outer, inner))
     if scale is None or bias is None or not swapped or enclosed(match, x) is None:
         return None
     vectors = [
-        new.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1])) for n, v in (("scale", scale), ("bias", bias))
+        new.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1]))
+        for n, v in (("scale", scale), ("bias", bias))
     ]
     last = new.one("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, like=match.node)
     attrs = {"groups": apart[1], "epsilon": norm.attrs["epsilon"]}

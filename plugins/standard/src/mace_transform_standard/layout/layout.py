@@ -1,8 +1,9 @@
 """layout: sink every Transpose towards the outputs until it meets its inverse.
 
-A frontend of a framework with channels first writes each spatial op between two Transposes. An op with a `move` rule computes the same on
-operands whose axes are in another order, so Transposes that feed it can come after it instead; where two meet they merge, and most vanish.
-Ops without a rule (Reshape, Gather ...) keep the order of their framework.
+A frontend of a framework with channels first writes each spatial op between two Transposes. An op with a
+`move` rule computes the same on operands whose axes are in another order, so Transposes that feed it can come
+after it instead; where two meet they merge, and most vanish. Ops without a rule (Reshape, Gather ...) keep
+the order of their framework.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def _sink(match: Match) -> Sequence[str] | None:
 
 
 def _common(match: Match) -> Perm | None:
-    """The permutation that every operand which is computed went through; None if they differ or the op cannot take it."""
+    """The permutation that every operand which is computed went through.
+
+    None if they differ or the op cannot take it.
+    """
     node = match.node
     if len(node.inputs) > 1 and node.op.move is not keep and not node.op.inputs[-1].endswith("*"):
         return None  # operands of other roles than the first, such as indices
@@ -111,7 +115,9 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     inside = first != tuple(range(len(first)))
     if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
         return None
-    source = match.new.one("Transpose", before.inputs, {"perm": first}, like=node) if inside else before.inputs[0]
+    source = (
+        match.new.one("Transpose", before.inputs, {"perm": first}, like=node) if inside else before.inputs[0]
+    )
     flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
     return match.emit("Transpose", [flat], {"perm": back}) if back != tuple(range(len(back))) else [flat]
 

@@ -18,15 +18,19 @@ PRODUCTS = ("Conv", "MatMul")
 
 
 def fuse_quantize(graph: Graph) -> Graph:
-    """Let ops read what Dequantize reads and store what Quantize stores; constants that are still dequantized become floats.
+    """Let ops read what Dequantize reads and store what Quantize stores.
 
-    The numbers stay those of the model: exact real numbers from the stored ones, one rounding where Quantize stood.
+    Constants that are still dequantized become floats. The numbers stay those of the model: exact real
+    numbers from the stored ones, one rounding where Quantize stood.
     """
     return rewrite(rewrite(rewrite(graph, _sink), _fuse), _fold)
 
 
 def _sink(match: Match) -> Sequence[str] | None:
-    """Move stored integers, and let the Dequantize before it come after it: a product behind it then reads integers."""
+    """Move stored integers, and let the Dequantize before come after.
+
+    A product behind it then reads integers.
+    """
     node, new = match.node, match.new
     if not node.op.moves or node.op.name in STAYING or any(o in new.storages for o in node.outputs):
         return None
@@ -38,7 +42,9 @@ def _sink(match: Match) -> Sequence[str] | None:
         return None
     names = [new.stored(f"{o}.stored", storage) for o in node.outputs]
     moved = new.add(node.op, inputs, node.attrs, outputs=names, like=node)
-    return [new.one("Dequantize", [m], outputs=[o], like=node) for m, o in zip(moved, node.outputs, strict=True)]
+    return [
+        new.one("Dequantize", [m], outputs=[o], like=node) for m, o in zip(moved, node.outputs, strict=True)
+    ]
 
 
 def _fuse(match: Match) -> Sequence[str] | None:
@@ -51,7 +57,10 @@ def _fuse(match: Match) -> Sequence[str] | None:
 
 
 def _store(match: Match) -> Sequence[str] | None:
-    """Round where the numbers are made, and move them as integers; what is stored already is at most rounded to another storage."""
+    """Round where the numbers are made, and move them as integers.
+
+    What is stored already is at most rounded to another storage.
+    """
     source, storage = _stored(match.new, match.node.inputs[0]), match.new.storages[match.node.outputs[0]]
     if source and match.new.tensors[source].storage == storage:
         return [source]
@@ -74,10 +83,18 @@ def _store(match: Match) -> Sequence[str] | None:
 
 
 def _moves(match: Match) -> list[Node]:
-    """The nodes before a Quantize that only move one tensor's elements, none read by anything else; the last first."""
+    """The nodes before a Quantize that only move one tensor's elements, none read by anything else.
+
+    The last first.
+    """
     found: list[Node] = []
     tensor = match.node.inputs[0]
-    while (node := match.new.producer(tensor)) and node.op.moves and not node.op.inputs[0].endswith("*") and len(node.outputs) == 1:
+    while (
+        (node := match.new.producer(tensor))
+        and node.op.moves
+        and not node.op.inputs[0].endswith("*")
+        and len(node.outputs) == 1
+    ):
         if match.uses.get(tensor, 1) != 1 or match.new.tensors[tensor].quant or node.op.name == "Pad":
             break
         found.append(node)
@@ -108,7 +125,12 @@ def _stored(new: Builder, tensor: str) -> str | None:
 def _fold(match: Match) -> Sequence[str] | None:
     node: Node = match.node
     source = match.new.tensors.get(node.inputs[0]) if node.inputs else None
-    if node.op.name != "Dequantize" or source is None or source.name not in match.new.weights or source.quant is None:
+    if (
+        node.op.name != "Dequantize"
+        or source is None
+        or source.name not in match.new.weights
+        or source.quant is None
+    ):
         return None
     real = dequantize(match.new.weights[source.name], source.quant).astype(np.float32)
     return [match.new.weight(f"{source.name}.real", real)]
