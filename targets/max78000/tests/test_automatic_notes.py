@@ -10,6 +10,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph
 from mace_target_max78000.automatic import Policy
 from mace_target_max78000.automatic.design import Designed, design
+from mace_target_max78000.build import built
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
@@ -63,3 +64,36 @@ def test_expanded_depthwise_convolutions_are_told(device: Device, told: int) -> 
     notes = [note for note in made(builder.finish([x]), device).network.notes if "depthwise" in note]
     assert len(notes) == told
     assert all("the MAX78002 computes" in note for note in notes)
+
+
+def unet(size: int) -> Graph:
+    """A U-Net of three levels: what each pools joins what comes up again; the results are as large as the input."""
+    random, builder = np.random.default_rng(3), Builder("unet")
+
+    def conv(x: str, channels: int, name: str, op: str = "Conv", **attrs: object) -> str:
+        w = random.normal(0, 0.5 / builder.shape(x)[-1] ** 0.5, (channels, 3, 3, builder.shape(x)[-1])).astype(np.float32)
+        return builder.one(op, [x, builder.weight(name, w)], {**SAME, **attrs})
+
+    x = builder.input("x", DType.F32, (1, size, size, 3))
+    levels = []
+    for number, channels in enumerate((8, 16, 32)):
+        levels.append(builder.one("Relu", [conv(x, channels, f"down{number}")]))
+        window = {"kernel": (2, 2), **SAME, "strides": (2, 2), "pads_before": (0, 0), "pads_after": (0, 0)}
+        x = builder.one("MaxPool", [levels[-1]], window)
+    x = builder.one("Relu", [conv(x, 64, "bottom")])
+    for number, level in reversed(list(enumerate(levels))):
+        channels = builder.shape(level)[-1]
+        x = builder.one("Relu", [conv(x, channels, f"up{number}", "ConvTranspose", strides=(2, 2), output_padding=(1, 1))])
+        x = builder.one("Concat", [x, level], {"axis": 3})
+        x = builder.one("Relu", [conv(x, channels, f"joined{number}")])
+    return builder.finish([conv(x, 4, "classes")])
+
+
+def test_a_unet_of_48x48_gives_results_of_8_bits_on_the_first_generation() -> None:
+    """The sums of 4 classes take 48 * 48 * 4 words of a data memory, which has 8,192; the second generation has room for them."""
+    found = made(unet(48), MAX78000)
+    assert not found.network.layers[-1].wide
+    assert any("8 bits in place of 32" in note for note in found.network.notes)
+    project = built(found.network, found.options, MAX78000)  # executed in the simulator, and compared
+    assert project.results[-1].shape == (4, 48, 48)
+    assert made(unet(48), MAX78002).network.layers[-1].wide
