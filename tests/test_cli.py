@@ -107,3 +107,10 @@ def test_mistakes_get_one_message(project: Path, arguments: tuple[str, ...], sai
 
 def test_the_schema_is_json(project: Path) -> None:
     assert json.loads(mace(project, "schema"))["$schema"].startswith("https://json-schema.org")
+
+
+def test_check_without_fallback_as_json(project: Path) -> None:
+    """Every node has the target that the deployment names, so nothing is refused; core/tests/test_compilation.py refuses some."""
+    findings = json.loads(mace(project, "check", "digits.yml", "--no-fallback", "--json"))
+    assert {finding["kind"] for finding in findings} == {"computable", "ready"}
+    assert findings[0]["nodes"].keys() == {"cpu"}

@@ -28,6 +28,9 @@ FILE = click.argument("deployment", type=click.Path(dir_okay=False, path_type=Pa
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people.")
 TARGET = click.option("--target", default="", help="ABI[+TARGET...], see `mace matrix`; without it the deployment's target_abis.")
 BUILDS = click.option("--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder.")
+STRICT = click.option(
+    "--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named."
+)
 THREADS = click.option("--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads.")
 
 
@@ -88,12 +91,13 @@ def init(files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], 
 @TARGET
 @JSON
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the sources.")
+@STRICT
 @exit_on_error
-def convert(deployment: Path, target: str, as_json: bool, output: Path) -> None:
+def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: bool) -> None:
     """Write the C sources of a deployment, without compiling them."""
     from mace_core.commands import convert_files
 
-    made = convert_files(deployment, target, output)
+    made = convert_files(deployment, target, output, strict)
     lines = [*(f"note: {note}" for note in made.notes), *map(str, made.files)]
     print_result({"notes": made.notes, "files": list(map(str, made.files))}, "".join(f"{line}\n" for line in lines), as_json)
 
@@ -103,12 +107,13 @@ def convert(deployment: Path, target: str, as_json: bool, output: Path) -> None:
 @TARGET
 @BUILDS
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Compilers at a time.")
+@STRICT
 @exit_on_error
-def build(deployment: Path, target: str, builds: Path, jobs: int) -> None:
+def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) -> None:
     """Build the library of a deployment file: sources, static and shared library, programs."""
     from mace_core.commands import build_library
 
-    sys.exit(build_library(deployment, target, builds, jobs))
+    sys.exit(build_library(deployment, target, builds, jobs, strict))
 
 
 @main.command()
@@ -184,7 +189,7 @@ def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool,
 @click.argument("deployment", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @TARGET
 @JSON
-@click.option("--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named.")
+@STRICT
 @click.option("--passes", is_flag=True, help="Tell instead in which order the installed transforms run, and why; takes no file.")
 @exit_on_error
 def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, passes: bool) -> None:
@@ -215,13 +220,14 @@ def _explain_passes(deployment: Path | None, as_json: bool) -> None:
 @FILE
 @TARGET
 @JSON
+@STRICT
 @exit_on_error
-def check(deployment: Path, target: str, as_json: bool) -> None:
+def check(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
     """Check a deployment file, its models and the toolchain, all faults at once, and write nothing."""
     from mace_core.commands import check_deployment
 
     findings = []
-    for finding in check_deployment(deployment, target):
+    for finding in check_deployment(deployment, target, strict):
         findings.append(finding.as_json())
         if not as_json:
             echo(str(finding))

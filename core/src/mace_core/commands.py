@@ -58,22 +58,22 @@ class Converted:
     files: tuple[Path, ...]
 
 
-def convert_files(deployment: Path, target: str, output: Path) -> Converted:
+def convert_files(deployment: Path, target: str, output: Path, strict: bool = False) -> Converted:
     """Write the sources of a deployment into a folder."""
     parsed, choice, registry = opened(deployment, target)
-    made = generate(Job(parsed, choice), registry)
+    made = generate(Job(parsed, choice, strict), registry)
     write_all(output, made.sources.files)
     notes = [*parsed.notes, *(f"{model.name}: {note}" for model in made.models for note in model.notes)]
     return Converted(tuple(notes), tuple(output / name for name in sorted(made.sources.files)))
 
 
-def build_library(deployment: Path, target: str, builds: Path, jobs: int) -> int:
+def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict: bool = False) -> int:
     """SCons's exit status; without a target it builds for the `target_abis` of the deployment file."""
     registry = Registry.load()
     target = target or ",".join(load_with(registry, deployment).abis)
     registry.select(target)
     script = str(files("mace_core") / "run" / "SConstruct")
-    options = [f"deployment={deployment.resolve()}", f"target={target}", f"builds={builds}"]
+    options = [f"deployment={deployment.resolve()}", f"target={target}", f"builds={builds}", f"fallback={'no' if strict else 'yes'}"]
     # The folder may be a stranger's: neither its modules (-P) nor its site_scons are run, nor what SCONSFLAGS asks of other builds.
     command = [sys.executable, "-P", "-m", "SCons", "--no-site-dir", "-Q", f"-j{jobs}", "-f", script, *options]
     environment = {name: value for name, value in os.environ.items() if name != "SCONSFLAGS"}
@@ -150,11 +150,11 @@ def explain_deployment(deployment: Path, target: str, strict: bool = False) -> l
     return [explain(compile_model(model, work)) for model in parsed.models]
 
 
-def check_deployment(deployment: Path, target: str) -> Iterator[Finding]:
+def check_deployment(deployment: Path, target: str, strict: bool = False) -> Iterator[Finding]:
     """Yield what is fine and what was decided; MaceError with all faults together."""
     from mace_core.run.ready import check
 
-    yield from check(deployment, target, Registry.load())
+    yield from check(deployment, target, Registry.load(), strict)
 
 
 @dataclass(frozen=True)

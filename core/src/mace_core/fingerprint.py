@@ -25,7 +25,7 @@ def fingerprint(job: Job, registry: Registry) -> str:
     lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
     lines |= {f"{package} {digest(package)}" for t in targets for package in _bases(registry.targets[t])}
     core = f"mace-core {version('mace-core')} {digest('mace_core')}"
-    return "\n".join([core, *sorted(lines), f"target={job.choice.text}"])
+    return "\n".join([core, *sorted(lines), f"target={job.choice.text} strict={job.strict}"])
 
 
 def _bases(target: Target) -> set[str]:

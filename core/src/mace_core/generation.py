@@ -18,10 +18,14 @@ from mace_core.transforms import describe_empty_phases
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that the sources of one library depend on, besides the files that the deployment names."""
+    """Everything that the sources of one library depend on, besides the files that the deployment names.
+
+    strict: refuse models of which a node would go to a target that nobody named.
+    """
 
     deployment: Deployment
     choice: Choice
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Ge
     """Turn the models of a deployment into sources for one choice; MaceError with the faults of the first model that has any."""
     if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
-    work = Compilation(job.choice, registry, progress=progress)
+    work = Compilation(job.choice, registry, job.strict, progress)
     collect_manifests(job, registry)  # faults of targets are told here, before a large model is read
     models = tuple(compile_model(model, work) for model in job.deployment.models)
     report = LibraryReport({model.name: model.report() for model in models}, job.deployment.notes)

@@ -97,7 +97,7 @@ scons target=ABI[+TARGET...][,...]   build every library in models/ for each cho
 scons target=... check               run the libraries on their validation data and print a table
 scons target=... benchmark           time them
 scons target=... package             pack them
-  toolchain=NAME   insist on a toolchain   builds=FOLDER   put everything there
+  toolchain=NAME   insist on a toolchain   builds=FOLDER   put everything there   fallback=no   refuse nodes that go to an unnamed target
 
 ABIs:
 {abis}

@@ -40,7 +40,7 @@ from mace_core.terminal import escape_controls
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 """Environment variables that compilers see."""
 
-OPTIONS = ("target", "toolchain", "builds", "deployment")
+OPTIONS = ("target", "toolchain", "builds", "fallback", "deployment")
 
 
 def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,14 +74,18 @@ class Library:
 class Build:
     """One run of SCons: its arguments, the plugins, the folder that everything is built in.
 
-    arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for another output folder.
+    arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for another output folder,
+    `fallback=no` to refuse models of which a node would go to a target that nobody named.
     """
 
     @exit_on_error
     def __init__(self, arguments: Mapping[str, str]) -> None:
         unknown = set(arguments) - set(OPTIONS)
         if unknown:
-            raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=")
+            raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=, fallback=")
+        if arguments.get("fallback", "yes") not in ("yes", "no"):
+            raise MaceError(f"fallback={arguments['fallback']}", "is neither yes nor no", "write fallback=no, or leave it out")
+        self.strict = arguments.get("fallback") == "no"
         _print_any_character()
         show_progress()
         print_plugin_warnings()
@@ -126,7 +130,7 @@ class Build:
         self._libraries.add(parsed.library)
         folder = self._folder.path / parsed.library
         place = Place(file, folder, self._shown(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ})
-        variants = [plan_variant(place, Job(parsed, choice), self.registry) for choice in self.choices]
+        variants = [plan_variant(place, Job(parsed, choice, self.strict), self.registry) for choice in self.choices]
         nodes = {variant.name: self._add(folder, variant.steps) for variant in variants}
         common = self._add(folder, common_steps(place, variants))
         products = [*nodes.values(), common]

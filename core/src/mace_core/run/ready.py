@@ -73,13 +73,13 @@ class Ready:
 Finding = Computable | Note | Ready
 
 
-def check(deployment: Path, target: str, registry: Registry) -> Iterator[Finding]:
+def check(deployment: Path, target: str, registry: Registry, strict: bool = False) -> Iterator[Finding]:
     """Yield what is fine and what was decided; MaceError with all faults together, and nothing that says "ready" then.
 
     target: "" for the deployment's `target_abis`. Each model is read, lowered and written as C in memory for each choice, and the
     compiler checks that C, so that every fault of a build is met but those of the disk.
     """
-    work = _Work(registry)
+    work = _Work(registry, strict)
     parsed = work.attempt(lambda: load_with(registry, deployment))
     unknown = list(_unknown_abis(parsed, registry)) if parsed and target else []  # without a target they are faults
     target = target or (",".join(parsed.abis) if parsed else "")
@@ -99,6 +99,7 @@ class _Work:
     """Attempts of stages, and the faults that they met."""
 
     registry: Registry
+    strict: bool = False
     faults: list[str] = field(default_factory=list)
 
     def attempt(self, stage: Callable[[], T]) -> T | None:
@@ -128,7 +129,7 @@ class _Work:
         yield from map(Note, notes)
 
     def _compiled(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
-        work = Compilation(choice, self.registry)
+        work = Compilation(choice, self.registry, self.strict)
         return self.attempt(lambda: compile_graph(model, graphs[model.name], work))
 
     def _encode(self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]) -> None:
