@@ -97,3 +97,31 @@ def test_a_shape_is_a_name_and_positive_integers(text: str) -> None:
     with pytest.raises(MaceError, match=r"is not NAME=1,2,3"):
         parse_shapes([text])
     assert parse_shapes(["a=b=1,2"]) == {"a=b": (1, 2)}
+
+
+@pytest.mark.parametrize(("before", "after"), [("state", "stateN"), ("past_key_0", "present_key_0"), ("h_in", "h_out"), ("h", "h.next")])
+def test_pairs_that_look_like_states_are_told_in_a_comment(here: Path, before: str, after: str) -> None:
+    save_pair(here / "net.onnx", before, after)
+    init("net.onnx")
+    text = (here / "net.yml").read_text()
+    assert f'    # states: {{"{before}": "{after}"}}' in text
+    (here / "net.yml").write_text(text.replace("# states:", "states:"))
+    (model,) = load_deployment(here / "net.yml").models
+    assert model.keys["states"] == {before: after}
+
+
+@pytest.mark.parametrize(("before", "after"), [("left", "right"), ("x0", "x1"), ("in", "out")])
+def test_other_ports_are_no_states(here: Path, before: str, after: str) -> None:
+    save_pair(here / "net.onnx", before, after)
+    init("net.onnx")
+    assert "states" not in (here / "net.yml").read_text()
+
+
+def save_pair(file: Path, before: str, after: str) -> None:
+    """A model with an input beside the image, and an output of the same shape."""
+    described = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("image", before, "scores", after)}
+    nodes = [helper.make_node("Add", ["image", before], [after]), helper.make_node("Concat", [after, "image"], ["both"], axis=1)]
+    nodes.append(helper.make_node("ReduceMean", ["both"], ["scores"], axes=[1]))
+    described["scores"] = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 1])
+    graph = helper.make_graph(nodes, "net", [described["image"], described[before]], [described["scores"], described[after]])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)

@@ -1,72 +1,93 @@
-"""Models that keep states: refused with lines for the deployment file that work word for word, and validated over several runs."""
+"""Streaming models of several frameworks: sessions of their libraries keep what the framework keeps, run by run and after a reset."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import json
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from manifest import MODELS
+from streaming_models import write_keras, write_onnx, write_saved_model, write_tflite
 
+from mace_core.cli import main
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
 from mace_core.pipeline import load, normalise, read
 from mace_core.registry import Registry
-from mace_core.report import ModelReport
+from mace_core.report import ModelReport, StateReport
 from mace_core.run import native
+from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
-from mace_core.run.steps import STEPS, run_steps
+from mace_core.run.steps import ROUNDS, STEPS, run_steps
 from mace_core.run.validate import Question, outcomes
 from mace_core.testing.compiled import compile_graphs
+from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
 
 RUNS = 60
-FILES = ("tflm_mnist_lstm/trained_lstm_fp32.tflite", "tflm_mnist_lstm/trained_lstm_int8.tflite")
+FLOAT, INTEGER = "tflm_mnist_lstm/trained_lstm_fp32.tflite", "tflm_mnist_lstm/trained_lstm_int8.tflite"
+SILERO = "silero_vad/silero_vad_openvino_16k.onnx"
+FILES = (FLOAT, INTEGER)
 
-pytestmark = pytest.mark.skipif(not (MODELS / FILES[0]).is_file(), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
+needs_models = pytest.mark.skipif(not (MODELS / FLOAT).is_file(), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
 
 
 @dataclass
 class InProcess:
-    """Stands for a built library: its model, loaded into this process. keep: what happens to a state that is handed to it."""
+    """Stands for a built library: its model, loaded into this process.
+
+    states: descriptions of what its sessions keep.  forgets: whether a session is reset before every run, or loses what it is handed.
+    """
 
     name: str
     loaded: native.Model
+    states: tuple[StateReport, ...] = ()
     forgets: bool = False
-    report: dict[str, object] = field(default_factory=dict)
 
     def model(self, name: str) -> dict[str, list[Tensor]]:
         assert name == self.name
         return {"inputs": self.loaded.inputs, "outputs": self.loaded.outputs}
 
     def figures(self, name: str) -> ModelReport:
-        assert name == self.name
-        ends = (tuple(self.loaded.inputs), tuple(self.loaded.outputs))
-        return ModelReport(0, 0, 0, 0, *ends, layers=())
+        ends = self.model(name)
+        return ModelReport(0, 0, 0, 0, tuple(ends["inputs"]), tuple(ends["outputs"]), layers=(), states=self.states)
 
-    def run(self, name: str, samples: dict[str, Array], threads: int = 1) -> dict[str, Array]:
-        count = len(next(iter(samples.values())))
+    def run(self, name: str, samples: dict[str, Array], threads: int = 1, *, reset: int = 0) -> dict[str, Array]:
+        self.loaded.reset()
         each = []
-        for i in range(count):
+        for i in range(len(next(iter(samples.values())))):
             given = {n: a[i] for n, a in samples.items()}
             if self.forgets:
                 given = {n: np.zeros_like(a) if a.ndim == 2 else a for n, a in given.items()}
+            if (reset and i % reset == 0) or (self.forgets and self.states):
+                self.loaded.reset()
             each.append(self.loaded.run(given))
         return {n: np.stack([e[n] for e in each]) for n in each[0]}
 
 
-def deployed(folder: Path, file: str, *lines: str) -> Model:
+def deployed(folder: Path, name: str, file: Path, *lines: str) -> Model:
     """The model of a deployment file with these lines."""
-    text = "\n".join(["library_name: streams", "models:", "  lstm:", f"    model_file_path: {MODELS / file}", *lines])
-    (folder / "streams.yml").write_text(text + "\n")
-    return load_deployment(folder / "streams.yml").models[0]
+    text = "\n".join([f"library_name: {name}_library", "models:", f"  {name}:", f"    model_file_path: {file}", *lines])
+    (folder / f"{name}.yml").write_text(text + "\n")
+    return load_deployment(folder / f"{name}.yml").models[0]
 
 
-def compiled(model: Model, folder: Path) -> native.Model:
+def compiled(models: list[Model], folder: Path) -> dict[str, InProcess]:
+    """Libraries of models, by name."""
     registry = Registry.load()
-    return compile_graphs(Cpu(), [normalise(load(model, registry), registry)], folder)[model.name]
+    graphs = [normalise(load(model, registry), registry) for model in models]
+    loaded = compile_graphs(Cpu(), graphs, folder)
+    kept = {g.name: tuple(StateReport(g.tensors[s.input], s.start_text) for s in g.states) for g in graphs}
+    return {name: InProcess(name, library, kept[name]) for name, library in loaded.items()}
+
+
+def question(library: InProcess, model: Model) -> Question:
+    return Question(library, model, Registry.load())  # type: ignore[arg-type]
 
 
 def judge(tensor: Tensor, found: Array, expected: Array) -> None:
@@ -81,47 +102,159 @@ def judge(tensor: Tensor, found: Array, expected: Array) -> None:
     assert (shares <= 1 / 255).mean() >= 0.99
 
 
-@pytest.fixture(scope="module", params=[FILES[0], pytest.param(FILES[1], marks=pytest.mark.slow)], ids=["float", "integer"])
-def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, native.Model]:
+def random_steps(tensors: list[Tensor]) -> dict[str, Array]:
+    """Samples for so many runs; integers of all values, pictures black and white."""
+    rng = np.random.default_rng(0)
+    samples = {}
+    for tensor in tensors:
+        low, high = (-128, 128) if tensor.quant else (0, 2)
+        shape = (RUNS, *tensor.shape)
+        whole = rng.integers(low, high, shape).astype(tensor.dtype.numpy)
+        samples[tensor.name] = whole if tensor.quant or "28" in str(tensor.shape) else rng.uniform(-1, 1, shape).astype(np.float32)
+    return samples
+
+
+MADE = ("onnx", "tensorflow", "tflite", "keras")
+"""Models that a test makes: convolutional in floats, the same from TensorFlow, that in integers of 8 bits, recurrent."""
+
+REAL = {"lstm": (FLOAT, ()), "silero": (SILERO, ("    states: {state: stateN}",))}
+"""Models of others: recurrent, and convolutional with a recurrent layer."""
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, InProcess]]:
+    """Streaming models of four frameworks in one library."""
+    folder = tmp_path_factory.mktemp("streams")
+    for framework in ("tensorflow", "keras", "onnxruntime", "ai_edge_litert"):
+        require(None if find_spec(framework) else f"{framework} is not installed")
+    models = [
+        deployed(folder, "onnx", write_onnx(folder / "stream.onnx"), "    states: {cache: cache_out}"),
+        deployed(folder, "tensorflow", write_saved_model(folder / "saved"), "    platform: tensorflow"),
+        deployed(folder, "tflite", write_tflite(folder / "stream.tflite")),
+        deployed(folder, "keras", write_keras(folder / "stream.keras")),
+    ]
+    models += [deployed(folder, name, MODELS / file, *lines) for name, (file, lines) in REAL.items() if (MODELS / file).is_file()]
+    libraries = compiled(models, folder / "library")
+    return {model.name: (model, libraries[model.name]) for model in models}
+
+
+@pytest.mark.parametrize("name", [*MADE, *(pytest.param(name, marks=needs_models) for name in REAL)])
+def test_sessions_equal_the_framework_over_60_runs_and_again_after_a_reset(name: str, streams: dict[str, tuple[Model, InProcess]]) -> None:
+    model, library = streams[name]
+    assert library.states
+    samples = random_steps(library.loaded.inputs)
+    found, expected, _ = run_steps(question(library, model), samples)
+    for tensor in library.loaded.outputs:
+        assert len(found[tensor.name]) == ROUNDS * RUNS
+        judge(tensor, found[tensor.name], expected[tensor.name])
+        np.testing.assert_array_equal(found[tensor.name][:RUNS], found[tensor.name][RUNS:])
+    assert _effect(model, samples, expected) > 1e-3, "the states change nothing: the test shows nothing"
+
+
+def _effect(model: Model, samples: dict[str, Array], expected: dict[str, Array]) -> float:
+    """Return by how much the framework's outputs of the first runs differ from those of runs that begin anew."""
+    framework = Framework.of(model, Registry.load())
+    reference = framework.reference()
+    largest = 0.0
+    for i in range(1, 6):
+        alone = framework.run(reference, {n: a[i] for n, a in samples.items()})
+        largest = max(largest, *(np.abs(alone[n].astype(np.float64) - a[i]).max() for n, a in expected.items()))
+    return largest
+
+
+def test_validation_finds_a_session_that_forgets(streams: dict[str, tuple[Model, InProcess]]) -> None:
+    for name in MADE[:-1]:  # Keras takes seconds for its runs
+        model, library = streams[name]
+        found, expected, _ = outcomes(question(library, model))
+        assert all(len(array) == ROUNDS * STEPS for array in found.values())
+        lost, expected, _ = outcomes(question(replace(library, forgets=True), model))
+        assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 20 for n in lost)
+
+
+def test_stored_outputs_are_those_of_the_steps_in_a_row(streams: dict[str, tuple[Model, InProcess]], tmp_path: Path) -> None:
+    model, library = streams["onnx"]
+    samples = random_steps(library.loaded.inputs)
+    np.save(tmp_path / "x.npy", samples["x"])
+    np.save(tmp_path / "y.npy", library.run("onnx", samples)["y"])
+    lines = ["input_tensors: [x]", "output_tensors: [y]", "states: {cache: cache_out}"]
+    lines += ["validation_inputs_data: [x.npy]", "validation_outputs_data: [y.npy]"]
+    stored = deployed(tmp_path, "onnx", model.files[0], *(f"    {line}" for line in lines))
+    found, expected, source = outcomes(question(library, stored))
+    assert source == "stored outputs"
+    np.testing.assert_array_equal(found["y"], expected["y"])
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """The folder of a deployment file whose library is built."""
+    deployed(tmp_path, "stream", write_onnx(tmp_path / "stream.onnx"), "    states: {cache: cache_out}")
+    arguments = ["build", str(tmp_path / "stream.yml"), "--builds", str(tmp_path / "builds")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+def test_commands_list_states_and_validate_them(built: Path) -> None:
+    text = "cache, f32 1 x 4 x 2, at first 0.0"
+    header = (built / "builds/stream_library/include/stream_library.h").read_text()
+    assert f"states[0], kept by the session: {text}" in header
+    assert "cache_out" not in header
+    explained = CliRunner().invoke(main, ["explain", str(built / "stream.yml")]).output
+    assert "state cache: f32 1 x 4 x 2, at first 0.0" in explained
+    checked = CliRunner().invoke(main, ["check", str(built / "stream.yml")]).output
+    assert "sessions keep cache:f32[1, 4, 2], at first 0.0" in checked
+    arguments = ["validate", str(built / "stream.yml"), "--builds", str(built / "builds"), "--json"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.output)
+    assert row["passed"]
+    assert "ONNX Runtime" in row["compared_with"]
+
+
+@pytest.fixture(scope="module", params=[FLOAT, pytest.param(INTEGER, marks=pytest.mark.slow)], ids=["float", "integer"])
+def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, InProcess]:
     """A model whose states the application carries, compiled."""
     folder = tmp_path_factory.mktemp("states")
-    model = deployed(folder, request.param, "    states: application")
-    return model, compiled(model, folder / "library")
+    model = deployed(folder, "lstm", MODELS / request.param, "    states: application")
+    return model, compiled([model], folder / "library")["lstm"]
 
 
-def test_a_library_whose_application_carries_the_states_equals_the_framework_over_60_runs(carried: tuple[Model, native.Model]) -> None:
+@needs_models
+def test_a_library_whose_application_carries_the_states_equals_the_framework(carried: tuple[Model, InProcess]) -> None:
     model, library = carried
-    frontend = Registry.load().frontend(model)
-    (image,) = [t for t in library.inputs if not t.name.startswith(("model/", "tfl."))]
-    rng = np.random.default_rng(0)
-    low, high = (-128, 128) if image.quant else (0, 2)
-    samples = {image.name: rng.integers(low, high, (RUNS, *image.shape)).astype(image.dtype.numpy)}
-    question = Question(InProcess(model.name, library), model, Registry.load())  # type: ignore[arg-type]
-    found, expected, _ = run_steps(question, samples)
-    for tensor in library.outputs:
-        assert len(found[tensor.name]) == 2 * RUNS
+    (image,) = [t for t in library.loaded.inputs if not t.name.startswith(("model/", "tfl."))]
+    found, expected, _ = run_steps(question(library, model), random_steps([image]))
+    for tensor in library.loaded.outputs:
+        assert len(found[tensor.name]) == ROUNDS * RUNS
         judge(tensor, found[tensor.name], expected[tensor.name])
-    alone = [frontend.reference(model.files, replace(model, inputs=(), outputs=()))({image.name: x}) for x in samples[image.name]]  # type: ignore[misc]
-    fresh = np.stack([next(iter(outputs.values())) for outputs in alone]).astype(np.float64)
-    (output,) = [t for t in library.outputs if not t.name.endswith(".next")]
-    assert np.abs(fresh - expected[output.name][:RUNS]).max() > (50 if output.quant else 0.2), (
-        "the state changes nothing: the test shows nothing"
-    )
 
 
-def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried: tuple[Model, native.Model]) -> None:
+@needs_models
+def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried: tuple[Model, InProcess]) -> None:
     model, library = carried
-    found, expected, _ = outcomes(Question(InProcess(model.name, library), model, Registry.load()))  # type: ignore[arg-type]
-    assert all(len(array) == 2 * STEPS for array in found.values())
-    for tensor in library.outputs:
+    found, expected, _ = outcomes(question(library, model))
+    assert all(len(array) == ROUNDS * STEPS for array in found.values())
+    for tensor in library.loaded.outputs:
         judge(tensor, found[tensor.name], expected[tensor.name])
-    lost, expected, _ = outcomes(Question(InProcess(model.name, library, forgets=True), model, Registry.load()))  # type: ignore[arg-type]
+    lost, expected, _ = outcomes(question(replace(library, forgets=True), model))
     assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 10 for n in lost)
 
 
+@needs_models
+@pytest.mark.slow
+def test_sessions_of_a_recurrent_model_of_integers_equal_the_framework(tmp_path: Path) -> None:
+    model = deployed(tmp_path, "lstm", MODELS / INTEGER)
+    library = compiled([model], tmp_path / "library")["lstm"]
+    found, expected, _ = run_steps(question(library, model), random_steps(library.loaded.inputs))
+    for tensor in library.loaded.outputs:
+        judge(tensor, found[tensor.name], expected[tensor.name])
+        np.testing.assert_array_equal(found[tensor.name][:RUNS], found[tensor.name][RUNS:])
+
+
+@needs_models
 @pytest.mark.parametrize("file", FILES, ids=["float", "integer"])
 def test_states_that_are_reset_equal_the_framework_of_its_first_run(file: str, tmp_path: Path) -> None:
-    model = deployed(tmp_path, file, "    states: reset")
+    model = deployed(tmp_path, "lstm", MODELS / file, "    states: reset")
     registry = Registry.load()
     graph = load(model, registry)
     reference = registry.frontend(model).reference(model.files, model)
@@ -136,6 +269,7 @@ def test_states_that_are_reset_equal_the_framework_of_its_first_run(file: str, t
             assert np.abs(values[output].astype(float) - wanted).max() <= (1 if tensor.quant else 1e-5)
 
 
+@needs_models
 def test_start_values_are_the_zero_points() -> None:
     registry = Registry.load()
     for file in FILES:
@@ -147,8 +281,9 @@ def test_start_values_are_the_zero_points() -> None:
             assert np.unique(state.start).tolist() == [tensor.quant.zero_point[0] if tensor.quant else 0]
 
 
+@needs_models
 def test_states_that_are_no_word_and_no_mapping_are_refused_with_a_line(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match=r"streams.yml:5.*states: 'once'.*application, reset, or a mapping"):
-        deployed(tmp_path, FILES[0], "    states: once")
-    with pytest.raises(MaceError, match=r"streams.yml:5.*two states have one output as their next value"):
-        deployed(tmp_path, FILES[0], "    states: {a: c, b: c}")
+    with pytest.raises(MaceError, match=r"lstm.yml:5.*states: 'once'.*application, reset, or a mapping"):
+        deployed(tmp_path, "lstm", MODELS / FLOAT, "    states: once")
+    with pytest.raises(MaceError, match=r"lstm.yml:5.*two states have one output as their next value"):
+        deployed(tmp_path, "lstm", MODELS / FLOAT, "    states: {a: c, b: c}")

@@ -103,6 +103,7 @@ def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledMode
     divided = partition(graph, targets)
     if work.strict:
         _refuse_fallback(model, divided.regions, divided.refusals, work)
+    _refuse_states(graph, divided.regions)
     config = BuildConfig(work.choice.abi, work.choice.text, model, partial(read_file, registry=work.registry))
     plan = _with_small_dimensions(make_plan(graph, [compile_region(region, config) for region in divided.regions]))
     if plan.drivers and model.keys.get("fallback") == CPU:
@@ -157,6 +158,15 @@ def _refuse_fallback(model: Model, regions: Sequence[Region], refusals: Sequence
             faults.append(f"{model.name}: node {node.name!r} ({node.op.name}): would fall back to {region.target.name}; {why}")
     if faults:
         raise MaceError.of(faults)
+
+
+def _refuse_states(graph: Graph, regions: Sequence[Region]) -> None:
+    """Raise MaceError for states of a model that a target computes whole: its program has no session that would keep them."""
+    whole = [region.target.name for region in regions if region.target.scope == "model"]
+    if whole and graph.states:
+        problem = f"target {whole[0]!r} keeps no states, and the model has {', '.join(map(str, graph.states))}"
+        remedy = "write `states: application` or `states: reset` in the deployment file"
+        raise MaceError(f"model {graph.name!r}", problem, remedy)
 
 
 def _with_small_dimensions(plan: Plan) -> Plan:

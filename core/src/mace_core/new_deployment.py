@@ -87,8 +87,9 @@ def _deployment_text(request: InitRequest, graph: Graph) -> str:
     lines = [f"library_name: {name}", "models:", f"  {name}:", f"    model_file_path: {json.dumps(paths[0])}"]
     lines += [f"    weight_file_path: {json.dumps(path)}" for path in paths[1:]]
     lines += [f"    platform: {request.platform}"] if request.platform else []
-    inputs = [graph.tensors[n] for n in graph.inputs]
-    outputs = [graph.tensors[n] for n in graph.outputs]
+    inputs = [graph.tensors[n] for n in graph.port_inputs]
+    outputs = [graph.tensors[n] for n in graph.port_outputs]
+    lines += [*_state_lines(graph, inputs, outputs)]
     lines += [
         "    subgraphs:",
         f"      - input_tensors: {_names(inputs)}{_types(inputs)}",
@@ -96,6 +97,29 @@ def _deployment_text(request: InitRequest, graph: Graph) -> str:
         f"        output_tensors: {_names(outputs)}{_types(outputs)}",
     ]
     return "\n".join(lines) + "\n" + NOTES
+
+
+def _state_lines(graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Iterator[str]:
+    """Yield comments on what the model keeps from run to run, and on what looks as if the application had to."""
+    if graph.states:
+        yield "    # Sessions keep these states. `states: application` makes them ports, `states: reset` begins every run anew:"
+        yield from (f"    #   {json.dumps(state.input)}: {_describe(graph.tensors[state.input])}" for state in graph.states)
+    pairs = {before.name: after.name for before in inputs for after in outputs if _looks_like_state(before, after)}
+    if pairs and len(set(pairs.values())) == len(pairs):
+        yield "    # Without the next line the application hands these outputs to the inputs of the next run; with it the session does:"
+        yield f"    # states: {json.dumps(pairs)}"
+
+
+AFFIXES = re.compile(r"(?<![a-z])(in|input|out|output|prev|previous|past|present|new|next|old|cur|current|n|i|o)(?![a-z])")
+"""Words in the name of a state that say before or after a run."""
+
+
+def _looks_like_state(before: Tensor, after: Tensor) -> bool:
+    """Whether an output may be the value of an input for the next run: names alike but for such words, shapes and types the same."""
+    same = (before.dtype, before.shape, before.quant) == (after.dtype, after.shape, after.quant)
+    stems = [AFFIXES.sub("", re.sub(r"(?<=[a-z0-9])N$", " n", name).lower()) for name in (before.name, after.name)]
+    first, second = (re.sub(r"[^a-z0-9]", "", stem) for stem in stems)
+    return same and bool(first) and first == second
 
 
 def _names(tensors: Sequence[Tensor]) -> str:

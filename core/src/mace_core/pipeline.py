@@ -24,9 +24,6 @@ RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
 def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
     graph = assign_states(read(model, registry), model)
-    if graph.states:
-        problem = f"keeps {', '.join(map(str, graph.states))} from run to run, which sessions do not yet"
-        raise MaceError(f"model {model.name!r}", problem, "write `states: application` or `states: reset` in the deployment file")
     stated = as_stated(graph.renamed(model.name), model, registry.frontend(model).order)
     return _describable(verify(replace(stated, notes=graph.notes, origin=graph.origin)))
 

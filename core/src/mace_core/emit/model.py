@@ -70,13 +70,20 @@ class ModelView:
         self.worker_bytes = _aligned(max((c.scratch for c in self.program.calls), default=0))
         ports = len(plan.inputs) + len(plan.outputs)
         self.session_bytes = Code(f"MACE_SESSION_BYTES({ports}, {self.state_bytes + self.arena_bytes + self.worker_bytes})")
-        self.interface = [*self._describe_ports("inputs"), *self._describe_ports("outputs")]
+        self.interface = [*self._describe_ports("inputs"), *self._describe_ports("outputs"), *self._describe_states()]
 
     def _describe_ports(self, side: str) -> Iterator[str]:
         for i, name in enumerate(getattr(self.plan, side)):
-            tensor = self.program.tensors[name]
-            shape = " x ".join(map(str, tensor.shape)) or "scalar"
-            yield f"{side}[{i}]: {shortened(name, MAX_NAME)}, {tensor.dtype.value} {shape}"
+            yield f"{side}[{i}]: {self._interface_text(name)}"
+
+    def _describe_states(self) -> Iterator[str]:
+        for i, state in enumerate(self.plan.states):
+            yield f"states[{i}], kept by the session: {self._interface_text(state.input)}, at first {state.start_text}"
+
+    def _interface_text(self, name: str) -> str:
+        tensor = self.program.tensors[name]
+        shape = " x ".join(map(str, tensor.shape)) or "scalar"
+        return f"{shortened(name, MAX_NAME)}, {tensor.dtype.value} {shape}"
 
     def values(self) -> dict[str, Any]:
         """What model.c.in reads."""

@@ -24,19 +24,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Computable:
-    """Every node of a model has a target; nodes: how many each target takes, by its name."""
+    """Every node of a model has a target; nodes: how many each target takes, by its name.
+
+    states: what sessions of the library keep from run to run, in words.
+    """
 
     model: str
     target: str
     nodes: Mapping[str, int]
+    states: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         shares = ", ".join(f"{count} on {target}" for target, count in self.nodes.items()) or "nothing to compute"
-        return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}"
+        kept = f"; sessions keep {', '.join(self.states)}" if self.states else ""
+        return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}{kept}"
 
     def as_json(self) -> dict[str, object]:
         """Return it as JSON has it."""
-        return {"kind": "computable", "model": self.model, "target": self.target, "nodes": dict(self.nodes)}
+        return {"kind": "computable", "model": self.model, "target": self.target, "nodes": dict(self.nodes), "states": list(self.states)}
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ def _describe(made: CompiledModel, choice: Choice) -> Computable:
     counts: dict[str, int] = {}
     for part in made.plan.parts:
         counts[part.target] = counts.get(part.target, 0) + len(part.nodes)
-    return Computable(made.name, choice.text, counts)
+    return Computable(made.name, choice.text, counts, tuple(map(str, made.plan.states)))
 
 
 def _compile(sources: Sources, choice: Choice) -> None:

@@ -1,10 +1,11 @@
 /* mace_run: run a model of the library on data from files.
  *
- *   mace_run [--model=NAME] [--threads=N] [--layers=FOLDER] --output=FOLDER INPUT...
+ *   mace_run [--model=NAME] [--threads=N] [--reset=N] [--layers=FOLDER] --output=FOLDER INPUT...
  *
  * INPUT: one file for each input of the model, in order, raw values as the model wants them; a file of several samples, one after
- * another, runs the model once for each; states go on from each to the next. FOLDER/output_I.bin gets the values of output I of all samples; with --layers,
- * FOLDER/layer_I.bin the result of every layer for the first sample.
+ * another, runs the model once for each in one session. States go on from each sample to the next; with --reset they have their start
+ * values again after every N samples. FOLDER/output_I.bin gets the values of output I of all samples; with --layers, FOLDER/layer_I.bin
+ * the result of every layer for the first sample.
  */
 #include "mace_tool.h"
 
@@ -69,6 +70,7 @@ int main(int argc, char **argv) {
   const mace_model *model = chosen(argc, argv);
   const char *folder = option(argc, argv, "--output"), *layers = option(argc, argv, "--layers");
   const int workers = number(argc, argv, "--threads", 1);
+  const size_t sequence = (size_t)number(argc, argv, "--reset", 0);
   char **inputs = memory(sizeof *inputs * (size_t)(model->input_count + 1));
   char **outputs = memory(sizeof *outputs * (size_t)(model->output_count + 1));
   const void **in = memory(sizeof *in * (size_t)(model->input_count + 1));
@@ -84,6 +86,7 @@ int main(int argc, char **argv) {
   for (size_t s = 0; s < samples; s++) {
     for (int32_t i = 0; i < model->input_count; i++) in[i] = inputs[i] + model->inputs[i].bytes * s;
     for (int32_t i = 0; i < model->output_count; i++) out[i] = outputs[i] + model->outputs[i].bytes * s;
+    if (sequence && s && s % sequence == 0) check(session, mace_reset(session));
     check(session, mace_run(session, in, out));
     mace_observe(session, NULL, NULL);
   }
