@@ -98,7 +98,7 @@ def _integer_power(x: DType, y: DType) -> str:
     """Integer exponents wrap; a negative one leaves 1 / x^n without its fraction; a power of 0 that is none is 0."""
     if y.is_float:
         return f"mace_to_{C_TYPES[x]}(pow((double)x, (double)y))"
-    power = "mace_power((uint64_t)x, (uint64_t)y)"
+    power = "mace_integer_power((uint64_t)x, (uint64_t)y)"
     if not is_signed(y):
         return power
     fraction = "x == 1 ? 1 : x == -1 ? (y & 1 ? (uint64_t)-1 : 1) : 0" if is_signed(x) else "x == 1"
