@@ -11,19 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph
 from mace_core.pipeline import normalise
-from mace_core.plan import plan_calls
 from mace_core.registry import Registry
-from mace_core.run import native
-from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import run_merged
 from mace_frontend_onnx.cases import cases, graph_of
 from mace_target_cpu import Cpu
 
 BATCH = 250
-"""Models of one library: few enough for one table of contents, many enough to compile the kernels seldom."""
+"""Cases of one library: few enough for the compiler's memory, many enough to compile the kernels seldom."""
 
 LEAST = 1564
 """Cases that pass in all types; a regression shows as fewer."""
@@ -46,9 +42,8 @@ class Case:
         self.case, self.name, self.graph = case, f"case{number}", graph.renamed(f"case{number}")
         self.inputs, self.outputs = data
 
-    def fault(self, model: native.Model) -> str:
-        """What is wrong with the result; "" if nothing."""
-        found = model.run(self.inputs)
+    def fault(self, found: Mapping[str, Array]) -> str:
+        """What is wrong with what the library gives by output; "" if nothing."""
         for name, wanted in zip(self.graph.outputs, self.outputs, strict=True):
             if found[name].dtype != wanted.dtype:
                 return f"{name} is {found[name].dtype}"
@@ -83,14 +78,10 @@ def ready(folder: Path, refused: Counter[str]) -> Iterator[Case]:
 
 def faults(batch: list[Case], folder: Path) -> dict[str, str]:
     """By name of the case what is wrong with it, of one library with all of the batch."""
-    placed = []
-    for case in batch:
-        program = Cpu().lower(case.graph)
-        placed.append(plan_calls(program))
     folder.mkdir()
-    sources = code.library("cases", placed, Cpu().levels("host")[:1])
-    models = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")
-    return {case.case.name: case.fault(models[case.name]) for case in batch}
+    given = {case.name: case.inputs for case in batch}
+    found = run_merged(Cpu(), [case.graph for case in batch], folder, given, Cpu().levels("host")[:1])
+    return {case.case.name: case.fault(found[case.name]) for case in batch}
 
 
 @pytest.mark.timeout(900)

@@ -6,13 +6,9 @@ import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
-from mace_core.emit import code
 from mace_core.pipeline import normalise
-from mace_core.plan import plan_calls
 from mace_core.registry import Registry
-from mace_core.run import native
-from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import run_merged
 from mace_frontend_tflite.cases import Case, expected, load, same
 from mace_target_cpu import Cpu
 
@@ -26,18 +22,17 @@ def cases() -> Iterator[Case]:
 
 
 def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
-    registry, placed, wanted = Registry.load(), [], {}
+    registry, wanted = Registry.load(), {}
     for number, case in enumerate(cases()):
         graph, arrays = load(tmp_path, case.written()), case.arrays()
         graph = normalise(graph.renamed(f"case{number}"), registry)
-        program = Cpu().lower(graph)
-        placed.append(plan_calls(program))
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
-    sources = code.library("cases", placed, Cpu().levels("host")[:1])
-    models = native.load(shared_library(sources, host(), tmp_path, ("-O1",)), "cases")
+    graphs = [graph for _, graph, _, _ in wanted.values()]
+    given = {name: arrays for name, (_, _, arrays, _) in wanted.items()}
+    results = run_merged(Cpu(), graphs, tmp_path, given, Cpu().levels("host")[:1])
     faults = {}
-    for name, (case, graph, arrays, outputs) in wanted.items():
-        found = models[name].run(arrays)
+    for name, (case, graph, _, outputs) in wanted.items():
+        found = results[name]
         try:
             for made, output in zip(case.outputs, graph.outputs, strict=True):
                 same(found[output], outputs[output], case, made.scales is not None)
