@@ -99,3 +99,17 @@ def test_naming_rule(folder: Path) -> None:
     assert (folder / "src" / module / "__init__.py").is_file()
     assert (folder / "tests/test_contract.py").is_file()
     assert (folder / "README.md").is_file()
+
+
+C_NAME = re.compile(r"\b(?:mace|MACE)_\w+")
+C_DEFINITION = re.compile(r"^static\b[^;{(]*?\b(mace_\w+)\s*\(|^#define\s+(mace_\w+|MACE_\w+)|^typedef\b[^;]*?\b(mace_\w+);", re.MULTILINE)
+
+
+def test_kernels_define_no_name_of_the_public_headers() -> None:
+    """Kernels include the public headers: a function of theirs with a public type's name does not compile in the libraries that have it."""
+    public = {n for path in sorted((ROOT / "core/src/mace_core/runtime").glob("*.h")) for n in C_NAME.findall(path.read_text())}
+    kernels = sorted(ROOT.glob("targets/*/src/*/kernels/*.in"))
+    assert kernels
+    for path in kernels:
+        defined = {name for match in C_DEFINITION.findall(path.read_text()) for name in match if name}
+        assert not defined & public, path.name
