@@ -18,7 +18,7 @@ from mace_core.testing.compiled import run_merged
 from mace_frontend_onnx.cases import cases, graph_of
 from mace_target_cpu import Cpu
 
-BATCH = 250
+BATCH = 800
 """Cases of one library: few enough for the compiler's memory, many enough to compile the kernels seldom."""
 
 LEAST = 1564
