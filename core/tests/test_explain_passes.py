@@ -27,18 +27,22 @@ def keep(graph: Graph) -> Graph:
 @pytest.fixture
 def registry() -> Registry:
     transforms = {
-        "a": Transform("a", keep, "fold", after={"b": "b makes what a reads"}, before={"elsewhere": "elsewhere hides it"}),
+        "a": Transform(
+            "a", keep, "fold", after={"b": "b makes what a reads"}, before={"elsewhere": "elsewhere hides it"}
+        ),
         "b": Transform("b", keep, "fold", repeats=(Repeat("cleanup", "a leaves some"),)),
     }
     owners = {("transforms", name): ACME for name in transforms}
-    tables: dict[str, Any] = dict.fromkeys(("frontends", "targets", "toolchains", "ops"), MappingProxyType({}))
+    tables: dict[str, Any] = dict.fromkeys(
+        ("frontends", "targets", "toolchains", "ops"), MappingProxyType({})
+    )
     return Registry((ACME,), transforms=transforms, owners=owners, **tables)
 
 
 def test_text_tells_phase_distribution_and_every_reason(registry: Registry) -> None:
     lines = [line.strip() for line in show_passes(registry).splitlines()]
     fold = lines[lines.index("phase fold") : lines.index("phase combine")]
-    assert fold[3].startswith("2 rounds: a factor that follows a summand")
+    assert fold[3].startswith("2 rounds: a factor behind a summand")
     assert [" ".join(line.split()) for line in fold[4:-1]] == [
         "b mace-transform-acme 1.2",
         "a mace-transform-acme 1.2",
@@ -55,7 +59,14 @@ def test_json_tells_the_same(registry: Registry) -> None:
     (fold,) = (phase for phase in told["phases"] if phase["name"] == "fold")
     assert fold["rounds"] == 2
     assert fold["passes"] == [
-        {"transform": "b", "distribution": "mace-transform-acme", "version": "1.2", "because": "", "after": [], "before": []},
+        {
+            "transform": "b",
+            "distribution": "mace-transform-acme",
+            "version": "1.2",
+            "because": "",
+            "after": [],
+            "before": [],
+        },
         {
             "transform": "a",
             "distribution": "mace-transform-acme",
@@ -73,7 +84,9 @@ def test_the_command_needs_no_deployment_file() -> None:
     assert told.exit_code == 0, told.output
     assert "phase layout" in told.output
     as_json = CliRunner().invoke(main, ["explain", "--passes", "--json"])
-    assert {phase["name"] for phase in json.loads(as_json.output)["phases"]} == {phase.name for phase in PHASES}
+    assert {phase["name"] for phase in json.loads(as_json.output)["phases"]} == {
+        phase.name for phase in PHASES
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,10 @@ from mace_core.plugin_loader import Plugin
 from mace_core.registry import Registry
 from mace_core.transforms import PHASES, describe_empty_phases, order_phases, run_phases
 
-ONE, TWO = (Plugin(f"transform-{name}", f"mace_transform_{name}", f"mace-transform-{name}", "1.0") for name in ("one", "two"))
+ONE, TWO = (
+    Plugin(f"transform-{name}", f"mace_transform_{name}", f"mace-transform-{name}", "1.0")
+    for name in ("one", "two")
+)
 
 
 def keep(graph: Graph) -> Graph:
@@ -42,7 +45,10 @@ def small_graph() -> Graph:
 
 
 def test_phases_run_in_their_order_and_names_decide_what_is_left_open() -> None:
-    free = [Transform(name, keep, phase) for name, phase in (("b", "fuse"), ("a", "cleanup"), ("c", "fuse"), ("z", "layout"))]
+    free = [
+        Transform(name, keep, phase)
+        for name, phase in (("b", "fuse"), ("a", "cleanup"), ("c", "fuse"), ("z", "layout"))
+    ]
     assert order(*free) == [["z"], ["b", "c"], ["a"]]
     assert order(*reversed(free)) == [["z"], ["b", "c"], ["a"]]
 
@@ -54,16 +60,24 @@ def test_constraints_overrule_names() -> None:
 
 
 def test_a_transform_that_is_not_installed_constrains_nothing() -> None:
-    assert order(Transform("a", keep, "fuse", after={"elsewhere": "why"}), Transform("b", keep, "fuse")) == [["a", "b"]]
+    assert order(Transform("a", keep, "fuse", after={"elsewhere": "why"}), Transform("b", keep, "fuse")) == [
+        ["a", "b"]
+    ]
 
 
 def test_a_constraint_on_an_earlier_phase_is_kept_already() -> None:
-    assert order(Transform("a", keep, "fuse", after={"b": "why"}), Transform("b", keep, "layout")) == [["b"], ["a"]]
+    assert order(Transform("a", keep, "fuse", after={"b": "why"}), Transform("b", keep, "layout")) == [
+        ["b"],
+        ["a"],
+    ]
 
 
 def test_repeats_join_further_phases_with_constraints_of_their_own() -> None:
     again = Repeat("cleanup", "others leave some", after={"b": "b leaves them"})
-    assert order(Transform("a", keep, "layout", repeats=(again,)), Transform("b", keep, "cleanup")) == [["a"], ["b", "a"]]
+    assert order(Transform("a", keep, "layout", repeats=(again,)), Transform("b", keep, "cleanup")) == [
+        ["a"],
+        ["b", "a"],
+    ]
 
 
 def test_every_pass_of_a_phase_runs_once_a_round() -> None:
@@ -76,7 +90,9 @@ def test_every_pass_of_a_phase_runs_once_a_round() -> None:
 
         return apply
 
-    transforms = [Transform(name, note(name), phase) for name, phase in (("b", "fold"), ("a", "fold"), ("c", "combine"))]
+    transforms = [
+        Transform(name, note(name), phase) for name, phase in (("b", "fold"), ("a", "fold"), ("c", "combine"))
+    ]
     run_phases(small_graph(), install(*transforms))
     assert ran == ["a", "b", "a", "b", "c"]
 
@@ -111,23 +127,34 @@ CONFLICTS = {
     "cycle of both sides": (
         Transform("a", keep, "fuse", before={"b": "a first"}),
         Transform("b", keep, "fuse", before={"a": "b first"}),
-        ["'a' of mace-transform-one 1.0 must run before transform 'b' of mace-transform-two 1.0, because a first", "because b first"],
+        [
+            "'a' of mace-transform-one 1.0 must run before transform 'b' of mace-transform-two 1.0, because a first",
+            "because b first",
+        ],
     ),
     "after a later phase": (
         Transform("a", keep, "fuse", after={"b": "why"}),
         Transform("b", keep, "cleanup"),
-        ["transform 'a' of mace-transform-one 1.0: cannot run after transform 'b' of mace-transform-two 1.0", "phase 'cleanup'"],
+        [
+            "transform 'a' of mace-transform-one 1.0: cannot run after transform 'b' of mace-transform-two 1.0",
+            "phase 'cleanup'",
+        ],
     ),
     "before an earlier phase": (
         Transform("a", keep, "cleanup", before={"b": "why"}),
         Transform("b", keep, "fuse"),
-        ["transform 'a' of mace-transform-one 1.0: cannot run before transform 'b' of mace-transform-two 1.0", "phase 'fuse'"],
+        [
+            "transform 'a' of mace-transform-one 1.0: cannot run before transform 'b' of mace-transform-two 1.0",
+            "phase 'fuse'",
+        ],
     ),
 }
 
 
 @pytest.mark.parametrize(("one", "two", "said"), CONFLICTS.values(), ids=CONFLICTS)
-def test_a_conflict_names_both_transforms_and_both_distributions(one: Transform, two: Transform, said: list[str]) -> None:
+def test_a_conflict_names_both_transforms_and_both_distributions(
+    one: Transform, two: Transform, said: list[str]
+) -> None:
     with pytest.raises(MaceError) as error:
         order_phases(install(one, other=(two,)))
     for part in said:
@@ -135,7 +162,10 @@ def test_a_conflict_names_both_transforms_and_both_distributions(one: Transform,
 
 
 def test_a_cycle_of_three_is_told_in_its_order() -> None:
-    ring = [Transform(name, keep, "fuse", after={before: f"{before} first"}) for name, before in (("a", "c"), ("b", "a"), ("c", "b"))]
+    ring = [
+        Transform(name, keep, "fuse", after={before: f"{before} first"})
+        for name, before in (("a", "c"), ("b", "a"), ("c", "b"))
+    ]
     with pytest.raises(MaceError) as error:
         order_phases(install(*ring))
     for first, second in (("a", "b"), ("b", "c"), ("c", "a")):
@@ -146,11 +176,20 @@ def test_a_cycle_of_three_is_told_in_its_order() -> None:
 FAULTS = {
     "unknown phase": (Transform("a", keep, "folds"), "there is no phase 'folds'; did you mean 'fold'?"),
     "no phase of any name": (Transform("a", keep, "xyz"), "there is no phase 'xyz'; the phases are layout, "),
-    "after itself": (Transform("a", keep, "fuse", after={"a": "why"}), "phase 'fuse': its transforms cannot be ordered"),
+    "after itself": (
+        Transform("a", keep, "fuse", after={"a": "why"}),
+        "phase 'fuse': its transforms cannot be ordered",
+    ),
     "no reason": (Transform("a", keep, "fuse", after={"b": ""}), "runs after 'b' without a reason"),
     "names alone": (Transform("a", keep, "fuse", before=("b",)), "`before` is ('b',); write a dictionary"),  # type: ignore[arg-type]
-    "repeat without a reason": (Transform("a", keep, "fuse", repeats=(Repeat("fold", ""),)), "repeats in phase 'fold' without a reason"),
-    "twice in a phase": (Transform("a", keep, "fuse", repeats=(Repeat("fuse", "why"),)), "joins phase 'fuse' twice"),
+    "repeat without a reason": (
+        Transform("a", keep, "fuse", repeats=(Repeat("fold", ""),)),
+        "repeats in phase 'fold' without a reason",
+    ),
+    "twice in a phase": (
+        Transform("a", keep, "fuse", repeats=(Repeat("fuse", "why"),)),
+        "joins phase 'fuse' twice",
+    ),
 }
 
 
@@ -173,9 +212,15 @@ def _break(graph: Graph) -> Graph:
 
 BROKEN = {
     "raises": (_fail, "its transform 'bad' in phase 'fuse' fails: KeyError: 'scales'"),
-    "gives nothing": (lambda _: None, "its transform 'bad' in phase 'fuse' gives NoneType instead of a graph"),
+    "gives nothing": (
+        lambda _: None,
+        "its transform 'bad' in phase 'fuse' gives NoneType instead of a graph",
+    ),
     "renames outputs": (lambda graph: replace(graph, outputs=()), "changes the model's inputs or outputs"),
-    "breaks the graph": (_break, "its transform 'bad' in phase 'fuse' makes a graph that is not well formed: MaceError: net: node"),
+    "breaks the graph": (
+        _break,
+        "its transform 'bad' in phase 'fuse' makes a graph that is not well formed: MaceError: net: node",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Shows the transforms in the order in which they run, with the reason for each place, as `mace explain --passes` prints it."""
+"""Shows the transforms in their order with the reason for each place, as `mace explain --passes` prints it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def _pass_as_json(step: Pass, installed: frozenset[str]) -> Json:
 
 
 def _reasons_as_json(reasons: Reasons, installed: frozenset[str]) -> list[Json]:
-    return [{"transform": name, "because": why, "installed": name in installed} for name, why in reasons.items()]
+    return [
+        {"transform": name, "because": why, "installed": name in installed} for name, why in reasons.items()
+    ]
 
 
 def _show_phase(phase: Phase, passes: tuple[Pass, ...], installed: frozenset[str]) -> Iterator[str]:

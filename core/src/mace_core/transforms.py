@@ -1,7 +1,7 @@
 """Runs the installed transforms, phase by phase.
 
-Core knows the phases and no transform by name: a transform joins a phase by being installed, and states with a reason
-which others of that phase it must follow or precede.
+Core knows the phases and no transform by name: a transform joins a phase by being installed, and states
+with a reason which others of that phase it must follow or precede.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ class Phase:
 PHASES = (
     Phase(
         "layout",
-        "The graph is as its frontend wrote it: each spatial operator of a channels-first framework stands between two Transposes.",
-        "One order of axes goes through the model as far as its operators allow, and Transposes stand only where the order changes.",
+        "The graph is as its frontend wrote it: spatial operators of channels-first frameworks have Transposes around.",
+        "One order of axes goes through the model as far as its operators allow.",
     ),
     Phase(
         "canonicalize",
         "Operators are written in the ways of their framework, and some of them change nothing.",
-        "No node changes nothing, nothing is computed or stored twice, and what can be written in several ways is written in one.",
+        "Every node changes something, nothing is computed twice, and each computation is written in one way.",
     ),
     Phase(
         "fuse",
         "Functions that the framework spelled out are patterns of canonical nodes.",
-        "A function that one operator computes is one node, and what a convolution or product can take in stands next to it.",
+        "A function that one operator computes is one node, and what filters can take in stands next to them.",
     ),
     Phase(
         "fold",
         "Factors and summands along the channels follow convolutions and products.",
         "They are part of the filters and the bias before them.",
         rounds=2,
-        because="a factor that follows a summand reaches the filters only when the first round has made the summand their bias",
+        because="a factor behind a summand reaches the filters only once the first round made that their bias",
     ),
     Phase(
         "combine",
         "All constants that filters take in from behind are part of them.",
-        "Constants before filters, filters of single pixels, and limits are part of their neighbors; what is left over is one node.",
+        "Constants before filters, 1x1 filters and limits are part of their neighbors; the rest is one node.",
     ),
     Phase(
         "quantize",
@@ -187,7 +187,8 @@ def _find_constraint_faults(step: Pass, places: Mapping[str, list[Pass]]) -> Ite
             possible = [p <= position if side == "after" else p >= position for p in positions]
             if others and not any(possible):
                 phase = others[0].phase.name
-                problem = f"cannot run {side} {others[0]}, which is in phase {phase!r} and not in {step.phase.name!r}"
+                where = f"which is in phase {phase!r} and not in {step.phase.name!r}"
+                problem = f"cannot run {side} {others[0]}, {where}"
                 yield f"{step}: {problem}; move one of them to the other's phase"
 
 
@@ -217,16 +218,20 @@ def _order_phase(passes: Mapping[str, Pass]) -> tuple[Pass, ...]:
 
 
 def _describe_cycle(cycle: list[Pass]) -> str:
-    """Name the transforms of a cycle, each of which runs before the next, with the reasons; the first is the last as well."""
+    """Name the transforms of a cycle with the reasons.
+
+    Each runs before the next; the first is the last as well.
+    """
     links = []
     for first, second in pairwise(cycle):
         because = second.after.get(first.transform.name) or first.before[second.transform.name]
         links.append(f"{first} must run before {second}, because {because}")
-    return f"phase {cycle[0].phase.name!r}: its transforms cannot be ordered: {'; '.join(links)}; remove one of these"
+    place = f"phase {cycle[0].phase.name!r}"
+    return f"{place}: its transforms cannot be ordered: {'; '.join(links)}; remove one of these"
 
 
 def _apply(step: Pass, graph: Graph) -> Graph:
-    """The graph after one transform; PluginError if it fails, or answers with what is no rewrite of the graph."""
+    """Return the graph after one transform; PluginError if it fails or answers with no rewrite of the graph."""
     try:
         result = step.transform.apply(graph)
     except MaceError:
@@ -255,4 +260,6 @@ def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:
 
 
 def _accuse(step: Pass, problem: str, error: Exception | None = None) -> PluginError:
-    return step.plugin.fault(f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error)
+    return step.plugin.fault(
+        f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error
+    )

@@ -1,4 +1,4 @@
-"""An example: the operator acme::Swish7, y = x * sigmoid(7 x), and a transform that finds it; one file and one template."""
+"""An example: the operator acme::Swish7, y = x * sigmoid(7 x), and a transform that finds it."""
 
 from __future__ import annotations
 
