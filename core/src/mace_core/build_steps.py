@@ -18,6 +18,7 @@ from mace_core.build_manifest import RUNTIME, SHIPPED, collect_manifests
 from mace_core.errors import MaceError, PluginError
 from mace_core.fingerprint import fingerprint
 from mace_core.generation import Job, generate
+from mace_core.json_types import Json
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.package_files import package_files
 from mace_core.registry import Registry
@@ -298,7 +299,7 @@ def arena_line(model: ModelReport) -> str:
     return f"arena {model.arena_bytes} bytes ({model.arena_bytes / bound:.3f} x the largest live set)"
 
 
-def stored_line(details: Mapping[str, object]) -> str:
+def stored_line(details: Json) -> str:
     """Return what `weights: as-stored` changed, for the build's log; "" where it was not asked for."""
     figures = details.get("weights_as_stored")
     if not isinstance(figures, Mapping):

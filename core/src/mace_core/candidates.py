@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Node
+from mace_core.json_types import Json
 from mace_core.levels import Level
 from mace_core.program import Lowering, Refused
 from mace_core.tuning import NO_TUNING, NodeKey, Tuning, TuningEntry, shape_key
@@ -71,13 +72,13 @@ class Selection:
     choices: tuple[Choice, ...]
     refused: Mapping[str, str]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return it as JSON has it."""
         choices = [{"level": c.level, "candidate": c.candidate, "reason": c.reason, "costs": dict(c.costs)} for c in self.choices]
         return {**asdict(self.key), "unit": self.unit, "choices": choices, "refused": dict(self.refused)}
 
     @classmethod
-    def of_json(cls, described: Mapping[str, Any]) -> Selection:
+    def of_json(cls, described: Json) -> Selection:
         """Read what `as_json` wrote."""
         key = NodeKey(*(described[name] for name in ("target", "node", "op", "shapes")))
         choices = tuple(Choice(**choice) for choice in described["choices"])

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mace_core.candidates import Selection
 from mace_core.compilation import CompiledModel
+from mace_core.json_types import Json
 from mace_core.refusal import NodeRefusal
-from mace_core.report import Json, ModelReport
+from mace_core.report import ModelReport
 
 
 @dataclass(frozen=True)

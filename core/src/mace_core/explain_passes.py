@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mace_core.api import Reasons
+from mace_core.json_types import Json
 from mace_core.registry import Registry
-from mace_core.report import Json
 from mace_core.transforms import PHASES, Pass, Phase, order_phases
 
 NOBODY = "no transform is installed for it"

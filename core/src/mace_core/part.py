@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mace_core.errors import PluginError
 from mace_core.ir import Tensor
+from mace_core.json_types import Json
 
 if TYPE_CHECKING:
     from mace_core.levels import Level
@@ -120,7 +120,7 @@ class PartFigures:
     data_bytes: int = 0
     weight_bytes: int = 0
     summary: str = ""
-    details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    details: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

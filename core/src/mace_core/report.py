@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
 
 from mace_core.candidates import Selection
 from mace_core.ir import DType, Quant, Tensor
+from mace_core.json_types import Json
 from mace_core.memory import ALIGNMENT
 from mace_core.part import BlobBody, PartFigures
 from mace_core.plan import Plan, Transfer
 from mace_core.refusal import NodeRefusal, Refusal
-
-Json = dict[str, Any]
 
 COUNTS = ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "transposes", "fallback_bytes")
 """The plain numbers of a model's report."""
@@ -27,7 +25,7 @@ def tensor_json(tensor: Tensor) -> Json:
     return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}
 
 
-def tensor_of(described: Mapping[str, Any]) -> Tensor:
+def tensor_of(described: Json) -> Tensor:
     """Return the tensor that `tensor_json` described."""
     scale = described.get("scale")
     quant = Quant.of(scale, described["zero_point"]) if scale else None
@@ -54,7 +52,7 @@ class LayerReport:
         return {"node": self.node, "kernel": self.kernel, "sources": list(self.sources), **levels, **tensor_json(self.result)}
 
     @classmethod
-    def of_json(cls, described: Mapping[str, Any]) -> LayerReport:
+    def of_json(cls, described: Json) -> LayerReport:
         """Read what `as_json` wrote."""
         sources, levels = tuple(described["sources"]), tuple(described.get("levels", ()))
         return cls(described["node"], tensor_of(described), described["kernel"], sources, levels)
@@ -111,10 +109,10 @@ class ModelReport:
     states: tuple[StateReport, ...] = ()
     selections: tuple[Selection, ...] = ()
     summary: str = ""
-    details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    details: Json = field(default_factory=dict)
 
     @classmethod
-    def of_json(cls, described: Mapping[str, Any]) -> ModelReport:
+    def of_json(cls, described: Json) -> ModelReport:
         """Read what `as_json` wrote."""
         inputs, outputs = (tuple(map(tensor_of, described[key])) for key in ("inputs", "outputs"))
         layers = map(LayerReport.of_json, described["layers"])
@@ -167,7 +165,7 @@ def refusal_json(refusal: NodeRefusal) -> Json:
     return {"node": refusal.node, "op": refusal.op, "target": refusal.target, **asdict(refusal.refusal)}
 
 
-def refusal_of(described: Mapping[str, Any]) -> NodeRefusal:
+def refusal_of(described: Json) -> NodeRefusal:
     """Return the refusal that `refusal_json` described."""
     refusal = Refusal(described["code"], described["reason"], described["remedy"])
     return NodeRefusal(described["node"], described["op"], described["target"], refusal)
@@ -185,7 +183,7 @@ class LibraryReport:
     notes: Sequence[str] = ()
 
     @classmethod
-    def of_json(cls, described: Mapping[str, Any]) -> LibraryReport:
+    def of_json(cls, described: Json) -> LibraryReport:
         """Read what `as_json` wrote."""
         return cls({name: ModelReport.of_json(model) for name, model in described["models"].items()}, tuple(described["notes"]))
 
@@ -223,7 +221,7 @@ def report_plan(plan: Plan) -> ModelReport:
     )
 
 
-def _report_project(figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Mapping[str, object]) -> ModelReport:
+def _report_project(figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Json) -> ModelReport:
     return ModelReport(
         arena_bytes=figures.data_bytes,
         arena_lower_bound=figures.data_bytes,

@@ -15,6 +15,7 @@ from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
 from mace_core.generation import Job, encode
 from mace_core.ir import Graph
+from mace_core.json_types import Json
 from mace_core.pipeline import load, load_with, normalise
 from mace_core.registry import Choice, Registry
 from mace_core.run.compile import check_link, check_syntax
@@ -39,7 +40,7 @@ class Computable:
         kept = f"; sessions keep {', '.join(self.states)}" if self.states else ""
         return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}{kept}"
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return it as JSON has it."""
         return {"kind": "computable", "model": self.model, "target": self.target, "nodes": dict(self.nodes), "states": list(self.states)}
 
@@ -53,7 +54,7 @@ class Note:
     def __str__(self) -> str:
         return f"note: {self.text}"
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return it as JSON has it."""
         return {"kind": "note", "text": self.text}
 
@@ -70,7 +71,7 @@ class Ready:
     def __str__(self) -> str:
         return f"{self.deployment}: ready for target={self.target} with toolchain {self.toolchain} ({self.libc})"
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return it as JSON has it."""
         return {"kind": "ready", "target": self.target, "toolchain": self.toolchain, "libc": self.libc}
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from mace_core.api import MEASURED
+from mace_core.json_types import Json
 from mace_core.run.similarity import Similarity
 
 
@@ -48,7 +47,7 @@ class Timing:
         return self.median / statistics.median(self.framework_ns) if self.framework_ns else None
 
     @classmethod
-    def of_json(cls, printed: Mapping[str, Any], timing: str, target: str) -> Timing:
+    def of_json(cls, printed: Json, timing: str, target: str) -> Timing:
         """Read what the program mace_benchmark printed."""
         layers = tuple(LayerTime(**layer) for layer in printed.get("layers", ()))
         return cls(printed["model"], tuple(printed["ns"]), printed["threads"], layers, timing, target)
@@ -73,13 +72,13 @@ class Validation:
     compared_with: str
     passed: bool
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return it as one flat object."""
         fields = asdict(self)
         return {**{k: v for k, v in fields.items() if k != "similarity"}, **fields["similarity"]}
 
     @classmethod
-    def of_json(cls, described: Mapping[str, Any]) -> Validation:
+    def of_json(cls, described: Json) -> Validation:
         """Read what `as_json` wrote."""
         figures = {key: described[key] for key in ("cosine", "sqnr", "error", "pixels")}
         others = {key: value for key, value in described.items() if key not in figures}
@@ -104,7 +103,7 @@ class LayerComparison:
     alone: Similarity
     passed: bool = False
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return it as one flat object; figures of the layer alone begin with fed_."""
         named = {key: getattr(self, key) for key in ("model", "target", "stage", "tensor", "op", "passed")}
         return {**named, **asdict(self.chain), **{f"fed_{key}": value for key, value in asdict(self.alone).items()}}
@@ -119,11 +118,11 @@ class Failure:
     problem: str
     passed: bool = False
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return it as one flat object."""
         return asdict(self)
 
 
-def result_of(described: Mapping[str, Any]) -> Validation | Failure:
+def result_of(described: Json) -> Validation | Failure:
     """Read what `as_json` of a validation or of a failure wrote."""
     return Failure(**described) if "problem" in described else Validation.of_json(described)
