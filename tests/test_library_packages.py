@@ -82,6 +82,18 @@ def test_threads_are_in_both_libraries(library: Path) -> None:
         assert "mace_threads_new" in output("nm", option, library / "lib/host" / product, folder=library)
 
 
+def test_a_library_without_devices_has_nothing_of_engine_or_drivers(library: Path) -> None:
+    """Nobody who links it pays for devices, and nothing is registered behind the linker's back."""
+    archive = library / "lib/host/libone.a"
+    symbols = [line.split()[-1] for line in output("nm", archive, folder=library).splitlines() if line.strip()]
+    assert not [symbol for symbol in symbols if "engine" in symbol or "driver" in symbol]
+    assert not [name for name in output("ar", "t", archive, folder=library).split() if "engine" in name or "driver" in name]
+    assert not list((library / "gen").glob("*/*engine*"))
+    sections = output("objdump", "-h", archive, folder=library)
+    assert ".init_array" not in sections
+    assert ".ctors" not in sections
+
+
 def test_cmake_finds_the_library(library: Path, tmp_path: Path) -> None:
     require(None if shutil.which("cmake") else "cmake is not in PATH: apt-get install cmake")
     shutil.copy(library.parent / "application.c", tmp_path)

@@ -67,7 +67,7 @@ def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(pr
     again = f"{code}; import SCons.Script.Main as m, sys; sys.argv = ['scons']; m.main()"
     log = run([sys.executable, "-c", again], project, quick_environment(project))
     assert "generating one" in log
-    assert "compiling" not in log
+    assert not [line for line in acted(log) if line.startswith("compiling")]
 
 
 def test_two_folders_give_the_same_bytes(project: Path, tmp_path: Path) -> None:

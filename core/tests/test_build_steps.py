@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.build_manifest import collect_manifests
+from mace_core.api import BlobBody, Part, Port
+from mace_core.build_manifest import check_drivers, collect_manifests
 from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
 from mace_core.generation import Job
+from mace_core.ir import DType, Graph, Tensor
 from mace_core.manifest import Manifest, Product, Unit
+from mace_core.plan import make_plan
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
@@ -189,3 +192,13 @@ def test_every_product_is_made_by_one_step(tmp_path: Path) -> None:
     known = set(products)
     absent = {name for step in variant.steps for name in step.sources} - known
     assert absent == set()
+
+
+def test_a_part_whose_driver_is_in_no_manifest_is_told_before_the_linker_is_asked() -> None:
+    port = Port(Tensor("x", DType.F32, (1,)))
+    part = Part("acme0", "acme", (port,), (port,), BlobBody(b"code"), driver="acme_driver")
+    plan = make_plan(Graph("m", (), {"x": port.tensor}, {}, ("x",), ("x",)), [])
+    plan = replace(plan, parts=(part,))
+    check_drivers([Manifest("digits", drivers=("acme_driver",))], [plan])
+    with pytest.raises(PluginError, match="part 'acme0': needs the driver 'acme_driver', which no manifest names"):
+        check_drivers([Manifest("digits", drivers=("other_driver",)), Manifest("dsp", drivers=("acme_driver",), abi="arm64")], [plan])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from mace_core.api import Target
 from mace_core.deployment import Model
 from mace_core.emit import code
-from mace_core.errors import PluginError
+from mace_core.errors import MaceError, PluginError
 from mace_core.kernel_target import shared_levels
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Product, Unit
+from mace_core.plan import Plan
 from mace_core.registry import Choice, Registry
 
 if TYPE_CHECKING:
@@ -131,3 +132,20 @@ def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
         raise PluginError("manifest", f"names {', '.join(absent)}, which nothing writes", "let Target.write give their content")
     if unnamed := sorted(written - named):
         raise PluginError("manifest", f"names no {', '.join(unnamed)}, which a target writes", "name them under generated=")
+
+
+def check_buildable(manifests: Iterable[Manifest]) -> None:
+    """Raise one MaceError with every product whose files can be written and not built here."""
+    if refusals := [str(MaceError(manifest.name, manifest.refusal)) for manifest in manifests if manifest.refusal]:
+        raise MaceError.of(refusals)
+
+
+def check_drivers(manifests: Iterable[Manifest], plans: Iterable[Plan]) -> None:
+    """Raise PluginError where a part needs a driver that no library of the build contains: the linker would tell it by a symbol."""
+    known = {driver for manifest in manifests if manifest.joins_library for driver in manifest.drivers}
+    for plan in plans:
+        for part in plan.parts:
+            if part.driver and part.driver not in known:
+                problem = f"needs the driver {part.driver!r}, which no manifest names"
+                remedy = "let Target.manifests return its sources with drivers=(...)"
+                raise PluginError(f"target {part.target!r}: part {part.name!r}", problem, remedy)

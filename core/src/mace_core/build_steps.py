@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from mace_core.api import Compiler
-from mace_core.build_manifest import RUNTIME, SHIPPED, collect_manifests
-from mace_core.errors import MaceError, PluginError
+from mace_core.build_manifest import RUNTIME, SHIPPED, check_buildable, collect_manifests
+from mace_core.errors import PluginError
 from mace_core.fingerprint import fingerprint
 from mace_core.generation import Job, generate
 from mace_core.json_types import Json
@@ -130,8 +130,7 @@ class Variant:
 def plan_variant(place: Place, job: Job, registry: Registry) -> Variant:
     """Return the steps of everything that is made for one choice."""
     manifests = collect_manifests(job, registry)
-    if refusals := [str(MaceError(manifest.name, manifest.refusal)) for manifest in manifests if manifest.refusal]:
-        raise MaceError.of(refusals)
+    check_buildable(manifests)
     return Variant(place, job, manifests, tuple(_list_steps(place, job, registry, manifests)))
 
 

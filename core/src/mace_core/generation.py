@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mace_core.api import Sources
-from mace_core.build_manifest import check_files, collect_manifests, library_levels, list_targets
+from mace_core.build_manifest import check_drivers, check_files, collect_manifests, library_levels, list_targets
 from mace_core.compilation import Compilation, CompiledModel, Progress, be_silent, compile_model
 from mace_core.deployment import Deployment
 from mace_core.emit import code
@@ -64,4 +64,5 @@ def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Sou
         own = {model.name: [part for part in model.plan.parts if part.target == target.name] for model in models}
         files |= target.write(job.deployment.library, own)
     check_files(manifests, files)
+    check_drivers(manifests, (model.plan for model in models))
     return Sources(files, manifests)

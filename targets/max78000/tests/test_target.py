@@ -8,9 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from mace_core.build_manifest import check_buildable
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.emulator.command import main
-from mace_target_max78000.target import Emulator
+from mace_target_max78000.target import Emulator, Max78000
+
+
+def test_a_project_for_two_cores_is_written_and_refused_by_the_build() -> None:
+    """`mace convert` writes it, and its Makefile builds it; no rule links its two programs."""
+    plain, two = (Model(name, (), keys={"target_options": {"max78000": asked}}) for name, asked in (("a", {}), ("b", {"riscv": True})))
+    first, second = Max78000().manifests("lib", [plain, two], "cortex-m4")
+    assert first.refusal == ""
+    assert "write it with `mace convert` and build it with its Makefile" in second.refusal
+    assert "b/Makefile" in second.generated
+    with pytest.raises(MaceError, match=r"b\.elf: a project for the RISC-V core is two programs"):
+        check_buildable([first, second])
 
 
 def test_the_emulator_executes_no_module_of_the_working_folder(tmp_path: Path) -> None:

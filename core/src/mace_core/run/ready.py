@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mace_core.api import Sources
+from mace_core.build_manifest import check_buildable
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
@@ -129,7 +130,7 @@ class _Work:
             for made in compiled:
                 notes.update(dict.fromkeys(f"{made.name}: {note}" for note in made.notes))
                 yield _describe(made, choice)
-            self._encode(parsed, choice, compiled)
+            yield from self._encode(parsed, choice, compiled)
         if not choices:
             notes.update(dict.fromkeys(f"{name}: {note}" for name, graph in graphs.items() for note in graph.notes))
         yield from map(Note, notes)
@@ -138,11 +139,15 @@ class _Work:
         work = Compilation(choice, self.registry, self.strict)
         return self.attempt(lambda: compile_graph(model, graphs[model.name], work))
 
-    def _encode(self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]) -> None:
-        """Write the C in memory, and let the compiler check it."""
+    def _encode(self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]) -> Iterator[Note]:
+        """Write the C in memory, and let the compiler check it; yield what a device must have beside the library."""
         sources = self.attempt(lambda: encode(Job(parsed, choice), compiled, self.registry)) if compiled else None
-        if sources:
-            self.attempt(lambda: _compile(sources, choice))
+        if sources is None:
+            return
+        for manifest in sources.manifests:
+            for library, remedy in manifest.loads.items():
+                yield Note(f"{manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
+        self.attempt(lambda: _compile(sources, choice))
 
 
 def _describe(made: CompiledModel, choice: Choice) -> Computable:
@@ -155,6 +160,7 @@ def _describe(made: CompiledModel, choice: Choice) -> Computable:
 
 def _compile(sources: Sources, choice: Choice) -> None:
     """Let the compiler check the C of a library or project, and that it can link at all."""
+    check_buildable(sources.manifests)
     with tempfile.TemporaryDirectory(prefix="mace-check-") as folder:
         check_syntax(sources, choice.compiler, Path(folder))
         if choice.compiler.hosted and not choice.toolchain.last:  # those that are last build a C library first, which takes minutes
