@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from mace_core.api import BlobBody, BuildConfig, Part, Refusal, Region
@@ -97,6 +98,41 @@ def test_a_fallback_for_the_cpu_is_planned_where_it_is_asked_for(key: dict[str, 
 def test_a_model_of_the_cpu_alone_needs_no_fallback() -> None:
     plan = compile_graph(Model("m", (), keys={"fallback": "cpu"}), graph(), compilation("host")).plan
     assert plan.fallback is None
+
+
+def counting() -> Graph:
+    """y = tanh(relu(total + x)), and total becomes total + x: parts of two targets read and write the state."""
+    new = Builder("m")
+    x, total = new.input("x", DType.F32, (1, 8)), new.state("total", np.full((1, 8), 2, np.float32))
+    (added,) = new.add("Add", [total, x], outputs=["added"])
+    new.set_next(total, added)
+    return new.finish([new.one("Tanh", [new.one("Relu", [added])], outputs=["y"])])
+
+
+def test_states_are_told_by_plan_and_report_and_are_no_ports() -> None:
+    made = compile_graph(Model("m", ()), counting(), compilation())
+    assert [part.target for part in made.plan.parts] == ["cpu", "picky", "cpu"]
+    assert (made.plan.inputs, made.plan.outputs) == (("x",), ("y",))
+    report = LibraryReport.of_json(LibraryReport({"m": made.report()}).as_json()).models["m"]
+    assert [(state.tensor.name, state.start) for state in report.states] == [("total", "2.0")]
+    assert [tensor.name for tensor in (*report.inputs, *report.outputs)] == ["x", "y"]
+    assert "state total: f32 1 x 8, at first 2.0" in show_explanations([explain(made)])
+
+
+class Whole(Cpu):
+    """Takes models whole."""
+
+    name = "whole"
+    device = "npu"
+    scope = "model"
+
+
+def test_a_target_of_whole_models_keeps_no_states() -> None:
+    registry = Registry.load()
+    registry = replace(registry, targets={**registry.targets, "whole": Whole()})
+    work = Compilation(registry.select("host+whole")[0], registry)
+    with pytest.raises(MaceError, match=r"target 'whole' keeps no states, and the model has total:f32\[1, 8\].*`states: application`"):
+        compile_graph(Model("m", ()), counting(), work)
 
 
 def test_a_report_survives_its_file() -> None:
