@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import BlobBody, Part, Port
-from mace_core.build_manifest import check_drivers, collect_manifests
+from mace_core.build_manifest import check_drivers, collect_manifests, list_copies
 from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
@@ -202,3 +202,18 @@ def test_a_part_whose_driver_is_in_no_manifest_is_told_before_the_linker_is_aske
     check_drivers([Manifest("digits", drivers=("acme_driver",))], [plan])
     with pytest.raises(PluginError, match="part 'acme0': needs the driver 'acme_driver', which no manifest names"):
         check_drivers([Manifest("digits", drivers=("other_driver",)), Manifest("dsp", drivers=("acme_driver",), abi="arm64")], [plan])
+
+
+def test_the_log_names_what_a_device_must_have(tmp_path: Path) -> None:
+    variant = plan(tmp_path / "out", driver(tmp_path / "plugin"))
+    lines: list[str] = []
+    step_of(variant, "model/host+acme.json").run(lines.append)
+    assert "note: digits looks for libAcme.so when it runs; where it is missing: install Acme's driver" in lines
+
+
+def test_converted_files_include_the_driver(tmp_path: Path) -> None:
+    work, registry = job(driver(tmp_path / "plugin"))
+    copies = list_copies(collect_manifests(work, registry))
+    assert copies["acme.c"] == b'#include "acme.h"\n'
+    assert {"acme.c", "acme.h"} <= copies.keys()
+    assert list_copies(collect_manifests(*job())) == {}

@@ -134,6 +134,12 @@ def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
         raise PluginError("manifest", f"names no {', '.join(unnamed)}, which a target writes", "name them under generated=")
 
 
+def list_copies(manifests: Iterable[Manifest]) -> dict[str, bytes]:
+    """Return the files of drivers and of code for other ABIs, by name: without them, written sources cannot be compiled elsewhere."""
+    needed = [manifest for manifest in manifests if manifest.drivers or manifest.abi]
+    return {name: path.read_bytes() for manifest in needed for name, path in manifest.copies.items()}
+
+
 def check_buildable(manifests: Iterable[Manifest]) -> None:
     """Raise one MaceError with every product whose files can be written and not built here."""
     if refusals := [str(MaceError(manifest.name, manifest.refusal)) for manifest in manifests if manifest.refusal]:

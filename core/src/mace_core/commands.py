@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mace_core.api import Sources
+from mace_core.build_manifest import list_copies
 from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import Deployment, Model
 from mace_core.deployment.names import c_name
@@ -63,16 +63,10 @@ def convert_files(deployment: Path, target: str, output: Path, strict: bool = Fa
     """Write the sources of a deployment into a folder."""
     parsed, choice, registry = opened(deployment, target)
     made = generate(Job(parsed, choice, strict), registry)
-    files = {**made.sources.files, **_read_copies(made.sources)}
+    files = {**made.sources.files, **list_copies(made.sources.manifests)}
     write_all(output, files)
     notes = [*parsed.notes, *(f"{model.name}: {note}" for model in made.models for note in model.notes)]
     return Converted(tuple(notes), tuple(output / name for name in sorted(files)))
-
-
-def _read_copies(sources: Sources) -> dict[str, bytes]:
-    """Return the drivers' files, without which a library of parts with drivers cannot be compiled."""
-    manifests = [manifest for manifest in sources.manifests if manifest.drivers or manifest.abi]
-    return {name: path.read_bytes() for manifest in manifests for name, path in manifest.copies.items()}
 
 
 def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict: bool = False) -> int:

@@ -17,7 +17,7 @@ from mace_core.refusal import Refusal
 
 @dataclass(frozen=True)
 class Layout:
-    """What a project consists of, known before its model is read; paths are relative to the project's folder.
+    """Describes what a project consists of, known before its model is read; paths are relative to the project's folder.
 
     files: all files of the project.  sources: those that are compiled.  headers: those that sources include.
     includes: folders of headers.  linker_script: a file of the project; "" for the linker's own.
@@ -52,7 +52,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Project:
-    """The files of a model's project, what they take, and what the user should know of them."""
+    """Holds the files of a model's project, what they take, and what the user should know of them."""
 
     files: Mapping[str, Content]
     figures: PartFigures
@@ -92,7 +92,7 @@ class ProjectTarget(Target):
 
     @abstractmethod
     def layout(self, model: Model) -> Layout:
-        """The files of a model's project."""
+        """Return the files of a model's project and how they are compiled."""
 
     @abstractmethod
     def emit(self, graph: Graph, config: BuildConfig) -> Project:
@@ -103,13 +103,13 @@ class ProjectTarget(Target):
 
     @abstractmethod
     def runner(self) -> Runner:
-        """What executes a program without the hardware; it takes the arguments of mace_run and mace_benchmark.
+        """Return what executes a program without the hardware; it takes the arguments of mace_run and mace_benchmark.
 
         The program that it is given is FOLDER/mace_run or FOLDER/mace_benchmark; the models' own lie beside it as NAME.elf.
         """
 
     def options(self, model: Model) -> Mapping[str, object]:
-        """What the deployment file asks of this target under `target_options`."""
+        """Return what the deployment file asks of this target under `target_options`."""
         asked = model.keys.get("target_options", {})
         assert isinstance(asked, Mapping)
         found = asked.get(self.name, {})

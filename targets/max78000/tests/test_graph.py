@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,36 @@ def test_the_graph_remembers_the_description_through_the_transforms() -> None:
     assert isinstance(graph.origin, DescribedModel)
     placed = graph.origin.network(reference.options, reference.device)
     assert [*placed.places] == [*reference.network.places]
+
+
+def mnist(folder: Path | None = None, **changes: Any) -> Model:
+    """The deployment's entry of a small network; folder: has another description."""
+    reference = next(r for r in REFERENCES if r.path.parent.name == "mnist")
+    home, content = reference.path.parent, reference.content
+    files = ((folder or home) / content["network"], home / content["checkpoint"])
+    return Model("mnist", files, inputs=(Port("input", data=(str(home / content["sample"]),)),), **changes)
+
+
+@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+def test_options_that_say_which_layers_are_the_network_hold_for_every_target() -> None:
+    plain = Ai8x().load((), mnist(), {})
+    placed = Ai8x().load((), mnist(keys={"target_options": {"max78000": {"no-bias": True, "output-width": 8}}}), {})
+    assert [str(node) for node in placed.nodes] == [str(node) for node in plain.nodes]
+    assert placed.weights.keys() == plain.weights.keys()
+    with pytest.raises(MaceError, match="lower skip-checkpoint-layers"):
+        Ai8x().load((), mnist(keys={"target_options": {"max78000": {"skip-checkpoint-layers": 99}}}), {})
+
+
+@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+def test_faults_of_a_description_come_with_the_limits_of_the_part_that_the_model_is_for(tmp_path: Path) -> None:
+    description = mnist().files[0]
+    text = description.read_text()
+    wrong = text.replace("out_offset: 0x2000", "out_offset: 0x2001", 1).replace("pool_stride: 2", "pool_strides: 2", 1)
+    (tmp_path / description.name).write_text(wrong)
+    for runtimes, limits in (((), False), (("max78000",), True)):
+        with pytest.raises(MaceError, match="pool_strides") as caught:
+            Ai8x().load((), mnist(tmp_path, runtimes=runtimes), {})
+        assert ("out_offset" in str(caught.value)) is limits, str(caught.value)
 
 
 def test_a_model_without_a_checkpoint_is_told() -> None:
