@@ -10,14 +10,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from mace_core.build_manifest import library_levels
 from mace_core.compilation import Compilation, compile_graph, compile_model
 from mace_core.deployment import Model, load_deployment
 from mace_core.emit import code
-from mace_core.generation import isas
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.registry import Registry
 from mace_core.run.compile import link
 from mace_core.testing.compiled import case
@@ -35,12 +37,15 @@ def measure(folder: Path, rounds: int = ROUNDS) -> dict[str, Mapping[str, float]
     (digits,) = load_deployment(DIGITS).models
     relu = compile_graph(Model("relu", ()), case("relu", "Relu", [np.zeros(4, np.float32)]), work)
     plans = [relu.plan, compile_model(digits, work).plan]
-    sources = code.library("overhead", plans, isas(choice, registry))
+    choice_levels = library_levels(registry.targets_for(choice, ()), choice.abi)
+    sources = code.library("overhead", plans, choice_levels)
+    tool = Manifest(SOURCE.stem, Product.PROGRAM, generated=(SOURCE.name,), units=(Unit(SOURCE.name),), needs=("overhead",))
     files = {**sources.files, SOURCE.name: SOURCE.read_text(encoding="utf-8")}
-    tool = link("session", type(sources)(files, sources.flags), choice.compiler, folder, ("-O2",))
+    sources = replace(sources, files=files, manifests=(*sources.manifests, tool))
+    program = link(sources, choice.compiler, folder, ("-O2",))
     figures = {}
     for plan in plans:
-        done = subprocess.run([tool, plan.name, str(rounds)], capture_output=True, text=True, check=True)  # noqa: S603  # built here
+        done = subprocess.run([program, plan.name, str(rounds)], capture_output=True, text=True, check=True)  # noqa: S603  # built here
         figures[plan.name] = json.loads(done.stdout)
     return figures
 

@@ -64,7 +64,7 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     target = Cpu()
     programs = [target.lower(graph) for graph in graphs]
     sources = code.library("linux", [plan_calls(p) for p in programs], target.levels("host"))
-    assert sorted(sources.files) == sorted(code.manifest("linux", names, target.levels("host")).generated)
+    assert sorted(sources.files) == sorted(code.manifest("linux", names, {"cpu": target.levels("host")}).generated)
     assert len({file.lower() for file in sources.files}) == len(sources.files)
     models = native.load(shared_library(sources, host(), tmp_path / "out", ("-O0",)), "linux")
     assert [*models] == names
@@ -84,7 +84,7 @@ def test_libraries_of_every_name(tmp_path: Path) -> None:
     for written in NAMES:
         name = c_name(written)
         sources = code.library(name, [plan_calls(p) for p in programs], target.levels("host"))
-        for file in ("mace.h", "mace_types.h", f"{name}.h", f"{name}.c", f"{name}_kernels.h"):
+        for file in ("mace.h", "mace_types.h", f"{name}.h", f"{name}.c", f"{name}_cpu_kernels.h"):
             (tmp_path / file).write_text(str(sources.files[file]))
         unit = tmp_path / f"unit_{len(includes)}.c"
         lines = (f'#include "{name}.c"', f"#define MACE_MODELS {name}_models", f"#define MACE_MODEL_COUNT {name}_model_count")

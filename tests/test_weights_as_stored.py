@@ -12,7 +12,6 @@ import pytest
 from small_project import MACE, quick_environment, run
 from stored_weights import MODELS, write_models
 
-from mace_core.build_manifest import library_levels
 from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.emit import code
@@ -24,8 +23,9 @@ from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_target_cpu import Cpu
 
-LEVELS = [level.name for level in library_levels(Registry.load().select("host")[0], Registry.load())]
+LEVELS = [level.name for level in Cpu().levels("host")]
 WIDENING = {"half": {"widen_f16"}, "cast": {"widen_f16"}, "sparse": {"expand_sparse_f32"}}
 
 
@@ -39,8 +39,7 @@ def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, nativ
 
 @pytest.mark.parametrize("name", LEVELS)
 def test_the_same_bits_on_every_level(name: str, tmp_path: Path) -> None:
-    registry = Registry.load()
-    level = next(i for i in library_levels(registry.select("host")[0], registry) if i.name == name)
+    level = next(i for i in Cpu().levels("host") if i.name == name)
     outputs: dict[str, dict[str, Array]] = {}
     for form in ("packed", "as-stored"):
         folder = tmp_path / form

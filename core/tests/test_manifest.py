@@ -27,7 +27,7 @@ def driver(**changes: object) -> Manifest:
 
 
 def written() -> Manifest:
-    return code.manifest("vision", ["a", "b"], Cpu().levels("host"))
+    return code.manifest("vision", ["a", "b"], {"cpu": Cpu().levels("host")})
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_every_unit_of_a_library_says_how_it_is_compiled() -> None:
     """Flags, headers and embedded files stand in the manifest, so that nobody concludes them from a file's name."""
     units = {unit.source: unit for unit in written().units}
     for level in Cpu().levels("host"):
-        assert units[f"vision_kernels_{level.name}.c"].flags == ("-O3", *level.flags)
+        assert units[f"vision_cpu_kernels_{level.name}.c"].flags == ("-O3", *level.flags)
     assert units["vision_a_program.c"].flags == ()
-    assert "vision_kernels.h" in units["vision_a_program.c"].reads
+    assert "vision_cpu_kernels.h" in units["vision_a_program.c"].reads
     assert units["vision_a_weights.S"].embeds == ("vision_a_weights.bin",)
     assert set(written().generated) == {
-        *(*units, *code.HEADERS, "vision.h", "vision_kernels.h"),
+        *(*units, *code.HEADERS, "vision.h", "vision_cpu_kernels.h"),
         *("vision_a_weights.bin", "vision_b_weights.bin"),
     }
 

@@ -10,11 +10,10 @@ from mace_core.api import Target
 from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
-from mace_core.kernel_target import shared_levels
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.plan import Plan
-from mace_core.registry import Choice, Registry
+from mace_core.registry import Registry
 
 if TYPE_CHECKING:
     from mace_core.generation import Job
@@ -24,6 +23,9 @@ RUNTIME = Path(__file__).parent / "runtime"
 
 TOOLS = ("mace_run", "mace_benchmark")
 """The programs that come with every library, each a source of that name."""
+
+ENGINE = ("mace_engine.c", "mace_engine_layout.c", "mace_engine_ports.c")
+"""Sources of the engine."""
 
 SHIPPED = ("mace_threads.c", "mace_run.c", "mace_benchmark.c", "mace_tool.h")
 """Sources that lie beside a library for those who compile it into their own programs."""
@@ -38,8 +40,6 @@ def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
     library, abi = job.deployment.library, job.choice.abi
     models = list(job.deployment.models)
     offered: list[Manifest] = []
-    for model in models:
-        library_levels(job.choice, registry, model.runtimes)
     for target in list_targets(job, registry):
         asked = [model for model in models if target in registry.targets_for(job.choice, model.runtimes)]
         if not asked:
@@ -61,18 +61,19 @@ def list_targets(job: Job, registry: Registry) -> list[Target]:
     return list(dict.fromkeys(target for model in models for target in registry.targets_for(job.choice, model.runtimes)))
 
 
-def library_levels(choice: Choice, registry: Registry, runtimes: Sequence[str] = ()) -> tuple[Level, ...]:
-    """Return the instruction-set levels that a library for this choice holds; MaceError where its targets disagree about them."""
-    targets = [target for target in registry.targets_for(choice, runtimes) if target.levels(choice.abi)]
-    return shared_levels(targets, choice.abi, f"target={choice.text}")
+def library_levels(targets: Iterable[Target], abi: str) -> dict[str, tuple[Level, ...]]:
+    """Return the instruction-set levels at which a library holds the kernels of each of these targets that has any."""
+    return {target.name: levels for target in targets if (levels := target.levels(abi))}
 
 
 def _describe_library(job: Job, registry: Registry, models: Sequence[Model], offered: Iterable[Manifest]) -> Iterator[Manifest]:
     """Yield the library of these models, with what targets add to it, and the programs that come with it."""
     hosted = job.choice.compiler.hosted
-    written = code.manifest(job.deployment.library, [model.name for model in models], library_levels(job.choice, registry))
+    levels = library_levels(list_targets(job, registry), job.choice.abi)
+    written = code.manifest(job.deployment.library, [model.name for model in models], levels)
     shares = [manifest for manifest in offered if manifest.joins_library]
-    library = written.join([*shares, describe_runtime(written, hosted)])
+    has_drivers = any(manifest.drivers for manifest in shares)
+    library = written.join([*shares, describe_runtime(written, hosted), *([describe_engine(written)] if has_drivers else [])])
     yield library
     if hosted:
         for tool in TOOLS:
@@ -86,6 +87,12 @@ def describe_runtime(library: Manifest, hosted: bool) -> Manifest:
         return Manifest(library.name, copies=_copy_runtime(header), headers=(header,))
     unit = Unit(source, reads=(header,))
     return Manifest(library.name, copies=_copy_runtime(header, source), headers=(header,), units=(unit,))
+
+
+def describe_engine(library: Manifest) -> Manifest:
+    """Return what runs parts with drivers; libraries without drivers do not have it."""
+    headers = ("driver.h", "mace_engine.h")
+    return Manifest(library.name, copies=_copy_runtime(*headers, *ENGINE), units=tuple(Unit(source, reads=headers) for source in ENGINE))
 
 
 def describe_tool(name: str, library: Manifest) -> Manifest:

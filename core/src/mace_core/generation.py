@@ -59,7 +59,7 @@ def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Sou
     plans = [model.plan for model in models if model.name not in held]
     files: dict[str, Content] = {}
     if plans:
-        files |= code.library(job.deployment.library, plans, library_levels(job.choice, registry)).files
+        files |= code.library(job.deployment.library, plans, library_levels(list_targets(job, registry), job.choice.abi)).files
     for target in list_targets(job, registry):
         own = {model.name: [part for part in model.plan.parts if part.target == target.name] for model in models}
         files |= target.write(job.deployment.library, own)

@@ -12,7 +12,6 @@ import numpy as np
 from mace_core.api import BuildConfig, Region, Target
 from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
-from mace_core.errors import MaceError
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
 from mace_core.levels import Level
 from mace_core.ops import core_ops
@@ -172,24 +171,6 @@ class KernelTarget(Target):
         if op not in self.quantized:
             raise Refused(f"{self.name} has no kernels for quantized tensors", code="quantization", remedy="use the model in floats")
         lower_by_choice(self.quantized[op], conversion(op, node, ends), to, to.chooser)
-
-
-def shared_levels(targets: Sequence[Target], abi: str, place: str) -> tuple[Level, ...]:
-    """The instruction-set levels that all of these targets compile for; MaceError at `place` if they do not agree.
-
-    A library holds one table of kernels for each level, and its weights are packed once, in a form that every level
-    must be able to read. Kernels that were written for other levels than they are compiled for compute nonsense.
-    """
-    if not targets:
-        return ()
-    last = targets[-1]
-    levels = last.levels(abi)
-    for target in targets:
-        if target.levels(abi) != levels:
-            problem = f"its targets are made for different kernels: {target.name} and {last.name} state different levels"
-            remedy = f"let {target.name} return the levels of {last.name}, or build without {target.name}"
-            raise MaceError(place, problem, remedy)
-    return levels
 
 
 def _need_describable(tensor: Tensor) -> None:

@@ -9,16 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.emit.addresses import Addresses, align
+from mace_core.emit.device import DeviceView
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, shortened
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, State, Tensor
 from mace_core.levels import Level
-from mace_core.memory import ALIGNMENT
-from mace_core.plan import Plan
+from mace_core.part import CallsBody
+from mace_core.plan import Plan, Run
 from mace_core.program import FIELD_TYPES, Call, Kernel
 
 MAX_NAME = 80
 """Characters of a tensor's name in a comment."""
+
+MAX_TABLES = 8
+"""Targets whose kernels one model calls: MACE_MAX_TABLES of mace_types.h."""
+
+INTEGER_BITS: Mapping[str, int] = {"int32_t": 32, "int64_t": 64}
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class KernelTable:
     name: prefix of its symbols and files.  target: the target's name, for people.
     """
 
-    name: CPrefix
+    name: CIdentifier
     target: str
     levels: Sequence[Level]
     kernels: Sequence[Kernel]
@@ -40,37 +47,40 @@ class KernelTable:
 
 
 class ModelView:
-    """Shows a placed program as the templates want it."""
+    """Shows a plan as the templates want it.
 
-    def __init__(self, library: str, plan: Plan, tables: Sequence[KernelTable]) -> None:
-        self.plan, self.program, self.arena = plan, plan.program, plan.host
-        self.tables = tables
+    tables: those of the library, by target.  base: the model whose fallback this is, behind whose weights its own lie; None: no fallback.
+    """
+
+    def __init__(self, library: str, plan: Plan, tables: Mapping[str, KernelTable], base: ModelView | None = None) -> None:
+        self.plan, self.program = plan, plan.program
         self.name = CPrefix(self.program.name)
-        self.program_symbol = CIdentifier(f"{library}_{self.name}_program")
+        self.prefix = Code("fallback_" if base else "")
+        self.program_symbol = CIdentifier("fallback_model" if base else f"{library}_{self.name}_program")
         self.weights_symbol = CIdentifier(f"{library}_{self.name}_weights")
-        self.offsets: dict[str, int] = {}
-        at = 0
-        for weight, described in self.program.weights.items():
-            self.offsets[weight] = at
-            at += _aligned(described.bytes)
-        self.starts: dict[str, int] = {}
-        for state in plan.states:
-            if state.start.tobytes().strip(b"\0"):  # zeros are written without being stored
-                self.starts[state.input] = at
-                at += _aligned(state.start.nbytes)
-        self.weight_bytes = at
-        self.states: dict[str, int] = {}
-        at = 0
-        for state in plan.states:
-            for name in (state.input, state.output):
-                self.states[name] = at
-                at += _aligned(self.program.tensors[name].bytes)
-        self.state_bytes = at
-        self.arena_bytes = self.arena.bytes
-        self.worker_bytes = _aligned(max((c.scratch for c in self.program.calls), default=0))
-        ports = len(plan.inputs) + len(plan.outputs)
-        self.session_bytes = Code(f"MACE_SESSION_BYTES({ports}, {self.state_bytes + self.arena_bytes + self.worker_bytes})")
+        targets = dict.fromkeys(part.target for part in plan.parts if isinstance(part.body, CallsBody))
+        self.tables = [tables[target] for target in targets]
+        if len(self.tables) > MAX_TABLES:
+            raise MaceError(f"model {self.name!r}", f"is computed by {len(self.tables)} targets", f"build for at most {MAX_TABLES}")
+        self.addresses: Addresses = Addresses(plan, self.weights_symbol, base.addresses.weight_bytes if base else 0)
+        self.weight_bytes = self.addresses.weight_bytes
+        self.arena_bytes = plan.host.bytes
+        self.worker_bytes = align(max((c.scratch for c in self.program.calls), default=0))
         self.interface = [*self._describe_ports("inputs"), *self._describe_ports("outputs"), *self._describe_states()]
+        self.fallback = ModelView(library, plan.fallback, tables, self) if plan.fallback else None
+
+    @property
+    def session_bytes(self) -> Code | None:
+        """Return the bytes of a session in one thread; None where only drivers know them."""
+        if self.plan.drivers:
+            return None
+        ports = len(self.plan.inputs) + len(self.plan.outputs)
+        return Code(f"MACE_SESSION_BYTES({ports}, {self.addresses.state_bytes + self.arena_bytes + self.worker_bytes})")
+
+    @property
+    def total_weight_bytes(self) -> int:
+        """Bytes of the file of weights, a fallback's included."""
+        return self.fallback.weight_bytes if self.fallback else self.weight_bytes
 
     def _describe_ports(self, side: str) -> Iterator[str]:
         for i, name in enumerate(getattr(self.plan, side)):
@@ -87,20 +97,24 @@ class ModelView:
 
     def values(self) -> dict[str, Any]:
         """What model.c.in reads."""
-        tensors = self.program.tensors
+        tensors, functions = self.program.tensors, self._functions()
         return {
+            **self._device_values(functions),
             "name": CString(self.name),
+            "p": self.prefix,
+            "has_fallback": self.fallback is not None,
             "program_symbol": self.program_symbol,
             "weights_symbol": self.weights_symbol,
             "copies": list(self._copies()),
-            "calls": [self._call(c, 0) for c in self.program.calls],
+            "calls": [self._call(call, table) for call, table in self._calls_with_tables()],
+            "functions": functions,
             "layers": [self._layer(c) for c in self.program.calls],
             "tables": [table.name for table in self.tables],
-            "parts": [Code(f'{{"part{i}", {i}, {table.name}_devices}}') for i, table in enumerate(self.tables)],
+            "parts": list(self._parts()),
+            "inputs": [describe_tensor(tensors[n]) for n in self.plan.inputs],
+            "outputs": [describe_tensor(tensors[n]) for n in self.plan.outputs],
             "states": [self._state(state) for state in self.plan.states],
-            "state_bytes": self.state_bytes,
-            "inputs": [_tensor(tensors[n]) for n in self.plan.inputs],
-            "outputs": [_tensor(tensors[n]) for n in self.plan.outputs],
+            "state_bytes": self.addresses.state_bytes,
             "arena_bytes": self.arena_bytes,
             "worker_bytes": self.worker_bytes,
             "weight_bytes": self.weight_bytes,
@@ -108,14 +122,47 @@ class ModelView:
 
     def weights(self) -> Iterator[bytes]:
         """All constants, each padded to the alignment; made one at a time."""
-        for name, weight in self.program.weights.items():
-            array = weight.make()
-            assert array.nbytes == weight.bytes, f"{name}: {array.nbytes} bytes, {weight.bytes} announced"
-            yield np.ascontiguousarray(array).tobytes()
-            yield bytes(-weight.bytes % ALIGNMENT)
-        for state in self.plan.states:
-            if state.input in self.starts:
-                yield state.start.tobytes().ljust(_aligned(state.start.nbytes), b"\0")
+        yield from self.addresses.weights()
+        if self.fallback:
+            yield from self.fallback.weights()
+
+    def _calls_with_tables(self) -> Iterator[tuple[Call, int]]:
+        """Yield each call with the number of the table that holds its kernel; the program has the parts' calls one after another."""
+        numbers = {table.target: i for i, table in enumerate(self.tables)}
+        calls = iter(self.program.calls)
+        for part in self.plan.parts:
+            if isinstance(part.body, CallsBody):
+                yield from ((next(calls), numbers[part.target]) for _ in part.body.program.calls)
+
+    def _functions(self) -> list[tuple[Code, range]]:
+        """Name the C functions of calls, with the numbers of their calls: one for each group of host parts that no device interrupts."""
+        if not self.plan.drivers:
+            return [(Code(f"{self.prefix}run"), range(len(self.program.calls)))]
+        groups = [range(0)]
+        for step in self.plan.steps:
+            last = groups[-1].stop
+            body = self.plan.parts[step.part].body if isinstance(step, Run) else None
+            if isinstance(body, CallsBody):
+                groups[-1] = range(groups[-1].start, last + len(body.program.calls))
+            elif groups[-1]:
+                groups.append(range(last, last))
+        if not groups[-1] and not list(self._copies()):  # the last function also copies outputs that nothing computes
+            groups.pop()
+        return [(Code(f"calls_{number}"), group) for number, group in enumerate(groups)]
+
+    def _device_values(self, functions: Sequence[tuple[Code, range]]) -> dict[str, Any]:
+        if not self.plan.drivers:
+            return {"drivers": []}
+        touched = {self.program.root(t) for call in self.program.calls for t in (*call.reads, *call.writes) if t}
+        touched |= {self.program.root(name) for name in self._copied()}
+        return DeviceView(self.plan, self.addresses, [name for name, _ in functions], frozenset(touched)).values()
+
+    def _parts(self) -> Iterator[Code]:
+        numbers = {table.target: i for i, table in enumerate(self.tables)}
+        for part in self.plan.parts:
+            is_called = isinstance(part.body, CallsBody)
+            devices = f"{self.tables[numbers[part.target]].name}_devices" if is_called else "NULL"
+            yield Code(f"{{{CString(part.name)}, {numbers[part.target] if is_called else -1}, {devices}}}")
 
     def _call(self, call: Call, table: int) -> dict[str, Any]:
         result = self.program.tensors[call.writes[0]]
@@ -127,7 +174,7 @@ class ModelView:
             "condition": self._condition(call, table),
             "args_type": CIdentifier(f"{self.tables[table].name}_{call.kernel.name}_args"),
             "args": Code(", ".join(fields) or "0"),
-            "pointers": [self._pointer(t) for t in (*call.reads, *call.writes)],
+            "pointers": [self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
             "result": len(call.reads),
             "comment": CComment(f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"),
         }
@@ -138,13 +185,13 @@ class ModelView:
         return Code(" || ".join(f"f->levels[{table}] == {i}" for i in levels))
 
     def _state(self, state: State) -> Code:
-        start = f"{self.weights_symbol} + {self.starts[state.input]}" if state.input in self.starts else "NULL"
-        offsets = f"{self.states[state.input]}, {self.states[state.output]}"
-        return Code(f"{{{_tensor(self.program.tensors[state.input])}, {start}, {offsets}}}")
+        start = self.addresses.start(state)
+        offsets = f"{self.addresses.states[state.input]}, {self.addresses.states[state.output]}"
+        return Code(f"{{{describe_tensor(self.program.tensors[state.input])}, {start}, {offsets}}}")
 
     def _layer(self, call: Call) -> Code:
         names = [CString(name) for name in (call.node, call.kernel.name, ",".join(call.sources))]
-        return Code(f"{{{', '.join(names)}, {_tensor(self.program.tensors[call.writes[0]])}}}")
+        return Code(f"{{{', '.join(names)}, {describe_tensor(self.program.tensors[call.writes[0]])}}}")
 
     def _argument(self, call: Call, name: str, ctype: str) -> Code:
         """Return an argument of a call as C writes it; MaceError for a number that its type does not hold, as of a huge tensor."""
@@ -154,49 +201,31 @@ class ModelView:
         if bits and not all(-(1 << bits - 1) <= int(number) < 1 << bits - 1 for number in numbers):
             problem = f"kernel {call.kernel.name!r} takes {name!r} as a number of {bits} bits, and it is {value}"
             raise MaceError(f"{self.name}: node {call.node!r}", problem, "make its tensors smaller")
-        return _literal(value, ctype)
+        return write_literal(value, ctype)
 
     def _described(self, name: str) -> str:
         tensor = self.program.tensors.get(name)
         return f"{shortened(name, MAX_NAME)}:{tensor.dtype.value}{list(tensor.shape)}" if tensor else shortened(name, MAX_NAME)
 
     def _copies(self) -> Iterator[tuple[Code, Code, int]]:
-        """Yield the outputs that no call writes, because they are an input, a constant, or an output before them: to, from, bytes."""
-        owned = {*self.program.inputs, *self.offsets}
+        """Yield to where, from where and how many bytes of the outputs that no call writes."""
+        for name in self._copied():
+            yield self.addresses.output(name), self.addresses.pointer(name), self.program.tensors[name].bytes
+
+    def _copied(self) -> Iterator[str]:
+        """Yield the outputs that no call writes, because they are an input, a constant, or an output before them."""
+        owned = {*self.program.inputs, *self.program.weights}
         for name in self.program.outputs:
-            size = self.program.tensors[name].bytes
-            if self.program.root(name) in owned and size:
-                yield self._output(name), self._pointer(name), size
+            if self.program.root(name) in owned and self.program.tensors[name].bytes:
+                yield name
             owned.add(self.program.root(name))
 
-    def _output(self, name: str) -> Code:
-        """Return the address of an output of the program: the application's, or the next value of a state."""
-        if name in self.states:
-            return Code(f"s + {self.states[name]}")
-        return Code(f"out[{self.plan.outputs.index(name)}]")
 
-    def _pointer(self, tensor: str) -> Code:
-        if not tensor:
-            return Code("NULL")
-        root = self.program.root(tensor)
-        if root in self.offsets:
-            return Code(f"w + {self.offsets[root]}")
-        if root in self.arena.offsets:
-            return Code(f"a + {self.arena.offsets[root]}")
-        if root in self.program.inputs:
-            return Code(f"s + {self.states[root]}" if root in self.states else f"(void *)in[{self.plan.inputs.index(root)}]")
-        return self._output(next(name for name in self.program.outputs if self.program.root(name) == root))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _literal(value: Any, ctype: str) -> Code:
+def write_literal(value: Any, ctype: str) -> Code:
     """A number, or a braced list of them, as C writes it; floats exactly."""
     if isinstance(value, tuple):
         base = ctype.partition("[")[0]
-        return Code("{" + ", ".join(_literal(v, base) for v in value) + "}")
+        return Code("{" + ", ".join(write_literal(v, base) for v in value) + "}")
     if FIELD_TYPES[ctype] not in ("float", "double"):
         return Code(int(value))
     if math.isinf(value) or math.isnan(value):
@@ -206,20 +235,13 @@ def _literal(value: Any, ctype: str) -> Code:
     return Code(float(value).hex())
 
 
-INTEGER_BITS: Mapping[str, int] = {"int32_t": 32, "int64_t": 64}
-
-
-def _tensor(tensor: Tensor) -> Code:
+def describe_tensor(tensor: Tensor) -> Code:
+    """Write a `mace_tensor`."""
     axes = tensor.shape
     if len(axes) > MAX_RANK:  # only of a layer: for observers its leading axes are one
         axes = (math.prod(axes[: 1 - MAX_RANK]), *axes[1 - MAX_RANK :])
     shape = ", ".join(map(str, axes)) or "0"
-    scale, zero = _one_scale(tensor)
-    head = f"{CString(tensor.name)}, MACE_{tensor.dtype.name}, {len(axes)}"
-    return Code(f"{{{head}, {{{shape}}}, {tensor.bytes}, {_literal(scale, 'f32')}, {zero}}}")
-
-
-def _one_scale(tensor: Tensor) -> tuple[float, int]:
-    """The scale and zero point of a whole tensor; 0 where there is none."""
     quant = tensor.quant
-    return (quant.scale[0], quant.zero_point[0]) if quant and quant.axis is None else (0.0, 0)
+    scale, zero = (quant.scale[0], quant.zero_point[0]) if quant and quant.axis is None else (0.0, 0)
+    head = f"{CString(tensor.name)}, MACE_{tensor.dtype.name}, {len(axes)}"
+    return Code(f"{{{head}, {{{shape}}}, {tensor.bytes}, {write_literal(scale, 'f32')}, {zero}}}")

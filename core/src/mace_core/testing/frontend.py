@@ -83,7 +83,7 @@ class FrontendContract(PluginContract):
                 refused.append(name)
                 continue
             plans.append(compile_graph(Model(graph.name, ()), graph, work).plan)
-        made = code.library("names", plans, library_levels(choice, registry))
+        made = code.library("names", plans, library_levels(registry.targets_for(choice, ()), choice.abi))
         assert hostile.escapes(made.files) == []
         assert len(refused) <= len(hostile.NAMES) // 2, "too few names to test anything"
         shared_library(made, choice.compiler, tmp_path / "out", ("-O0",))

@@ -113,7 +113,8 @@ class Worker:
                 self.compile_waiting()
 
     def _isas(self) -> list[Level]:
-        return list(library_levels(self.choice, self.registry))
+        targets = library_levels(self.registry.targets_for(self.choice, ()), self.choice.abi)
+        return [level for levels in targets.values() for level in levels]
 
     def _offer(self, number: int, model: Model, normal: Graph) -> None:
         """Ask every target of projects for its project."""

@@ -1,0 +1,124 @@
+"""Where the tensors of a model lie: in the arena, among the states, in the file of weights, with the application, or on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mace_core.emit.text import CIdentifier, Code
+from mace_core.ir import State
+from mace_core.memory import ALIGNMENT
+from mace_core.part import HOST, BlobBody
+from mace_core.plan import Plan
+
+
+def align(size: int) -> int:
+    """Return the bytes that something of this size occupies."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class Addresses:
+    """Gives every tensor of a plan its address, as generated code writes it.
+
+    weights_symbol: of the file of weights, of which the first `behind` bytes are another plan's. weight_bytes counts them.
+    """
+
+    def __init__(self, plan: Plan, weights_symbol: CIdentifier, behind: int) -> None:
+        self.plan, self.program, self.weights_symbol = plan, plan.program, weights_symbol
+        self.offsets: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
+        self.blobs: dict[str, tuple[int, int]] = {}
+        at = behind
+        for name, weight in self.program.weights.items():
+            self.offsets[name] = at
+            at += align(weight.bytes)
+        for state in plan.states:
+            if _is_stored(state):
+                self._starts[state.input] = at
+                at += align(state.start.nbytes)
+        for part in plan.parts:
+            if isinstance(part.body, BlobBody):
+                self.blobs[part.name] = (at, at + align(len(part.body.code)))
+                at += align(len(part.body.code)) + align(len(part.body.weights))
+        self.weight_bytes = at
+        self.states: dict[str, int] = {}
+        at = 0
+        for state in plan.states:
+            for name in (state.input, state.output):
+                self.states[name] = at
+                at += align(self.program.tensors[name].bytes)
+        self.state_bytes = at
+
+    def weights(self) -> Iterator[bytes]:
+        """Yield the content of the file of weights from `behind` on, each constant padded to the alignment and made alone."""
+        for name, weight in self.program.weights.items():
+            array = weight.make()
+            assert array.nbytes == weight.bytes, f"{name}: {array.nbytes} bytes, {weight.bytes} announced"
+            yield np.ascontiguousarray(array).tobytes()
+            yield bytes(-weight.bytes % ALIGNMENT)
+        for state in self.plan.states:
+            if _is_stored(state):
+                yield from _pad(np.ascontiguousarray(state.start).tobytes())
+        for part in self.plan.parts:
+            if isinstance(part.body, BlobBody):
+                yield from _pad(part.body.code)
+                yield from _pad(part.body.weights)
+
+    def start(self, state: State) -> Code:
+        """Return the address of a state's start value; NULL for zeros."""
+        if state.input not in self._starts:
+            return Code("NULL")
+        return Code(f"{self.weights_symbol} + {self._starts[state.input]}")
+
+    def pointer(self, tensor: str) -> Code:
+        """Return a tensor's address in host memory, in terms of the variables of a function of calls; NULL for ""."""
+        if not tensor:
+            return Code("NULL")
+        where, index, offset = self._find(tensor)
+        if where == "INPUT":
+            return Code(f"(void *)in[{index}]")
+        if where == "OUTPUT":
+            return Code(f"out[{index}]")
+        return Code(f"{ {'WEIGHTS': 'w', 'ARENA': 'a', 'STATES': 's'}[where]} + {offset}")
+
+    def output(self, name: str) -> Code:
+        """Return the address of an output of the program: the application's, or the next value of a state."""
+        if name in self.states:
+            return Code(f"s + {self.states[name]}")
+        return Code(f"out[{self.plan.outputs.index(name)}]")
+
+    def place(self, tensor: str, space: str) -> Code:
+        """Return a `mace_place`."""
+        if space == HOST.name:
+            where, index, offset = self._find(tensor)
+            return Code(f"{{MACE_IN_{where}, {index}, {offset}}}")
+        number = self.spaces.index(space)
+        return Code(f"{{MACE_IN_SPACE, {number}, {self.plan.arenas[space].offsets[tensor]}}}")
+
+    @property
+    def spaces(self) -> list[str]:
+        """The memory spaces besides host memory, in the order of their numbers."""
+        return [name for name in self.plan.spaces if name != HOST.name]
+
+    def _find(self, tensor: str) -> tuple[str, int, int]:
+        """Find a tensor in host memory: the kind of place, its index among inputs or outputs, and the offset."""
+        root = self.program.root(tensor)
+        if root in self.offsets:
+            return "WEIGHTS", 0, self.offsets[root]
+        if root in self.plan.host.offsets:
+            return "ARENA", 0, self.plan.host.offsets[root]
+        if root in self.program.inputs:
+            return ("STATES", 0, self.states[root]) if root in self.states else ("INPUT", self.plan.inputs.index(root), 0)
+        name = next(name for name in self.program.outputs if self.program.root(name) == root)
+        return ("STATES", 0, self.states[name]) if name in self.states else ("OUTPUT", self.plan.outputs.index(name), 0)
+
+
+def _is_stored(state: State) -> bool:
+    """Tell whether a start value is in the file of weights: zeros are written without being stored."""
+    return bool(np.ascontiguousarray(state.start).tobytes().strip(b"\0"))
+
+
+def _pad(data: bytes) -> Iterator[bytes]:
+    yield data
+    yield bytes(-len(data) % ALIGNMENT)

@@ -1,0 +1,103 @@
+"""What the engine of a library reads of a plan with drivers: devices, spaces, payloads, and the steps of a run. See driver.h."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mace_core.emit.addresses import Addresses
+from mace_core.emit.text import CIdentifier, Code, CString
+from mace_core.errors import PluginError
+from mace_core.part import HOST, BlobBody, CallsBody, MemorySpace, Part
+from mace_core.plan import Plan, Run, Transfer, scratch_name
+
+
+class DeviceView:
+    """Shows the parts of a plan that drivers run as model.c.in writes them.
+
+    functions: names of the C functions of kernel calls, one for each group of host parts that no other step interrupts.
+    touched: the tensors that those functions read or write.
+    """
+
+    def __init__(self, plan: Plan, addresses: Addresses, functions: Sequence[Code], touched: frozenset[str]) -> None:
+        self.plan, self.addresses, self.functions, self.touched = plan, addresses, functions, touched
+        self.tasks = [part for part in plan.parts if isinstance(part.body, BlobBody)]
+
+    def values(self) -> dict[str, Any]:
+        """What model.c.in reads."""
+        return {
+            "drivers": [CIdentifier(driver) for driver in self.plan.drivers],
+            "spaces": [self._space(name) for name in self.addresses.spaces],
+            "tasks": [self._task(part) for part in self.tasks],
+            "steps": list(self._steps()),
+            "host_ports": [int(self._is_used_by_host(name)) for name in (*self.plan.inputs, *self.plan.outputs)],
+        }
+
+    def _space(self, name: str) -> Code:
+        drivers = list(dict.fromkeys(part.driver for part in self.tasks if part.space.name == name))
+        if len(drivers) != 1:
+            problem = f"is used by the drivers {', '.join(drivers)}"
+            raise PluginError(f"memory space {name!r}", problem, "name the space of each differently")
+        need = _write_need(self.plan.spaces[name], self.plan.arenas[name].bytes)
+        return Code(f"{{{CString(name)}, {self.plan.drivers.index(drivers[0])}, {need}}}")
+
+    def _task(self, part: Part) -> dict[str, Any]:
+        body = part.body
+        assert isinstance(body, BlobBody)
+        ports = [(port.tensor.name, port.space, port.bytes) for port in (*part.inputs, *part.outputs)]
+        places = [self.addresses.place(name, space.name) for name, space, _ in ports]
+        if part.scratch:
+            places.append(self.addresses.place(scratch_name(part), part.space.name))
+        code, weights = self.addresses.blobs[part.name]
+        return {
+            "part": self.plan.parts.index(part),
+            "device": self.plan.drivers.index(part.driver),
+            "inputs": len(part.inputs),
+            "outputs": len(part.outputs),
+            "code": code,
+            "code_bytes": len(body.code),
+            "weights": weights,
+            "weight_bytes": len(body.weights),
+            "built_by": CString(body.built_by),
+            "built_for": CString(body.built_for),
+            "digest": CString(hashlib.sha256(body.code + body.weights).hexdigest()),
+            "needs": [_write_need(space, size) for _, space, size in ports],
+            "scratch": _write_need(part.space, part.scratch),
+            "places": places,
+        }
+
+    def _steps(self) -> Iterator[Code]:
+        """Yield each step: calls, the number of a task, or a copy."""
+        functions = iter(self.functions)
+        is_open = False  # whether calls of host parts wait for the step that interrupts them
+        for step in self.plan.steps:
+            body = self.plan.parts[step.part].body if isinstance(step, Run) else None
+            if isinstance(body, CallsBody):
+                is_open = is_open or bool(body.program.calls)
+                continue
+            if is_open:
+                yield _write_calls(next(functions))
+                is_open = False
+            yield self._copy(step) if isinstance(step, Transfer) else Code(f"{{.task = {self.tasks.index(self.plan.parts[step.part])}}}")
+        for function in functions:  # the last group, or what only copies outputs
+            yield _write_calls(function)
+
+    def _copy(self, transfer: Transfer) -> Code:
+        places = [self.addresses.place(transfer.tensor, space) for space in (transfer.destination, transfer.source)]
+        return Code(f"{{.task = -1, .places = {{{', '.join(places)}}}, .bytes = {transfer.size}}}")
+
+    def _is_used_by_host(self, port: str) -> bool:
+        """Tell whether kernel calls or copies need the address of a port."""
+        root = self.plan.program.root(port)
+        copied = {self.plan.program.root(transfer.tensor) for transfer in self.plan.transfers}
+        return root in self.touched or root in copied
+
+
+def _write_calls(function: Code) -> Code:
+    return Code(f"{{.calls = {function}}}")
+
+
+def _write_need(space: MemorySpace, size: int) -> Code:
+    slack = space.slack if space.name != HOST.name else 0
+    return Code(f"{{sizeof(mace_need), 0, {space.alignment}, {space.granule}, {slack}, {size}}}")
