@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 from mace_core.api import Repeat, Transform
@@ -249,3 +250,18 @@ def test_phases_without_transforms_are_named_with_what_installs_some() -> None:
     assert "the library is right, but larger and slower" in told
     assert "pip install mace-transform-" in told
     assert describe_empty_phases(install(*(Transform(p.name, keep, p.name) for p in PHASES))) is None
+
+
+def test_states_outlive_a_transform_that_makes_the_graph_anew() -> None:
+    new = Builder("net")
+    x, total = new.input("x", DType.F32, (2,)), new.state("total", np.zeros(2, np.float32))
+    (y,) = new.add("Add", [x, total], outputs=["y"])
+    new.set_next(total, y)
+    graph = new.finish([y])
+
+    def forget(old: Graph) -> Graph:
+        return Graph(old.name, old.nodes, old.tensors, old.weights, old.inputs, old.outputs)
+
+    result = run_phases(graph, install(Transform("forget", forget, "fuse"), Transform("keep", keep, "cleanup")))
+    assert result.states == graph.states
+    assert result.port_inputs == ("x",)

@@ -123,4 +123,4 @@ def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str])
             new.input(name, tensor.dtype, tensor.shape, tensor.quant)
     renamed = copy_nodes(graph, new, renamed)
     outputs = [name for name in graph.outputs if name not in unread]
-    return new.finish([renamed.get(name, name) for name in outputs], outputs)
+    return replace(new.finish([renamed.get(name, name) for name in outputs], outputs), origin=graph.origin)

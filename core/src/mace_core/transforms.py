@@ -242,7 +242,8 @@ def _apply(step: Pass, graph: Graph) -> Graph:
         raise _accuse(step, f"gives {type(result).__name__} instead of a graph")
     if (result.inputs, result.outputs) != (graph.inputs, graph.outputs):
         raise _accuse(step, "changes the model's inputs or outputs")
-    return result
+    # States are inputs and outputs by name, which are the same: a transform that makes a graph anew need not know of them.
+    return result if result.states == graph.states else replace(result, states=graph.states)
 
 
 def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:
