@@ -24,7 +24,7 @@ from mace_core.refusal import Refusal
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import host, random_inputs
+from mace_core.testing.compiled import check_merged, host, random_inputs
 from mace_core.tuning import NO_TUNING, Tuning, TuningEntry, read_tuning
 
 SIZE = 6
@@ -462,3 +462,17 @@ def test_a_faulty_tuning_file_is_told_with_its_lines(text: str, message: str, tm
 def test_a_missing_tuning_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(MaceError, match="cannot be read: No such file"):
         read_tuning(tmp_path / "none.yml")
+
+
+def test_the_contract_computes_with_every_candidate(tmp_path: Path) -> None:
+    target, graph = Grouping(tmp_path), network()
+    levels = target.levels("host")
+    check_merged(target, [graph], folder_of(tmp_path, "right"), levels, 1e-5)
+
+    def add_nothing(node: Node, to: Lowering) -> None:
+        to.call(node, Call(target.kernel("copy"), {"n": 2 * SIZE}, node.inputs[:1], node.outputs))
+
+    wrong = Candidate("wrong", add_nothing, lambda *_: 100.0)
+    target.lowerings = {**target.lowerings, "Add": (*target.lowerings["Add"], wrong)}  # type: ignore[misc]
+    with pytest.raises(AssertionError, match=r"1 of 1 graphs differ from their references"):
+        check_merged(target, [graph], folder_of(tmp_path, "wrong"), levels, 1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -11,6 +12,7 @@ import numpy as np
 
 from mace_core.api import BuildConfig, Compiler, Region, Target
 from mace_core.build import Builder
+from mace_core.candidates import Selection
 from mace_core.compilation import compile_region
 from mace_core.deployment import Model
 from mace_core.emit import code
@@ -21,6 +23,7 @@ from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
+from mace_core.tuning import TUNING
 from mace_core.verify import verify
 
 
@@ -53,13 +56,15 @@ def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str,
     return new.finish(outputs)
 
 
-def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
+def plan_graph(target: Target, graph: Graph, abi: str = "host", tuning: Path | None = None) -> Plan:
     """Return the plan of a graph that one target computes whole; a node that it refuses fails the assertion with its reason."""
     verify(graph)
     for node in graph.nodes:
         refusal = target.refuses(node, graph)
         assert refusal is None, f"{graph.name}: {refusal}"
-    return make_plan(graph, [compile_region(Region(target, graph), BuildConfig(abi, abi, Model(graph.name, ())))])
+    model = Model(graph.name, (), keys={TUNING: str(tuning or "")})
+    part = compile_region(Region(target, graph), BuildConfig(abi, abi, model))
+    return make_plan(graph, [part])
 
 
 def compile_graphs(target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
@@ -152,10 +157,37 @@ def check_graphs(
 def check_merged(target: Target, graphs: Sequence[Graph], folder: Path, levels: Sequence[Level], tolerance: float) -> None:
     """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
 
-    Quantized results may be one step off: kernels round once from floats, the reference from doubles.
+    Where a target knows several ways to compute a node, each of them is chosen once. Quantized results may be one step off: kernels
+    round once from floats, the reference from doubles.
     """
     whole = merge("all", graphs)
-    sources = code.library("cases", [plan_graph(target, whole)], levels)
+    plan = plan_graph(target, whole)
+    _check_plan(plan, graphs, (folder, levels), tolerance)
+    for name, entries in _each_candidate(plan.program.selections).items():
+        tuning = folder / f"{name}.json"
+        tuning.write_text(json.dumps({"choices": entries}))
+        forced = plan_graph(target, whole, tuning=tuning)
+        _check_plan(forced, graphs, (folder / name, levels), tolerance)
+
+
+def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str, str]]]:
+    """For each candidate that was not chosen somewhere, the entries of a tuning file that choose it wherever it serves."""
+    entries: dict[str, list[dict[str, str]]] = {}
+    for selection in selections:
+        for choice in selection.choices:
+            for name in choice.costs.keys() - {choice.candidate}:
+                entry = {"node": selection.key.node, "level": choice.level, "candidate": name}
+                known = entries.setdefault(name, [])
+                if entry not in known:  # a node that is computed through floats has a selection for each of its steps
+                    known.append(entry)
+    return entries
+
+
+def _check_plan(plan: Plan, graphs: Sequence[Graph], build: tuple[Path, Sequence[Level]], tolerance: float) -> None:
+    """Assert that the plan of merged graphs computes what each of them does; build: where it is compiled, and for which levels."""
+    folder, levels = build
+    whole = merge("all", graphs)
+    sources = code.library("cases", [plan], levels)
     model = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")["all"]
     given = {**random_inputs(whole), **_whole_range(whole)}
     found, wrong = model.run(given), []
