@@ -23,7 +23,7 @@ TAPS = 3
 
 
 def write_onnx(file: Path) -> Path:
-    """Write a causal convolution whose application carries the last samples of each piece: input cache, output cache_out."""
+    """Write a causal convolution that is given the last samples of the piece before: input cache, output cache_out."""
     batch, time, channels = SHAPE
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((2, channels, TAPS)).astype(np.float32) / 3
@@ -35,8 +35,15 @@ def write_onnx(file: Path) -> Path:
         helper.make_node("Tanh", ["conv"], ["y"]),
         helper.make_node("Slice", ["joined", "first", "end", "axis"], ["cache_out"]),
     ]
-    shapes = {"x": SHAPE, "cache": (batch, channels, TAPS - 1), "y": (batch, 2, time), "cache_out": (batch, channels, TAPS - 1)}
-    ports = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    shapes = {
+        "x": SHAPE,
+        "cache": (batch, channels, TAPS - 1),
+        "y": (batch, 2, time),
+        "cache_out": (batch, channels, TAPS - 1),
+    }
+    ports = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()
+    }
     initializers = [numpy_helper.from_array(array, name) for name, array in held.items()]
     ends = [ports["x"], ports["cache"]], [ports["y"], ports["cache_out"]]
     graph = helper.make_graph(nodes, "stream", *ends, initializers)
@@ -45,7 +52,7 @@ def write_onnx(file: Path) -> Path:
 
 
 def write_saved_model(folder: Path) -> Path:
-    """Write the same by TensorFlow, which keeps the last samples in a variable that does not begin with zeros."""
+    """Write the same by TensorFlow; the last samples lie in a variable that does not begin with zeros."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it says of its own dependencies when it is loaded
         tf = tensorflow()
@@ -72,7 +79,7 @@ SIGNAL, RESULT = Scales((0.01,), (4,)), Scales((0.02,), (-10,))
 
 
 def write_tflite(file: Path) -> Path:
-    """Write the same in integers of 8 bits; the last samples lie in a variable, which an initializer sets to something else than zero."""
+    """Write the same in integers of 8 bits; an initializer gives the variable a value other than zero."""
     _, time, channels = SHAPE
     rng = np.random.default_rng(0)
     weights = rng.integers(-100, 100, (2, 1, TAPS, channels)).astype(np.int8)
@@ -98,7 +105,13 @@ def write_tflite(file: Path) -> Path:
         Step("VAR_HANDLE", [], ["h"], variable),
         Step("READ_VARIABLE", ["h"], ["cache"]),
         Step("CONCATENATION", ["cache", "x"], ["joined"], ("ConcatenationOptions", {"Axis": 2})),
-        Step("CONV_2D", ["joined", "w", "b"], ["y"], ("Conv2DOptions", {"Padding": 1, "StrideW": 1, "StrideH": 1}), version=3),
+        Step(
+            "CONV_2D",
+            ["joined", "w", "b"],
+            ["y"],
+            ("Conv2DOptions", {"Padding": 1, "StrideW": 1, "StrideH": 1}),
+            version=3,
+        ),
         Step("SLICE", ["joined", "first", "size"], ["last"], version=2),
         Step("ASSIGN_VARIABLE", ["h", "last"], []),
     ]

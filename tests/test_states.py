@@ -1,4 +1,4 @@
-"""Streaming models of several frameworks: sessions of their libraries keep what the framework keeps, run by run and after a reset."""
+"""Streaming models of several frameworks: sessions keep what the framework keeps, run by run and after a reset."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ FLOAT, INTEGER = "tflm_mnist_lstm/trained_lstm_fp32.tflite", "tflm_mnist_lstm/tr
 SILERO = "silero_vad/silero_vad_openvino_16k.onnx"
 FILES = (FLOAT, INTEGER)
 
-needs_models = pytest.mark.skipif(not (MODELS / FLOAT).is_file(), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
+needs_models = pytest.mark.skipif(
+    not (MODELS / FLOAT).is_file(), reason=f"no models in {MODELS}; MACE_MODELS names another folder"
+)
 
 
 @dataclass
 class InProcess:
     """Stands for a built library: its model, loaded into this process.
 
-    states: descriptions of what its sessions keep.  forgets: whether a session is reset before every run, or loses what it is handed.
+    states: descriptions of what its sessions keep.
+    forgets: whether a session is reset before every run, or loses what it is handed.
     """
 
     name: str
@@ -55,9 +58,13 @@ class InProcess:
 
     def figures(self, name: str) -> ModelReport:
         ends = self.model(name)
-        return ModelReport(0, 0, 0, 0, tuple(ends["inputs"]), tuple(ends["outputs"]), layers=(), states=self.states)
+        return ModelReport(
+            0, 0, 0, 0, tuple(ends["inputs"]), tuple(ends["outputs"]), layers=(), states=self.states
+        )
 
-    def run(self, name: str, samples: dict[str, Array], threads: int = 1, *, reset: int = 0) -> dict[str, Array]:
+    def run(
+        self, name: str, samples: dict[str, Array], threads: int = 1, *, reset: int = 0
+    ) -> dict[str, Array]:
         self.loaded.reset()
         each = []
         for i in range(len(next(iter(samples.values())))):
@@ -72,7 +79,9 @@ class InProcess:
 
 def deployed(folder: Path, name: str, file: Path, *lines: str) -> Model:
     """The model of a deployment file with these lines."""
-    text = "\n".join([f"library_name: {name}_library", "models:", f"  {name}:", f"    model_file_path: {file}", *lines])
+    text = "\n".join(
+        [f"library_name: {name}_library", "models:", f"  {name}:", f"    model_file_path: {file}", *lines]
+    )
     (folder / f"{name}.yml").write_text(text + "\n")
     return load_deployment(folder / f"{name}.yml").models[0]
 
@@ -91,7 +100,7 @@ def question(library: InProcess, model: Model) -> Question:
 
 
 def judge(tensor: Tensor, found: Array, expected: Array) -> None:
-    """Assert that an output is what the framework gives; integers but for roundings, which a state carries on from run to run."""
+    """Assert that an output is what the framework gives; integers but for roundings, which states carry on."""
     error = np.abs(found.astype(np.float64) - expected)
     if tensor.quant is None:
         assert error.max() <= 1e-5
@@ -110,12 +119,16 @@ def random_steps(tensors: list[Tensor]) -> dict[str, Array]:
         low, high = (-128, 128) if tensor.quant else (0, 2)
         shape = (RUNS, *tensor.shape)
         whole = rng.integers(low, high, shape).astype(tensor.dtype.numpy)
-        samples[tensor.name] = whole if tensor.quant or "28" in str(tensor.shape) else rng.uniform(-1, 1, shape).astype(np.float32)
+        samples[tensor.name] = (
+            whole
+            if tensor.quant or "28" in str(tensor.shape)
+            else rng.uniform(-1, 1, shape).astype(np.float32)
+        )
     return samples
 
 
 MADE = ("onnx", "tensorflow", "tflite", "keras")
-"""Models that a test makes: convolutional in floats, the same from TensorFlow, that in integers of 8 bits, recurrent."""
+"""Models that a test makes: convolutional in floats, from two frameworks, and in integers of 8 bits; recurrent."""
 
 REAL = {"lstm": (FLOAT, ()), "silero": (SILERO, ("    states: {state: stateN}",))}
 """Models of others: recurrent, and convolutional with a recurrent layer."""
@@ -133,13 +146,19 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, 
         deployed(folder, "tflite", write_tflite(folder / "stream.tflite")),
         deployed(folder, "keras", write_keras(folder / "stream.keras")),
     ]
-    models += [deployed(folder, name, MODELS / file, *lines) for name, (file, lines) in REAL.items() if (MODELS / file).is_file()]
+    models += [
+        deployed(folder, name, MODELS / file, *lines)
+        for name, (file, lines) in REAL.items()
+        if (MODELS / file).is_file()
+    ]
     libraries = compiled(models, folder / "library")
     return {model.name: (model, libraries[model.name]) for model in models}
 
 
 @pytest.mark.parametrize("name", [*MADE, *(pytest.param(name, marks=needs_models) for name in REAL)])
-def test_sessions_equal_the_framework_over_60_runs_and_again_after_a_reset(name: str, streams: dict[str, tuple[Model, InProcess]]) -> None:
+def test_sessions_equal_the_framework_over_60_runs_and_again_after_a_reset(
+    name: str, streams: dict[str, tuple[Model, InProcess]]
+) -> None:
     model, library = streams[name]
     assert library.states
     samples = random_steps(library.loaded.inputs)
@@ -152,13 +171,15 @@ def test_sessions_equal_the_framework_over_60_runs_and_again_after_a_reset(name:
 
 
 def _effect(model: Model, samples: dict[str, Array], expected: dict[str, Array]) -> float:
-    """Return by how much the framework's outputs of the first runs differ from those of runs that begin anew."""
+    """Return by how much the framework's outputs of the first runs differ from those that begin anew."""
     framework = Framework.of(model, Registry.load())
     reference = framework.reference()
     largest = 0.0
     for i in range(1, 6):
         alone = framework.run(reference, {n: a[i] for n, a in samples.items()})
-        largest = max(largest, *(np.abs(alone[n].astype(np.float64) - a[i]).max() for n, a in expected.items()))
+        largest = max(
+            largest, *(np.abs(alone[n].astype(np.float64) - a[i]).max() for n, a in expected.items())
+        )
     return largest
 
 
@@ -171,7 +192,9 @@ def test_validation_finds_a_session_that_forgets(streams: dict[str, tuple[Model,
         assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 20 for n in lost)
 
 
-def test_stored_outputs_are_those_of_the_steps_in_a_row(streams: dict[str, tuple[Model, InProcess]], tmp_path: Path) -> None:
+def test_stored_outputs_are_those_of_the_steps_in_a_row(
+    streams: dict[str, tuple[Model, InProcess]], tmp_path: Path
+) -> None:
     model, library = streams["onnx"]
     samples = random_steps(library.loaded.inputs)
     np.save(tmp_path / "x.npy", samples["x"])
@@ -211,8 +234,12 @@ def test_commands_list_states_and_validate_them(built: Path) -> None:
     assert "ONNX Runtime" in row["compared_with"]
 
 
-@pytest.fixture(scope="module", params=[FLOAT, pytest.param(INTEGER, marks=pytest.mark.slow)], ids=["float", "integer"])
-def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, InProcess]:
+@pytest.fixture(
+    scope="module", params=[FLOAT, pytest.param(INTEGER, marks=pytest.mark.slow)], ids=["float", "integer"]
+)
+def carried(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Model, InProcess]:
     """A model whose states the application carries, compiled."""
     folder = tmp_path_factory.mktemp("states")
     model = deployed(folder, "lstm", MODELS / request.param, "    states: application")
@@ -220,7 +247,9 @@ def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @needs_models
-def test_a_library_whose_application_carries_the_states_equals_the_framework(carried: tuple[Model, InProcess]) -> None:
+def test_a_library_whose_application_carries_the_states_equals_the_framework(
+    carried: tuple[Model, InProcess],
+) -> None:
     model, library = carried
     (image,) = [t for t in library.loaded.inputs if not t.name.startswith(("model/", "tfl."))]
     found, expected, _ = run_steps(question(library, model), random_steps([image]))
@@ -230,7 +259,9 @@ def test_a_library_whose_application_carries_the_states_equals_the_framework(car
 
 
 @needs_models
-def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried: tuple[Model, InProcess]) -> None:
+def test_validation_carries_states_and_finds_a_library_that_forgets_them(
+    carried: tuple[Model, InProcess],
+) -> None:
     model, library = carried
     found, expected, _ = outcomes(question(library, model))
     assert all(len(array) == ROUNDS * STEPS for array in found.values())

@@ -1,7 +1,8 @@
 """Decides who keeps the states of a model, the tensors whose values last from one run to the next.
 
-A frontend finds the states that a model file keeps by itself. A deployment file may pair inputs with outputs, which are states then, too.
-The session of the library keeps them, unless the deployment file says that the application does, or that every run begins anew.
+A frontend finds the states that a model file keeps by itself. A deployment file may pair inputs with outputs,
+which are states then, too. The session of the library keeps them, unless the deployment file says that the
+application does, or that every run begins anew.
 """
 
 from __future__ import annotations
@@ -31,22 +32,25 @@ def is_reset(model: Model) -> bool:
 
 
 def paired_states(model: Model) -> dict[str, str]:
-    """Return the inputs that the deployment file makes states, each with the output that is its value after the run."""
+    """Return the inputs that the deployment file makes states, each with the output that is its next value."""
     stated = model.keys.get(KEY)
     return dict(stated) if isinstance(stated, Mapping) else {}
 
 
 def add_pairs(graph: Graph, model: Model, starts: Mapping[str, Array]) -> Graph:
-    """Return the graph with the states that the deployment file pairs, beside those that the model file keeps.
+    """Return the graph with the states that the deployment file pairs beside those of the model file.
 
-    starts: values before the first run, by input; others begin with zeros, stored integers with their zero point.
+    starts: values before the first run, by input; others begin with zeros, stored integers with the zero point.
     Raises one MaceError for all pairs that are no states.
     """
     pairs = paired_states(model)
     faults = [fault for before, after in pairs.items() for fault in _pair_faults(graph, model, before, after)]
     if faults:
         raise MaceError.of(faults)
-    states = [State(before, after, _start_value(graph.tensors[before], starts.get(before))) for before, after in pairs.items()]
+    states = [
+        State(before, after, _start_value(graph.tensors[before], starts.get(before)))
+        for before, after in pairs.items()
+    ]
     return replace(graph, states=(*graph.states, *states)) if states else graph
 
 
@@ -56,18 +60,21 @@ def _pair_faults(graph: Graph, model: Model, before: str, after: str) -> Iterato
     for side, name, names in (("input", before, graph.port_inputs), ("output", after, graph.port_outputs)):
         if name not in names:
             missing = True
-            yield f"{place}: {name!r} is no {side} of the model; name one of {', '.join(names) or 'none'}, or add it to {side}_tensors"
+            choice = f"name one of {', '.join(names) or 'none'}, or add it to {side}_tensors"
+            yield f"{place}: {name!r} is no {side} of the model; {choice}"
     if missing:
         return
     old, new = graph.tensors[before], graph.tensors[after]
     if (old.dtype, old.shape, old.quant) != (new.dtype, new.shape, new.quant):
-        remedy = "pair it with the output that is its value after the run, of the same shape, type and quantization"
+        remedy = "pair it with the output that is its next value, of the same shape, type and quantization"
         yield f"{place}: {old} cannot become {new}; {remedy}"
     port = next((port for port in model.inputs if port.name == before), None)
     if port is not None and port.preparation:
-        yield f"{place}: {before!r} is kept by the session, which prepares nothing; remove its input_mean, input_scale, input_std"
+        problem = f"{before!r} is kept by the session, which prepares nothing"
+        yield f"{place}: {problem}; remove its input_mean, input_scale, input_std"
     if port is not None and port.data:
-        yield f"{place}: {before!r} is kept by the session, and validation_inputs_data has files for it; remove them"
+        problem = f"{before!r} is kept by the session, and validation_inputs_data has files for it"
+        yield f"{place}: {problem}; remove them"
 
 
 def _start_value(tensor: Tensor, start: Array | None) -> Array:
@@ -80,7 +87,7 @@ def _start_value(tensor: Tensor, start: Array | None) -> Array:
 def assign_states(graph: Graph, model: Model) -> Graph:
     """Return the graph with those states that the session keeps, the others as the deployment file says.
 
-    A state is a port of the library where the file says `states: application`, or names it under `input_tensors`.
+    A state is a port of the library where the file says `states: application`, or names it in `input_tensors`.
     With `states: reset` it is a constant. MaceError for an output that the session keeps.
     """
     if not graph.states:
@@ -94,15 +101,20 @@ def assign_states(graph: Graph, model: Model) -> Graph:
     shown = [state for state in kept if state.output in listed and state.input not in pairs]
     unread = {state.output for state in graph.states if state.input in named} - listed
     if is_reset(model):
-        return _bind(graph, {state.input: state.start for state in kept}, {state.output for state in graph.states} - listed)
+        return _bind(
+            graph,
+            {state.input: state.start for state in kept},
+            {state.output for state in graph.states} - listed,
+        )
     if shown:
         raise MaceError.of(_shown_fault(model, state) for state in shown)
     return _bind(replace(graph, states=tuple(kept)), {}, unread)
 
 
 def _shown_fault(model: Model, state: State) -> str:
-    problem = f"output {state.output!r} is the next value of state {state.input!r}, which is no input of the library"
-    return f"model {model.name!r}: {problem}; add {state.input!r} to input_tensors for the application to carry it, or remove the output"
+    problem = f"output {state.output!r} is the next value of state {state.input!r}, which the session keeps"
+    remedy = f"add {state.input!r} to input_tensors for the application to carry it, or remove the output"
+    return f"model {model.name!r}: {problem}; {remedy}"
 
 
 def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str]) -> Graph:
@@ -110,7 +122,9 @@ def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str])
     if not constants and not unread:
         return graph
     new = Builder(graph.name)
-    new.reserved = frozenset(graph.tensors)  # a constant must not take the name of a tensor that is still to come
+    new.reserved = frozenset(
+        graph.tensors
+    )  # a constant must not take the name of a tensor that is still to come
     new.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
     new.notes = list(graph.notes)
     new.states = [] if constants else list(graph.states)

@@ -66,9 +66,13 @@ def test_a_state_changes_what_is_computed(tmp_path: Path) -> None:
 
 def test_states_bear_the_names_of_their_layers(tmp_path: Path) -> None:
     k = keras()
-    model = k.Sequential([k.layers.Input(batch_shape=(1, 5, 4), name="x"), k.layers.LSTM(3, stateful=True, name="lstm")])
+    model = k.Sequential(
+        [k.layers.Input(batch_shape=(1, 5, 4), name="x"), k.layers.LSTM(3, stateful=True, name="lstm")]
+    )
     file = saved(model, tmp_path / "model.keras")
-    assert [str(state) for state in load(file).states] == [f"lstm/{letter}:f32[1, 3], at first 0.0" for letter in "hc"]
+    assert [str(state) for state in load(file).states] == [
+        f"lstm/{letter}:f32[1, 3], at first 0.0" for letter in "hc"
+    ]
     carried = load(file, keys={"states": "application"})
     assert carried.port_inputs == ("x", "lstm/h", "lstm/c")
     assert carried.port_outputs[1:] == ("lstm/h.next", "lstm/c.next")
@@ -86,6 +90,9 @@ def test_states_begin_anew_where_the_deployment_file_says_so(tmp_path: Path) -> 
 
 def test_a_layer_that_is_given_its_states_keeps_none(tmp_path: Path) -> None:
     k = keras()
-    x, h, c = (k.layers.Input(batch_shape=shape, name=name) for name, shape in (("x", (1, 5, 4)), ("h", (1, 3)), ("c", (1, 3))))
+    x, h, c = (
+        k.layers.Input(batch_shape=shape, name=name)
+        for name, shape in (("x", (1, 5, 4)), ("h", (1, 3)), ("c", (1, 3)))
+    )
     model = k.Model([x, h, c], k.layers.LSTM(3, stateful=True)(x, initial_state=[h, c]))
     assert not load(saved(model, tmp_path / "model.keras")).states

@@ -30,8 +30,14 @@ def stream(file: Path, start: float | None = None) -> Path:
     """
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((CHANNELS, CHANNELS, 1, TAPS)).astype(np.float32) / 4
-    held = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.array([-TAPS + 1], np.int64), "first")]
-    held += [numpy_helper.from_array(np.array([1 << 40], np.int64), "end"), numpy_helper.from_array(np.array([3], np.int64), "axis")]
+    held = [
+        numpy_helper.from_array(weights, "w"),
+        numpy_helper.from_array(np.array([-TAPS + 1], np.int64), "first"),
+    ]
+    held += [
+        numpy_helper.from_array(np.array([1 << 40], np.int64), "end"),
+        numpy_helper.from_array(np.array([3], np.int64), "axis"),
+    ]
     cache = (1, CHANNELS, 1, TAPS - 1)
     if start is not None:
         held.append(numpy_helper.from_array(np.full(cache, start, np.float32), "cache"))
@@ -42,7 +48,9 @@ def stream(file: Path, start: float | None = None) -> Path:
         helper.make_node("Slice", ["joined", "first", "end", "axis"], ["cache_out"]),
     ]
     ends = {"x": (1, CHANNELS, 1, LENGTH), "cache": cache, "y": (1, CHANNELS, 1, LENGTH), "cache_out": cache}
-    described = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends.items()}
+    described = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends.items()
+    }
     inputs, outputs = [described["x"], described["cache"]], [described["y"], described["cache_out"]]
     graph = helper.make_graph(nodes, "stream", inputs, outputs, held)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(file))
@@ -51,7 +59,13 @@ def stream(file: Path, start: float | None = None) -> Path:
 
 def deployed(file: Path, *lines: str) -> Model:
     """The model of a deployment file with these lines beside `states`."""
-    text = ["library_name: streams", "models:", "  stream:", f"    model_file_path: {file}", "    states: {cache: cache_out}"]
+    text = [
+        "library_name: streams",
+        "models:",
+        "  stream:",
+        f"    model_file_path: {file}",
+        "    states: {cache: cache_out}",
+    ]
     path = file.with_suffix(".yml")
     path.write_text("\n".join([*text, *(f"    {line}" for line in lines)]) + "\n")
     return load_deployment(path).models[0]
@@ -70,7 +84,9 @@ def loaded(model: Model) -> Graph:
     ],
     ids=["nothing else", "the other ports", "all ports"],
 )
-def test_paired_states_equal_the_framework_over_60_runs_and_again_after_a_reset(lines: tuple[str, ...], tmp_path: Path) -> None:
+def test_paired_states_equal_the_framework_over_60_runs_and_again_after_a_reset(
+    lines: tuple[str, ...], tmp_path: Path
+) -> None:
     model = deployed(stream(tmp_path / "stream.onnx"), *lines)
     framework = FrameworkSession(Framework.of(model, Registry.load()))
     session = ReferenceSession(loaded(model))

@@ -64,7 +64,9 @@ class Framework:
         found = {own: values[name] for own, name in ports if own not in hidden}
         return found | {state.input: state.start for state in self.paired}
 
-    def run(self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
+    def run(
+        self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False
+    ) -> dict[str, Array]:
         """What the application gets for one sample, by public name, when the framework computes.
 
         is_partial: leave out what the framework does not give, instead of a MaceError.
@@ -76,7 +78,11 @@ class Framework:
         absent = [name for name in self.own.port_outputs if name not in found]
         if absent and not is_partial:
             place = f"model {self.model.name!r}"
-            raise MaceError(place, f"its framework does not give {', '.join(absent)}", "name files under validation_outputs_data")
+            raise MaceError(
+                place,
+                f"its framework does not give {', '.join(absent)}",
+                "name files under validation_outputs_data",
+            )
         inputs = {}
         for name, own in zip(self.exit.inputs, self.own.port_outputs, strict=True):
             tensor = self.exit.tensors[name]

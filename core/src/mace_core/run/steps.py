@@ -24,7 +24,7 @@ ROUNDS = 2
 
 
 def carried_states(model: Model, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[str, str]:
-    """Return the inputs of a library that are states which the application carries, each with the output that is its next value.
+    """Return the inputs of a library that are states of the application, each with the output that is its next value.
 
     These are each input NAME beside an output NAME.next, by the names in the model file.
     """
@@ -34,16 +34,22 @@ def carried_states(model: Model, inputs: Sequence[Tensor], outputs: Sequence[Ten
     return {state: following[after] for state, after in found.items() if after in following}
 
 
-def run_steps(question: Question, samples: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array], str]:
-    """Return what the library and what the framework give in each of several runs in a row, by output, runs along the first axis.
+def run_steps(
+    question: Question, samples: Mapping[str, Array]
+) -> tuple[dict[str, Array], dict[str, Array], str]:
+    """Return what the library and the framework give in several runs in a row, by output, runs along the first axis.
 
-    All runs are done twice, the second time after a reset, which must give the same again. Each side keeps its own states.
+    All runs are done twice, the second time after a reset, which must give the same again. Each side keeps its
+    own states. The text says what the framework is. MaceError if it is missing.
 
-    samples: of the inputs that are no states, a run each. The text says what the framework is. MaceError if it is missing.
+    samples: of the inputs that are no states, a run each.
     """
     framework = Framework.of(question.model, question.registry)
     session = FrameworkSession(framework)
-    steps = [{name: array[i] for name, array in samples.items()} for i in range(len(next(iter(samples.values()), ())) or STEPS)]
+    steps = [
+        {name: array[i] for name, array in samples.items()}
+        for i in range(len(next(iter(samples.values()), ())) or STEPS)
+    ]
     ports = question.built.model(question.model.name)
     pairs = carried_states(question.model, ports["inputs"], ports["outputs"])
     starts = _start_values(framework, [tensor for tensor in ports["inputs"] if tensor.name in pairs])
@@ -53,7 +59,11 @@ def run_steps(question: Question, samples: Mapping[str, Array]) -> tuple[dict[st
         expected += [session.run({**starts, **step}) for step in steps]
     found = _run_carrying(question, steps, starts, pairs) if pairs else _run_session(question, steps)
     names = [name for name in found if name in expected[0]]
-    return {n: found[n] for n in names}, {n: np.stack([np.asarray(e[n]) for e in expected]) for n in names}, session.runtime
+    return (
+        {n: found[n] for n in names},
+        {n: np.stack([np.asarray(e[n]) for e in expected]) for n in names},
+        session.runtime,
+    )
 
 
 def _run_session(question: Question, steps: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -63,7 +73,10 @@ def _run_session(question: Question, steps: Sequence[Mapping[str, Array]]) -> di
 
 
 def _run_carrying(
-    question: Question, steps: Sequence[Mapping[str, Array]], starts: Mapping[str, Array], pairs: Mapping[str, str]
+    question: Question,
+    steps: Sequence[Mapping[str, Array]],
+    starts: Mapping[str, Array],
+    pairs: Mapping[str, str],
 ) -> dict[str, Array]:
     """Run all rounds step by step, each handed the states that the one before left."""
     found = []
@@ -71,14 +84,17 @@ def _run_carrying(
         states = dict(starts)
         for step in steps:
             given = {name: array[None] for name, array in {**step, **states}.items()}
-            outputs = {name: array[0] for name, array in question.built.run(question.model.name, given, question.threads).items()}
+            outputs = {
+                name: array[0]
+                for name, array in question.built.run(question.model.name, given, question.threads).items()
+            }
             found.append(outputs)
             states = {state: outputs[after] for state, after in pairs.items()}
     return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
 
 
 def _start_values(framework: Framework, states: Sequence[Tensor]) -> dict[str, Array]:
-    """Return what states that the application carries hold before the first run, by the names in the library."""
+    """Return what states that the application carries hold before the first run, by name in the library."""
     ports = {port.alias or port.name: port for port in framework.model.inputs}
     known = {state.input: state.start for state in framework.inside}
     found = {}
@@ -86,6 +102,8 @@ def _start_values(framework: Framework, states: Sequence[Tensor]) -> dict[str, A
         port = ports.get(tensor.name)
         start = known.get(port.name if port else tensor.name)
         zero = tensor.quant.zero_point[0] if tensor.quant else 0
-        array = np.full(tensor.shape, zero) if start is None else turn_axes(start, port, framework.frontend.order)
+        array = (
+            np.full(tensor.shape, zero) if start is None else turn_axes(start, port, framework.frontend.order)
+        )
         found[tensor.name] = np.ascontiguousarray(np.broadcast_to(array, tensor.shape), tensor.dtype.numpy)
     return found

@@ -27,7 +27,14 @@ ASSIGNS = {
 }
 """Operators that give a variable a value -> the operator that makes it of the variable and the operand; "" for the operand itself."""
 
-CHANGES = ("ResourceScatter", "ResourceApply", "ResourceSparseApply", "ResourceStridedSliceAssign", "StridedSliceAssign", "Scatter")
+CHANGES = (
+    "ResourceScatter",
+    "ResourceApply",
+    "ResourceSparseApply",
+    "ResourceStridedSliceAssign",
+    "StridedSliceAssign",
+    "Scatter",
+)
 """How the names of operators begin that change a part of a variable; those of `ScatterNd` compute a tensor and are none."""
 
 READ = "ReadVariableOp"
@@ -53,7 +60,9 @@ def refuse_hidden(source: Source, model: Model, variables: Iterable[Changed]) ->
     for variable in variables:
         if variable.start is None and not is_reset(model):
             remedy = "export the model without it, or, if every run is to begin with its stored value, write in the deployment file"
-            faults.append(f"{source.name}: {variable.name!r} lasts from run to run, and {variable.reason}; {remedy}\n    states: reset")
+            faults.append(
+                f"{source.name}: {variable.name!r} lasts from run to run, and {variable.reason}; {remedy}\n    states: reset"
+            )
     if faults:
         raise MaceError.of(faults)
 
@@ -119,7 +128,11 @@ def _executed(flat: Flat, outputs: Sequence[Ref]) -> dict[str, None]:
     found = _ancestors(flat, outputs, controls=True)
     while True:
         reached = {call for name in found for call in _calls_around(name, calls)}
-        inside = [n for n, o in flat.operations.items() if n not in found and _changes(o.op) and reached & set(_calls_around(n, calls))]
+        inside = [
+            n
+            for n, o in flat.operations.items()
+            if n not in found and _changes(o.op) and reached & set(_calls_around(n, calls))
+        ]
         if not inside:
             return found
         found |= _ancestors(flat, [(name, 0) for name in inside], controls=True)
