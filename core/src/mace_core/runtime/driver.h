@@ -72,7 +72,8 @@ typedef struct mace_driver {
   const char *name, *version;      /* "acme", "1.4.0" */
 
   /* Required. */
-  size_t (*bytes)(const mace_payload *); /* host memory of a device (NULL) or of a loaded part, which is aligned to MACE_ALIGNMENT */
+  /* Host memory of a device (NULL) or of a loaded part, aligned to MACE_ALIGNMENT. Called before open, and by any thread. */
+  size_t (*bytes)(const mace_payload *);
   mace_status (*open)(const mace_config *, void *memory, mace_device **, mace_text);
   mace_status (*load)(mace_device *, const mace_payload *, void *memory, mace_loaded **, mace_text);
   mace_status (*run)(mace_loaded *, const mace_binding *ports, uint32_t timeout_ms, mace_text); /* cache maintenance included */

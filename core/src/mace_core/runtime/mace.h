@@ -294,7 +294,8 @@ static inline mace_status mace_bind(mace_session *session, int32_t port, const m
   return mace_yield(session, status);
 }
 
-/* Have `observe` called after every kernel call in host memory with the layer's number and its result; NULL ends that. */
+/* Have `observe` called after every kernel call in host memory with the layer's number and its result; NULL ends that. It is not called
+ * while a fallback computes, whose layers are others. */
 static inline void mace_observe(mace_session *session, void (*observe)(void *observer, int32_t layer, const void *result),
                                 void *observer) {
   session->frame.observe = observe;
