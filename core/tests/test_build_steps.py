@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import BlobBody, Part, Port
-from mace_core.build_manifest import check_drivers, collect_manifests, list_copies
+from mace_core.build_manifest import RUNTIME, check_drivers, collect_manifests, list_copies
 from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
@@ -161,6 +161,9 @@ def test_two_products_of_one_name_or_file_are_refused() -> None:
         "two products have this name": replace(one, generated=("b.c",), units=(Unit("b.c"),)),
         "is a file of 'tool' as well": replace(one, name="other"),
         "'mace_run.c' is a copy of two files": replace(one, name="other", generated=(), copies={"mace_run.c": DIGITS}, units=()),
+        "'mace_run.c' is compiled in two ways": replace(
+            one, name="other", generated=(), copies={"mace_run.c": RUNTIME / "mace_run.c"}, units=(Unit("mace_run.c"),)
+        ),
     }
     for problem, other in faults.items():
         with pytest.raises(PluginError, match=problem):

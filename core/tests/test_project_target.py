@@ -20,6 +20,12 @@ from mace_core.run.runners import Native
 DIGITS = Path(__file__).parents[2] / "models/digits/digits.yml"
 
 
+class Simulator(Native):
+    """Executes what the board would."""
+
+    name = "simulator"
+
+
 class Board(ProjectTarget):
     """Writes a program that knows how many nodes the model has."""
 
@@ -37,7 +43,7 @@ class Board(ProjectTarget):
         return Project({"main.c": text, "app.h": "", "link.ld": ""}, figures, ("a note",))
 
     def runner(self) -> Runner:
-        return Native()
+        return Simulator()
 
 
 class Unbuildable(Board):
@@ -69,8 +75,10 @@ def test_a_model_is_compiled_whole_and_its_files_are_those_of_the_manifest() -> 
 
 def test_its_runner_executes_the_choice() -> None:
     work, _ = job(Board())
-    runner = work.choice.runner
-    assert isinstance(runner, Native)
+    assert isinstance(work.choice.runner, Simulator)
+    plain = Registry.load().select("host")[0]
+    assert plain.runner is not None
+    assert plain.runner.name == "native"
 
 
 def test_what_cannot_be_built_can_be_written(tmp_path: Path) -> None:
