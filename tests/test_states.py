@@ -231,7 +231,8 @@ def test_commands_list_states_and_validate_them(built: Path) -> None:
     assert result.exit_code == 0, result.output
     (row,) = json.loads(result.output)
     assert row["passed"]
-    assert "ONNX Runtime" in row["compared_with"]
+    assert row["compared_with"].startswith("ONNX Runtime")
+    assert row["compared_with"].endswith(f"; {STEPS} steps in a row, and again after a reset")
 
 
 @pytest.fixture(
