@@ -11,6 +11,7 @@ import pytest
 
 from mace_core.build import Builder
 from mace_core.ir import DType
+from mace_core.scaffold import HARDWARE, write_plugin
 from mace_core.transforms import PHASES
 
 ROOT = Path(__file__).parents[1]
@@ -43,3 +44,16 @@ def test_the_transform_of_the_tutorial_keeps_what_it_says() -> None:
 def test_the_tutorial_lists_every_phase_in_order() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/tutorial-transform.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == [phase.name for phase in PHASES]
+
+
+def test_the_code_of_the_tutorial_is_what_mace_new_writes(tmp_path: Path) -> None:
+    """Every block of Python and C stands in a file of one of the new plugins, sign by sign."""
+    page = (ROOT / "docs/tutorial-target.md").read_text(encoding="utf-8")
+    written = ""
+    for hardware in HARDWARE:
+        folder = write_plugin("target", "acme", tmp_path / hardware, hardware)
+        written += "".join(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*")) if path.is_file())
+    blocks = re.findall(r"^```(?:python|c)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 5
+    for block in blocks:
+        assert block in written, f"mace new writes something else than:\n{block}"

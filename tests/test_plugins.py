@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import os
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError, PluginWarning
 from mace_core.generation import Job, generate
@@ -21,8 +24,9 @@ from mace_core.plugin_loader import DISABLED
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
-from mace_core.scaffold import write_plugin
-from mace_core.testing.compiled import host
+from mace_core.run.files import write_all
+from mace_core.scaffold import HARDWARE, write_plugin
+from mace_core.testing.compiled import case, host
 
 ROOT = Path(__file__).parents[1]
 ACME = ROOT / "tests/plugins/mace-transform-acme/src"
@@ -37,9 +41,11 @@ def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> Ent
     return EntryPoint(f"{kind}-{name}", f"mace_{kind}_{name}", GROUP)._for(PathDistribution(info))
 
 
-@pytest.mark.parametrize("kind", ["target", "frontend", "transform", "toolchain"])
-def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind: str) -> None:
-    folder = write_plugin(kind, "acme", tmp_path)
+@pytest.mark.parametrize(
+    ("kind", "hardware"), [*(("target", hardware) for hardware in HARDWARE), ("frontend", ""), ("transform", ""), ("toolchain", "")]
+)
+def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind: str, hardware: str) -> None:
+    folder = write_plugin(kind, "acme", tmp_path, hardware)
     installed(folder / "src", kind, "acme")
     known = {k: v for k, v in os.environ.items() if k != "MACE_REQUIRE_TOOLS"}  # a new toolchain has no compiler yet
     environment = {**known, "PYTHONPATH": str(folder / "src")}
@@ -72,6 +78,26 @@ def test_a_name_that_is_none_and_a_folder_that_exists_are_refused(tmp_path: Path
     write_plugin("target", "acme", tmp_path)
     with pytest.raises(MaceError, match="exists already"):
         write_plugin("target", "acme", tmp_path)
+    with pytest.raises(MaceError, match="choose one of cpu, device, blob, project"):
+        write_plugin("target", "other", tmp_path, "quantum")
+    with pytest.raises(MaceError, match="a frontend has no kinds"):
+        write_plugin("frontend", "other", tmp_path, "device")
+
+
+def test_a_new_project_computes_relu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network of the project, compiled for this machine, which has no start after a reset."""
+    folder = write_plugin("target", "firm", tmp_path, "project")
+    monkeypatch.syspath_prepend(str(folder / "src"))
+    (target,) = importlib.import_module("mace_target_firm").mace_targets()
+    x = np.linspace(-2, 2, 12, dtype=np.float32)
+    graph = case("net", "Relu", [x])
+    part = target.compile(Region(target, graph), BuildConfig("cortex-m4", "firm", Model("net", ())))
+    write_all(tmp_path, part.body.files)
+    subprocess.run([*host().cc, "-shared", "-fPIC", "-Wall", "-Werror", "network.c", "-o", "network.so"], cwd=tmp_path, check=True)
+    y = np.ones_like(x)
+    ends = [(ctypes.c_void_p * 1)(array.ctypes.data) for array in (x, y)]
+    ctypes.CDLL(str(tmp_path / "network.so")).network_run(*ends)
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
 
 
 HOOK = "from mace_core import hookimpl\n\n@hookimpl\n"

@@ -52,7 +52,7 @@ class Grouping(KernelTarget):
     """Adds a constant with either of two kernels, at two levels; `stride` is asked for by one of them."""
 
     name = "grouping"
-    runtime = "cpu"
+    device = "cpu"
     cost_unit = "points"
 
     def __init__(self, folder: Path, is_fast: bool = True, strides: tuple[int, int] = (3, 2)) -> None:
@@ -466,8 +466,7 @@ def test_a_missing_tuning_file_is_told(tmp_path: Path) -> None:
 
 def test_the_contract_computes_with_every_candidate(tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
-    levels = target.levels("host")
-    check_merged(target, [graph], folder_of(tmp_path, "right"), levels, 1e-5)
+    check_merged(target, [graph], folder_of(tmp_path, "right"), 1e-5)
 
     def add_nothing(node: Node, to: Lowering) -> None:
         to.call(node, Call(target.kernel("copy"), {"n": 2 * SIZE}, node.inputs[:1], node.outputs))
@@ -475,4 +474,4 @@ def test_the_contract_computes_with_every_candidate(tmp_path: Path) -> None:
     wrong = Candidate("wrong", add_nothing, lambda *_: 100.0)
     target.lowerings = {**target.lowerings, "Add": (*target.lowerings["Add"], wrong)}  # type: ignore[misc]
     with pytest.raises(AssertionError, match=r"1 of 1 graphs differ from their references"):
-        check_merged(target, [graph], folder_of(tmp_path, "wrong"), levels, 1e-5)
+        check_merged(target, [graph], folder_of(tmp_path, "wrong"), 1e-5)

@@ -284,13 +284,14 @@ def schema() -> None:
 @main.command()
 @click.argument("kind", type=click.Choice(["frontend", "transform", "target", "toolchain"]))
 @click.argument("name")
+@click.option("--kind", "hardware", default="", help="Of targets: cpu (default), device, blob or project; see docs/tutorial-target.md.")
 @click.option("--output", default=".", type=click.Path(file_okay=False, path_type=Path), help="Where its folder goes.")
 @exit_on_error
-def new(kind: str, name: str, output: Path) -> None:
+def new(kind: str, name: str, hardware: str, output: Path) -> None:
     """Write a new plugin that installs, loads and passes its contract tests."""
     from mace_core.scaffold import write_plugin
 
-    echo(f"wrote {write_plugin(kind, name, output)}; next: pip install -e it, then pytest in it")
+    echo(f"wrote {write_plugin(kind, name, output, hardware)}; next: pip install -e it, then pytest in it")
 
 
 def _pair(text: str) -> tuple[str, str]:

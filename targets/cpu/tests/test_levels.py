@@ -66,7 +66,7 @@ def test_each_level_reads_weights_that_were_packed_for_it(is_first: bool, tmp_pa
     calls = plan_graph(target, graphs[0]).program.calls
     assert [(call.args["panel"], call.levels) for call in calls] == [(32, ("first",)), (16, ("last",))]
     check_graphs(target, graphs[:3], tmp_path / "floats")
-    check_merged(target, graphs, tmp_path / "all", target.both, 1e-5)
+    check_merged(target, graphs, tmp_path / "all", 1e-5)
 
 
 def test_a_target_that_borrows_lowerings_without_their_parameters_is_told_so() -> None:

@@ -1,30 +1,34 @@
-"""Graphs through a kernel target's generated C, beside their numpy reference."""
+"""Graphs through the generated C of targets, beside their numpy reference."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from mace_core.api import BuildConfig, Compiler, Region, Target
+from mace_core.api import BuildConfig, Compiler, Region, Sources, Target
 from mace_core.build import Builder
 from mace_core.candidates import Selection
-from mace_core.compilation import compile_region
-from mace_core.deployment import Model
-from mace_core.emit import code
+from mace_core.compilation import Compilation, CompiledModel, compile_graph, compile_region
+from mace_core.deployment import Deployment, Model
+from mace_core.generation import Job, encode
 from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.levels import Level
 from mace_core.plan import Plan, make_plan
-from mace_core.registry import Registry
+from mace_core.registry import Choice, Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
 from mace_core.tuning import TUNING
 from mace_core.verify import verify
+
+CASES = "cases"
+"""The name of the library of tests."""
 
 
 @cache
@@ -56,22 +60,57 @@ def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str,
     return new.finish(outputs)
 
 
-def plan_graph(target: Target, graph: Graph, abi: str = "host", tuning: Path | None = None) -> Plan:
+def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
     """Return the plan of a graph that one target computes whole; a node that it refuses fails the assertion with its reason."""
     verify(graph)
     for node in graph.nodes:
         refusal = target.refuses(node, graph)
         assert refusal is None, f"{graph.name}: {refusal}"
-    model = Model(graph.name, (), keys={TUNING: str(tuning or "")})
-    part = compile_region(Region(target, graph), BuildConfig(abi, abi, model))
-    return make_plan(graph, [part])
+    return make_plan(graph, [compile_region(Region(target, graph), BuildConfig(abi, abi, Model(graph.name, ())))])
+
+
+def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: str = "host") -> Sources:
+    """Return the sources of the library `cases` with each graph as a model, divided among the targets by preference.
+
+    abi: what targets compile for; the library itself is for this machine.
+    """
+    return _encode(targets, _compile(targets, graphs, abi), abi)
+
+
+def _compile(targets: Sequence[Target], graphs: Sequence[Graph], abi: str, tuning: str = "") -> list[CompiledModel]:
+    work = Compilation(*_choose(targets, abi))
+    models = [Model(graph.name, (), keys={TUNING: tuning} if tuning else {}) for graph in graphs]
+    return [compile_graph(model, verify(graph), work) for model, graph in zip(models, graphs, strict=True)]
+
+
+def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: str) -> Sources:
+    choice, registry = _choose(targets, abi)
+    return encode(Job(Deployment(CASES, tuple(model.model for model in compiled)), choice), compiled, registry)
+
+
+def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
+    """Return a choice of these targets alone, with the compiler of this machine."""
+    installed = Registry.load()
+    choice = replace(installed.select("host")[0], text=abi, abi=abi, targets=tuple(targets))
+    return choice, replace(installed, targets={target.name: target for target in targets})
+
+
+def load_library(sources: Sources, folder: Path) -> dict[str, native.Model]:
+    """Compile what `generate_library` gave, drivers among it, and load it: each model in a session."""
+    return native.load(shared_library(sources, host(), folder, ("-O1",)), CASES)
 
 
 def compile_graphs(target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
-    """Every graph as a model of one library, loaded; a node that the target refuses fails the assertion with its reason."""
-    plans = [plan_graph(target, graph, abi) for graph in graphs]
-    sources = code.library("cases", plans, target.levels(abi))
-    return native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")
+    """Every graph as a model of one library, loaded; a node that the target refuses fails with its reason."""
+    return load_library(generate_library([target], list(graphs), abi), folder)
+
+
+def with_levels(target: Target, levels: Sequence[Level]) -> Target:
+    """Return the target with other levels, such as those of its own that the compiler of this machine knows."""
+    derived = type(type(target).__name__, (type(target),), {"levels": lambda _self, _abi: tuple(levels)})
+    leveled = copy(target)
+    leveled.__class__ = derived
+    return leveled
 
 
 def merge(name: str, graphs: Iterable[Graph]) -> Graph:
@@ -111,8 +150,8 @@ def run_merged(
     The graphs are compiled as one model: each model of a library costs a start of the compiler for its calls and one for its weights,
     which takes far longer than what it compiles.
     """
-    sources = code.library("cases", [plan_graph(target, merge("merged", graphs))], levels or target.levels("host"))
-    model = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")["merged"]
+    target = with_levels(target, levels) if levels else target
+    model = compile_graphs(target, [merge("merged", graphs)], folder)["merged"]
     found = model.run({f"{graph.name}/{name}": array for graph in graphs for name, array in inputs[graph.name].items()})
     return {graph.name: split_by_graph(found, graph) for graph in graphs}
 
@@ -154,20 +193,20 @@ def check_graphs(
             assert_close(found[graph.name][name], expected[name], f"{graph.name}/{name}", tolerance)
 
 
-def check_merged(target: Target, graphs: Sequence[Graph], folder: Path, levels: Sequence[Level], tolerance: float) -> None:
+def check_merged(target: Target, graphs: Sequence[Graph], folder: Path, tolerance: float, abi: str = "host") -> None:
     """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
 
     Where a target knows several ways to compute a node, each of them is chosen once. Quantized results may be one step off: kernels
     round once from floats, the reference from doubles.
     """
     whole = merge("all", graphs)
-    plan = plan_graph(target, whole)
-    _check_plan(plan, graphs, (folder, levels), tolerance)
-    for name, entries in _each_candidate(plan.program.selections).items():
+    compiled = _compile([target], [whole], abi)
+    _check_sources(_encode([target], compiled, abi), graphs, folder, tolerance)
+    for name, entries in _each_candidate(compiled[0].plan.program.selections).items():
         tuning = folder / f"{name}.json"
         tuning.write_text(json.dumps({"choices": entries}))
-        forced = plan_graph(target, whole, tuning=tuning)
-        _check_plan(forced, graphs, (folder / name, levels), tolerance)
+        forced = _compile([target], [whole], abi, str(tuning))
+        _check_sources(_encode([target], forced, abi), graphs, folder / name, tolerance)
 
 
 def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str, str]]]:
@@ -183,12 +222,10 @@ def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str,
     return entries
 
 
-def _check_plan(plan: Plan, graphs: Sequence[Graph], build: tuple[Path, Sequence[Level]], tolerance: float) -> None:
-    """Assert that the plan of merged graphs computes what each of them does; build: where it is compiled, and for which levels."""
-    folder, levels = build
+def _check_sources(sources: Sources, graphs: Sequence[Graph], folder: Path, tolerance: float) -> None:
+    """Assert that the library of these graphs, merged into one, computes what each of them does."""
     whole = merge("all", graphs)
-    sources = code.library("cases", [plan], levels)
-    model = native.load(shared_library(sources, host(), folder, ("-O1",)), "cases")["all"]
+    model = load_library(sources, folder)["all"]
     given = {**random_inputs(whole), **_whole_range(whole)}
     found, wrong = model.run(given), []
     for graph in graphs:

@@ -108,6 +108,16 @@ def branches(names: Sequence[str] = NAMES) -> Graph:
     return builder.finish(outputs)
 
 
+def relus(names: Sequence[str] = NAMES) -> Graph:
+    """A graph with two nodes for each name, each with its own input and output: for targets that know no other op."""
+    builder = Builder("names")
+    outputs: list[str] = []
+    for name in names:
+        x = builder.input(f"{name} in", DType.F32, (1, 4))
+        outputs += builder.add("Relu", [builder.one("Relu", [x], outputs=[name])], outputs=[f"{name} out"])
+    return builder.finish(outputs)
+
+
 def chain(names: Sequence[str] = NAMES) -> Graph:
     """A graph with a convolution for each name, one after another."""
     builder = Builder("names")

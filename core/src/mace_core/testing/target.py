@@ -1,20 +1,31 @@
-"""What every target must keep."""
+"""What every target must keep, whatever its hardware: from `refuses` and `compile` to numbers out of a session."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import pytest
 
-from mace_core.api import Target
-from mace_core.emit import code
-from mace_core.ir import DType, Graph
+from mace_core.api import BuildConfig, Part, Refusal, Region, Target
+from mace_core.build import Builder
+from mace_core.deployment import Model
+from mace_core.ir import DType, Graph, Node, State
 from mace_core.ops import core_ops
+from mace_core.run.reference import execute
 from mace_core.testing import hostile
-from mace_core.testing.compiled import case, check_merged, compile_graphs, plan_graph
+from mace_core.testing.compiled import (
+    assert_close,
+    check_merged,
+    compile_graphs,
+    generate_library,
+    load_library,
+    merge,
+    random_inputs,
+    with_levels,
+)
 from mace_core.testing.plugin import PluginContract
 from mace_core.testing.samples import VARIANTS, sample
 from mace_core.testing.strategies import random_graph
@@ -28,11 +39,34 @@ SMOOTH = (
 )
 """Ops that turn a small error of a quantized operand into a small error of the result: one step decides nothing."""
 
+SHAPED = ("Relu", "Abs", "Neg", "Tanh", "Sigmoid", "MatMul", "Conv")
+"""Ops that chains are made of; each keeps the shape (1, 4, 4, 4)."""
+
+LENGTH = 7
+"""Nodes of a chain, so that it can be cut into that many regions."""
+
+
+class EverySecond(Target):
+    """Takes what a target takes, but for every second node: the other half of a graph goes to somebody else."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.name = target.name  # type: ignore[misc]
+        self.device = target.device  # type: ignore[misc]
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        number = [n.name for n in graph.nodes].index(node.name)
+        return Refusal("other", "the contract gives it to another target") if number % 2 else self.target.refuses(node, graph)
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        return self.target.compile(region, config)
+
 
 class TargetContract(PluginContract):
     """Derive from it, set `target`, and pytest runs the contract.
 
-    seeds: random networks that are tried.  tolerance: of floats, of the larger of 1 and the expected value.
+    abi: for which the target compiles; what it makes for another than this machine's is compiled here all the same, without levels
+    that have flags.  seeds: random networks that are tried.  tolerance: of floats, of the larger of 1 and the expected value.
     """
 
     kind = "target"
@@ -55,58 +89,91 @@ class TargetContract(PluginContract):
         assert self.target.missing() == self.target.missing()
         assert self.target.missing() is None or str(self.target.missing()).strip()
 
-    def test_refuses_answers_for_a_small_graph(self) -> None:
-        graph = self._small()
-        for node in graph.nodes:
-            first = self.target.refuses(node, graph)
-            assert self.target.refuses(node, graph) == first, f"{node}: two answers"
+    def test_refusals_are_data(self) -> None:
+        """Asked twice about a node, a target answers the same: None, or a Refusal with a code and a sentence."""
+        for graph in self.graphs():
+            for node in graph.nodes:
+                first = self.target.refuses(node, graph)
+                assert first is None or isinstance(first, Refusal), f"{node}: refuses() returns {first!r}"
+                assert self.target.refuses(node, graph) == first, f"{node}: two answers"
+
+    def test_parts_fit_their_regions(self) -> None:
+        """A part has the ports of its region, in order, and a driver of the target's manifests if any."""
+        drivers = {driver for manifest in self.target.manifests("contract", [Model("small", ())], self.abi) for driver in manifest.drivers}
+        for graph in self.accepted()[:5]:
+            part = self.target.compile(Region(self.target, graph), BuildConfig(self.abi, self.abi, Model(graph.name, ())))
+            assert part.target == self.name
+            assert [port.tensor for port in part.inputs] == [graph.tensors[name] for name in graph.inputs]
+            assert [port.tensor for port in part.outputs] == [graph.tensors[name] for name in graph.outputs]
+            assert part.nodes == tuple(node.name for node in graph.nodes)
+            assert not part.driver or part.driver in drivers, f"no manifest of {self.name} names the driver {part.driver}"
 
     def test_sources_are_the_same_twice(self, tmp_path: Path) -> None:
-        if not self.target.levels(self.abi):
-            pytest.skip("core compiles no kernels of this target")
-        graph = self._small()
-        if any(self.target.refuses(n, graph) for n in graph.nodes):
-            pytest.skip("refuses the small graph")
-        made = []
-        for _ in range(2):
-            made.append(code.library("twice", [plan_graph(self.target, graph, self.abi)], self.target.levels(self.abi)))
-        assert made[0].files == made[1].files
-        text = "".join(f for f in made[0].files.values() if isinstance(f, str))
-        assert str(Path.home()) not in text
-        assert str(tmp_path.parent) not in text
+        graph = merge("twice", self.accepted()[:5])
+        first, second = (generate_library([self.target], [graph], self.abi) for _ in range(2))
+        assert first.files == second.files
+        assert first.manifests == second.manifests
+        for name, content in first.files.items():
+            data = content.encode() if isinstance(content, str) else bytes(content)
+            assert str(Path.home()).encode() not in data, name
+            assert str(tmp_path.parent).encode() not in data, name
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
         """Nothing of a name in a model is code, whatever it holds; for this machine the library is compiled and run."""
-        if not self.target.levels(self.abi):
-            pytest.skip("core compiles no kernels of this target")
-        graph = hostile.branches()
-        if any(self.target.refuses(n, graph) for n in graph.nodes):
-            pytest.skip("refuses the graph of additions")
-        made = code.library("names", [plan_graph(self.target, graph, self.abi)], self.target.levels(self.abi))
+        graph = next((g for g in (hostile.branches(), hostile.relus(), hostile.chain()) if self._accepts(g)), None)
+        assert graph, f"{self.name} computes neither Relu nor Conv: override this test with a graph of hostile names"
+        made = generate_library([self.target], [graph], self.abi)
         assert hostile.escapes(made.files) == []
         if self.abi == "host":
-            model = compile_graphs(self.target, [graph], tmp_path)["names"]
+            model = load_library(made, tmp_path)["names"]
             assert [t.name for t in (*model.inputs, *model.outputs)] == [*graph.inputs, *graph.outputs]
-            found = model.run({name: np.zeros((1, 4), np.float32) for name in graph.inputs})
-            assert all((array == 1).all() for array in found.values())
+            given = random_inputs(graph)
+            expected, found = execute(graph, given), model.run(given)
+            for name, array in found.items():
+                assert_close(array, expected[name], name, self.tolerance)
 
     def test_levels_end_with_one_for_every_processor(self) -> None:
-        if not self.target.levels(self.abi):
-            pytest.skip("core compiles no kernels of this target")
-        *_, last = levels = self.target.levels(self.abi)
-        assert last.available == ""
-        assert len({i.name for i in levels}) == len(levels)
+        """Of a target whose kernels core compiles; another has no levels."""
+        levels = self.target.levels(self.abi)
+        assert all(not level.available for level in levels[-1:])
+        assert len({level.name for level in levels}) == len(levels)
 
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         """Every op and random networks, as one library: what a target accepts it must compute."""
-        if not self.target.levels(self.abi):
-            pytest.skip("core compiles no kernels of this target")
-        levels = [level for level in self.target.levels(self.abi) if self.abi == "host" or not level.flags]
-        if not levels:
-            pytest.skip(f"no level for {self.abi} compiles here")
-        graphs = [g for g in self.graphs() if not any(self.target.refuses(n, g) for n in g.nodes)]
-        assert graphs, f"{self.target.name} accepts no node of any sample"
-        check_merged(self.target, graphs, tmp_path, levels, self.tolerance)
+        check_merged(self._portable(), self.accepted(), tmp_path, self.tolerance, self.abi)
+
+    def test_several_regions_compute_what_one_does(self, tmp_path: Path) -> None:
+        """Parts of one target share what lies in its memory, and nothing of one is lost where another runs in between."""
+        target, graph = self._portable(), self.chain()
+        one = load_library(generate_library([target], [graph], self.abi), tmp_path / "one")[graph.name]
+        several = generate_library([EverySecond(target), target], [graph], self.abi)
+        split = load_library(several, tmp_path / "several")[graph.name]
+        assert len(split.devices()) == LENGTH
+        for seed in range(3):
+            given = random_inputs(graph, seed)
+            expected, found, reference = one.run(given), split.run(given), execute(graph, given)
+            for name in graph.outputs:
+                assert_close(expected[name], reference[name], name, self.tolerance)
+                assert found[name].tobytes() == expected[name].tobytes(), f"{name}: other numbers in {LENGTH} regions than in one"
+
+    def test_states_last_from_run_to_run(self, tmp_path: Path) -> None:
+        """A region reads the value that the run before has written, and the start value again after a reset."""
+        op = self._op()
+        builder = Builder("memory")
+        x, before = (builder.input(name, DType.F32, (1, 4, 4, 4)) for name in ("x", "before"))
+        after, y = (_add(builder, op, tensor, number) for number, tensor in enumerate((x, before)))
+        graph = builder.finish([y, after], ["y", "after"])
+        start = np.full((1, 4, 4, 4), 0.5, np.float32)
+        graph = replace(graph, states=(State("before", "after", start),))
+        (model,) = compile_graphs(self._portable(), [graph], tmp_path, self.abi).values()
+        for _ in range(2):
+            value = start
+            for seed in range(3):
+                given = {"x": random_inputs(graph, seed)["x"], "before": value}
+                expected = execute(graph, given)
+                assert_close(model.run({"x": given["x"]})["y"], expected["y"], f"step {seed}", self.tolerance)
+                value = expected["after"]
+            model.reset()
 
     def graphs(self) -> list[Graph]:
         """Graphs of a few nodes that the target may be asked to compute."""
@@ -120,5 +187,45 @@ class TargetContract(PluginContract):
         networks = [random_graph(seed) for seed in range(self.seeds)]
         return [g.renamed(f"{number}_{g.name}") for number, g in enumerate([*made, *networks]) if g]
 
-    def _small(self) -> Graph:
-        return case("small", "Relu", [np.zeros((1, 4, 4, 3), np.float32)])
+    def accepted(self) -> list[Graph]:
+        """Those graphs that the target computes whole."""
+        found = [graph for graph in self.graphs() if self._accepts(graph)]
+        assert found, f"{self.name} accepts no node of any sample"
+        return found
+
+    def chain(self) -> Graph:
+        """A chain of nodes that the target takes; what two of them compute inside it are outputs as well."""
+        builder, op = Builder("chain"), self._op()
+        values = [builder.input("x", DType.F32, (1, 4, 4, 4))]
+        for number in range(LENGTH):
+            values.append(_add(builder, op, values[-1], number))
+        return builder.finish([values[-1], values[2], values[5]])
+
+    def _op(self) -> str:
+        for op in SHAPED:
+            builder = Builder(op)
+            x = builder.input("x", DType.F32, (1, 4, 4, 4))
+            if self._accepts(builder.finish([_add(builder, op, x, 0)])):
+                return op
+        raise AssertionError(f"{self.name} takes none of {', '.join(SHAPED)} over floats: override chain()")
+
+    def _accepts(self, graph: Graph) -> bool:
+        return not any(self.target.refuses(node, graph) for node in graph.nodes)
+
+    def _portable(self) -> Target:
+        """The target, for another ABI without the levels that this machine's compiler does not know."""
+        target = self.target
+        if self.abi == "host":
+            return target
+        return with_levels(target, [level for level in target.levels(self.abi) if not level.flags])
+
+
+def _add(builder: Builder, op: str, x: str, number: int) -> str:
+    """Append a node of an op that keeps the shape (1, 4, 4, 4)."""
+    rng = np.random.default_rng(number)
+    if op == "MatMul":
+        return builder.one(op, [x, builder.weight("w", rng.normal(0, 0.5, (4, 4)).astype(np.float32))])
+    if op == "Conv":
+        windows = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+        return builder.one(op, [x, builder.weight("w", rng.normal(0, 0.2, (4, 3, 3, 4)).astype(np.float32))], windows)
+    return builder.one(op, [x])
