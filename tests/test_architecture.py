@@ -113,3 +113,78 @@ def test_kernels_define_no_name_of_the_public_headers() -> None:
     for path in kernels:
         defined = {name for match in C_DEFINITION.findall(path.read_text()) for name in match if name}
         assert not defined & public, path.name
+
+
+CORE = ROOT / "core/src/mace_core"
+CORE_TESTS = ROOT / "core/tests"
+TESTED_ELSEWHERE = {
+    "api": ("core/tests/test_registry.py", "base classes without behavior; each plugin's contract tests them"),
+    "build_folder": ("tests/test_scons.py", "SCons alone asks for the folder's lock"),
+    "cli": ("tests/test_cli.py", "commands are tried from the command line"),
+    "commands": ("tests/test_cli.py", "commands are tried from the command line"),
+    "deployment/convert": ("core/tests/test_deployment.py", "values are converted as a file is read"),
+    "deployment/faults": ("core/tests/test_deployment.py", "faults are told as a file is read"),
+    "deployment/objects": ("core/tests/test_deployment.py", "data without behavior"),
+    "deployment/parse": ("core/tests/test_deployment.py", "it reads files"),
+    "deployment/ports": ("core/tests/test_deployment.py", "keys of ports are read with a file"),
+    "deployment/schema": ("core/tests/test_deployment.py", "documents are checked as a file is read"),
+    "deployment/source": ("core/tests/test_deployment.py", "YAML is read with a file"),
+    "deployment/values": ("core/tests/test_deployment.py", "scalars are typed as a file is read"),
+    "emit/code": ("core/tests/test_program.py", "its owner moves it to sessions"),
+    "emit/model": ("core/tests/test_program.py", "its owner moves it to sessions"),
+    "explain": ("tests/test_cli.py", "what `mace explain` prints"),
+    "generation": ("tests/test_outputs.py", "files of a build, in one run with it"),
+    "build_manifest": ("core/tests/test_manifest.py", "the manifest and its parts are one file of tests"),
+    "hookspecs": ("tests/test_plugins.py", "hooks are asked of installed plugins"),
+    "levels": ("core/tests/test_kernel_target.py", "levels are a kernel target's"),
+    "new_deployment": ("tests/test_init.py", "what `mace init` writes is read back through frontends"),
+    "offers": ("core/tests/test_ops.py", "what it offers are the operators"),
+    "package_files": ("tests/test_library_packages.py", "CMake and pkg-config find the packages"),
+    "pipeline": ("tests/test_two_targets.py", "it joins frontends, transforms and targets"),
+    "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
+    "project_target": ("core/tests/test_part.py", "a helper that makes parts"),
+    "report": ("core/tests/test_compilation.py", "figures of a compiled model"),
+    "rule_steps": ("core/tests/test_explain_passes.py", "the steps that it records are printed there"),
+    "run/built": ("tests/test_outputs.py", "it runs built programs"),
+    "run/check": ("tests/test_scons.py", "`scons check` of a built library"),
+    "run/compile": ("core/tests/test_program.py", "it starts compilers"),
+    "run/framework": ("tests/test_preparation.py", "it needs frontends"),
+    "run/layers": ("tests/test_cli.py", "`mace validate --layers` of a built library"),
+    "run/native": ("core/tests/test_program.py", "it loads compiled libraries"),
+    "run/ready": ("tests/test_cli.py", "`mace check` of a deployment"),
+    "run/results": ("tests/test_cli.py", "data without behavior, printed by commands"),
+    "run/steps": ("tests/test_states.py", "it needs frontends and built libraries"),
+    "run/validate": ("tests/test_outputs.py", "it needs frontends and built libraries"),
+    "scaffold": ("tests/test_plugins.py", "new plugins are installed and pass their contracts"),
+    "scons": ("tests/test_scons.py", "it runs inside SCons"),
+    "tuning": ("tests/test_tuning_file.py", "a tuning file is named by a deployment"),
+}
+"""Modules of the core without tests of their own -> the file that tests them, and why there."""
+
+
+def core_modules() -> list[str]:
+    """Paths without suffix; not the operators, which `test_ops.py` tests all alike, nor what is itself for tests."""
+    found = sorted(p.relative_to(CORE) for p in CORE.glob("**/*.py") if p.name != "__init__.py")
+    return [str(p.with_suffix("")) for p in found if p.parts[0] not in ("ops", "testing", "scaffold_files")]
+
+
+def own_tests(module: str) -> list[Path]:
+    """The files of tests that may be the module's: `run/tables` has test_run_tables.py, or test_tables.py."""
+    stem, whole = Path(module).name, module.replace("/", "_")
+    taken = CORE / f"{stem}.py" if "/" in module else CORE / "no module"
+    names = {whole} if taken.exists() else {whole, stem}
+    return [path for name in sorted(names) if (path := CORE_TESTS / f"test_{name}.py").exists()]
+
+
+@pytest.mark.parametrize("module", core_modules())
+def test_core_modules_have_tests_of_their_own(module: str) -> None:
+    file, reason = TESTED_ELSEWHERE.get(module, ("", ""))
+    if own_tests(module):
+        assert not reason, "it has tests of its own: take it off the list"
+        return
+    assert reason, f"write core/tests/test_{module.replace('/', '_')}.py, so that the module can be tested alone"
+    assert (ROOT / file).is_file(), file
+
+
+def test_the_list_of_modules_tested_elsewhere_is_of_modules() -> None:
+    assert set(TESTED_ELSEWHERE) - set(core_modules()) == set()

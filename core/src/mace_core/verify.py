@@ -15,10 +15,18 @@ MOST_ALONG_AN_AXIS = 1 << 31
 
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed; otherwise raise one MaceError that tells every fault."""
-    faults = [*_tensor_faults(graph), *_node_faults(graph), *_state_faults(graph)]
+    faults = [*_port_faults(graph), *_tensor_faults(graph), *_node_faults(graph), *_state_faults(graph)]
     if faults:
         raise MaceError.of(f"{graph.name}: {fault}" for fault in faults)
     return graph
+
+
+def _port_faults(graph: Graph) -> Iterator[str]:
+    """Yield a fault for each name that two inputs or two outputs bear: the second would never be written."""
+    for kind, names in (("input", graph.inputs), ("output", graph.outputs)):
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                yield f"{kind} {name!r} is there {names.count(name)} times; each needs a name of its own"
 
 
 def _tensor_faults(graph: Graph) -> Iterator[str]:

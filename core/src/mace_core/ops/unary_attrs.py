@@ -65,6 +65,12 @@ def _infer_is_inf(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(DType.BOOL, x.shape)]
 
 
+def _infer_clip(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+    (x,) = present(inputs)
+    need(x.dtype is not DType.BOOL, "its input must be numbers")
+    return same(inputs, attrs)
+
+
 def _infer_gelu(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     need(attrs["approximate"] in ("none", "tanh"), f"approximate is {attrs['approximate']!r}; it is 'none' or 'tanh'")
     return _floats(inputs, attrs)
@@ -84,6 +90,6 @@ TABLE: tuple[tuple[str, Callable[..., Array], Mapping[str, Any]], ...] = (
 OPS = (
     *(Op(name, ("x",), ("y",), _floats, _wide(function), attrs, move=keep) for name, function, attrs in TABLE),
     Op("Gelu", ("x",), ("y",), _infer_gelu, _wide(_gelu), {"approximate": "none"}, move=keep),
-    Op("Clip", ("x",), ("y",), same, _clip, {"min": -math.inf, "max": math.inf}, move=keep),
+    Op("Clip", ("x",), ("y",), _infer_clip, _clip, {"min": -math.inf, "max": math.inf}, move=keep),
     Op("IsInf", ("x",), ("y",), _infer_is_inf, _is_inf, {"negative": True, "positive": True}, move=keep),
 )

@@ -1,0 +1,128 @@
+"""Inputs and outputs as a deployment file states them: order of axes, type, name, preparation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mace_core.build import Builder
+from mace_core.deployment import Model, Port
+from mace_core.deployment.objects import Preparation
+from mace_core.errors import MaceError
+from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_core.ports import as_stated, entry_graph, exit_graph, in_source_order, turn_axes
+from mace_core.run.reference import execute
+from mace_core.verify import verify
+
+IMAGE = np.arange(24, dtype=np.float32).reshape(1, 2, 4, 3)
+"""One picture of 2 x 4 pixels, channels last."""
+
+
+def identity(dtype: DType = DType.F32, quant: Quant | None = None) -> Graph:
+    """A framework's graph whose output y is its input x."""
+    new = Builder("g")
+    return new.finish([new.one("Reshape", [new.input("x", dtype, IMAGE.shape, quant)], {"shape": IMAGE.shape}, outputs=["y"])])
+
+
+def model(*inputs: Port, outputs: tuple[Port, ...] = ()) -> Model:
+    return Model("m", (Path("m.onnx"),), inputs=inputs, outputs=outputs)
+
+
+def run(graph: Graph, array: Array) -> Array:
+    (name,) = graph.inputs
+    return execute(verify(graph), {name: array})[graph.outputs[0]]
+
+
+def test_nothing_is_added_where_nothing_is_stated() -> None:
+    graph = identity()
+    assert as_stated(graph, model(), "NHWC") is graph
+    assert as_stated(graph, model(Port("x", order="NHWC", dtype=DType.F32), outputs=(Port("y"),)), "NHWC") is graph
+
+
+@pytest.mark.parametrize(("framework", "stated", "perm"), [("NHWC", "NCHW", (0, 3, 1, 2)), ("NCHW", "NHWC", (0, 2, 3, 1))])
+def test_axes_are_turned_at_both_ends(framework: str, stated: str, perm: tuple[int, ...]) -> None:
+    wanted = model(Port("x", order=stated), outputs=(Port("y", order=stated),))
+    graph = as_stated(identity(), wanted, framework)
+    given = np.transpose(IMAGE, perm)
+    assert graph.tensors[graph.inputs[0]].shape == given.shape
+    np.testing.assert_array_equal(run(graph, given), given)
+
+
+@pytest.mark.parametrize("order", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("framework", ["NHWC", "NCHW"])
+def test_shapes_go_to_the_framework_and_back(order: str, framework: str) -> None:
+    stated = Port("x", (1, 2, 3, 4), order=order)
+    (port,) = in_source_order(model(stated), framework).inputs
+    assert port.shape is not None
+    assert turn_axes(np.zeros(port.shape), stated, framework).shape == stated.shape
+    assert (port.shape == stated.shape) is (order == framework)
+
+
+def test_other_ranks_and_orders_are_not_turned() -> None:
+    assert in_source_order(model(Port("x", (2, 3), order="NCHW")), "NHWC").inputs[0].shape == (2, 3)
+    assert in_source_order(model(Port("x", (1, 2, 3, 4), order="NONE")), "NCHW").inputs[0].shape == (1, 2, 3, 4)
+    np.testing.assert_array_equal(turn_axes(IMAGE, None, "NHWC"), IMAGE)
+
+
+def test_types_are_converted_and_names_given() -> None:
+    wanted = model(Port("x", dtype=DType.U8, alias="pixels"), outputs=(Port("y", dtype=DType.I32, alias="numbers"),))
+    graph = as_stated(identity(), wanted, "NHWC")
+    assert (graph.inputs, graph.outputs) == (("pixels",), ("numbers",))
+    found = run(graph, IMAGE.astype(np.uint8))
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, IMAGE)
+
+
+def test_a_quantized_model_takes_and_gives_numbers_where_floats_are_stated() -> None:
+    quant = Quant.of(0.5, 3)
+    wanted = model(Port("x", dtype=DType.F32), outputs=(Port("y", dtype=DType.F32),))
+    graph = as_stated(identity(DType.I8, quant), wanted, "NHWC")
+    np.testing.assert_array_equal(run(graph, IMAGE * 0.5), IMAGE * 0.5)
+    assert not any(graph.tensors[name].quant for name in (*graph.inputs, *graph.outputs))
+    kept = as_stated(identity(DType.I8, quant), model(Port("x", alias="z")), "NHWC")
+    assert kept.tensors["z"].storage == Storage(DType.I8, quant)
+
+
+@pytest.mark.parametrize(
+    ("prepared", "expected"),
+    [
+        (Preparation(mean=(1.0,)), IMAGE - 1),
+        (Preparation(mean=(1.0, 2.0, 3.0), scale=(2.0,)), (IMAGE - [1, 2, 3]) * 2),
+        (Preparation(std=(2.0, 4.0, 8.0)), IMAGE / [2, 4, 8]),
+        (Preparation(reverse=True), IMAGE[..., ::-1]),
+        (Preparation(mean=(1.0, 2.0, 3.0), reverse=True), IMAGE[..., ::-1] - [1, 2, 3]),
+    ],
+)
+def test_preparation(prepared: Preparation, expected: Array) -> None:
+    """Means are those of the model's channels: with `reverse` the application gives them in the other order."""
+    graph = as_stated(identity(), model(Port("x", preparation=prepared)), "NHWC")
+    np.testing.assert_allclose(run(graph, IMAGE), expected, rtol=1e-6)
+
+
+def test_channels_come_first_where_the_application_has_them_first() -> None:
+    port = Port("x", order="NCHW", preparation=Preparation(mean=(1.0, 2.0, 3.0)))
+    graph = as_stated(identity(), model(port), "NHWC")
+    np.testing.assert_allclose(run(graph, IMAGE.transpose(0, 3, 1, 2)), IMAGE - [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("prepared", "order", "said"),
+    [
+        (Preparation(mean=(1.0, 2.0)), "NHWC", "input_mean has 2 numbers for 3 channels"),
+        (Preparation(reverse=True), "NCHW", "input_color reverses 3 channels, it has 2"),
+    ],
+)
+def test_preparations_that_fit_no_channels_are_refused(prepared: Preparation, order: str, said: str) -> None:
+    with pytest.raises(MaceError, match=f"input 'x': {said}"):
+        as_stated(identity(), model(Port("x", order=order, preparation=prepared)), order)
+
+
+def test_the_entry_and_the_exit_alone_do_what_the_whole_does() -> None:
+    wanted = model(Port("x", order="NCHW", alias="in"), outputs=(Port("y", order="NCHW", alias="out"),))
+    graph = identity()
+    given = IMAGE.transpose(0, 3, 1, 2)
+    inner = run(entry_graph(graph, wanted, "NHWC"), given)
+    np.testing.assert_array_equal(inner, IMAGE)
+    np.testing.assert_array_equal(run(exit_graph(graph, wanted, "NHWC"), inner), given)
