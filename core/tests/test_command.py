@@ -44,7 +44,7 @@ def test_a_signal_is_told_by_name(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match="no_such_compiler: cannot be started: .*mace doctor"):
+    with pytest.raises(MaceError, match=r"no_such_compiler: cannot be started: .*mace doctor"):
         Command(("no_such_compiler",), tmp_path, {}, "lib.a").execute(print)
 
 

@@ -42,7 +42,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, peer: Any, calls: list[str]) -> No
 
 def test_a_library_that_is_not_built_is_told(tmp_path: Path) -> None:
     (choice,) = Registry.load().select("host")
-    with pytest.raises(MaceError, match="libnet.so: is not built; run: mace build ... --target host"):
+    with pytest.raises(MaceError, match=r"libnet\.so: is not built; run: mace build \.\.\. --target host"):
         versus(tmp_path / "net", choice, MODEL, Registry.load(), 1)
 
 
