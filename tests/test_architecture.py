@@ -130,6 +130,7 @@ TESTED_ELSEWHERE = {
     "deployment/schema": ("core/tests/test_deployment.py", "documents are checked as a file is read"),
     "deployment/source": ("core/tests/test_deployment.py", "YAML is read with a file"),
     "deployment/values": ("core/tests/test_deployment.py", "scalars are typed as a file is read"),
+    "emit/addresses": ("core/tests/test_program.py", "its owner moves it to sessions"),
     "emit/code": ("core/tests/test_program.py", "its owner moves it to sessions"),
     "emit/model": ("core/tests/test_program.py", "its owner moves it to sessions"),
     "explain": ("tests/test_cli.py", "what `mace explain` prints"),
