@@ -132,6 +132,7 @@ TESTED_ELSEWHERE = {
     "deployment/values": ("core/tests/test_deployment.py", "scalars are typed as a file is read"),
     "emit/addresses": ("core/tests/test_program.py", "its owner moves it to sessions"),
     "emit/code": ("core/tests/test_program.py", "its owner moves it to sessions"),
+    "emit/device": ("core/tests/test_engine.py", "its owner moves it to sessions"),
     "emit/model": ("core/tests/test_program.py", "its owner moves it to sessions"),
     "explain": ("tests/test_cli.py", "what `mace explain` prints"),
     "generation": ("tests/test_outputs.py", "files of a build, in one run with it"),
