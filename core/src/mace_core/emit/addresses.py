@@ -82,11 +82,15 @@ class Addresses:
             return Code(f"out[{index}]")
         return Code(f"{ {'WEIGHTS': 'w', 'ARENA': 'a', 'STATES': 's'}[where]} + {offset}")
 
-    def output(self, name: str) -> Code:
-        """Return the address of an output of the program: the application's, or the next value of a state."""
+    def output(self, name: str, occurrence: int = 0) -> Code:
+        """Return the address of an output of the program: the application's, or the next value of a state.
+
+        occurrence: which of the outputs of this name, as a model file may list a tensor twice.
+        """
         if name in self.states:
             return Code(f"s + {self.states[name]}")
-        return Code(f"out[{self.plan.outputs.index(name)}]")
+        indices = [index for index, output in enumerate(self.plan.outputs) if output == name]
+        return Code(f"out[{indices[occurrence]}]")
 
     def place(self, tensor: str, space: str) -> Code:
         """Return a `mace_place`."""

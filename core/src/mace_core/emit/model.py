@@ -154,7 +154,7 @@ class ModelView:
         if not self.plan.drivers:
             return {"drivers": []}
         touched = {self.program.root(t) for call in self.program.calls for t in (*call.reads, *call.writes) if t}
-        touched |= {self.program.root(name) for name in self._copied()}
+        touched |= {self.program.root(name) for name, _ in self._copied()}
         return DeviceView(self.plan, self.addresses, [name for name, _ in functions], frozenset(touched)).values()
 
     def _parts(self) -> Iterator[Code]:
@@ -209,15 +209,19 @@ class ModelView:
 
     def _copies(self) -> Iterator[tuple[Code, Code, int]]:
         """Yield to where, from where and how many bytes of the outputs that no call writes."""
-        for name in self._copied():
-            yield self.addresses.output(name), self.addresses.pointer(name), self.program.tensors[name].bytes
+        for name, occurrence in self._copied():
+            yield self.addresses.output(name, occurrence), self.addresses.pointer(name), self.program.tensors[name].bytes
 
-    def _copied(self) -> Iterator[str]:
-        """Yield the outputs that no call writes, because they are an input, a constant, or an output before them."""
+    def _copied(self) -> Iterator[tuple[str, int]]:
+        """Yield the outputs that no call writes, because they are an input, a constant, or an output before them.
+
+        With each stands how many outputs of its name are before it.
+        """
         owned = {*self.program.inputs, *self.program.weights}
-        for name in self.program.outputs:
+        outputs = self.program.outputs
+        for position, name in enumerate(outputs):
             if self.program.root(name) in owned and self.program.tensors[name].bytes:
-                yield name
+                yield name, outputs[:position].count(name)
             owned.add(self.program.root(name))
 
 
