@@ -138,6 +138,7 @@ TESTED_ELSEWHERE = {
     "generation": ("tests/test_outputs.py", "files of a build, in one run with it"),
     "build_manifest": ("core/tests/test_manifest.py", "the manifest and its parts are one file of tests"),
     "hookspecs": ("tests/test_plugins.py", "hooks are asked of installed plugins"),
+    "json_types": ("tests/test_cli.py", "types of what commands print with --json"),
     "levels": ("core/tests/test_kernel_target.py", "levels are a kernel target's"),
     "new_deployment": ("tests/test_init.py", "what `mace init` writes is read back through frontends"),
     "offers": ("core/tests/test_ops.py", "what it offers are the operators"),
