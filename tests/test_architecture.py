@@ -145,7 +145,6 @@ TESTED_ELSEWHERE = {
     "package_files": ("tests/test_library_packages.py", "CMake and pkg-config find the packages"),
     "pipeline": ("tests/test_two_targets.py", "it joins frontends, transforms and targets"),
     "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
-    "project_target": ("core/tests/test_part.py", "a helper that makes parts"),
     "report": ("core/tests/test_compilation.py", "figures of a compiled model"),
     "rule_steps": ("core/tests/test_explain_passes.py", "the steps that it records are printed there"),
     "run/built": ("tests/test_outputs.py", "it runs built programs"),
