@@ -146,7 +146,6 @@ TESTED_ELSEWHERE = {
     "pipeline": ("tests/test_two_targets.py", "it joins frontends, transforms and targets"),
     "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
     "report": ("core/tests/test_compilation.py", "figures of a compiled model"),
-    "rule_steps": ("core/tests/test_explain_passes.py", "the steps that it records are printed there"),
     "run/built": ("tests/test_outputs.py", "it runs built programs"),
     "run/check": ("tests/test_scons.py", "`scons check` of a built library"),
     "run/compile": ("core/tests/test_program.py", "it starts compilers"),
