@@ -84,6 +84,7 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
     return {case.case.name: case.fault(found[case.name]) for case in batch}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_cases_pass_through_generated_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused: Counter[str] = Counter()

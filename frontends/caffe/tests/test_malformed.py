@@ -187,6 +187,7 @@ def _length(data: bytes) -> bytes:
     return bytes((*made, size))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_damaged_networks(tmp_path: Path) -> None:
     damaged = [*(pair("sound", *files) for files in sound()), *random_damage(), *known_damage()]

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
 from mace_frontend_onnx.cases import cases, graph_of
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
+
+pytestmark = pytest.mark.slow  # the cases take 12 seconds to make, whichever test is first
 
 PASS, WRONG, REFUSED = "pass", "wrong", "refused"
 FLOOR = 1579

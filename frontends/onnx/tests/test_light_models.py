@@ -59,6 +59,7 @@ def runtime(path: Path, arrays: Mapping[str, Array], outputs: tuple[str, ...] = 
     return next(iter(run(arrays).values()))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_light_models(tmp_path: Path) -> None:
     assert len(FILES) == 9
@@ -89,6 +90,7 @@ def filled(path: Path, made: Path) -> str:
     return last.input[0] if last.op_type == "Softmax" else last.output[0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_light_models_with_weights(tmp_path: Path) -> None:
     outputs = {name: filled(FOLDER / f"light_{name}.onnx", tmp_path / f"{name}.onnx") for name in MODERATE}

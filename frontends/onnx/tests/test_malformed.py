@@ -403,6 +403,7 @@ def known_damage() -> Iterator[Damaged]:
     yield one("many nodes", many)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path) -> None:
     damaged = [*(one("sound", model) for model in MODELS), *random_damage(), *known_damage()]

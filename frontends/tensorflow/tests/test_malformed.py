@@ -319,6 +319,7 @@ def known_damage(files: dict[str, bytes]) -> Iterator[Damaged]:
     yield folder_of("an index that is none", files, **{"variables.index": bytes(48)})
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path, tf: Any) -> None:
     graphs, files = [written(tf, *given) for given in GRAPHS], saved(tf, tmp_path / "saved")

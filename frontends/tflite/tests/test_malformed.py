@@ -227,6 +227,7 @@ def known_damage() -> Iterator[Damaged]:
     yield one("names that are no text", data.replace(b"conv", b"\xff\xfe\xfd\xfc"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path) -> None:
     damaged = [*(one("sound", write(*graphs)) for graphs in sound()), *random_damage(), *every_number(), *known_damage()]

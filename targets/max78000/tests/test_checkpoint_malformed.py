@@ -107,6 +107,7 @@ def test_damaged_old_files(tmp_path: Path) -> None:
     assert found["error"] > COUNT / 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.exists(), reason=f"no models in {MODELS}/ai8x; MACE_MODELS names another folder")
 def test_damaged_real_files(tmp_path: Path) -> None:
     data = REAL.read_bytes()

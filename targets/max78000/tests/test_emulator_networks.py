@@ -98,6 +98,7 @@ def test_the_other_compiler(name: str, tmp_path: Path) -> None:
     assert made(name).execute(tmp_path, "arm-none-eabi").passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kws20_v3-MAX78000", "svhn_tinierssd-MAX78002"])
 def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
     packed = made(name, table_driven=True)

@@ -32,6 +32,7 @@ def networks() -> None:
     require(None if small() else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
 
 
+@pytest.mark.slow
 def test_weights(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
     flips = [flip for subject in small() for flip in mutation.weight_flips(subject, WEIGHTS, random)]
@@ -41,6 +42,7 @@ def test_weights(record_testsuite_property: Callable[[str, object], None]) -> No
     record_testsuite_property("weight flips", mutation.table(flips))
 
 
+@pytest.mark.slow
 def test_registers(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
     flips = [flip for subject in small() for flip in mutation.register_flips(subject, REGISTERS, random)]
@@ -51,6 +53,7 @@ def test_registers(record_testsuite_property: Callable[[str, object], None]) -> 
     assert [f.what for f in flips if f not in caught and f.weighted and f.register in mutation.ALWAYS_CAUGHT] == []
 
 
+@pytest.mark.slow
 def test_shifts_and_activations() -> None:
     random = np.random.default_rng(SEED)
     flips = [f for subject in small() for f in mutation.register_flips(subject, 2, random, mutation.ARITHMETIC)]
