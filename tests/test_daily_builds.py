@@ -85,7 +85,7 @@ def test_two_builds_at_once_in_one_folder(project: Path) -> None:
     [
         (("builds=/dev/null/x",), "mace: builds=/dev/null/x: cannot be written: Not a directory; choose another folder"),
         (("target=hos",), "mace: target=hos: no ABI 'hos'; did you mean 'host'?"),
-        (("build=x",), "mace: build=: no such option; the options are target=, toolchain=, builds="),
+        (("build=x",), "mace: build=: no such option; the options are target=, toolchain=, builds=, fallback="),
     ],
 )
 def test_one_message_for_a_mistake(project: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -117,8 +117,8 @@ class Acme(Cpu):
     name = "acme"
     device = "npu"
 
-    def lower(self, graph):
-        program = super().lower(graph)
+    def lower(self, *how):
+        program = super().lower(*how)
         return replace(program, calls=[replace(call, scratch=call.scratch + 4096) for call in program.calls])
 
 class Same(Cpu):
