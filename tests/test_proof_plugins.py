@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -36,7 +37,7 @@ from mace_core.generation import Generated
 from mace_core.ir import Array
 from mace_core.plan import Run, Transfer
 from mace_core.registry import Registry
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import case, generate_library, host, load_library
 from mace_core.testing.requirements import require
 
 SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -245,6 +246,20 @@ def test_a_capsule_takes_the_first_library_that_is_complete(faulty: tuple[str, P
     probed = probe.run(environment={"LD_LIBRARY_PATH": str(tmp_path)})
     assert any("libcapsule_rt.so" in line and ".so.2" not in line for line in probed.said("part"))
     assert [a.tobytes() for a in probed.outputs] == [a.tobytes() for a in expected]
+
+
+def test_the_slack_of_a_space_lies_behind_its_last_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors that fill their granules, so that nothing but the slack lies behind the last."""
+    island = target("island")
+    graph = case("full", "Relu", [np.zeros((1, 1024), np.float32)])
+    x = np.linspace(-1, 1, 1024, dtype=np.float32).reshape(1, 1024)
+    model = load_library(generate_library([island], [graph]), tmp_path / "slack")["full"]
+    np.testing.assert_array_equal(model.run({"x0": x})["y0"], np.maximum(x, 0))
+    module = sys.modules[type(island).__module__]
+    monkeypatch.setattr(module, "SPACE", replace(module.SPACE, slack=0))
+    model = load_library(generate_library([island], [graph]), tmp_path / "none")["full"]
+    with pytest.raises(MaceError, match="outside of the island's memory"):
+        model.run({"x0": x})
 
 
 @pytest.mark.slow

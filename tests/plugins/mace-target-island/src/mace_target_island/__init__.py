@@ -15,7 +15,7 @@ from mace_core.hookspecs import hookimpl
 from mace_core.ir import DType, Graph, Node
 
 SPACE = MemorySpace("island", alignment=256, granule=4096, slack=64)
-"""The kernels read 64 bytes at once, so they read up to that many behind a tensor."""
+"""The kernels read blocks of 64 bytes, the next one early, so they touch that many bytes behind a tensor."""
 
 GENERATION = "island generation 1"
 OPS = ("Abs", "Add", "Maximum", "Minimum", "Mul", "Neg", "Relu", "Sub")

@@ -2,7 +2,7 @@
  * use, between canaries which every call checks; whoever takes such an address for a pointer crashes, and whoever writes beside a tensor
  * is found.
  *
- * A block of 64 bytes is read at once, so that tensors need 64 readable bytes behind them (the slack of the memory space).
+ * Blocks of 64 bytes are read, the next one early, so that tensors need 64 bytes of the island behind them (the slack of the space).
  *
  * For tests, MACE_ISLAND_FAULT=WHAT[:N] lets the N-th call of a function fail (1 if left out): open, load, allocate, copy, run (half of
  * its kernels have run), lost (the device dies half way through a run). After a loss, a call that touches the device aborts.
@@ -152,9 +152,9 @@ static void compute(int64_t kernel, int64_t count, float *result, const float *l
   }
 }
 
-/* The memory of an operand, with `extra` readable bytes behind; NULL where it is not the island's. */
-static float *operand_at(const mace_loaded *part, const mace_binding *ports, operand o, int64_t count, size_t extra) {
-  const size_t needed = (size_t)count * sizeof(float) + extra;
+/* The memory of an operand; NULL where it, or the block behind it which the device fetches early, is not the island's. */
+static float *operand_at(const mace_loaded *part, const mace_binding *ports, operand o, int64_t count) {
+  const size_t needed = ((size_t)count + LANES) * sizeof(float);
   const mace_buffer *buffer;
   if (o.binding == -1) {
     if ((uint64_t)o.offset + needed > part->payload->weight_bytes) return NULL;
@@ -182,9 +182,9 @@ static mace_status run(mace_loaded *part, const mace_binding *ports, uint32_t ti
     call c;
     if ((failing || dying) && i >= part->calls / 2) break;
     memcpy(&c, calls + i * sizeof c, sizeof c);
-    result = operand_at(part, ports, c.result, c.count, 0);
-    left = operand_at(part, ports, c.left, 0, (size_t)(c.count + LANES - 1) / LANES * LANES * sizeof(float));
-    right = c.right.binding == -2 ? NULL : operand_at(part, ports, c.right, 0, (size_t)(c.count + LANES - 1) / LANES * LANES * sizeof(float));
+    result = operand_at(part, ports, c.result, c.count);
+    left = operand_at(part, ports, c.left, c.count);
+    right = c.right.binding == -2 ? NULL : operand_at(part, ports, c.right, c.count);
     if (!result || !left || (!right && c.right.binding != -2))
       return say(text, MACE_FAILED, "a tensor lies outside of the island's memory; report a bug of mace");
     compute(c.kernel, c.count, result, left, right);
