@@ -98,6 +98,11 @@ def test_the_other_compiler(name: str, tmp_path: Path) -> None:
     assert made(name).execute(tmp_path, "arm-none-eabi").passed
 
 
+@pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
+def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
+    assert made(name, mexpress=False, verify_weights=True).execute(tmp_path).passed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kws20_v3-MAX78000", "svhn_tinierssd-MAX78002"])
 def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:

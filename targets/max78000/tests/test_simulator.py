@@ -341,6 +341,13 @@ def test_loader_takes_words_in_order() -> None:
         simulator.write(address + 8, 1)
 
 
+def test_no_run_begins_while_the_packing_loader_is_off() -> None:
+    simulator = Simulator(MAX78000)
+    simulator.write(MAX78000.control_register(0, 0), CLOCK)
+    with pytest.raises(SimulationError, match="processor 1: a run begins while the packing loader is off; set bit 20 of CTL"):
+        simulator.write(MAX78000.kernel_address(1, 0) | 1, 1, size=1)
+
+
 def test_registers_bias_and_fifos_are_words() -> None:
     simulator = Simulator(MAX78000)
     simulator.write(MAX78000.control_register(0, 0), CLOCK)

@@ -36,6 +36,25 @@ def test_a_right_program_passes(device: Device, options: Options) -> None:
     assert check_program(made, synthesise(made, options, device), options) == ()
 
 
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize("fifo", [False, True], ids=["memory", "fifo"])
+@pytest.mark.parametrize("cleared", [False, True], ids=["as it is", "cleared"])
+def test_a_program_without_the_packing_loader_passes(device: Device, fifo: bool, cleared: bool) -> None:
+    options = Options(mexpress=False, fifo=fifo, zero_sram=cleared)
+    made = network(fifo)
+    assert check_program(made, synthesise(made, options, device), options) == ()
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_a_program_that_loads_weights_in_another_way_than_its_control_register_says_is_found(packing: bool) -> None:
+    made, options = network(False), Options(mexpress=not packing)
+    right = synthesise(made, options, MAX78000)
+    assert right.image.packing is not packing
+    problem = "a run begins while the packing loader is off" if packing else "begin with a byte 1"
+    with pytest.raises(MaceError, match=f"the simulator cannot execute the program: weight memory of processor 0: .*{problem}"):
+        check_program(made, replace(right, image=replace(right.image, packing=packing)), options)
+
+
 @pytest.mark.parametrize(("layer", "name"), [(0, "first"), (1, "second")])
 def test_the_first_layer_that_differs_is_named(layer: int, name: str) -> None:
     made = network(False)

@@ -37,7 +37,7 @@ Step = Write | Poll | Expect
 
 @dataclass(frozen=True)
 class Chunk:
-    """A run of words of one processor's weight memory as the fast loader takes it.
+    """A run of words of one processor's weight memory as the packing loader takes it.
 
     address: of its first word, where the bytes are written in ascending order after a byte 0x01 at `address | 1`.
     words: the 72-bit words' bytes, big-endian in 32-bit words, zeros after the last.
@@ -88,3 +88,5 @@ class Image:
     known_answer: tuple[Check, ...]
     quadrants: tuple[int, ...]
     """Quadrants in use; the first is the master."""
+    packing: bool = True
+    """Whether cnn_load_weights writes through the packing loader; else each word of 72 bits as four words of 32 bits."""

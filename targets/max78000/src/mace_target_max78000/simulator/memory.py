@@ -22,6 +22,16 @@ def whole_words(data: bytes, place: str) -> Array:
     return np.frombuffer(data, "<u4")
 
 
+def spread(words: Array) -> bytes:
+    """Words of 72 bits as the bus shows them, four words of 32 bits for each: its first byte, four more, the last four, nothing.
+
+    words: uint8 [words, 9], bytes of a word from the most significant on.
+    """
+    shown = np.zeros((len(words), 16), np.uint8)
+    shown[:, 3:12] = words
+    return shown.view(">u4").astype("<u4").tobytes()
+
+
 class Memory(Protocol):
     """What the bus needs of a memory."""
 
@@ -79,6 +89,8 @@ class WeightMemory:
         if len(data) == 1 and within & 3 == 1:
             if data != b"\x01":
                 raise self._fault(processor, f"the loader takes a byte 1, not {data[0]}")
+            if not self.packing[quadrant]:
+                raise self._fault(processor, "a run begins while the packing loader is off", "set bit 20 of CTL before")
             self._rest[processor], self._next[processor] = b"", (within - 1 >> 2, within - 1)
         elif len(data) % 4 or within % 4:
             raise self._fault(processor, f"{len(data)} bytes at {within:#x}; weights are written as words")
@@ -129,9 +141,7 @@ class WeightMemory:
         first, last = within // 16, -(-(within + size) // 16)
         if last > self._device.kernel_capacity(processor):
             raise self._fault(processor, f"words {first} to {last} are read, {self._device.kernel_capacity(processor)} exist")
-        words = np.zeros((last - first, 16), np.uint8)
-        words[:, 3:12] = self.data[processor, first:last]
-        found = words.view(">u4").astype("<u4").tobytes()
+        found = spread(self.data[processor, first:last])
         return found[within % 16 : within % 16 + size]
 
     def _fault(self, processor: int, problem: str, remedy: str = "") -> SimulationError:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from mace_target_max78000.image import Block, Expect, Image, Poll, Step
+from mace_target_max78000.device import KERNEL_BYTES
+from mace_target_max78000.image import Block, Chunk, Expect, Image, Poll, Step
 from mace_target_max78000.simulator.accelerator import Simulator
 from mace_target_max78000.simulator.faults import SimulationError
+from mace_target_max78000.simulator.memory import spread
 from mace_target_max78000.simulator.start import DONE, GO, ONE_SHOT
 
 Watch = Callable[[Simulator, int], None]
@@ -43,11 +45,21 @@ def _load(simulator: Simulator, image: Image) -> None:
     """Write everything but the input."""
     _steps(simulator, image.init)
     for chunk in image.kernels:
-        simulator.write(chunk.address | 1, 1, size=1)
-        simulator.write_block(chunk.address, _bytes(chunk.words))
+        _load_run(simulator, chunk, image.packing)
     for quadrant, values in image.bias.items():
         simulator.write_block(image.device.bias_address(quadrant), np.frombuffer(values, np.uint8).astype("<u4").tobytes())
     _steps(simulator, image.configure)
+
+
+def _load_run(simulator: Simulator, chunk: Chunk, packing: bool) -> None:
+    """Write a run of weights as cnn_load_weights does: through the packing loader, or four words for each word of the memory."""
+    if packing:
+        simulator.write(chunk.address | 1, 1, size=1)
+        simulator.write_block(chunk.address, _bytes(chunk.words))
+        return
+    packed = np.array(chunk.words, ">u4").view(np.uint8)[: KERNEL_BYTES * chunk.count]
+    address = simulator.device.kernel_address(chunk.processor, chunk.column)
+    simulator.write_block(address, spread(packed.reshape(-1, KERNEL_BYTES)))
 
 
 def _infer(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:

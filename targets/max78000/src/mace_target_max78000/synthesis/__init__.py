@@ -60,5 +60,6 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
         inputs=memory.inputs(layers[0], network.sample, options, device),
         known_answer=memory.known_answer([(u, results[u.index]) for u in checked], options, device),
         quadrants=quadrants,
+        packing=options.mexpress,
     )
     return Synthesis(image, layers, runs, tuple(map(registers.number, layers)), results)
