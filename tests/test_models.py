@@ -155,9 +155,8 @@ def test_a_model_of_integers_is_what_onnx_runtime_computes(folder: Path) -> None
 
 
 def test_arenas_are_as_small_as_can_be(folder: Path) -> None:
-    report = build(folder, "host").report["models"]
-    assert isinstance(report, dict)
-    ratios = {name: figures["arena_bytes"] / figures["arena_lower_bound"] for name, figures in report.items()}
+    report = build(folder, "host").report.models
+    ratios = {name: model.arena_bytes / model.arena_lower_bound for name, model in report.items()}
     assert set(ratios) == set(ENTRIES)
     assert max(ratios.values()) <= 1.05, ratios
 
@@ -201,9 +200,7 @@ TRANSPOSES: Mapping[str, int] = {
 
 
 def test_convolutions_see_one_order_of_axes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    models = build(folder, "host").report["models"]
-    assert isinstance(models, dict)
-    found = {name: figures["transposes"] for name, figures in models.items()}
+    found = {name: model.transposes for name, model in build(folder, "host").report.models.items()}
     with capsys.disabled():
         sys.stdout.write(f"\ntransposes: {found}\n")
     assert {n: c for n, c in found.items() if c > TRANSPOSES.get(n, 1)} == {}

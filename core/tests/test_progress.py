@@ -15,12 +15,12 @@ def logger() -> Iterator[logging.Logger]:
     """The logger of the core, as it was before the test again after it."""
     logger = logging.getLogger("mace")
     before = logger.handlers[:], logger.level, logger.propagate
-    logger.handlers = []
     yield logger
     logger.handlers, logger.level, logger.propagate = before
 
 
 def test_each_line_is_shown_once(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    logger.handlers = []  # here, because pytest adds its own between the fixtures and the test
     show_progress()
     show_progress()
     logging.getLogger("mace.frontend").info("reading %s", "m.onnx")
@@ -31,6 +31,6 @@ def test_each_line_is_shown_once(logger: logging.Logger, capsys: pytest.CaptureF
 
 def test_an_applications_own_handler_is_kept(logger: logging.Logger) -> None:
     handler = logging.NullHandler()
-    logger.addHandler(handler)
+    logger.handlers = [handler]
     show_progress()
     assert logger.handlers == [handler]
