@@ -85,6 +85,9 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_cases_pass_through_generated_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused: Counter[str] = Counter()

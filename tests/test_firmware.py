@@ -56,6 +56,8 @@ FLOATS = ("input_1", "Identity")
 STORED = ("input_1_int8", "Identity_int8")
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("model", "ports", "part"),
     [

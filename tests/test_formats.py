@@ -61,6 +61,8 @@ def validated(folder: Path, files: dict[str, str]) -> None:
     assert all(row["cosine"] > 0.9999 for row in rows)
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_keras_and_saved_models(tmp_path: Path) -> None:
     made(tmp_path, "keras", KERAS)
     validated(tmp_path, {"saved": "{}", "net.keras": "{}", "net.h5": "{}"})
@@ -71,6 +73,8 @@ def test_keras_and_saved_models(tmp_path: Path) -> None:
     assert "generating all" in mace(tmp_path, "build", "all.yml"), "another checkpoint in the folder is another model"
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_exported_and_scripted_modules(tmp_path: Path) -> None:
     made(tmp_path, "torch", TORCH)
     validated(tmp_path, {"net.pt2": "{}", "net.pt": SHAPED})

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from mace_core.testing.requirements import require
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 ROOT = Path(__file__).parents[1]
 KINDS = ("frontends", "plugins", "targets", "toolchains")
 FOLDERS = [ROOT / "bundle", ROOT / "core", *(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml"))]

@@ -49,6 +49,9 @@ class TestCpuWide(InProcess):
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 class TestRemote(InProcess):
     __test__ = True
     target = target("remote")

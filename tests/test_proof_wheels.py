@@ -23,7 +23,7 @@ from mace_core.testing.requirements import require
 
 __all__ = ["wheels"]  # a fixture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,8 @@ def test_weights_as_stored(tmp_path: Path) -> None:
     clean(write_models(tmp_path, "as-stored"), tmp_path / "built")
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not any(entries()), reason=f"no models in {MODELS}; MACE_MODELS names another folder")
 def test_real_models(tmp_path: Path) -> None:
     (tmp_path / "real.yml").write_text("library_name: real\nmodels:\n" + "".join(e.yaml() for e in entries()))

@@ -21,6 +21,8 @@ def cases() -> Iterator[Case]:
         yield from runpy.run_path(str(file)).get("CASES", ())
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
     registry, wanted = Registry.load(), {}
     for number, case in enumerate(cases()):

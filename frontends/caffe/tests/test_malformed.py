@@ -188,6 +188,9 @@ def _length(data: bytes) -> bytes:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_networks(tmp_path: Path) -> None:
     damaged = [*(pair("sound", *files) for files in sound()), *random_damage(), *known_damage()]

@@ -316,6 +316,9 @@ def test_unharmed_it_is_a_valid_graph(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 def test_mutations(tmp_path: Path) -> None:
     before, kinds, errors = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0, 0
     for name, data in mutations():

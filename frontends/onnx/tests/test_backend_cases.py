@@ -19,7 +19,7 @@ from mace_frontend_onnx.cases import cases, graph_of
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
 
-pytestmark = pytest.mark.slow  # the cases take 12 seconds to make, whichever test is first
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # the cases take 12 seconds to make, whichever test is first
 
 PASS, WRONG, REFUSED = "pass", "wrong", "refused"
 FLOOR = 1579

@@ -60,6 +60,9 @@ def runtime(path: Path, arrays: Mapping[str, Array], outputs: tuple[str, ...] = 
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_light_models(tmp_path: Path) -> None:
     assert len(FILES) == 9
@@ -91,6 +94,9 @@ def filled(path: Path, made: Path) -> str:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_light_models_with_weights(tmp_path: Path) -> None:
     outputs = {name: filled(FOLDER / f"light_{name}.onnx", tmp_path / f"{name}.onnx") for name in MODERATE}

@@ -404,6 +404,9 @@ def known_damage() -> Iterator[Damaged]:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path) -> None:
     damaged = [*(one("sound", model) for model in MODELS), *random_damage(), *known_damage()]

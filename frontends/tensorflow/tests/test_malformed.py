@@ -320,6 +320,9 @@ def known_damage(files: dict[str, bytes]) -> Iterator[Damaged]:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path, tf: Any) -> None:
     graphs, files = [written(tf, *given) for given in GRAPHS], saved(tf, tmp_path / "saved")

@@ -228,6 +228,9 @@ def known_damage() -> Iterator[Damaged]:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path) -> None:
     damaged = [*(one("sound", write(*graphs)) for graphs in sound()), *random_damage(), *every_number(), *known_damage()]

@@ -101,6 +101,9 @@ GROUPS = {
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_type_on_every_level(level: str, group: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

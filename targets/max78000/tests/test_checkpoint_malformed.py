@@ -108,6 +108,9 @@ def test_damaged_old_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not REAL.exists(), reason=f"no models in {MODELS}/ai8x; MACE_MODELS names another folder")
 def test_damaged_real_files(tmp_path: Path) -> None:
     data = REAL.read_bytes()

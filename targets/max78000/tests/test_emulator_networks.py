@@ -104,6 +104,9 @@ def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["kws20_v3-MAX78000", "svhn_tinierssd-MAX78002"])
 def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
     packed = made(name, table_driven=True)

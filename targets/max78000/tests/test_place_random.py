@@ -21,6 +21,9 @@ REFUSALS = {"weights", "data"}
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

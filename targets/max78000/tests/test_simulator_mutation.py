@@ -33,6 +33,9 @@ def networks() -> None:
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 def test_weights(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
     flips = [flip for subject in small() for flip in mutation.weight_flips(subject, WEIGHTS, random)]
@@ -43,6 +46,9 @@ def test_weights(record_testsuite_property: Callable[[str, object], None]) -> No
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 def test_registers(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
     flips = [flip for subject in small() for flip in mutation.register_flips(subject, REGISTERS, random)]
@@ -54,6 +60,9 @@ def test_registers(record_testsuite_property: Callable[[str, object], None]) -> 
 
 
 @pytest.mark.slow
+
+
+@pytest.mark.exhaustive
 def test_shifts_and_activations() -> None:
     random = np.random.default_rng(SEED)
     flips = [f for subject in small() for f in mutation.register_flips(subject, 2, random, mutation.ARITHMETIC)]
