@@ -6,6 +6,8 @@ import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from mace_core.pipeline import normalise
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
