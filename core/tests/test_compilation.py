@@ -11,11 +11,13 @@ from mace_core.api import BlobBody, BuildConfig, Part, Refusal, Region
 from mace_core.build import Builder
 from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Model
+from mace_core.emit.addresses import Addresses
+from mace_core.emit.text import CIdentifier
 from mace_core.errors import MaceError
 from mace_core.explain import explain, show_explanations
-from mace_core.ir import DType, Graph, Node
+from mace_core.ir import DType, Graph, Node, State
 from mace_core.registry import Registry
-from mace_core.report import LibraryReport
+from mace_core.report import LibraryReport, report_plan
 from mace_target_cpu import Cpu
 
 
@@ -93,6 +95,18 @@ def test_a_fallback_for_the_cpu_is_planned_where_it_is_asked_for(key: dict[str, 
     if plan.fallback:
         assert [part.target for part in plan.fallback.parts] == ["cpu"]
         assert (plan.fallback.inputs, plan.fallback.outputs) == (plan.inputs, plan.outputs)
+
+
+def test_the_reports_bytes_are_those_of_the_generated_code() -> None:
+    """Start values of states are constants too, unless they are zeros; what drivers load counts as well."""
+    new = Builder("m")
+    new.input("x", DType.F32, (1, 8))
+    plain = compile_graph(Model("m", ()), graph(), compilation("host")).plan
+    start = State("x", "y", np.full((1, 8), 2, np.float32))
+    for states, more in (((), 0), ((start,), 64), ((replace(start, start=np.zeros((1, 8), np.float32)),), 0)):
+        plan = replace(plain, states=states)
+        assert plan.weight_bytes == plain.weight_bytes + more == report_plan(plan).weight_bytes
+        assert plan.weight_bytes == Addresses(plan, CIdentifier("w"), 0).weight_bytes
 
 
 def test_a_model_of_the_cpu_alone_needs_no_fallback() -> None:

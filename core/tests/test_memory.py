@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mace_core.ir import DType, Tensor
-from mace_core.memory import ALIGNMENT, Span, _overlapping_pairs, _sweeps, _Timeline, arena, lower_bound
+from mace_core.memory import Span, _overlapping_pairs, _sweeps, _Timeline, arena, lower_bound
+from mace_core.part import HOST
 from mace_core.program import Call, Kernel, Program
 
 KERNEL = Kernel("k", files("mace_core") / "SConstruct")
@@ -43,7 +44,7 @@ def test_live_tensors_never_overlap(made: Program) -> None:
     assert plan.bytes >= plan.bound
     names = sorted(plan.offsets)
     for i, a in enumerate(names):
-        assert plan.offsets[a] % ALIGNMENT == 0
+        assert plan.offsets[a] % HOST.alignment == 0
         for b in names[i + 1 :]:
             shared = set(lives(made, a)) & set(lives(made, b))
             apart = plan.offsets[a] + made.tensors[a].bytes <= plan.offsets[b] or plan.offsets[b] + made.tensors[b].bytes <= plan.offsets[a]

@@ -17,10 +17,7 @@ from mace_core.plugin_loader import Plugin
 from mace_core.registry import Registry
 from mace_core.transforms import PHASES, describe_empty_phases, order_phases, run_phases
 
-ONE, TWO = (
-    Plugin(f"transform-{name}", f"mace_transform_{name}", f"mace-transform-{name}", "1.0")
-    for name in ("one", "two")
-)
+ONE, TWO = (Plugin(f"transform-{name}", f"mace_transform_{name}", f"mace-transform-{name}", "1.0") for name in ("one", "two"))
 
 
 def keep(graph: Graph) -> Graph:
@@ -46,10 +43,7 @@ def small_graph() -> Graph:
 
 
 def test_phases_run_in_their_order_and_names_decide_what_is_left_open() -> None:
-    free = [
-        Transform(name, keep, phase)
-        for name, phase in (("b", "fuse"), ("a", "cleanup"), ("c", "fuse"), ("z", "layout"))
-    ]
+    free = [Transform(name, keep, phase) for name, phase in (("b", "fuse"), ("a", "cleanup"), ("c", "fuse"), ("z", "layout"))]
     assert order(*free) == [["z"], ["b", "c"], ["a"]]
     assert order(*reversed(free)) == [["z"], ["b", "c"], ["a"]]
 
@@ -61,9 +55,7 @@ def test_constraints_overrule_names() -> None:
 
 
 def test_a_transform_that_is_not_installed_constrains_nothing() -> None:
-    assert order(Transform("a", keep, "fuse", after={"elsewhere": "why"}), Transform("b", keep, "fuse")) == [
-        ["a", "b"]
-    ]
+    assert order(Transform("a", keep, "fuse", after={"elsewhere": "why"}), Transform("b", keep, "fuse")) == [["a", "b"]]
 
 
 def test_a_constraint_on_an_earlier_phase_is_kept_already() -> None:
@@ -91,9 +83,7 @@ def test_every_pass_of_a_phase_runs_once_a_round() -> None:
 
         return apply
 
-    transforms = [
-        Transform(name, note(name), phase) for name, phase in (("b", "fold"), ("a", "fold"), ("c", "combine"))
-    ]
+    transforms = [Transform(name, note(name), phase) for name, phase in (("b", "fold"), ("a", "fold"), ("c", "combine"))]
     run_phases(small_graph(), install(*transforms))
     assert ran == ["a", "b", "a", "b", "c"]
 
@@ -153,9 +143,7 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize(("one", "two", "said"), CONFLICTS.values(), ids=CONFLICTS)
-def test_a_conflict_names_both_transforms_and_both_distributions(
-    one: Transform, two: Transform, said: list[str]
-) -> None:
+def test_a_conflict_names_both_transforms_and_both_distributions(one: Transform, two: Transform, said: list[str]) -> None:
     with pytest.raises(MaceError) as error:
         order_phases(install(one, other=(two,)))
     for part in said:
@@ -163,10 +151,7 @@ def test_a_conflict_names_both_transforms_and_both_distributions(
 
 
 def test_a_cycle_of_three_is_told_in_its_order() -> None:
-    ring = [
-        Transform(name, keep, "fuse", after={before: f"{before} first"})
-        for name, before in (("a", "c"), ("b", "a"), ("c", "b"))
-    ]
+    ring = [Transform(name, keep, "fuse", after={before: f"{before} first"}) for name, before in (("a", "c"), ("b", "a"), ("c", "b"))]
     with pytest.raises(MaceError) as error:
         order_phases(install(*ring))
     for first, second in (("a", "b"), ("b", "c"), ("c", "a")):

@@ -194,7 +194,7 @@ class _Builder:
         if manifest.product is Product.PROGRAM:
             yield from self._program(manifest, objects, libraries)
         elif manifest.abi:
-            yield from self._beside(self._shared(manifest, objects, self.paths.libraries))
+            yield from self._copy_to_programs(self._shared(manifest, objects, self.paths.libraries))
         else:
             static = f"{self.paths.libraries}/lib{manifest.name}.a"
             yield self._step("archiving", static, objects, (*self.compiler.ar, "rcsD", static, *objects))
@@ -240,9 +240,9 @@ class _Builder:
         step = self._step("linking", product, [*sources, *self.linked], (*words, *threads, *self._libraries(manifest, *libraries)))
         # What the first link of a slow toolchain builds for itself is ready when the second begins.
         self.linked = (product,) if self.compiler.slow else ()
-        yield from self._beside(step) if self.abi else (step,)
+        yield from self._copy_to_programs(step) if self.abi else (step,)
 
-    def _beside(self, step: Step) -> Iterator[Step]:
+    def _copy_to_programs(self, step: Step) -> Iterator[Step]:
         """Copy what was made for another ABI to where the programs of the library, which are linked statically, find it as well."""
         yield step
         name = PurePosixPath(step.products[0]).name

@@ -28,9 +28,7 @@ FILE = click.argument("deployment", type=click.Path(dir_okay=False, path_type=Pa
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people.")
 TARGET = click.option("--target", default="", help="ABI[+TARGET...], see `mace matrix`; without it the deployment's target_abis.")
 BUILDS = click.option("--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder.")
-STRICT = click.option(
-    "--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named."
-)
+STRICT = click.option("--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named.")
 THREADS = click.option("--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads.")
 
 

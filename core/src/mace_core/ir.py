@@ -161,6 +161,11 @@ class State:
     start: Array
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the start value is more than zeros, which a session sets without a copy; -0.0 is not zero."""
+        return bool(self.start.tobytes().strip(b"\0"))
+
+    @property
     def start_text(self) -> str:
         """The start value in words: one number for all elements, or that there are several."""
         values = np.unique(self.start)

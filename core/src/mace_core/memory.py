@@ -9,10 +9,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from mace_core.part import HOST
 from mace_core.program import Program
-
-ALIGNMENT = 64
-"""Bytes; a cache line, and the widest vector."""
 
 MAX_ATTEMPTS, MAX_EFFORT = 400, 1 << 20
 """Shuffled orders tried where the plain ones miss the lower bound: as many as fit into the effort, which `_effort` counts."""
@@ -112,7 +110,7 @@ def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], li
         for root in {program.root(t) for t in (*call.reads, *call.writes) if t} - outside:
             first.setdefault(root, step)
             last[root] = step
-    size = {root: _aligned(program.tensors[root].bytes) for root in first}
+    size = {root: HOST.round_up(program.tensors[root].bytes) for root in first}
     owner = _owners(program, steps, first)
     ends: dict[str, int] = {}
     for root, buffer in owner.items():
@@ -334,7 +332,3 @@ def _release(gaps: list[tuple[int, int]], start: int, end: int) -> None:
         number -= 1
         start = gaps.pop(number)[0]
     gaps.insert(number, (start, end))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

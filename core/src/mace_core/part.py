@@ -55,7 +55,7 @@ class MemorySpace:
 
 
 HOST = MemorySpace("host")
-"""The memory of the processor that the application runs on."""
+"""The memory of the processor that the application runs on; 64 bytes are a cache line, and the widest vector."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import DType, Graph, State, Tensor
 from mace_core.memory import Arena, Span, Touch, arena, arrange, touches_of
-from mace_core.part import HOST, CallsBody, MemorySpace, Part, Port, ProjectBody
+from mace_core.part import HOST, BlobBody, CallsBody, MemorySpace, Part, Port, ProjectBody
 from mace_core.program import Program, join, rename_apart
 
 if TYPE_CHECKING:
@@ -71,6 +71,21 @@ class Plan:
         """The tensors that the application gets."""
         owned = {state.output for state in self.states}
         return tuple(name for name in self.program.outputs if name not in owned)
+
+    @property
+    def worker_bytes(self) -> int:
+        """Bytes of working memory that the kernels of host parts need for each worker."""
+        return HOST.round_up(max((call.scratch for call in self.program.calls), default=0))
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all constants: weights of kernel calls, start values of states that are not zeros, and what drivers load."""
+        sizes = [weight.bytes for weight in self.program.weights.values()]
+        sizes += [state.start.nbytes for state in self.states if state.is_stored]
+        for part in self.parts:
+            if isinstance(part.body, BlobBody):
+                sizes += [len(part.body.code), len(part.body.weights)]
+        return sum(map(HOST.round_up, sizes))
 
     @property
     def name(self) -> str:

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from mace_core.candidates import Selection
 from mace_core.ir import DType, Quant, Tensor
 from mace_core.json_types import Json
-from mace_core.memory import ALIGNMENT
-from mace_core.part import BlobBody, PartFigures
+from mace_core.part import PartFigures
 from mace_core.plan import Plan, Transfer
 from mace_core.refusal import NodeRefusal, Refusal
 
@@ -205,9 +204,9 @@ def report_plan(plan: Plan) -> ModelReport:
     return ModelReport(
         arena_bytes=plan.host.bytes,
         arena_lower_bound=plan.host.bound,
-        worker_bytes=_rounded(max((call.scratch for call in program.calls), default=0)),
-        weight_bytes=_weight_bytes(plan),
-        fallback_bytes=_weight_bytes(plan.fallback) if plan.fallback else 0,
+        worker_bytes=plan.worker_bytes,
+        weight_bytes=plan.weight_bytes,
+        fallback_bytes=plan.fallback.weight_bytes if plan.fallback else 0,
         inputs=tuple(program.tensors[name] for name in plan.inputs),
         outputs=tuple(program.tensors[name] for name in plan.outputs),
         layers=tuple(layers),
@@ -234,14 +233,3 @@ def _report_project(figures: PartFigures, parts: tuple[PartReport, ...], summary
         summary=summary,
         details=details,
     )
-
-
-def _weight_bytes(plan: Plan) -> int:
-    """Return the bytes of all constants of a plan: weights of kernel calls, and what drivers load."""
-    calls = sum(_rounded(weight.bytes) for weight in plan.program.weights.values())
-    blobs = (part.body for part in plan.parts if isinstance(part.body, BlobBody))
-    return calls + sum(_rounded(len(blob.code)) + _rounded(len(blob.weights)) for blob in blobs)
-
-
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

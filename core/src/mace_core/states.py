@@ -47,10 +47,7 @@ def add_pairs(graph: Graph, model: Model, starts: Mapping[str, Array]) -> Graph:
     faults = [fault for before, after in pairs.items() for fault in _pair_faults(graph, model, before, after)]
     if faults:
         raise MaceError.of(faults)
-    states = [
-        State(before, after, _start_value(graph.tensors[before], starts.get(before)))
-        for before, after in pairs.items()
-    ]
+    states = [State(before, after, _start_value(graph.tensors[before], starts.get(before))) for before, after in pairs.items()]
     return replace(graph, states=(*graph.states, *states)) if states else graph
 
 
@@ -122,9 +119,7 @@ def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str])
     if not constants and not unread:
         return graph
     new = Builder(graph.name)
-    new.reserved = frozenset(
-        graph.tensors
-    )  # a constant must not take the name of a tensor that is still to come
+    new.reserved = frozenset(graph.tensors)  # a constant must not take the name of a tensor that is still to come
     new.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
     new.notes = list(graph.notes)
     new.states = [] if constants else list(graph.states)

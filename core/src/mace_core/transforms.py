@@ -261,6 +261,4 @@ def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:
 
 
 def _accuse(step: Pass, problem: str, error: Exception | None = None) -> PluginError:
-    return step.plugin.fault(
-        f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error
-    )
+    return step.plugin.fault(f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error)

@@ -8,14 +8,8 @@ import numpy as np
 
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import State
-from mace_core.memory import ALIGNMENT
 from mace_core.part import HOST, BlobBody
 from mace_core.plan import Plan
-
-
-def align(size: int) -> int:
-    """Return the bytes that something of this size occupies."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Addresses:
@@ -32,22 +26,22 @@ class Addresses:
         at = behind
         for name, weight in self.program.weights.items():
             self.offsets[name] = at
-            at += align(weight.bytes)
+            at += HOST.round_up(weight.bytes)
         for state in plan.states:
-            if _is_stored(state):
+            if state.is_stored:
                 self._starts[state.input] = at
-                at += align(state.start.nbytes)
+                at += HOST.round_up(state.start.nbytes)
         for part in plan.parts:
             if isinstance(part.body, BlobBody):
-                self.blobs[part.name] = (at, at + align(len(part.body.code)))
-                at += align(len(part.body.code)) + align(len(part.body.weights))
+                self.blobs[part.name] = (at, at + HOST.round_up(len(part.body.code)))
+                at += HOST.round_up(len(part.body.code)) + HOST.round_up(len(part.body.weights))
         self.weight_bytes = at
         self.states: dict[str, int] = {}
         at = 0
         for state in plan.states:
             for name in (state.input, state.output):
                 self.states[name] = at
-                at += align(self.program.tensors[name].bytes)
+                at += HOST.round_up(self.program.tensors[name].bytes)
         self.state_bytes = at
 
     def weights(self) -> Iterator[bytes]:
@@ -55,10 +49,9 @@ class Addresses:
         for name, weight in self.program.weights.items():
             array = weight.make()
             assert array.nbytes == weight.bytes, f"{name}: {array.nbytes} bytes, {weight.bytes} announced"
-            yield np.ascontiguousarray(array).tobytes()
-            yield bytes(-weight.bytes % ALIGNMENT)
+            yield from _pad(np.ascontiguousarray(array).tobytes())
         for state in self.plan.states:
-            if _is_stored(state):
+            if state.is_stored:
                 yield from _pad(np.ascontiguousarray(state.start).tobytes())
         for part in self.plan.parts:
             if isinstance(part.body, BlobBody):
@@ -80,7 +73,7 @@ class Addresses:
             return Code(f"(void *)in[{index}]")
         if where == "OUTPUT":
             return Code(f"out[{index}]")
-        return Code(f"{ {'WEIGHTS': 'w', 'ARENA': 'a', 'STATES': 's'}[where]} + {offset}")
+        return Code(f"{ {'WEIGHTS': 'w', 'ARENA': 'a', 'STATES': 's'}[where] } + {offset}")
 
     def output(self, name: str, occurrence: int = 0) -> Code:
         """Return the address of an output of the program: the application's, or the next value of a state.
@@ -118,11 +111,6 @@ class Addresses:
         return ("STATES", 0, self.states[name]) if name in self.states else ("OUTPUT", self.plan.outputs.index(name), 0)
 
 
-def _is_stored(state: State) -> bool:
-    """Tell whether a start value is in the file of weights: zeros are written without being stored."""
-    return bool(np.ascontiguousarray(state.start).tobytes().strip(b"\0"))
-
-
 def _pad(data: bytes) -> Iterator[bytes]:
     yield data
-    yield bytes(-len(data) % ALIGNMENT)
+    yield bytes(HOST.round_up(len(data)) - len(data))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.emit.addresses import Addresses, align
+from mace_core.emit.addresses import Addresses
 from mace_core.emit.device import DeviceView
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, shortened
 from mace_core.errors import MaceError
@@ -65,7 +65,7 @@ class ModelView:
         self.addresses: Addresses = Addresses(plan, self.weights_symbol, base.addresses.weight_bytes if base else 0)
         self.weight_bytes = self.addresses.weight_bytes
         self.arena_bytes = plan.host.bytes
-        self.worker_bytes = align(max((c.scratch for c in self.program.calls), default=0))
+        self.worker_bytes = plan.worker_bytes
         self.interface = [*self._describe_ports("inputs"), *self._describe_ports("outputs"), *self._describe_states()]
         self.fallback = ModelView(library, plan.fallback, tables, self) if plan.fallback else None
 

@@ -70,7 +70,7 @@ class _Generator(CodeGenerator):
             super().visit_Const(node, frame)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  # Jinja's name
-        self.write("environment.joined(context, (")
+        self.write("environment.concatenate(context, (")
         for part in node.nodes:
             self.visit(part, frame)
             self.write(", ")
@@ -92,8 +92,8 @@ class _Environment(jinja2.Environment):
         return Code("".join(parts))
 
     @staticmethod
-    def joined(context: Context, parts: Iterable[object]) -> Code:
-        """What `~` makes."""
+    def concatenate(context: Context, parts: Iterable[object]) -> Code:
+        """Return what `~` makes of its operands."""
         return Code("".join(printed(part, _language(context.name)) for part in parts))
 
 

@@ -64,9 +64,7 @@ class Framework:
         found = {own: values[name] for own, name in ports if own not in hidden}
         return found | {state.input: state.start for state in self.paired}
 
-    def run(
-        self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False
-    ) -> dict[str, Array]:
+    def run(self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
         """What the application gets for one sample, by public name, when the framework computes.
 
         is_partial: leave out what the framework does not give, instead of a MaceError.

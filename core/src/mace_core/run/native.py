@@ -11,7 +11,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, Array, DType, Quant, Tensor
-from mace_core.memory import ALIGNMENT
+from mace_core.part import HOST
 
 DTYPES = tuple(DType)  # mace_dtype counts in this order
 
@@ -103,7 +103,7 @@ class Model:
         self.outputs = [raw.outputs[i].describe() for i in range(raw.output_count)]
         self.arena_bytes: int = raw.arena_bytes
         size = functions.session_bytes(c.byref(raw), c.byref(self._config))
-        self._memory = np.zeros(size + ALIGNMENT - 1, np.uint8)
+        self._memory = np.zeros(size + HOST.alignment - 1, np.uint8)
         self._session = c.c_void_p()
         opened = c.byref(self._session)
         self._check(functions.open(c.byref(raw), c.byref(self._config), self._memory.ctypes.data, self._memory.size, opened))

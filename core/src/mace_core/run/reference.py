@@ -14,9 +14,7 @@ def execute(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     values: dict[str, Array] = {**graph.weights, **starts, **inputs}
     for node in graph.nodes:
         operands = [(graph.tensors[i], values[i]) if i else None for i in node.inputs]
-        values.update(
-            zip(node.outputs, compute(node.op, node.attrs, operands, graph.outputs_of(node)), strict=False)
-        )
+        values.update(zip(node.outputs, compute(node.op, node.attrs, operands, graph.outputs_of(node)), strict=False))
     return values
 
 

@@ -21,7 +21,7 @@ from mace_core.emit import code
 from mace_core.ir import Array, DType
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Product, Unit
-from mace_core.memory import ALIGNMENT, Arena
+from mace_core.memory import Arena
 from mace_core.part import HOST
 from mace_core.plan import Plan
 from mace_core.program import Program, Weight
@@ -29,7 +29,7 @@ from mace_core.run.compile import link
 
 FLAGS = ("-O1", "-g0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 LIBRARY = "fuzz"
-GAP = 2 * ALIGNMENT
+GAP = 2 * HOST.alignment
 """Poisoned bytes behind each tensor, at least: more than the widest vector."""
 
 SECONDS = 60
@@ -60,12 +60,12 @@ def space(plan: Plan) -> Spaced:
     for root in roots:
         end = at + program.tensors[root].bytes
         offsets[root] = at
-        at = _aligned(end) + GAP
+        at = HOST.round_up(end) + GAP
         gaps.append((end, at))
     spaced = {tensor: offsets[program.root(tensor)] for tensor in tight.offsets}
     weights, weight_gaps, place = {}, [], 0
     for name, weight in program.weights.items():
-        size = _aligned(weight.bytes) + GAP
+        size = HOST.round_up(weight.bytes) + GAP
         weights[name] = _padded(weight, size)
         weight_gaps.append((place + weight.bytes, place + size))
         place += size
@@ -83,10 +83,6 @@ def _padded(weight: Weight, size: int) -> Weight:
         return np.frombuffer(data.ljust(size, b"\xcd"), np.uint8)
 
     return Weight((size,), size, make)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Finding(Exception):  # noqa: N818  # what a fuzzer is for, not a failure of it
