@@ -2,8 +2,8 @@
 
 Containers often set PYTHONDONTWRITEBYTECODE.  The tests start hundreds of Python processes, and each of them
 then compiles every module that it imports: of TensorFlow that takes longer than the import itself, and pytest
-rewrites all assertions again in each worker.  The byte code lies under `.pytest_cache`: no file appears beside a
-source.
+rewrites all assertions again in each worker.  The byte code lies under `.pytest_cache`: no file appears
+beside a source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Time real models beside their framework and write docs/benchmarks.md: `uv run python benchmarks/models.py`.
 
-Each model is built for this machine through the ordinary build, loaded into this process beside the framework, and run in turn
-with it, one thread each, on the same random inputs. The models are looked for where MACE_MODELS points, else in ../shared/models.
+Each model is built for this machine through the ordinary build, loaded into this process beside the
+framework, and run in turn with it, one thread each, on the same random inputs. The models are looked for
+where MACE_MODELS points, else in ../shared/models.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ TABLE = (
     ("ocr_angle", MODELS / "rapidocr/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x: 1,3,48,192"),
     ("ocr_text", MODELS / "rapidocr/ch_PP-OCRv4_rec_infer.onnx", "x: 1,3,48,320"),
     ("ultraface", MODELS / "ultraface_rfb/version-RFB-320.onnx", ""),
-    ("shufflenet_int8", MODELS / "onnxzoo_shufflenetv2_int8/shufflenet-v2-12-int8.onnx", "input: 1,3,224,224"),
+    (
+        "shufflenet_int8",
+        MODELS / "onnxzoo_shufflenetv2_int8/shufflenet-v2-12-int8.onnx",
+        "input: 1,3,224,224",
+    ),
     ("mobilenet_uint8", MODELS / "coral_mobilenet_v2_1.0_224_quant/mobilenet_v2_1.0_224_quant.tflite", ""),
     ("resnet_int8", MODELS / "mlperf_ic/ic_int8.tflite", ""),
     ("keywords_int8", MODELS / "mlperf_kws/kws_int8.tflite", ""),
@@ -58,14 +63,17 @@ def deployment(folder: Path, name: str, file: Path, port: str) -> Path:
     tensor, _, shape = port.partition(": ")
     ports = f"      - input_tensors: {tensor}\n        input_shapes: {shape}\n" if port else "      - {}\n"
     path = folder / f"{name}.yml"
-    path.write_text(f"library_name: {name}\nmodels:\n  {name}:\n    model_file_path: {file}\n    subgraphs:\n{ports}")
+    path.write_text(
+        f"library_name: {name}\nmodels:\n  {name}:\n    model_file_path: {file}\n    subgraphs:\n{ports}"
+    )
     return path
 
 
 def row(folder: Path, name: str, file: Path, port: str) -> str:
     """Build, run, and write a line of the table."""
     path = deployment(folder, name, file, port)
-    subprocess.run([sys.executable, "-m", "mace_core.cli", "build", str(path), "--builds", "builds"], cwd=folder, check=True)  # noqa: S603  # our own build
+    command = [sys.executable, "-m", "mace_core.cli", "build", str(path), "--builds", "builds"]
+    subprocess.run(command, cwd=folder, check=True)  # noqa: S603  # our own build
     (found,) = benchmark_models(BuiltModels(path, "host", folder / "builds"), ROUNDS, against_framework=True)
     ours, theirs = found.median / 1e6, statistics.median(found.framework_ns) / 1e6
     arena = Built.at(folder / "builds" / name, "host", Native()).figures(name).arena_bytes
@@ -77,7 +85,9 @@ def machine() -> str:
     """The processor's name, where the system tells it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+    )
 
 
 def main() -> None:

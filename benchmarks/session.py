@@ -1,6 +1,7 @@
 """Measure what a session costs: `uv run python benchmarks/session.py`.
 
-Prints nanoseconds to open a session and to run a model in it, for a model of one Relu of four floats and for the shipped digits.
+Prints nanoseconds to open a session and to run a model in it, for a model of one Relu of four floats and for
+the shipped digits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,13 @@ def measure(folder: Path, rounds: int = ROUNDS) -> dict[str, Mapping[str, float]
     plans = [relu.plan, compile_model(digits, work).plan]
     choice_levels = library_levels(registry.targets_for(choice, ()), choice.abi)
     sources = code.library("overhead", plans, choice_levels)
-    tool = Manifest(SOURCE.stem, Product.PROGRAM, generated=(SOURCE.name,), units=(Unit(SOURCE.name),), needs=("overhead",))
+    tool = Manifest(
+        SOURCE.stem,
+        Product.PROGRAM,
+        generated=(SOURCE.name,),
+        units=(Unit(SOURCE.name),),
+        needs=("overhead",),
+    )
     files = {**sources.files, SOURCE.name: SOURCE.read_text(encoding="utf-8")}
     sources = replace(sources, files=files, manifests=(*sources.manifests, tool))
     program = link(sources, choice.compiler, folder, ("-O2",))

@@ -1,8 +1,8 @@
 """Time `mace-ai8x synthesize` on the maker's networks and write it to docs/benchmarks.md: `uv run python benchmarks/synthesis.py`.
 
-Each network is one process from its start to the written project; processor time and peak memory are those that the system accounts
-for it. The maker's processor time is the one in the reference files. The networks are looked for where MACE_MODELS points, else in
-../shared/models.
+Each network is one process from its start to the written project; processor time and peak memory are those
+that the system accounts for it. The maker's processor time is the one in the reference files. The networks
+are looked for where MACE_MODELS points, else in ../shared/models.
 """
 
 from __future__ import annotations
@@ -36,11 +36,28 @@ def measured(reference: Path) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as place:
         files = {"config": content["network"], "checkpoint": content["checkpoint"]}
         named = [part for kind, file in files.items() for part in (f"--{kind}-file", str(folder / file))]
-        command = [sys.executable, "-m", "mace_target_max78000.cli", "synthesize", "--device", content["device"], *named]
+        command = [
+            sys.executable,
+            "-m",
+            "mace_target_max78000.cli",
+            "synthesize",
+            "--device",
+            content["device"],
+            *named,
+        ]
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": f"{place}/cache", "PYTHONDONTWRITEBYTECODE": ""}
-        command += ["--sample-input", str(folder / content["sample"]), "--test-dir", place, "--prefix", "net", "--overwrite"]
+        command += [
+            "--sample-input",
+            str(folder / content["sample"]),
+            "--test-dir",
+            place,
+            "--prefix",
+            "net",
+            "--overwrite",
+        ]
         for _ in range(ROUNDS):
-            process = subprocess.Popen([*command, *content["options"]], stdout=subprocess.DEVNULL, env=environment)  # noqa: S603  # our own command
+            words = [*command, *content["options"]]
+            process = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environment)  # noqa: S603  # our own
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:
@@ -57,7 +74,9 @@ def main() -> None:
         content = json.loads(reference.read_text())
         seconds, peak = measured(reference)
         maker = content["seconds_reference"]["cpu"]
-        rows.append(f"| {reference.parent.name} | {content['device']} | {seconds:.2f} | {maker:.2f} | {maker / seconds:.0f} | {peak:.0f} |")
+        rows.append(
+            f"| {reference.parent.name} | {content['device']} | {seconds:.2f} | {maker:.2f} | {maker / seconds:.0f} | {peak:.0f} |"
+        )
     sections.write(HEADING, HEAD + "\n".join(rows))
 
 

@@ -73,7 +73,9 @@ def _computes(op: str, dtype: DType, *, quantized: bool = False) -> bool:
 
 
 def _attributes(op: Op) -> str:
-    return ", ".join(k if default is REQUIRED else f"{k}={default}" for k, default in op.attrs.items()).replace("|", "\\|")
+    return ", ".join(
+        k if default is REQUIRED else f"{k}={default}" for k, default in op.attrs.items()
+    ).replace("|", "\\|")
 
 
 INTRODUCTION = """\
@@ -123,7 +125,11 @@ def _table(parts: Mapping[str, Mapping[str, Any]], schema: Mapping[str, Any]) ->
     text = "| key | default | meaning |\n|---|---|---|\n"
     for key, part in parts.items():
         default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
-        later = f" *Accepted; no effect yet: {part['x-not-yet']}.*" if "x-not-yet" in part and "x-ready" not in part else ""
+        later = (
+            f" *Accepted; no effect yet: {part['x-not-yet']}.*"
+            if "x-not-yet" in part and "x-ready" not in part
+            else ""
+        )
         text += f"| `{key}` | {default} | {part.get('description', '').replace('|', '/')}{later} |\n"
     return text
 

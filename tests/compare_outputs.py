@@ -1,11 +1,13 @@
 """Compare what two versions of MACE generate: outputs bit for bit, arenas, sizes of libraries, files of projects.
 
     python tests/compare_outputs.py store FOLDER      # at the first version, once
-    python tests/compare_outputs.py compare FOLDER    # at the second version: prints a table, fails where anything differs
+    python tests/compare_outputs.py compare FOLDER    # at the second version: prints a table, fails where
+    anything differs
 
-`store` writes one folder for each case: the deployment file, the inputs of its models and what this version makes of them.  `compare` reads
-nothing but that folder and calls nothing but `mace build`, `mace run` and `mace convert`, so it works across versions whose Python
-interfaces differ.  The cases are the real models beside the checkout (see `manifest.py`) and the vendor's MAX7800x networks.
+`store` writes one folder for each case: the deployment file, the inputs of its models and what this version
+makes of them.  `compare` reads nothing but that folder and calls nothing but `mace build`, `mace run` and
+`mace convert`, so it works across versions whose Python interfaces differ.  The cases are the real models
+beside the checkout (see `manifest.py`) and the vendor's MAX7800x networks.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Result:
     """What a version made of a case.
 
     outputs: of each model by name, with a leading axis of samples.  arena, library: bytes; None of projects.
-    files: SHA-256 of every file of a project by its path.  error: what the command line said where it refused.
+    files: SHA-256 of every file of a project by its path.  error: what the command line said where it
+    refused.
     """
 
     outputs: dict[str, Arrays] = field(default_factory=dict)
@@ -89,7 +92,10 @@ class Case:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Arrays of a file by the names that they had; a name of a tensor may hold slashes, that of a file's member may not."""
+    """Arrays of a file by the names that they had.
+
+    A name of a tensor may hold slashes, that of a file's member may not.
+    """
     with np.load(path) as members:
         return {str(name): members[f"array_{i}"] for i, name in enumerate(members["names"])}
 
@@ -152,20 +158,40 @@ def run(case: Case, model: str, builds: Path) -> Arrays:
             options += ["--input", f"{name}={path}"]
         outputs = Path(folder, "outputs")
         outputs.mkdir()
-        mace("run", case.deployment, "--target", target, "--builds", builds, "--model", model, *options, "--output", outputs)
-        return {path.relative_to(outputs).as_posix(): np.load(path) for path in sorted(outputs.rglob("*.npy"))}
+        mace(
+            "run",
+            case.deployment,
+            "--target",
+            target,
+            "--builds",
+            builds,
+            "--model",
+            model,
+            *options,
+            "--output",
+            outputs,
+        )
+        return {
+            path.relative_to(outputs).as_posix(): np.load(path) for path in sorted(outputs.rglob("*.npy"))
+        }
 
 
 def make_project(case: Case, builds: Path) -> Result:
     """Write the project; its files are the result."""
     mace("convert", case.deployment, "--target", case.description["target"], "--output", builds)
-    files = {path.relative_to(builds).as_posix(): path for path in sorted(builds.rglob("*")) if path.is_file()}
+    files = {
+        path.relative_to(builds).as_posix(): path for path in sorted(builds.rglob("*")) if path.is_file()
+    }
     return Result(files={name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()})
 
 
 def arena_bytes(builds: Path) -> int | None:
     """The sum of the models' arenas, as the report of the build has them wherever it lies."""
-    found = [number for path in builds.rglob("*.json") for number in _numbers(json.loads(path.read_text()), "arena_bytes")]
+    found = [
+        number
+        for path in builds.rglob("*.json")
+        for number in _numbers(json.loads(path.read_text()), "arena_bytes")
+    ]
     return sum(found) if found else None
 
 
@@ -185,14 +211,22 @@ def difference(before: Result, after: Result) -> str:
     """How two results differ; empty where they are equal."""
     if before.error or after.error:
         return "" if before.error and after.error else f"refused: {before.error or after.error}"
-    changed = {name for name in before.files.keys() | after.files.keys() if before.files.get(name) != after.files.get(name)}
+    changed = {
+        name
+        for name in before.files.keys() | after.files.keys()
+        if before.files.get(name) != after.files.get(name)
+    }
     faults = [f"{len(changed)} files: {', '.join(sorted(changed)[:4])}"] if changed else []
     for model, outputs in before.outputs.items():
         found = after.outputs[model]
         if outputs.keys() != found.keys():
             faults.append(f"{model}: outputs {sorted(found)} instead of {sorted(outputs)}")
             continue
-        faults += [f"{model}/{name}: {fault}" for name, array in outputs.items() if (fault := _array_difference(array, found[name]))]
+        faults += [
+            f"{model}/{name}: {fault}"
+            for name, array in outputs.items()
+            if (fault := _array_difference(array, found[name]))
+        ]
     return "; ".join(faults)
 
 
@@ -218,7 +252,14 @@ def compare(folder: Path, pattern: str) -> int:
         different += bool(fault)
         equal = f"{len(before.files)} files equal" if before.files else "equal"
         refused = f"refused by both: {before.error}" if before.error else ""
-        rows.append((case.name, fault or refused or equal, change(before.arena, after.arena), change(before.library, after.library)))
+        rows.append(
+            (
+                case.name,
+                fault or refused or equal,
+                change(before.arena, after.arena),
+                change(before.library, after.library),
+            )
+        )
         report("\t".join(rows[-1]))
     widths = [max(len(row[i]) for row in rows) for i in (0, 2, 3)]
     report(f"\n{'case':{widths[0]}}  {'arena bytes':>{widths[1]}}  {'library bytes':>{widths[2]}}  outputs")

@@ -49,7 +49,11 @@ class Entry:
     @property
     def name(self) -> str:
         """A name that a deployment file may give it."""
-        return re.sub(r"[^a-z0-9]+", "_", Path(self.file).with_suffix("").name.lower()) + "_" + Path(self.file).suffix[1:]
+        return (
+            re.sub(r"[^a-z0-9]+", "_", Path(self.file).with_suffix("").name.lower())
+            + "_"
+            + Path(self.file).suffix[1:]
+        )
 
     @property
     def files(self) -> list[Path]:
@@ -71,7 +75,11 @@ class Entry:
     def yaml(self) -> str:
         """The model's part of a deployment file."""
         first, *rest = self.files
-        lines = [f"  {self.name}:", f"    model_file_path: {first}", *(f"    weight_file_path: {file}" for file in rest)]
+        lines = [
+            f"  {self.name}:",
+            f"    model_file_path: {first}",
+            *(f"    weight_file_path: {file}" for file in rest),
+        ]
         ports = SHAPES.get(self.file, {})
         if self.file.startswith(STATEFUL):
             lines.append("    states: reset")
@@ -81,7 +89,11 @@ class Entry:
             "        input_shapes: " + json.dumps([*ports.values()]),
         ]
         if not ports:
-            lines[-2:] = ["      - {}"] if not self.outputs else ["      - output_tensors: " + json.dumps(self.outputs)]
+            lines[-2:] = (
+                ["      - {}"]
+                if not self.outputs
+                else ["      - output_tensors: " + json.dumps(self.outputs)]
+            )
         elif self.outputs:
             lines.append("        output_tensors: " + json.dumps(self.outputs))
         return "\n".join(lines) + "\n"
@@ -94,7 +106,10 @@ class Entry:
 
     def inputs(self, tensors: list[Tensor]) -> dict[str, Array]:
         """The samples of this shape, by input, each with a leading axis of samples."""
-        return {t.name: np.stack([self.golden[f"in_{i}_{s}"] for s in self._fitting(tensors)]) for i, t in enumerate(tensors)}
+        return {
+            t.name: np.stack([self.golden[f"in_{i}_{s}"] for s in self._fitting(tensors)])
+            for i, t in enumerate(tensors)
+        }
 
     def expected(self, inputs: list[Tensor], outputs: list[Tensor]) -> dict[str, Array]:
         """What the framework's plain kernels gave for them, where they are told apart, else what it gave."""
@@ -105,7 +120,11 @@ class Entry:
         return made
 
     def _fitting(self, tensors: list[Tensor]) -> list[int]:
-        return [s for s in range(self.samples) if all(self.golden[f"in_{i}_{s}"].size == t.elements for i, t in enumerate(tensors))]
+        return [
+            s
+            for s in range(self.samples)
+            if all(self.golden[f"in_{i}_{s}"].size == t.elements for i, t in enumerate(tensors))
+        ]
 
 
 def entries() -> Iterator[Entry]:

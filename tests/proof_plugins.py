@@ -53,7 +53,12 @@ def write_network(folder: Path, fallback: bool = False) -> Path:
     """Write relay.onnx and relay.yml: matrix products, simple arithmetic and curves in turn, so that each target has several regions."""
     rng = np.random.default_rng(3)
     weights = [rng.normal(0, 0.3, (INNER[i], INNER[i + 1])).astype(np.float32) for i in range(3)]
-    constants = {"w1": weights[0], "w2": weights[1], "w3": weights[2], "c": rng.normal(0, 0.5, (INNER[1],)).astype(np.float32)}
+    constants = {
+        "w1": weights[0],
+        "w2": weights[1],
+        "w3": weights[2],
+        "c": rng.normal(0, 0.5, (INNER[1],)).astype(np.float32),
+    }
     nodes = [
         ("MatMul", ["x", "w1"], "m1"),
         ("Tanh", ["m1"], "t1"),
@@ -76,7 +81,10 @@ def write_network(folder: Path, fallback: bool = False) -> Path:
     made = [helper.make_node(op, inputs, [output], output) for op, inputs, output in nodes]
     initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(made, "relay", ports[:1], ports[1:], initializers)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), folder / "relay.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8),
+        folder / "relay.onnx",
+    )
     text = "library_name: relay\nmodels:\n  relay:\n    model_file_path: relay.onnx\n"
     (folder / "relay.yml").write_text(text + ("    fallback: cpu\n" if fallback else ""))
     return folder / "relay.yml"
@@ -94,18 +102,33 @@ def generate_network(folder: Path, choice: str, names: Sequence[str], fallback: 
     return generate(Job(deployment, registry.select(choice)[0]), registry)
 
 
-def build_capsule_runtime(folder: Path, compiler: Compiler, name: str = "libcapsule_rt.so.2", flags: Sequence[str] = ()) -> Path:
+def build_capsule_runtime(
+    folder: Path, compiler: Compiler, name: str = "libcapsule_rt.so.2", flags: Sequence[str] = ()
+) -> Path:
     """Build the library of the capsules' vendor into a folder; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     source = str(CAPSULE_RUNTIME / "capsule_runtime.c")
-    command = [*compiler.cc, *compiler.flags, "-O2", "-fPIC", "-shared", *flags, source, "-o", str(folder / name)]
+    command = [
+        *compiler.cc,
+        *compiler.flags,
+        "-O2",
+        "-fPIC",
+        "-shared",
+        *flags,
+        source,
+        "-o",
+        str(folder / name),
+    ]
     subprocess.run(command, check=True)
     return folder
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What the probe said: lines by their first word, the last of each kind; and the outputs of the last run that went well."""
+    """What the probe said: lines by their first word, the last of each kind.
+
+    And the outputs of the last run that went well.
+    """
 
     lines: tuple[str, ...]
     outputs: tuple[Array, ...]
@@ -123,13 +146,17 @@ class Probe:
     command: tuple[str, ...] = ()
 
     @classmethod
-    def build(cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ("-O1",)) -> Probe:
+    def build(
+        cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ("-O1",)
+    ) -> Probe:
         """Compile the library and the probe."""
         unit = Unit("probe.c")
         source = (PLUGINS / "probe.c").read_text()
         tool = Manifest("probe", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("relay",))
         library = [m for m in made.sources.manifests if m.joins_library]
-        sources = replace(made.sources, files={**made.sources.files, unit.source: source}, manifests=(*library, tool))
+        sources = replace(
+            made.sources, files={**made.sources.files, unit.source: source}, manifests=(*library, tool)
+        )
         return cls(link(sources, compiler, folder, tuple(flags)))
 
     def run(self, *arguments: str, environment: Mapping[str, str] | None = None, status: int = 0) -> Probed:
@@ -138,12 +165,22 @@ class Probe:
         (folder / "x.bin").write_bytes(network_input().tobytes())
         command = [*self.command, str(self.program), *arguments]
         done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False, timeout=120
+            command,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == status, done.stdout + done.stderr
         shapes = ((ROWS, INNER[3]), (ROWS, INNER[1]))
         files = [folder / f"output_{i}.bin" for i in range(2)]
-        outputs = tuple(np.frombuffer(f.read_bytes(), np.float32).reshape(s) for f, s in zip(files, shapes, strict=True) if f.exists())
+        outputs = tuple(
+            np.frombuffer(f.read_bytes(), np.float32).reshape(s)
+            for f, s in zip(files, shapes, strict=True)
+            if f.exists()
+        )
         for file in files:
             file.unlink(missing_ok=True)
         return Probed(tuple(done.stdout.splitlines()), outputs)

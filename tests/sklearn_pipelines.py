@@ -91,20 +91,35 @@ PIPELINES: Mapping[str, Pipeline] = {
     "forest": Pipeline(lambda: ensemble.RandomForestClassifier(10, **SEED)),
     "forest of two classes": Pipeline(lambda: ensemble.RandomForestClassifier(10, **SEED), "two"),
     "forest of doubles": Pipeline(lambda: ensemble.RandomForestClassifier(10, **SEED), "doubles"),
-    "forest regressor of two targets": Pipeline(lambda: ensemble.RandomForestRegressor(5, max_depth=4, **SEED), "targets"),
+    "forest regressor of two targets": Pipeline(
+        lambda: ensemble.RandomForestRegressor(5, max_depth=4, **SEED), "targets"
+    ),
     "extra trees": Pipeline(lambda: ensemble.ExtraTreesClassifier(10, **SEED)),
-    "extra trees regressor": Pipeline(lambda: ensemble.ExtraTreesRegressor(10, max_depth=6, **SEED), "values"),
+    "extra trees regressor": Pipeline(
+        lambda: ensemble.ExtraTreesRegressor(10, max_depth=6, **SEED), "values"
+    ),
     "gradient boosting": Pipeline(lambda: ensemble.GradientBoostingClassifier(n_estimators=8, **SEED)),
-    "gradient boosting of two classes": Pipeline(lambda: ensemble.GradientBoostingClassifier(n_estimators=8, **SEED), "two"),
-    "gradient boosting regressor": Pipeline(lambda: ensemble.GradientBoostingRegressor(n_estimators=8, **SEED), "values"),
+    "gradient boosting of two classes": Pipeline(
+        lambda: ensemble.GradientBoostingClassifier(n_estimators=8, **SEED), "two"
+    ),
+    "gradient boosting regressor": Pipeline(
+        lambda: ensemble.GradientBoostingRegressor(n_estimators=8, **SEED), "values"
+    ),
     "histogram boosting": Pipeline(lambda: ensemble.HistGradientBoostingClassifier(max_iter=5), "holes"),
-    "histogram boosting of two classes": Pipeline(lambda: ensemble.HistGradientBoostingClassifier(max_iter=5), "two"),
-    "histogram boosting regressor": Pipeline(lambda: ensemble.HistGradientBoostingRegressor(max_iter=5), "values"),
+    "histogram boosting of two classes": Pipeline(
+        lambda: ensemble.HistGradientBoostingClassifier(max_iter=5), "two"
+    ),
+    "histogram boosting regressor": Pipeline(
+        lambda: ensemble.HistGradientBoostingRegressor(max_iter=5), "values"
+    ),
     "ada boost": Pipeline(lambda: ensemble.AdaBoostClassifier(n_estimators=6, **SEED)),
     "ada boost regressor": Pipeline(lambda: ensemble.AdaBoostRegressor(n_estimators=6, **SEED), "values"),
     "bagging": Pipeline(lambda: ensemble.BaggingClassifier(n_estimators=4, **SEED)),
     "bagging regressor": Pipeline(lambda: ensemble.BaggingRegressor(n_estimators=4, **SEED), "values"),
-    **{f"SVC {kernel}": Pipeline(lambda k=kernel, a=attrs: _scaled(svm.SVC(kernel=k, **a))) for kernel, attrs in SVC_KERNELS.items()},
+    **{
+        f"SVC {kernel}": Pipeline(lambda k=kernel, a=attrs: _scaled(svm.SVC(kernel=k, **a)))
+        for kernel, attrs in SVC_KERNELS.items()
+    },
     **{
         f"SVR {kernel}": Pipeline(lambda k=kernel, a=attrs: _scaled(svm.SVR(kernel=k, **a)), "values")
         for kernel, attrs in SVC_KERNELS.items()
@@ -120,18 +135,31 @@ PIPELINES: Mapping[str, Pipeline] = {
     "ridge": Pipeline(linear_model.Ridge, "values"),
     "lasso of two targets": Pipeline(lambda: linear_model.MultiTaskLasso(0.01), "targets"),
     "logistic": Pipeline(lambda: _scaled(linear_model.LogisticRegression())),
-    "logistic without maps": Pipeline(lambda: _scaled(linear_model.LogisticRegression()), "two", {"zipmap": False}),
-    "logistic with columns": Pipeline(lambda: _scaled(linear_model.LogisticRegression()), "classes", {"zipmap": "columns"}),
-    "one against the rest": Pipeline(lambda: multiclass.OneVsRestClassifier(_scaled(linear_model.LogisticRegression()))),
+    "logistic without maps": Pipeline(
+        lambda: _scaled(linear_model.LogisticRegression()), "two", {"zipmap": False}
+    ),
+    "logistic with columns": Pipeline(
+        lambda: _scaled(linear_model.LogisticRegression()), "classes", {"zipmap": "columns"}
+    ),
+    "one against the rest": Pipeline(
+        lambda: multiclass.OneVsRestClassifier(_scaled(linear_model.LogisticRegression()))
+    ),
     "gradient descent": Pipeline(lambda: _scaled(linear_model.SGDClassifier(loss="log_loss", **SEED))),
     "gradient descent regressor": Pipeline(lambda: _scaled(linear_model.SGDRegressor(**SEED)), "values"),
     "perceptron layers": Pipeline(lambda: _scaled(neural_network.MLPClassifier((8,), max_iter=60, **SEED))),
-    "perceptron layers of two classes": Pipeline(lambda: _scaled(neural_network.MLPClassifier((8,), "tanh", max_iter=60, **SEED)), "two"),
+    "perceptron layers of two classes": Pipeline(
+        lambda: _scaled(neural_network.MLPClassifier((8,), "tanh", max_iter=60, **SEED)), "two"
+    ),
     "perceptron layers regressor": Pipeline(
-        lambda: _scaled(neural_network.MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", max_iter=60, **SEED)), "values"
+        lambda: _scaled(
+            neural_network.MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", max_iter=60, **SEED)
+        ),
+        "values",
     ),
     "neighbors": Pipeline(lambda: neighbors.KNeighborsClassifier(5)),
-    "neighbors by sums of differences": Pipeline(lambda: neighbors.KNeighborsClassifier(4, metric="manhattan")),
+    "neighbors by sums of differences": Pipeline(
+        lambda: neighbors.KNeighborsClassifier(4, metric="manhattan")
+    ),
     "neighbors regressor": Pipeline(lambda: neighbors.KNeighborsRegressor(3), "values"),
     "normal bayes": Pipeline(naive_bayes.GaussianNB),
     "bernoulli bayes": Pipeline(lambda: naive_bayes.BernoulliNB(binarize=2.0)),
@@ -142,35 +170,55 @@ PIPELINES: Mapping[str, Pipeline] = {
     "principal components": Pipeline(_then(preprocessing.StandardScaler(), decomposition.PCA(2))),
     "imputed": Pipeline(_then(impute.SimpleImputer()), "holes"),
     "above a threshold": Pipeline(_then(preprocessing.Binarizer(threshold=2.0))),
-    "bins": Pipeline(_then(preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"))),
-    "products": Pipeline(lambda: pipeline.make_pipeline(preprocessing.PolynomialFeatures(2), linear_model.Ridge()), "values"),
+    "bins": Pipeline(
+        _then(
+            preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf")
+        )
+    ),
+    "products": Pipeline(
+        lambda: pipeline.make_pipeline(preprocessing.PolynomialFeatures(2), linear_model.Ridge()), "values"
+    ),
     "categories": Pipeline(_then(preprocessing.OneHotEncoder(handle_unknown="ignore")), "integers"),
     "ordinals": Pipeline(_then(preprocessing.OrdinalEncoder()), "integers"),
     "columns": Pipeline(
-        _then(compose.make_column_transformer((preprocessing.StandardScaler(), [0, 1]), (preprocessing.MinMaxScaler(), [2, 3])))
+        _then(
+            compose.make_column_transformer(
+                (preprocessing.StandardScaler(), [0, 1]), (preprocessing.MinMaxScaler(), [2, 3])
+            )
+        )
     ),
     "best features": Pipeline(_then(feature_selection.SelectKBest(k=2))),
     "vote": Pipeline(
         lambda: ensemble.VotingClassifier(
-            [("a", linear_model.LogisticRegression(max_iter=500)), ("b", tree.DecisionTreeClassifier(max_depth=3, **SEED))],
+            [
+                ("a", linear_model.LogisticRegression(max_iter=500)),
+                ("b", tree.DecisionTreeClassifier(max_depth=3, **SEED)),
+            ],
             voting="soft",
             flatten_transform=False,
         )
     ),
     "stack": Pipeline(
         lambda: ensemble.StackingClassifier(
-            [("a", linear_model.LogisticRegression(max_iter=500)), ("b", tree.DecisionTreeClassifier(max_depth=3, **SEED))]
+            [
+                ("a", linear_model.LogisticRegression(max_iter=500)),
+                ("b", tree.DecisionTreeClassifier(max_depth=3, **SEED)),
+            ]
         )
     ),
     "calibrated": Pipeline(lambda: calibration.CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2)),
     "calibrated by steps": Pipeline(
-        lambda: calibration.CalibratedClassifierCV(tree.DecisionTreeClassifier(max_depth=3, **SEED), cv=2, method="isotonic")
+        lambda: calibration.CalibratedClassifierCV(
+            tree.DecisionTreeClassifier(max_depth=3, **SEED), cv=2, method="isotonic"
+        )
     ),
     "discriminants": Pipeline(discriminant_analysis.LinearDiscriminantAnalysis),
     "clusters": Pipeline(lambda: cluster.KMeans(3, n_init=1, **SEED)),
     "mixture": Pipeline(lambda: mixture.GaussianMixture(3, **SEED)),
     "regressors": Pipeline(lambda: multioutput.MultiOutputRegressor(linear_model.Ridge()), "targets"),
-    "classifiers": Pipeline(lambda: multioutput.MultiOutputClassifier(tree.DecisionTreeClassifier(max_depth=3, **SEED)), "labels"),
+    "classifiers": Pipeline(
+        lambda: multioutput.MultiOutputClassifier(tree.DecisionTreeClassifier(max_depth=3, **SEED)), "labels"
+    ),
 }
 """Of every kind that the converter writes with operators of numbers alone."""
 

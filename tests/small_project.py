@@ -19,8 +19,13 @@ ROOT = Path(__file__).parents[1]
 def write_model(path: Path, scale: float = 1.0) -> None:
     """A 3 x 3 convolution whose filters are all `scale`."""
     weight = numpy_helper.from_array(np.full((2, 1, 3, 3), scale, np.float32), "w")
-    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 1, 6, 6]), ("y", [1, 2, 4, 4]))]
-    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], "conv")], "net", ports[:1], ports[1:], [weight])
+    ports = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        for n, s in (("x", [1, 1, 6, 6]), ("y", [1, 2, 4, 4]))
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], "conv")], "net", ports[:1], ports[1:], [weight]
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
 
 

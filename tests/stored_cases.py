@@ -99,7 +99,9 @@ def _deployment(*names: str) -> dict[str, Any]:
 
 def _digits() -> dict[str, Any]:
     """The shipped example; `store` copies its files, so that a later version compares with the same."""
-    model: dict[str, Any] = yaml.safe_load((ROOT / "models/digits/digits.yml").read_text())["models"]["digits"]
+    model: dict[str, Any] = yaml.safe_load((ROOT / "models/digits/digits.yml").read_text())["models"][
+        "digits"
+    ]
     (graph,) = model["subgraphs"]
     graph |= {key: f"../files/{graph[key]}" for key in ("validation_inputs_data", "validation_outputs_data")}
     return {**model, "model_file_path": "../files/digits.onnx"}
@@ -121,7 +123,8 @@ def _vendor_cases(folder: Path) -> Iterator[Described]:
     networks = [r for r in references() if r.path.parent.parent.name != "unit"]
     units = [r for r in references() if r.path.parent.parent.name == "unit"]
     sampled = units[:: max(1, len(units) // UNITS)]
-    with_weights = [r for r in sampled if any(layer.weights for layer in r.network.layers)]  # a checkpoint holds some
+    # A checkpoint holds some.
+    with_weights = [r for r in sampled if any(layer.weights for layer in r.network.layers)]
     for reference in (*networks, *with_weights):
         yield _vendor_case(folder, reference, reference.name, {})
     for options in OPTIONS:
@@ -181,13 +184,17 @@ def make_inputs(model: str, ports: Sequence[Mapping[str, Any]]) -> Arrays:
         inputs: Arrays = {}
         samples = [s for s in range(entry.samples) if _fits(entry, ports, s)][:MAX_SAMPLES]
         for i, port in enumerate(ports):
-            inputs[port["name"]] = np.stack([entry.golden[f"in_{i}_{s}"].reshape(port["shape"]) for s in samples])
+            inputs[port["name"]] = np.stack(
+                [entry.golden[f"in_{i}_{s}"].reshape(port["shape"]) for s in samples]
+            )
         return inputs
     return {port["name"]: _random(port, np.random.default_rng(i)) for i, port in enumerate(ports)}
 
 
 def _fits(entry: Entry, ports: Sequence[Mapping[str, Any]], sample: int) -> bool:
-    return all(entry.golden[f"in_{i}_{sample}"].size == np.prod(port["shape"]) for i, port in enumerate(ports))
+    return all(
+        entry.golden[f"in_{i}_{sample}"].size == np.prod(port["shape"]) for i, port in enumerate(ports)
+    )
 
 
 def _random(port: Mapping[str, Any], generator: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -199,6 +206,11 @@ def _random(port: Mapping[str, Any], generator: np.random.Generator) -> np.ndarr
     return generator.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
 
 
-NAMES = {"f16": "f2", "f32": "f4", "f64": "f8", **{f"{sign}{bits}": f"{sign}{bits // 8}" for sign in "iu" for bits in (8, 16, 32, 64)}}
+NAMES = {
+    "f16": "f2",
+    "f32": "f4",
+    "f64": "f8",
+    **{f"{sign}{bits}": f"{sign}{bits // 8}" for sign in "iu" for bits in (8, 16, 32, 64)},
+}
 
 __all__ = ["MODELS", "make_inputs", "write_cases"]

@@ -14,15 +14,25 @@ MODELS = ("half", "cast", "sparse")
 
 
 def write_models(folder: Path, form: str) -> Path:
-    """The models, and a deployment file `stored.yml` that asks for this form of their weights; gives the latter."""
+    """The models, and a deployment file `stored.yml` that asks for this form of their weights.
+
+    Gives the latter.
+    """
     rng = np.random.default_rng(0)
-    arrays = {"c": rng.standard_normal((24, 8, 3, 3)) / 8, "m": rng.standard_normal((24, 60)) / 4, "b": rng.standard_normal(60)}
+    arrays = {
+        "c": rng.standard_normal((24, 8, 3, 3)) / 8,
+        "m": rng.standard_normal((24, 60)) / 4,
+        "b": rng.standard_normal(60),
+    }
     masks = {name: rng.random(array.shape) < 0.2 for name, array in arrays.items()}
     half = {name: array.astype(np.float16) for name, array in arrays.items()}
     _save(folder / "half.onnx", half)
     _save(folder / "cast.onnx", half, casts=True)
     # A product with the mask would make half of the zeros -0.0, which is stored as a value.
-    _save(folder / "sparse.onnx", {name: np.where(masks[name], array, 0).astype(np.float32) for name, array in arrays.items()})
+    _save(
+        folder / "sparse.onnx",
+        {name: np.where(masks[name], array, 0).astype(np.float32) for name, array in arrays.items()},
+    )
     text = "library_name: stored\nmodels:\n"
     for name in MODELS:
         text += f"  {name}:\n    model_file_path: {name}.onnx\n    weights: {form}\n    subgraphs:\n"

@@ -38,7 +38,9 @@ EXCEPTIONS: Mapping[str, str] = {
 class Case:
     """A case that the frontend reads and the target takes."""
 
-    def __init__(self, case: Any, number: int, graph: Graph, data: tuple[dict[str, Array], list[Array]]) -> None:
+    def __init__(
+        self, case: Any, number: int, graph: Graph, data: tuple[dict[str, Array], list[Array]]
+    ) -> None:
         self.case, self.name, self.graph = case, f"case{number}", graph.renamed(f"case{number}")
         self.inputs, self.outputs = data
 
@@ -48,7 +50,9 @@ class Case:
             if found[name].dtype != wanted.dtype:
                 return f"{name} is {found[name].dtype}"
             try:
-                np.testing.assert_allclose(found[name], wanted.reshape(found[name].shape), rtol=self.case.rtol, atol=self.case.atol)
+                np.testing.assert_allclose(
+                    found[name], wanted.reshape(found[name].shape), rtol=self.case.rtol, atol=self.case.atol
+                )
             except AssertionError as error:
                 return " ".join(str(error).split())[:200]
         return ""
@@ -85,8 +89,6 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_cases_pass_through_generated_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

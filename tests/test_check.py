@@ -14,7 +14,9 @@ from onnx import helper
 
 from mace_core.cli import main
 
-ARM_COMPILER = pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
+ARM_COMPILER = pytest.mark.skipif(
+    not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +25,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("check")
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
     convolution = helper.make_node("Conv", ["a", "w"], ["y"], pads=[1, 1, 1, 1])
-    save(made / "good.onnx", convolution, [1, 3, 8, 8], [1, 4, 8, 8], [onnx.numpy_helper.from_array(weights, "w")])
+    save(
+        made / "good.onnx",
+        convolution,
+        [1, 3, 8, 8],
+        [1, 4, 8, 8],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
     save(made / "sine.onnx", helper.make_node("Sin", ["a"], ["y"], name="wave"), [1, 4], [1, 4])
     save(made / "open.onnx", helper.make_node("Relu", ["a"], ["y"]), ["n", "m"], ["n", "m"])
     return made
 
 
 def save(
-    file: Path, node: onnx.NodeProto, shape: list[int | str], output: list[int | str], weights: list[onnx.TensorProto] | None = None
+    file: Path,
+    node: onnx.NodeProto,
+    shape: list[int | str],
+    output: list[int | str],
+    weights: list[onnx.TensorProto] | None = None,
 ) -> None:
-    ends = [[helper.make_tensor_value_info(name, T.FLOAT, sizes)] for name, sizes in (("a", shape), ("y", output))]
+    ends = [
+        [helper.make_tensor_value_info(name, T.FLOAT, sizes)] for name, sizes in (("a", shape), ("y", output))
+    ]
     graph = helper.make_graph([node], "g", *ends, weights or [])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
 
@@ -72,7 +86,10 @@ def test_a_model_for_the_accelerator_is_ready(folder: Path) -> None:
 def test_a_model_that_the_accelerator_lacks_an_operation_for_is_not(folder: Path) -> None:
     status, output = check(folder, "sine", target="max78000")
     assert status == 2
-    assert "layer 'wave' (Sin): the hardware has no such operation; compute it before or after the network" in output
+    assert (
+        "layer 'wave' (Sin): the hardware has no such operation; compute it before or after the network"
+        in output
+    )
     assert "ready" not in output
 
 
@@ -91,7 +108,9 @@ def test_wrong_options_of_the_accelerator_are_told_together(folder: Path) -> Non
 def test_a_dimension_beyond_32_bits_is_refused_where_it_stands(folder: Path, key: str, size: str) -> None:
     tensors = "input_tensors: a" if key == "input_shapes" else "output_tensors: y"
     message = one_message(check(folder, "open", "subgraphs:", f"  - {tensors}", f"    {key}: 1,{size}"))
-    assert message.startswith(f"mace: {folder / 'net.yml'}:7: {key}: '1,{size}' is not allowed; write a shape such as 1,224,224,3")
+    assert message.startswith(
+        f"mace: {folder / 'net.yml'}:7: {key}: '1,{size}' is not allowed; write a shape such as 1,224,224,3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,13 +123,18 @@ def test_a_dimension_beyond_32_bits_is_refused_where_it_stands(folder: Path, key
         ("NHWC", "1,4,8,8", "states [1, 4, 8, 8], the model gives [1, 8, 8, 4]"),
     ],
 )
-def test_stated_shapes_of_outputs_are_those_of_the_model(folder: Path, order: str, shape: str, expected: str) -> None:
+def test_stated_shapes_of_outputs_are_those_of_the_model(
+    folder: Path, order: str, shape: str, expected: str
+) -> None:
     lines = ["subgraphs:", "  - output_tensors: y", f"    output_shapes: {shape}"]
     found = check(folder, "good", *lines, *([f"    output_data_formats: {order}"] if order else []))
     if not expected:
         assert found[0] == 0, found[1]
         return
-    assert one_message(found) == f"mace: output 'y': output_shapes {expected}; correct output_shapes, or leave it out"
+    assert (
+        one_message(found)
+        == f"mace: output 'y': output_shapes {expected}; correct output_shapes, or leave it out"
+    )
 
 
 def test_an_abi_that_is_none_is_told_where_another_one_is_built_for(folder: Path) -> None:

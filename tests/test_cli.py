@@ -24,14 +24,22 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mace(folder: Path, *arguments: str, status: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-m", "mace_core.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mace_core.cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
 
 
 def test_run_writes_each_output(project: Path) -> None:
-    mace(project, "run", "digits.yml", "--output", "out", "--input", "image=test_inputs.npy", "--threads", "2")
+    mace(
+        project, "run", "digits.yml", "--output", "out", "--input", "image=test_inputs.npy", "--threads", "2"
+    )
     found, expected = np.load(project / "out/probabilities.npy"), np.load(project / "test_outputs.npy")
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -57,7 +65,11 @@ def test_validate_compares_the_layers_that_the_file_names(project: Path) -> None
     rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
     tensor = rows[0]["tensor"]
     for name, status in ((tensor, 0), ("elsewhere", 2)):
-        text = (project / "digits.yml").read_text().replace("subgraphs:\n      - ", f"subgraphs:\n      - check_tensors: {name}\n        ")
+        text = (
+            (project / "digits.yml")
+            .read_text()
+            .replace("subgraphs:\n      - ", f"subgraphs:\n      - check_tensors: {name}\n        ")
+        )
         (project / "named.yml").write_text(text)
         told = mace(project, "validate", "named.yml", "--layers", "--json", status=status)
         if status == 0:
@@ -71,7 +83,9 @@ def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     assert len(row["ns"]) == 3
     assert {"conv_f32", "matmul_f32"} <= {layer["kernel"] for layer in row["layers"]}
     assert all(layer["ns"] > 0 for layer in row["layers"])
-    (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--against-framework", "--rounds", "3"))
+    (row,) = json.loads(
+        mace(project, "benchmark", "digits.yml", "--json", "--against-framework", "--rounds", "3")
+    )
     assert len(row["framework_ns"]) == 3
 
 
@@ -94,10 +108,19 @@ def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("check", "gone.yml"), "mace: gone.yml: cannot be read"),
-        (("run", "digits.yml", "--output", "o", "--model", "dogits"), "--model dogits: no such model; the deployment has digits"),
+        (
+            ("run", "digits.yml", "--output", "o", "--model", "dogits"),
+            "--model dogits: no such model; the deployment has digits",
+        ),
         (("run", "digits.yml", "--output", "o", "--input", "image"), "--input: 'image' is not NAME=FILE"),
-        (("run", "digits.yml", "--output", "o", "--input", "image=gone.npy"), "gone.npy: cannot be read as an array"),
-        (("run", "digits.yml", "--output", "o", "--builds", "nowhere"), "is not built for host; run: scons target=host"),
+        (
+            ("run", "digits.yml", "--output", "o", "--input", "image=gone.npy"),
+            "gone.npy: cannot be read as an array",
+        ),
+        (
+            ("run", "digits.yml", "--output", "o", "--builds", "nowhere"),
+            "is not built for host; run: scons target=host",
+        ),
         (("explain", "digits.yml", "--target", "host+mdla"), "no target 'mdla'; choose one of "),
     ],
 )
@@ -110,7 +133,10 @@ def test_the_schema_is_json(project: Path) -> None:
 
 
 def test_check_without_fallback_as_json(project: Path) -> None:
-    """Every node has the target that the deployment names, so nothing is refused; core/tests/test_compilation.py refuses some."""
+    """Every node has the target that the deployment names, so nothing is refused.
+
+    core/tests/test_compilation.py refuses some.
+    """
     findings = json.loads(mace(project, "check", "digits.yml", "--no-fallback", "--json"))
     assert {finding["kind"] for finding in findings} == {"computable", "ready"}
     assert findings[0]["nodes"].keys() == {"cpu"}

@@ -22,7 +22,9 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / "models").mkdir(parents=True)
     write_deployment(folder / "models", "one")
-    (folder / "models/SConscript").write_text('Import("mace_library")\none = mace_library(name="one", deployment="one.yml")\n')
+    (folder / "models/SConscript").write_text(
+        'Import("mace_library")\none = mace_library(name="one", deployment="one.yml")\n'
+    )
     shutil.copy(ROOT / "SConstruct", folder)
     return folder
 
@@ -60,7 +62,9 @@ def test_a_build_that_was_killed_leaves_nothing_wrong(project: Path) -> None:
     run([*SCONS, "-Q"], project, environment)
     good = (project / "builds/one/lib/host/libone.a").read_bytes()
     write_model(project / "models/one.onnx", 5.0)
-    with subprocess.Popen([*SCONS, "-Q"], cwd=project, env=environment, stdout=subprocess.PIPE, text=True) as build:
+    with subprocess.Popen(
+        [*SCONS, "-Q"], cwd=project, env=environment, stdout=subprocess.PIPE, text=True
+    ) as build:
         assert build.stdout is not None
         assert any("linking builds/one/lib" in line for line in build.stdout)
         build.send_signal(signal.SIGKILL)
@@ -73,7 +77,10 @@ def test_a_build_that_was_killed_leaves_nothing_wrong(project: Path) -> None:
 
 def test_two_builds_at_once_in_one_folder(project: Path) -> None:
     environment = quick_environment(project.parent)
-    builds = [subprocess.Popen([*SCONS, "-Q"], cwd=project, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    builds = [
+        subprocess.Popen([*SCONS, "-Q"], cwd=project, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     logs = [build.communicate()[0] for build in builds]
     assert [build.returncode for build in builds] == [0, 0]
     assert sum("waiting for another build" in log for log in logs) == 1
@@ -83,9 +90,15 @@ def test_two_builds_at_once_in_one_folder(project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("builds=/dev/null/x",), "mace: builds=/dev/null/x: cannot be written: Not a directory; choose another folder"),
+        (
+            ("builds=/dev/null/x",),
+            "mace: builds=/dev/null/x: cannot be written: Not a directory; choose another folder",
+        ),
         (("target=hos",), "mace: target=hos: no ABI 'hos'; did you mean 'host'?"),
-        (("build=x",), "mace: build=: no such option; the options are target=, toolchain=, builds=, fallback="),
+        (
+            ("build=x",),
+            "mace: build=: no such option; the options are target=, toolchain=, builds=, fallback=",
+        ),
     ],
 )
 def test_one_message_for_a_mistake(project: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -96,7 +109,9 @@ def test_one_message_for_a_mistake(project: Path, arguments: tuple[str, ...], sa
 def test_two_libraries_of_one_name(project: Path) -> None:
     with (project / "models/SConscript").open("a") as file:
         file.write('mace_library(name="one", deployment="one.yml")\n')
-    assert "mace: one.yml: another library is called 'one'; give one of them another library_name" in scons(project, status=2)
+    assert "mace: one.yml: another library is called 'one'; give one of them another library_name" in scons(
+        project, status=2
+    )
 
 
 def test_missing_transforms_are_one_note(project: Path) -> None:
@@ -171,6 +186,8 @@ def compile_with(folder: Path, include: str) -> subprocess.CompletedProcess[str]
 def test_validation_data_of_a_test_may_be_any_path(project: Path) -> None:
     np.save(project / "models/labels $(touch pwned).npy", np.zeros(1, np.int64))
     text = 'Import("mace_library", "mace_test")\none = mace_library(name="one", deployment="one.yml")\n'
-    (project / "models/SConscript").write_text(text + 'mace_test(library=one, labels="labels $(touch pwned).npy")\n')
+    (project / "models/SConscript").write_text(
+        text + 'mace_test(library=one, labels="labels $(touch pwned).npy")\n'
+    )
     assert "passed" in scons(project, "check")
     assert not list(project.parent.rglob("pwned"))

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from mace_core.api import BuildConfig, Region
-from mace_core.build import Builder
 from mace_core.build_manifest import describe_engine
 from mace_core.compilation import compile_region
 from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Unit
@@ -63,7 +63,9 @@ class Fake(Cpu):
         inputs, outputs = ([Port(port.tensor, self.space) for port in ports] for ports in region.ports())
         assert len(inputs) == len(outputs) == len(region.graph.nodes) == 1
         body = BlobBody(fake_code(), b"weights of a device", "fakec 7", "fake mark 1")
-        return Part(region.name, self.name, tuple(inputs), tuple(outputs), body, driver=self.driver, scratch=100)
+        return Part(
+            region.name, self.name, tuple(inputs), tuple(outputs), body, driver=self.driver, scratch=100
+        )
 
 
 class Shared(Fake):
@@ -99,7 +101,9 @@ def build(made: Plan, folder: Path) -> Path:
     """The shared library of a plan, with the engine and the fake device in it."""
     sources = code.library("lib", [made], {"cpu": Cpu().levels("host")})
     copies = {name: FAKE / name for name in ("fake_driver.c", "fake_driver.h")}
-    driver = Manifest("lib", copies=copies, units=(Unit("fake_driver.c", reads=("fake_driver.h",)),), drivers=("fake_own",))
+    driver = Manifest(
+        "lib", copies=copies, units=(Unit("fake_driver.c", reads=("fake_driver.h",)),), drivers=("fake_own",)
+    )
     joined = sources.manifests[0].join([driver, describe_engine(sources.manifests[0])])
     return shared_library(replace(sources, manifests=(joined,)), host(), folder, ("-O1",))
 
@@ -150,7 +154,10 @@ def test_a_fallback_computes_where_there_is_no_device(tmp_path: Path) -> None:
     with pytest.raises(MaceError, match=r"status 7: part \S+ \(fake 1.0\): built by another fakec"):
         native.load(library, "lib")
     model = native.load(library, "lib", native.Config(c.sizeof(native.Config), 1))["net"]
-    assert all("(fallback: part " in device and "fakec 7 and fake mark 1; build again)" in device for device in model.devices())
+    assert all(
+        "(fallback: part " in device and "fakec 7 and fake mark 1; build again)" in device
+        for device in model.devices()
+    )
     x = np.linspace(-1, 1, VALUES, dtype=np.float32)
     reference = execute(divided, {"x": x})
     for name in divided.outputs:
@@ -181,7 +188,8 @@ def test_payloads_lie_in_the_file_of_weights() -> None:
     assert stored.count(fake_code()) == 2
     assert stored.count(b"weights of a device") == 2
     assert stored.index(fake_code()) % 64 == 0
-    assert "SESSION_BYTES" not in str(sources.files["lib.h"])  # only drivers know how much memory a session takes
+    # Only drivers know how much memory a session takes.
+    assert "SESSION_BYTES" not in str(sources.files["lib.h"])
     text: Mapping[str, object] = sources.files
     assert "mace_device_engine" in str(text["lib_net_program.c"])
     plain = code.library("lib", [plan(Fake(), graph_without_device())], {"cpu": Cpu().levels("host")})

@@ -24,11 +24,21 @@ SAMPLES = 3
 @pytest.fixture(autouse=True)
 def compiler() -> None:
     chains = Registry.load().abis()["cortex-m4"]
-    require(None if any(chain.missing("cortex-m4") is None for chain in chains) else "no compiler for cortex-m4: pip install ziglang")
+    require(
+        None
+        if any(chain.missing("cortex-m4") is None for chain in chains)
+        else "no compiler for cortex-m4: pip install ziglang"
+    )
 
 
 def mace(folder: Path, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "mace_core.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mace_core.cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -69,12 +79,18 @@ STORED = ("input_1_int8", "Identity_int8")
     ],
 )
 def test_models_that_nobody_laid_out(model: str, ports: tuple[str, str], part: str, tmp_path: Path) -> None:
-    """The MLPerf Tiny networks as they are: quantised, placed, compiled and executed; beside the model's own results."""
+    """The MLPerf Tiny networks as they are: quantised, placed, compiled and executed.
+
+    Beside the model's own results.
+    """
     entry = next((e for e in entries() if e.file.endswith(f"{model}.tflite")), None)
     if entry is None:
         pytest.skip(f"no models in {MODELS}; MACE_MODELS names another folder")
     for kind, name in (("in_", "inputs"), ("out_", "outputs")):
-        np.save(tmp_path / f"{name}.npy", np.concatenate([a for n, a in entry.golden.items() if n.startswith(kind)]))
+        np.save(
+            tmp_path / f"{name}.npy",
+            np.concatenate([a for n, a in entry.golden.items() if n.startswith(kind)]),
+        )
     (tmp_path / "net.yml").write_text(
         f"library_name: net\nmodels:\n  net:\n    model_file_path: {MODELS / entry.file}\n    subgraphs:\n"
         f"      - input_tensors: {ports[0]}\n        output_tensors: {ports[1]}\n"
@@ -105,7 +121,9 @@ def test_a_corrupted_weight_fails_the_known_answer_test(project: Path) -> None:
     firmware = project / "builds/digits/bin/max78000/digits.elf"
     data = bytearray(firmware.read_bytes())
     weights = (project / "builds/digits/gen/max78000/digits/weights.h").read_text()
-    first, second = (int(word, 16).to_bytes(4, "little") for word in re.findall(r"0x([0-9a-f]{8})", weights)[1:3])
+    first, second = (
+        int(word, 16).to_bytes(4, "little") for word in re.findall(r"0x([0-9a-f]{8})", weights)[1:3]
+    )
     at = data.index(first + second)
     data[at] ^= 0x80
     firmware.write_bytes(data)
@@ -130,9 +148,13 @@ def test_every_fault_of_a_model_at_once(tmp_path: Path) -> None:
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 6, 6])
-    model = helper.make_model(helper.make_graph(nodes, "strange", [x], [y], [conv]), opset_imports=[helper.make_opsetid("", 17)])
+    model = helper.make_model(
+        helper.make_graph(nodes, "strange", [x], [y], [conv]), opset_imports=[helper.make_opsetid("", 17)]
+    )
     onnx.save(model, tmp_path / "strange.onnx")
-    (tmp_path / "strange.yml").write_text("library_name: strange\nmodels:\n  strange:\n    model_file_path: strange.onnx\n")
+    (tmp_path / "strange.yml").write_text(
+        "library_name: strange\nmodels:\n  strange:\n    model_file_path: strange.onnx\n"
+    )
     command = [sys.executable, "-m", "mace_core.cli", "check", "strange.yml", "--target", "max78000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2

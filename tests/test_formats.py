@@ -36,24 +36,42 @@ SHAPED = '{input_tensors: x, input_shapes: "1,3,16,16", output_tensors: y}'
 
 
 def mace(folder: Path, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "mace_core.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mace_core.cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def made(folder: Path, framework: str, script: str) -> None:
     """Let a framework write its files."""
-    require(None if find_spec(framework) else f"{framework} is not installed: uv sync --group frameworks, and pip install torch")
+    require(
+        None
+        if find_spec(framework)
+        else f"{framework} is not installed: uv sync --group frameworks, and pip install torch"
+    )
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], cwd=folder, capture_output=True, text=True, env=quiet, check=False
+        [sys.executable, "-W", "ignore", "-c", script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=quiet,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
 def validated(folder: Path, files: dict[str, str]) -> None:
     """Build a library of files, each with its subgraph, and compare with the frameworks."""
-    models = "".join(f"  m{i}: {{model_file_path: {file}, subgraphs: [{how}]}}\n" for i, (file, how) in enumerate(files.items()))
+    models = "".join(
+        f"  m{i}: {{model_file_path: {file}, subgraphs: [{how}]}}\n"
+        for i, (file, how) in enumerate(files.items())
+    )
     (folder / "all.yml").write_text(f"library_name: all\nmodels:\n{models}")
     mace(folder, "build", "all.yml")
     rows = json.loads(mace(folder, "validate", "all.yml", "--json"))
@@ -70,7 +88,9 @@ def test_keras_and_saved_models(tmp_path: Path) -> None:
     changed = bytearray(data.read_bytes())
     changed[-40:] = bytes(40)
     data.write_bytes(changed)
-    assert "generating all" in mace(tmp_path, "build", "all.yml"), "another checkpoint in the folder is another model"
+    assert "generating all" in mace(tmp_path, "build", "all.yml"), (
+        "another checkpoint in the folder is another model"
+    )
 
 
 @pytest.mark.slow
@@ -83,8 +103,13 @@ def test_exported_and_scripted_modules(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.bin", "folder"])
 def test_what_no_frontend_claims_is_told(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir() if name == "folder" else (tmp_path / name).write_bytes(b"?")
-    (tmp_path / "all.yml").write_text(f"library_name: all\nmodels:\n  m: {{model_file_path: {name}, subgraphs: [{{}}]}}\n")
+    (tmp_path / "all.yml").write_text(
+        f"library_name: all\nmodels:\n  m: {{model_file_path: {name}, subgraphs: [{{}}]}}\n"
+    )
     arguments = [sys.executable, "-m", "mace_core.cli", "check", "all.yml"]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert f"model 'm': 0 frontends claim '{name}'; say `platform:` (one of ai8x, caffe, keras, onnx, pytorch" in done.stderr
+    assert (
+        f"model 'm': 0 frontends claim '{name}'; say `platform:` (one of ai8x, caffe, keras, onnx, pytorch"
+        in done.stderr
+    )

@@ -32,9 +32,15 @@ def test_the_programs_and_the_report(tmp_path: Path) -> None:
     timed = built.time("names", rounds=1, layers=True).layers
     told = {layer.name for layer in timed}
     assert {name for name in hostile.NAMES if name.isprintable()} <= told
-    assert all(name.isprintable() or "\u202e" in name or "\u2028" in name for name in told), "a command to the terminal"
+    assert all(name.isprintable() or "\u202e" in name or "\u2028" in name for name in told), (
+        "a command to the terminal"
+    )
     (tmp_path / "short.bin").write_bytes(b"x")
-    wrong = subprocess.run([tmp_path / "mace_run", f"--output={tmp_path}", tmp_path / "short.bin"], capture_output=True, check=False)
+    wrong = subprocess.run(
+        [tmp_path / "mace_run", f"--output={tmp_path}", tmp_path / "short.bin"],
+        capture_output=True,
+        check=False,
+    )
     assert wrong.returncode == 2
     assert b"holds 1 bytes" in wrong.stderr
     assert not any(byte < 32 and byte != 10 for byte in wrong.stderr)

@@ -67,7 +67,23 @@ def test_open_dimensions_are_asked_for(here: Path) -> None:
     assert model.inputs[0].shape == (1, 7, 3)
 
 
-ODD = ("a: b", "- x", "#", 'quo"te', "it's", "{x}", "a,b", "true", "Ünï", "${HOME", "&a", "*a", "!t", "x\\", "\u2028")
+ODD = (
+    "a: b",
+    "- x",
+    "#",
+    'quo"te',
+    "it's",
+    "{x}",
+    "a,b",
+    "true",
+    "Ünï",
+    "${HOME",
+    "&a",
+    "*a",
+    "!t",
+    "x\\",
+    "\u2028",
+)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -85,7 +101,9 @@ def test_a_path_that_would_be_read_otherwise_is_refused(here: Path, monkeypatch:
     assert not (here / "net.yml").exists()
 
 
-@pytest.mark.parametrize("file", ["2nd-model v1.5.onnx", "Ünï.onnx", "-.onnx", "int.onnx", "con.onnx", "mace.onnx"])
+@pytest.mark.parametrize(
+    "file", ["2nd-model v1.5.onnx", "Ünï.onnx", "-.onnx", "int.onnx", "con.onnx", "mace.onnx"]
+)
 def test_any_file_name_gives_names_that_build(here: Path, file: str) -> None:
     save(here / file, [1, 4])
     init("--output", "net.yml", "--", file)
@@ -99,7 +117,10 @@ def test_a_shape_is_a_name_and_positive_integers(text: str) -> None:
     assert parse_shapes(["a=b=1,2"]) == {"a=b": (1, 2)}
 
 
-@pytest.mark.parametrize(("before", "after"), [("state", "stateN"), ("past_key_0", "present_key_0"), ("h_in", "h_out"), ("h", "h.next")])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("state", "stateN"), ("past_key_0", "present_key_0"), ("h_in", "h_out"), ("h", "h.next")],
+)
 def test_pairs_that_look_like_states_are_told_in_a_comment(here: Path, before: str, after: str) -> None:
     save_pair(here / "net.onnx", before, after)
     init("net.onnx")
@@ -119,9 +140,17 @@ def test_other_ports_are_no_states(here: Path, before: str, after: str) -> None:
 
 def save_pair(file: Path, before: str, after: str) -> None:
     """A model with an input beside the image, and an output of the same shape."""
-    described = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("image", before, "scores", after)}
-    nodes = [helper.make_node("Add", ["image", before], [after]), helper.make_node("Concat", [after, "image"], ["both"], axis=1)]
+    described = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4])
+        for name in ("image", before, "scores", after)
+    }
+    nodes = [
+        helper.make_node("Add", ["image", before], [after]),
+        helper.make_node("Concat", [after, "image"], ["both"], axis=1),
+    ]
     nodes.append(helper.make_node("ReduceMean", ["both"], ["scores"], axes=[1]))
     described["scores"] = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 1])
-    graph = helper.make_graph(nodes, "net", [described["image"], described[before]], [described["scores"], described[after]])
+    graph = helper.make_graph(
+        nodes, "net", [described["image"], described[before]], [described["scores"], described[after]]
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)

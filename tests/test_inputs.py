@@ -24,7 +24,9 @@ models:
 """
 
 
-def save(file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[int]]], output: list[int]) -> None:
+def save(
+    file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[int]]], output: list[int]
+) -> None:
     given = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
     graph = helper.make_graph(nodes, "g", given, [helper.make_tensor_value_info("y", T.FLOAT, output)])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
@@ -43,7 +45,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mace(folder: Path, *arguments: str, status: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-m", "mace_core.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mace_core.cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
@@ -51,22 +59,43 @@ def mace(folder: Path, *arguments: str, status: int = 0) -> str:
 
 def test_an_input_that_nothing_reads_and_bytes_are_validated(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "small.yml", "--json"))
-    assert {row["model"]: (row["passed"], row["error"]) for row in rows} == {"unread": (True, 0.0), "pixels": (True, 0.0)}
+    assert {row["model"]: (row["passed"], row["error"]) for row in rows} == {
+        "unread": (True, 0.0),
+        "pixels": (True, 0.0),
+    }
     assert all(row["compared_with"].startswith("ONNX Runtime ") for row in rows)
     (row,) = json.loads(mace(project, "validate", "small.yml", "--json", "--model", "pixels"))
     assert row["model"] == "pixels"
     rows = json.loads(mace(project, "validate", "small.yml", "--json", "--layers"))
-    assert {(row["model"], row["stage"]) for row in rows} == {(m, s) for m in ("unread", "pixels") for s in ("read", "computed")}
+    assert {(row["model"], row["stage"]) for row in rows} == {
+        (m, s) for m in ("unread", "pixels") for s in ("read", "computed")
+    }
     assert all(row["passed"] and row["fed_cosine"] > 0.999999 for row in rows)
 
 
 @pytest.mark.parametrize(
     ("array", "samples"),
-    [(np.uint8([[1, 2, 3, 4]]), 1), (np.uint8([[[1, 2, 3, 4]]]), 1), (np.arange(20, dtype=np.uint8).reshape(5, 4), 5)],
+    [
+        (np.uint8([[1, 2, 3, 4]]), 1),
+        (np.uint8([[[1, 2, 3, 4]]]), 1),
+        (np.arange(20, dtype=np.uint8).reshape(5, 4), 5),
+    ],
 )
-def test_run_takes_a_sample_or_a_batch_of_samples(project: Path, tmp_path: Path, array: np.ndarray, samples: int) -> None:
+def test_run_takes_a_sample_or_a_batch_of_samples(
+    project: Path, tmp_path: Path, array: np.ndarray, samples: int
+) -> None:
     np.save(tmp_path / "a.npy", array)
-    mace(project, "run", "small.yml", "--model", "pixels", "--input", f"a={tmp_path}/a.npy", "--output", str(tmp_path))
+    mace(
+        project,
+        "run",
+        "small.yml",
+        "--model",
+        "pixels",
+        "--input",
+        f"a={tmp_path}/a.npy",
+        "--output",
+        str(tmp_path),
+    )
     found = np.load(tmp_path / "y.npy")
     assert found.shape == (samples, 1, 4)
     np.testing.assert_array_equal(found.ravel(), array.ravel())
@@ -77,7 +106,15 @@ def test_run_refuses_what_is_no_sample(project: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.ones((1, 5), np.float32))
     arguments = ("run", "small.yml", "--model", "unread", "--output", str(tmp_path))
     told = mace(
-        project, *arguments, "--input", f"a={tmp_path}/a.npy", "--input", f"b={tmp_path}/b.npy", "--input", f"c={tmp_path}/b.npy", status=2
+        project,
+        *arguments,
+        "--input",
+        f"a={tmp_path}/a.npy",
+        "--input",
+        f"b={tmp_path}/b.npy",
+        "--input",
+        f"c={tmp_path}/b.npy",
+        status=2,
     )
     assert "input 'a': expected float32[1, 4], found float64[1, 4]" in told
     assert "input 'b': expected float32[1, 3] for each sample, found float32[1, 5]" in told
@@ -87,7 +124,9 @@ def test_run_refuses_what_is_no_sample(project: Path, tmp_path: Path) -> None:
 
 def test_validation_goes_on_where_a_model_cannot_be_validated(project: Path) -> None:
     (project / "torn.yml").write_text(
-        MODELS.replace("input_data_types: uint8", "input_data_types: uint8\n    validation_inputs_data: gone.npy")
+        MODELS.replace(
+            "input_data_types: uint8", "input_data_types: uint8\n    validation_inputs_data: gone.npy"
+        )
     )
     told = mace(project, "validate", "torn.yml", status=2)
     assert "unread: compared with ONNX Runtime" in told
@@ -106,7 +145,10 @@ def test_check_tells_the_faults_of_all_stages_and_models(project: Path) -> None:
         [helper.make_tensor_value_info("y", T.FLOAT, shape)],
         [helper.make_tensor("s", T.INT64, [len(shape)], shape)],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), project / "deep.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        project / "deep.onnx",
+    )
     more = "  deep:\n    model_file_path: deep.onnx\n  damaged:\n    model_file_path: damaged.onnx\n"
     (project / "faults.yml").write_text(MODELS + more)
     told = mace(project, "check", "faults.yml", status=2)
@@ -117,7 +159,9 @@ def test_check_tells_the_faults_of_all_stages_and_models(project: Path) -> None:
 
 
 def test_check_and_build_take_the_abis_of_the_file(project: Path) -> None:
-    (project / "abis.yml").write_text(MODELS.replace("library_name: small", "library_name: small\ntarget_abis: [host, nosuch]"))
+    (project / "abis.yml").write_text(
+        MODELS.replace("library_name: small", "library_name: small\ntarget_abis: [host, nosuch]")
+    )
     told = mace(project, "check", "abis.yml", status=2)
     assert "no ABI 'nosuch'" in told
     assert "no ABI 'nosuch'" in mace(project, "build", "abis.yml", status=2)

@@ -19,7 +19,11 @@ from mace_core.testing.requirements import require
 pytestmark = [pytest.mark.slow, pytest.mark.wheels]
 ROOT = Path(__file__).parents[1]
 KINDS = ("frontends", "plugins", "targets", "toolchains")
-FOLDERS = [ROOT / "bundle", ROOT / "core", *(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml"))]
+FOLDERS = [
+    ROOT / "bundle",
+    ROOT / "core",
+    *(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml")),
+]
 SCONSTRUCT = """
 from mace_core.scons import Build
 
@@ -50,11 +54,31 @@ class Environment:
     def install(self, *packages: str) -> None:
         """Install by name, as a user would; our own distributions come from the wheels."""
         python = str(self.folder / "bin/python")
-        run("uv", "pip", "install", "-q", "--find-links", str(self.wheels), "--python", python, *packages, folder=self.folder)
+        run(
+            "uv",
+            "pip",
+            "install",
+            "-q",
+            "--find-links",
+            str(self.wheels),
+            "--python",
+            python,
+            *packages,
+            folder=self.folder,
+        )
 
     def uninstall(self, package: str) -> None:
         """Remove a package that only one test wants."""
-        run("uv", "pip", "uninstall", "-q", "--python", str(self.folder / "bin/python"), package, folder=self.folder)
+        run(
+            "uv",
+            "pip",
+            "uninstall",
+            "-q",
+            "--python",
+            str(self.folder / "bin/python"),
+            package,
+            folder=self.folder,
+        )
 
     def run(self, program: str, *arguments: str, folder: Path, status: int = 0) -> str:
         """Run a program of the environment."""
@@ -94,12 +118,16 @@ def test_every_wheel_carries_its_license_and_its_code(wheels: Path) -> None:
         names = zipfile.ZipFile(wheel).namelist()
         assert any(n.endswith("licenses/LICENSE") for n in names), wheel.name
         assert not any("/tests/" in n or n.startswith("tests/") for n in names), wheel.name
-        assert wheel.name.startswith("mace_build") or any(n.endswith("__init__.py") for n in names), wheel.name
+        assert wheel.name.startswith("mace_build") or any(n.endswith("__init__.py") for n in names), (
+            wheel.name
+        )
 
 
 def test_one_install_is_enough_for_a_first_build(bundle: Environment, product: Path) -> None:
     listed = json.loads(bundle.run("mace", "plugins", "--json", folder=product))
-    assert {"mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig", "mace-transform-standard"} <= {p["distribution"] for p in listed}
+    assert {"mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig", "mace-transform-standard"} <= {
+        p["distribution"] for p in listed
+    }
     assert not any(p["broken"] for p in listed)
     assert "ready for target=host" in bundle.run("mace", "check", "digits.yml", folder=product)
     bundle.run("mace", "build", "digits.yml", folder=product)
@@ -119,10 +147,14 @@ def test_new_plugins_install_beside_it(bundle: Environment, tmp_path: Path) -> N
     for kind in ("target", "frontend", "transform", "toolchain"):
         bundle.run("mace", "new", kind, f"new-{kind}", folder=tmp_path)
         bundle.install(str(tmp_path / f"mace-{kind}-new-{kind}"))
-    listed = {p["distribution"]: p for p in json.loads(bundle.run("mace", "plugins", "--json", folder=tmp_path))}
+    listed = {
+        p["distribution"]: p for p in json.loads(bundle.run("mace", "plugins", "--json", folder=tmp_path))
+    }
     for kind in ("target", "frontend", "transform", "toolchain"):
         assert not listed[f"mace-{kind}-new-{kind}"]["broken"]
-    assert "new-transform          mace-transform-new-transform 0.1.0" in bundle.run("mace", "explain", "--passes", folder=tmp_path)
+    assert "new-transform          mace-transform-new-transform 0.1.0" in bundle.run(
+        "mace", "explain", "--passes", folder=tmp_path
+    )
 
 
 SWISH7 = """library_name: swish
@@ -134,10 +166,19 @@ models:
 def write_swish7(folder: Path) -> None:
     """A model of x * Sigmoid(7 x), spelled out."""
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 5]) for n in ("x", "y")]
-    nodes = [("Mul", ["x", "seven"], ["wide"]), ("Sigmoid", ["wide"], ["gate"]), ("Mul", ["x", "gate"], ["y"])]
+    nodes = [
+        ("Mul", ["x", "seven"], ["wide"]),
+        ("Sigmoid", ["wide"], ["gate"]),
+        ("Mul", ["x", "gate"], ["y"]),
+    ]
     seven = helper.make_tensor("seven", TensorProto.FLOAT, [], [7.0])
-    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "net", ports[:1], ports[1:], [seven])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), folder / "net.onnx")
+    graph = helper.make_graph(
+        [helper.make_node(*node) for node in nodes], "net", ports[:1], ports[1:], [seven]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8),
+        folder / "net.onnx",
+    )
     (folder / "swish.yml").write_text(SWISH7)
 
 
@@ -147,7 +188,16 @@ def test_a_transform_of_a_stranger_runs_by_being_installed(bundle: Environment, 
     bundle.run("mace", "convert", "swish.yml", "--target", "host", "--output", "sources", folder=tmp_path)
     assert "swish7" not in program.read_text()
     wheel = tmp_path / "wheel"
-    run("uv", "build", "-q", "--wheel", "--out-dir", str(wheel), str(ROOT / "tests/plugins/mace-transform-acme"), folder=tmp_path)
+    run(
+        "uv",
+        "build",
+        "-q",
+        "--wheel",
+        "--out-dir",
+        str(wheel),
+        str(ROOT / "tests/plugins/mace-transform-acme"),
+        folder=tmp_path,
+    )
     bundle.install(*map(str, wheel.glob("*.whl")))
     try:
         bundle.run("mace", "convert", "swish.yml", "--target", "host", "--output", "sources", folder=tmp_path)
@@ -168,7 +218,9 @@ def test_hardware_is_a_package_more(wheels: Path, tmp_path: Path, product: Path)
     text = environment.run("mace", "check", "digits.yml", "--target", "max78000", folder=product, status=2)
     assert "pip install mace-target-max78000" in text
     environment.install("mace-target-max78000")
-    environment.run("mace", "convert", "digits.yml", "--target", "max78000", "--output", "firmware", folder=product)
+    environment.run(
+        "mace", "convert", "digits.yml", "--target", "max78000", "--output", "firmware", folder=product
+    )
     assert list((product / "firmware").rglob("cnn.c"))
 
 
@@ -186,5 +238,8 @@ def test_the_matrix_feeds_the_workflow(bundle: Environment, tmp_path: Path) -> N
     matrix = json.loads(bundle.run("mace", "matrix", "--json", folder=tmp_path))
     assert "host" in matrix["target"]
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
-    assert workflow["jobs"]["build"]["strategy"]["matrix"]["target"] == "${{ fromJSON(needs.matrix.outputs.target) }}"
+    assert (
+        workflow["jobs"]["build"]["strategy"]["matrix"]["target"]
+        == "${{ fromJSON(needs.matrix.outputs.target) }}"
+    )
     assert any("mace matrix --json" in step.get("run", "") for step in workflow["jobs"]["matrix"]["steps"])

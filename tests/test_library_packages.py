@@ -60,19 +60,33 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def output(*command: object, folder: Path) -> str:
-    done = subprocess.run([str(word) for word in command], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
 def test_the_example_runs_as_its_first_lines_say(library: Path, tmp_path: Path) -> None:
     warnings = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-    output("cc", *warnings, "-Iinclude/host", "src/example.c", "lib/host/libone.a", "-lm", "-o", "example", folder=library)
+    output(
+        "cc",
+        *warnings,
+        "-Iinclude/host",
+        "src/example.c",
+        "lib/host/libone.a",
+        "-lm",
+        "-o",
+        "example",
+        folder=library,
+    )
     assert output("./example", folder=library) == EXPECTED.replace("9", "0")
     (tmp_path / "image.bin").write_bytes(struct.pack("<36f", *[1.0] * 36))
     assert output("./example", tmp_path / "image.bin", folder=library) == EXPECTED
     (tmp_path / "short.bin").write_bytes(b"123")
-    done = subprocess.run(["./example", str(tmp_path / "short.bin")], cwd=library, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["./example", str(tmp_path / "short.bin")], cwd=library, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "input x takes 144 bytes, read 3" in done.stderr
 
@@ -85,9 +99,15 @@ def test_threads_are_in_both_libraries(library: Path) -> None:
 def test_a_library_without_devices_has_nothing_of_engine_or_drivers(library: Path) -> None:
     """Nobody who links it pays for devices, and nothing is registered behind the linker's back."""
     archive = library / "lib/host/libone.a"
-    symbols = [line.split()[-1] for line in output("nm", archive, folder=library).splitlines() if line.strip()]
+    symbols = [
+        line.split()[-1] for line in output("nm", archive, folder=library).splitlines() if line.strip()
+    ]
     assert not [symbol for symbol in symbols if "engine" in symbol or "driver" in symbol]
-    assert not [name for name in output("ar", "t", archive, folder=library).split() if "engine" in name or "driver" in name]
+    assert not [
+        name
+        for name in output("ar", "t", archive, folder=library).split()
+        if "engine" in name or "driver" in name
+    ]
     assert not list((library / "gen").glob("*/*engine*"))
     sections = output("objdump", "-h", archive, folder=library)
     assert ".init_array" not in sections
@@ -107,7 +127,11 @@ def test_cmake_finds_the_library(library: Path, tmp_path: Path) -> None:
 def test_pkg_config_finds_the_library(library: Path, tmp_path: Path) -> None:
     require(None if shutil.which("pkg-config") else "pkg-config is not in PATH: apt-get install pkg-config")
     environment = f"PKG_CONFIG_PATH={library / 'lib/host/pkgconfig'}"
-    flags = output("env", environment, "pkg-config", "--cflags", "--libs", "--static", "one", folder=tmp_path).strip()
+    flags = output(
+        "env", environment, "pkg-config", "--cflags", "--libs", "--static", "one", folder=tmp_path
+    ).strip()
     # A shell reads the flags, as in a Makefile: the folder's name has spaces.
     output("sh", "-c", f"cc '{library.parent / 'application.c'}' {flags} -o application", folder=tmp_path)
-    assert output("env", f"LD_LIBRARY_PATH={library / 'lib/host'}", "./application", folder=tmp_path) == "9 9\n"
+    assert (
+        output("env", f"LD_LIBRARY_PATH={library / 'lib/host'}", "./application", folder=tmp_path) == "9 9\n"
+    )

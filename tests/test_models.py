@@ -21,7 +21,12 @@ from mace_core.run.validate import LARGEST_ERROR, LEAST_COSINE
 from mace_core.testing.requirements import require
 
 ENTRIES = {e.name: e for e in entries()}
-FLOAT_ONNX = ("model_onnx", "silero_vad_openvino_16k_onnx", "ch_ppocr_mobile_v2_0_cls_infer_onnx", "version_rfb_320_onnx")
+FLOAT_ONNX = (
+    "model_onnx",
+    "silero_vad_openvino_16k_onnx",
+    "ch_ppocr_mobile_v2_0_cls_infer_onnx",
+    "version_rfb_320_onnx",
+)
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "host": tuple(ENTRIES),
     "arm64-v8a": tuple(e.name for e in ENTRIES.values() if not e.large),
@@ -34,11 +39,13 @@ STEPS, SHARE = 2, 0.99
 """Integers may be so many steps from those of the framework's plain kernels, this share of them at least."""
 
 OTHER_ARITHMETIC: Mapping[str, float] = {
-    # LiteRT computes floats with eight-bit weights by quantizing activations as well: its own two sets of kernels agree to 0.997
+    # LiteRT computes floats with eight-bit weights by quantizing activations as well: its own two sets of
+    # kernels agree to 0.997
     "kws_fp32_tflite": 0.99,
     # scales found at run time: a rounding that falls otherwise in one layer moves all scales after it
     "minilm_l6_int8_dynamic_onnx": 0.999,
-    # made where products of unsigned and signed bytes saturate; ONNX Runtime without that gives what we give (next test but one)
+    # made where products of unsigned and signed bytes saturate; ONNX Runtime without that gives what we give
+    # (next test but one)
     "shufflenet_v2_12_int8_onnx": 0.5,
 }
 """Models whose golden outputs come from other arithmetic than the model states -> the least cosine to them."""
@@ -46,7 +53,9 @@ OTHER_ARITHMETIC: Mapping[str, float] = {
 AMBIGUOUS = ("ic_int8_tflite",)
 """Models of ten outputs where a rounding of an inner layer that falls otherwise shows: LiteRT's two sets of kernels are 7 steps apart."""
 
-pytestmark = pytest.mark.skipif(not ENTRIES, reason=f"no models in {MODELS}; MACE_MODELS names another folder")
+pytestmark = pytest.mark.skipif(
+    not ENTRIES, reason=f"no models in {MODELS}; MACE_MODELS names another folder"
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +75,28 @@ def build(folder: Path, choice: str) -> Built:
         pytest.skip(f"nothing executes {choice} here")
     require(selected.runner.missing())
     script = str(files("mace_core.run") / "SConstruct")
-    command = [sys.executable, "-m", "SCons", "-Q", "-j2", "-f", script, f"deployment={choice}.yml", f"builds={choice}", f"target={choice}"]
+    command = [
+        sys.executable,
+        "-m",
+        "SCons",
+        "-Q",
+        "-j2",
+        "-f",
+        script,
+        f"deployment={choice}.yml",
+        f"builds={choice}",
+        f"target={choice}",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return Built.at(folder / choice / "real", choice, selected.runner)
 
 
 def samples(built: Built, entry: Entry) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Inputs and expected outputs by name, each with a leading axis of samples; the framework's own where the manifest has none."""
+    """Inputs and expected outputs by name, each with a leading axis of samples.
+
+    The framework's own where the manifest has none.
+    """
     ports = built.model(entry.name)
     if entry.golden_file:
         return entry.inputs(ports["inputs"]), entry.expected(ports["inputs"], ports["outputs"])
@@ -82,7 +105,9 @@ def samples(built: Built, entry: Entry) -> tuple[dict[str, Array], dict[str, Arr
     assert reference is not None, "the frameworks are development requirements"
     (port,) = ports["inputs"]
     image = np.random.default_rng(0).uniform(-1, 1, port.shape).astype(np.float32)
-    return {port.name: image[None]}, {n: np.asarray(a)[None] for n, a in reference({port.name: image}).items()}
+    return {port.name: image[None]}, {
+        n: np.asarray(a)[None] for n, a in reference({port.name: image}).items()
+    }
 
 
 def judge(entry: Entry, tensor: Tensor, found: Array, expected: Array) -> None:
@@ -107,7 +132,9 @@ def test_models_compute_what_their_framework_does(folder: Path, choice: str) -> 
     for name in CHOICES[choice]:
         inputs, expected = samples(built, ENTRIES[name])
         if choice != "host":
-            inputs, expected = ({n: a[:EMULATED_SAMPLES] for n, a in side.items()} for side in (inputs, expected))
+            inputs, expected = (
+                {n: a[:EMULATED_SAMPLES] for n, a in side.items()} for side in (inputs, expected)
+            )
         found = built.run(name, inputs)
         for tensor in built.model(name)["outputs"]:
             judge(ENTRIES[name], tensor, found[tensor.name], expected[tensor.name])
@@ -121,7 +148,9 @@ def test_ultraface_is_the_same_from_three_frameworks(folder: Path) -> None:
     for name in ULTRAFACE:
         (port,) = built.model(name)["inputs"]
         given = image if port.shape[1] == image.shape[1] else image.transpose(0, 2, 3, 1)
-        outputs = sorted((a[0, 0] for a in built.run(name, {port.name: given[None]}).values()), key=lambda a: a.shape[-1])
+        outputs = sorted(
+            (a[0, 0] for a in built.run(name, {port.name: given[None]}).values()), key=lambda a: a.shape[-1]
+        )
         found.append((outputs[0], outputs[1] if name == ULTRAFACE[0] else decoded(outputs[1])))
     for scores, boxes in found[1:]:
         np.testing.assert_allclose(scores, found[0][0], atol=1e-4)
@@ -133,7 +162,9 @@ def decoded(deltas: Array) -> Array:
     anchors = []
     for step, sizes in ((8, (10, 16, 24)), (16, (32, 48)), (32, (64, 96)), (64, (128, 192, 256))):
         rows, columns = -(-240 // step), -(-320 // step)
-        y, x = np.meshgrid((np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij")
+        y, x = np.meshgrid(
+            (np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij"
+        )
         each = [np.stack([x, y, np.full_like(x, s / 320), np.full_like(x, s / 240)], -1) for s in sizes]
         anchors.append(np.stack(each, 2).reshape(-1, 4))
     centre, size = np.split(np.clip(np.concatenate(anchors), 0, 1), 2, axis=1)
@@ -196,7 +227,10 @@ TRANSPOSES: Mapping[str, int] = {
     "minilm_l6_int8_dynamic_onnx": 30,
     "shufflenet_v2_12_int8_onnx": 17,
 }
-"""Models with attention, whose blocks reorder axes by their own meaning -> how many times; in all others only an input may be."""
+"""Models with attention, whose blocks reorder axes by their own meaning -> how many times.
+
+In all others only an input may be.
+"""
 
 
 def test_convolutions_see_one_order_of_axes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,12 +24,68 @@ from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
 
 WORDS = (
-    *("int", "char", "float", "double", "void", "struct", "union", "static", "const", "return", "if", "for", "while", "switch", "inline"),
-    *("class", "new", "delete", "this", "template", "namespace", "operator", "virtual", "bool", "true", "false", "and", "asm", "typeof"),
+    *(
+        "int",
+        "char",
+        "float",
+        "double",
+        "void",
+        "struct",
+        "union",
+        "static",
+        "const",
+        "return",
+        "if",
+        "for",
+        "while",
+        "switch",
+        "inline",
+    ),
+    *(
+        "class",
+        "new",
+        "delete",
+        "this",
+        "template",
+        "namespace",
+        "operator",
+        "virtual",
+        "bool",
+        "true",
+        "false",
+        "and",
+        "asm",
+        "typeof",
+    ),
 )
-PREDEFINED = ("linux", "unix", "i386", "NULL", "errno", "EOF", "NAN", "INFINITY", "assert", "stdin", "stdout", "offsetof", "signbit", "I")
+PREDEFINED = (
+    "linux",
+    "unix",
+    "i386",
+    "NULL",
+    "errno",
+    "EOF",
+    "NAN",
+    "INFINITY",
+    "assert",
+    "stdin",
+    "stdout",
+    "offsetof",
+    "signbit",
+    "I",
+)
 CLASHING = (
-    *("kernels", "model", "models", "model_count", "choose", "kernels_avx2", "kernels_sse2", "weights", "program"),
+    *(
+        "kernels",
+        "model",
+        "models",
+        "model_count",
+        "choose",
+        "kernels_avx2",
+        "kernels_sse2",
+        "weights",
+        "program",
+    ),
     *("a", "a_weights", "a_program"),
     *("main", "run", "args_0", "inputs", "outputs", "layers", "memcpy", "malloc", "printf", "strlen"),
     *("relu_f32", "vf", "STEP", "t", "in", "out"),
@@ -37,7 +93,22 @@ CLASHING = (
 MADE = ("mobilenet-v1", "squeezenet.v1.1", "3d-pose", "1", "_x", "__x", "_X", "x" * 100)
 NAMES = (*WORDS, *PREDEFINED, *CLASHING, *MADE)
 
-REFUSED = ("mace", "MACE", "mace_run", "mace-threads", "con", "NUL", "lpt1", "aux", "x" * 101, "x" * 5000, "-x", ".x", "a b", "a/b")
+REFUSED = (
+    "mace",
+    "MACE",
+    "mace_run",
+    "mace-threads",
+    "con",
+    "NUL",
+    "lpt1",
+    "aux",
+    "x" * 101,
+    "x" * 5000,
+    "-x",
+    ".x",
+    "a b",
+    "a/b",
+)
 REFUSED_TOO = ("../a", "é", "a*/", 'a"', "a\nb", "$x", "`x`", "a\\", "", "a;b")
 
 
@@ -64,7 +135,9 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     target = Cpu()
     programs = [target.lower(graph) for graph in graphs]
     sources = code.library("linux", [plan_calls(p) for p in programs], target.levels("host"))
-    assert sorted(sources.files) == sorted(code.manifest("linux", names, {"cpu": target.levels("host")}).generated)
+    assert sorted(sources.files) == sorted(
+        code.manifest("linux", names, {"cpu": target.levels("host")}).generated
+    )
     assert len({file.lower() for file in sources.files}) == len(sources.files)
     models = native.load(shared_library(sources, host(), tmp_path / "out", ("-O0",)), "linux")
     assert [*models] == names
@@ -75,7 +148,11 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
 
 def test_libraries_of_every_name(tmp_path: Path) -> None:
     """The library's own sources, its header in C and in C++, and the programs beside it."""
-    require(None if shutil.which("gcc") and shutil.which("g++") else "gcc and g++ are not installed: apt-get install g++")
+    require(
+        None
+        if shutil.which("gcc") and shutil.which("g++")
+        else "gcc and g++ are not installed: apt-get install g++"
+    )
     target, runtime = Cpu(), files("mace_core") / "runtime"
     programs = [target.lower(case(name, "Relu", [np.zeros(4, np.float32)])) for name in ("kernels", "int")]
     for tool in ("mace_run.c", "mace_tool.h", "mace_threads.h"):
@@ -87,13 +164,25 @@ def test_libraries_of_every_name(tmp_path: Path) -> None:
         for file in ("mace.h", "mace_types.h", f"{name}.h", f"{name}.c", f"{name}_cpu_kernels.h"):
             (tmp_path / file).write_text(str(sources.files[file]))
         unit = tmp_path / f"unit_{len(includes)}.c"
-        lines = (f'#include "{name}.c"', f"#define MACE_MODELS {name}_models", f"#define MACE_MODEL_COUNT {name}_model_count")
+        lines = (
+            f'#include "{name}.c"',
+            f"#define MACE_MODELS {name}_models",
+            f"#define MACE_MODEL_COUNT {name}_model_count",
+        )
         unit.write_text("\n".join((*lines, '#include "mace_run.c"\n')))
         includes.append(f'#include "{name}.h"\n')
     units = [f"unit_{i}.c" for i in range(len(includes))]
-    subprocess.run(["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *units], cwd=tmp_path, check=True)
-    (tmp_path / "all.cc").write_text("".join(includes) + "int main() { return linux_model_count + int_model_count; }\n")
-    subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "all.cc"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *units],
+        cwd=tmp_path,
+        check=True,
+    )
+    (tmp_path / "all.cc").write_text(
+        "".join(includes) + "int main() { return linux_model_count + int_model_count; }\n"
+    )
+    subprocess.run(
+        ["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "all.cc"], cwd=tmp_path, check=True
+    )
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *REFUSED_TOO])
@@ -135,8 +224,23 @@ def test_names_of_our_own_are_all_that_clash() -> None:
     runtime, templates = files("mace_core") / "runtime", files("mace_core") / "emit" / "templates"
     headers = [entry for entry in runtime.iterdir() if entry.name.endswith(".h")]
     headers += [templates / name for name in ("kernels.h.in", "kernels.c.in")]
-    known = {word for header in headers for word in re.findall(r"\bmace_\w+", header.read_text(encoding="utf-8"))}
-    suffixes = ("_models", "_model", "_model_count", "_functions", "_kernels", "_choose", "_levels", "_devices")
+    known = {
+        word for header in headers for word in re.findall(r"\bmace_\w+", header.read_text(encoding="utf-8"))
+    }
+    suffixes = (
+        "_models",
+        "_model",
+        "_model_count",
+        "_functions",
+        "_kernels",
+        "_choose",
+        "_levels",
+        "_devices",
+    )
     clashing = {word.removesuffix(s) for word in known for s in suffixes if word.endswith(s)}
-    clashing |= {name.rpartition(".")[0] for name in (entry.name for entry in runtime.iterdir()) if name.startswith("mace")} | {"mace"}
+    clashing |= {
+        name.rpartition(".")[0]
+        for name in (entry.name for entry in runtime.iterdir())
+        if name.startswith("mace")
+    } | {"mace"}
     assert clashing <= OWN

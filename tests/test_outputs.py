@@ -10,9 +10,9 @@ import pytest
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
-from mace_core.build import Builder
 from mace_core.deployment import load_deployment
 from mace_core.generation import Job, generate
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.registry import Registry
 from mace_core.run.built import Built
@@ -35,7 +35,14 @@ def graph(outputs: tuple[str, ...]) -> Graph:
         builder.add("Reshape", [source], {"shape": (builder.tensors[source].elements,)}, outputs=[name])
     assert w == "w"
     made = builder.finish(["x", "unread", "y", "x_view", "y_view", "unread_view"])
-    return Graph(made.name, made.nodes, {**made.tensors, "w": builder.tensors["w"]}, {"w": builder.weights["w"]}, made.inputs, outputs)
+    return Graph(
+        made.name,
+        made.nodes,
+        {**made.tensors, "w": builder.tensors["w"]},
+        {"w": builder.weights["w"]},
+        made.inputs,
+        outputs,
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,25 +61,41 @@ def test_every_output_is_written(outputs: tuple[str, ...], tmp_path: Path) -> No
     model = compile_graphs(Cpu(), [graph(outputs)], tmp_path)["outputs"]
     x, unread = np.array([[-1, 2, -3], [4, -5, 6]], np.float32), np.array([7, 8, 9], np.float32)
     y = np.maximum(x, 0)
-    expected = {"x": x, "unread": unread, "y": y, "x_view": x.ravel(), "y_view": y.ravel(), "unread_view": unread, "w": W}
+    expected = {
+        "x": x,
+        "unread": unread,
+        "y": y,
+        "x_view": x.ravel(),
+        "y_view": y.ravel(),
+        "unread_view": unread,
+        "w": W,
+    }
     assert [t.name for t in model.outputs] == list(outputs)
     found = model.run({"x": x, "unread": unread})
     assert set(found) == set(outputs)
-    for name, array in found.items():  # of two outputs of one name the last counts, which was the one that nobody wrote
+    # Of two outputs of one name the last counts, which was the one that nobody wrote.
+    for name, array in found.items():
         np.testing.assert_array_equal(array, expected[name].reshape(array.shape), err_msg=name)
 
 
 def test_a_library_and_its_validation(tmp_path: Path) -> None:
     """A file whose outputs are an input, a constant, a result and a view of the input."""
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in ("x", "unread")]
-    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [2, 3]), ("w", [2, 3]), ("y", [2, 3]), ("v", [6]))]
+    outputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        for n, s in (("x", [2, 3]), ("w", [2, 3]), ("y", [2, 3]), ("v", [6]))
+    ]
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Reshape", ["x", "shape"], ["v"])]
     weights = [numpy_helper.from_array(W, "w"), numpy_helper.from_array(np.array([6], np.int64), "shape")]
     model = helper.make_model(helper.make_graph(nodes, "outputs", inputs, outputs, weights), ir_version=8)
     model.opset_import[0].version = 13
     onnx.save(model, tmp_path / "outputs.onnx")
     file = tmp_path / "outputs.yml"
-    file.write_text(yaml.safe_dump({"library_name": "outputs", "models": {"outputs": {"model_file_path": "outputs.onnx"}}}))
+    file.write_text(
+        yaml.safe_dump(
+            {"library_name": "outputs", "models": {"outputs": {"model_file_path": "outputs.onnx"}}}
+        )
+    )
     registry = Registry.load()
     deployment = load_deployment(file)
     made = generate(Job(deployment, registry.select("host")[0]), registry)

@@ -16,7 +16,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("frontends", "plugins", "targets", "toolchains")
-FOLDERS = [ROOT / "bundle", ROOT / "core", *sorted(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml"))]
+FOLDERS = [
+    ROOT / "bundle",
+    ROOT / "core",
+    *sorted(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml")),
+]
 EVERY = pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 DISTRIBUTIONS = packages_distributions()
 
@@ -54,7 +58,10 @@ def test_the_page_stands_alone(folder: Path) -> None:
 @EVERY
 def test_every_import_is_declared(folder: Path) -> None:
     declared = project(folder)
-    required = [*declared["dependencies"], *(d for extra in declared.get("optional-dependencies", {}).values() for d in extra)]
+    required = [
+        *declared["dependencies"],
+        *(d for extra in declared.get("optional-dependencies", {}).values() for d in extra),
+    ]
     names = {_normalize(re.split(r"[<>=!;\[ ]", requirement)[0]) for requirement in required}
     for file in sorted(folder.glob("src/**/*.py")):
         for module in _imports(file):
@@ -64,7 +71,10 @@ def test_every_import_is_declared(folder: Path) -> None:
 
 
 def test_the_bundle_holds_what_needs_nothing_else() -> None:
-    """All that works after one pip install; left out is what needs a framework, a vendor's tools or a system's compiler."""
+    """All that works after one pip install.
+
+    Left out is what needs a framework, a vendor's tools or a system's compiler.
+    """
     ours = {project(f)["name"] for f in FOLDERS} - {"mace-build"}
     left_out = {
         "mace-frontend-pytorch",
@@ -87,7 +97,9 @@ def _imports(file: Path) -> Iterator[str]:
             found = [node.module]
         else:
             continue
-        yield from (name for name in (n.partition(".")[0] for n in found) if name not in sys.stdlib_module_names)
+        yield from (
+            name for name in (n.partition(".")[0] for n in found) if name not in sys.stdlib_module_names
+        )
 
 
 def _normalize(name: str) -> str:

@@ -41,7 +41,9 @@ def checkout(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     write_deployment(folder, "one")
     model = onnx.load(folder / "one.onnx")
-    onnx.save(model, folder / "one.onnx", save_as_external_data=True, location=CODE_OF_SCONS, size_threshold=0)
+    onnx.save(
+        model, folder / "one.onnx", save_as_external_data=True, location=CODE_OF_SCONS, size_threshold=0
+    )
     assert (folder / CODE_OF_SCONS).is_file()
     return folder
 
@@ -62,7 +64,9 @@ def test_mace_build_and_validate_below_odd_folders(checkout: Path, tmp_path: Pat
 def test_an_own_sconstruct_below_odd_folders(checkout: Path, tmp_path: Path) -> None:
     models = checkout / "models $HOME"
     models.mkdir()
-    checkout.joinpath("SConstruct").write_text((ROOT / "SConstruct").read_text().replace("models/", "models $HOME/"))
+    checkout.joinpath("SConstruct").write_text(
+        (ROOT / "SConstruct").read_text().replace("models/", "models $HOME/")
+    )
     (models / "SConscript").write_text(
         'Import("mace_library", "mace_test", "mace_package")\n'
         'one = mace_library(name="one", deployment="../one.yml")\n'

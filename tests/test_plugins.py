@@ -42,18 +42,41 @@ def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> Ent
 
 
 @pytest.mark.parametrize(
-    ("kind", "hardware"), [*(("target", hardware) for hardware in HARDWARE), ("frontend", ""), ("transform", ""), ("toolchain", "")]
+    ("kind", "hardware"),
+    [
+        *(("target", hardware) for hardware in HARDWARE),
+        ("frontend", ""),
+        ("transform", ""),
+        ("toolchain", ""),
+    ],
 )
 def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind: str, hardware: str) -> None:
     folder = write_plugin(kind, "acme", tmp_path, hardware)
     installed(folder / "src", kind, "acme")
-    known = {k: v for k, v in os.environ.items() if k != "MACE_REQUIRE_TOOLS"}  # a new toolchain has no compiler yet
+    # A new toolchain has no compiler yet.
+    known = {k: v for k, v in os.environ.items() if k != "MACE_REQUIRE_TOOLS"}
     environment = {**known, "PYTHONPATH": str(folder / "src")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder / "tests")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        str(folder / "tests"),
+    ]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
-    listed = subprocess.run([sys.executable, "-m", "mace_core.cli", "plugins"], env=environment, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        [sys.executable, "-m", "mace_core.cli", "plugins"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert f"{kind}-acme" in listed.stdout
 
 
@@ -61,14 +84,31 @@ def test_a_new_transform_runs_once_it_is_installed(tmp_path: Path) -> None:
     folder = write_plugin("transform", "acme", tmp_path)
     module = folder / "src/mace_transform_acme/__init__.py"
     # The template keeps every node; here its rule tells that it was asked.
-    module.write_text(module.read_text().replace("    return None\n", '    raise RuntimeError(f"asked about {match.node.op.name}")\n'))
+    module.write_text(
+        module.read_text().replace(
+            "    return None\n", '    raise RuntimeError(f"asked about {match.node.op.name}")\n'
+        )
+    )
     installed(folder / "src", "transform", "acme")
     digits = ROOT / "models/digits/digits.yml"
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    command = [sys.executable, "-m", "mace_core.cli", "convert", str(digits), "--target", "host", "--output", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "mace_core.cli",
+        "convert",
+        str(digits),
+        "--target",
+        "host",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "mace-transform-acme 0.1.0: its transform 'acme' in phase 'fuse' fails: RuntimeError: asked about " in done.stderr
+    assert (
+        "mace-transform-acme 0.1.0: its transform 'acme' in phase 'fuse' fails: RuntimeError: asked about "
+        in done.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -93,7 +133,11 @@ def test_a_new_project_computes_relu(tmp_path: Path, monkeypatch: pytest.MonkeyP
     graph = case("net", "Relu", [x])
     part = target.compile(Region(target, graph), BuildConfig("cortex-m4", "firm", Model("net", ())))
     write_all(tmp_path, part.body.files)
-    subprocess.run([*host().cc, "-shared", "-fPIC", "-Wall", "-Werror", "network.c", "-o", "network.so"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [*host().cc, "-shared", "-fPIC", "-Wall", "-Werror", "network.c", "-o", "network.so"],
+        cwd=tmp_path,
+        check=True,
+    )
     y = np.ones_like(x)
     ends = [(ctypes.c_void_p * 1)(array.ctypes.data) for array in (x, y)]
     ctypes.CDLL(str(tmp_path / "network.so")).network_run(*ends)
@@ -116,18 +160,32 @@ BROKEN = {
     "syntax": ("def f(:\n", "does not load: SyntaxError"),
     "exit": ("import sys\nsys.exit(0)\n", "does not load: SystemExit: 0"),
     "misspelt hook": (HOOK + "def mace_targetz():\n    return ()\n", "mace_targetz"),
-    "hook raises": (HOOK + "def mace_targets():\n    raise KeyError('x')\n", "its hook mace_targets fails: KeyError: 'x'"),
-    "hook exits": (HOOK + "def mace_targets():\n    raise SystemExit\n", "its hook mace_targets fails: SystemExit"),
-    "hook yields and raises": (HOOK + "def mace_targets():\n    yield 1 / 0\n", "its hook mace_targets fails: ZeroDivisionError"),
+    "hook raises": (
+        HOOK + "def mace_targets():\n    raise KeyError('x')\n",
+        "its hook mace_targets fails: KeyError: 'x'",
+    ),
+    "hook exits": (
+        HOOK + "def mace_targets():\n    raise SystemExit\n",
+        "its hook mace_targets fails: SystemExit",
+    ),
+    "hook yields and raises": (
+        HOOK + "def mace_targets():\n    yield 1 / 0\n",
+        "its hook mace_targets fails: ZeroDivisionError",
+    ),
     "not a target": (HOOK + "def mace_targets():\n    return ('cpu',)\n", "offers 'cpu', which is no Target"),
     "nothing": (HOOK + "def mace_targets():\n    pass\n", "its hook mace_targets fails: TypeError"),
 }
 
 
 @pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_plugin_is_named_and_the_others_stay_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
+def test_a_broken_plugin_is_named_and_the_others_stay_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
     name = f"bad{abs(hash(text))}"  # a module of its own for each case
-    points = [offering(tmp_path, name, text, monkeypatch), offering(tmp_path, f"good{name}", GOOD, monkeypatch)]
+    points = [
+        offering(tmp_path, name, text, monkeypatch),
+        offering(tmp_path, f"good{name}", GOOD, monkeypatch),
+    ]
     with pytest.warns(PluginWarning) as warned:
         registry = Registry.load(points)
     assert str(warned[0].message).startswith(f"mace-target-{name} 1.4: ")
@@ -152,14 +210,23 @@ def test_the_list_of_plugins_works_whatever_a_plugin_does(tmp_path: Path, text: 
 
 
 def test_two_plugins_with_one_name_are_both_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "from mace_target_cpu import Cpu, hookimpl\n\n@hookimpl\ndef mace_targets():\n    return (Cpu(),)\n"
+    text = (
+        "from mace_target_cpu import Cpu, hookimpl\n\n@hookimpl\ndef mace_targets():\n    return (Cpu(),)\n"
+    )
     points = [offering(tmp_path, name, text, monkeypatch) for name in ("one", "two")]
-    with pytest.raises(MaceError, match=r"targets 'cpu': mace-target-one 1\.4 and mace-target-two 1\.4 both offer it"):
+    with pytest.raises(
+        MaceError, match=r"targets 'cpu': mace-target-one 1\.4 and mace-target-two 1\.4 both offer it"
+    ):
         Registry.load(points)
 
 
-def acme_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *nodes: onnx.NodeProto) -> tuple[dict[str, str], np.ndarray]:
-    """Build a model of these nodes from x to y with mace-transform-acme installed; its sources, and y of fifteen numbers."""
+def acme_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *nodes: onnx.NodeProto
+) -> tuple[dict[str, str], np.ndarray]:
+    """Build a model of these nodes from x to y with mace-transform-acme installed.
+
+    Its sources, and y of fifteen numbers.
+    """
     monkeypatch.syspath_prepend(str(ACME))
     point = EntryPoint("transform-acme", "mace_transform_acme", GROUP)
     registry = Registry.load([*entry_points(group=GROUP), point])
@@ -172,21 +239,27 @@ def acme_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *nodes: onnx.N
     job = Job(Deployment("acme", (Model("net", (file,)),)), registry.select("host")[0])
     sources = generate(job, registry).sources
     library = shared_library(sources, host(), tmp_path)
-    return {n: str(c) for n, c in sources.files.items() if isinstance(c, str)}, native.load(library, "acme")["net"].run({"x": X})["y"]
+    return {n: str(c) for n, c in sources.files.items() if isinstance(c, str)}, native.load(library, "acme")[
+        "net"
+    ].run({"x": X})["y"]
 
 
 X = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
 SWISH7 = X / (1 + np.exp(-7 * X))
 
 
-def test_an_operator_from_outside_runs_through_its_own_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_from_outside_runs_through_its_own_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = helper.make_node("Swish7", ["x"], ["y"], "swish", domain="acme")
     sources, found = acme_library(tmp_path, monkeypatch, node)
     assert "acme_swish7_f32" in sources["acme_net_program.c"]
     np.testing.assert_allclose(found, SWISH7, rtol=1e-6)
 
 
-def test_a_transform_from_outside_runs_before_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transform_from_outside_runs_before_one_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ours would make a Swish of the same nodes; the stranger's says that it comes first."""
     nodes = [
         helper.make_node("Mul", ["x", "seven"], ["wide"]),

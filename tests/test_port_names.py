@@ -37,4 +37,8 @@ def test_a_keras_model(tmp_path: Path) -> None:
     keras.Model([a, b], keras.layers.Add(name="sum")([b, a])).save(file)
     registry, model = Registry.load(), Model("m", (file,))
     graph = read(model, registry)
-    assert registry.frontend(model).port_names((file,)) == (graph.inputs, graph.outputs) == (("a", "b"), ("sum",))
+    assert (
+        registry.frontend(model).port_names((file,))
+        == (graph.inputs, graph.outputs)
+        == (("a", "b"), ("sum",))
+    )

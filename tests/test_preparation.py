@@ -1,4 +1,7 @@
-"""Inputs that are prepared in the library: mean, scale, order of color, pixels of a camera; beside the framework on prepared data."""
+"""Inputs that are prepared in the library: mean, scale, order of color, pixels of a camera.
+
+Beside the framework on prepared data.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 def convolution(folder: Path, pads: int, weights: Array) -> Path:
     """A convolution over a picture, channels first."""
     graph = helper.make_graph(
-        [helper.make_node("Conv", ["image", "w"], ["c"], pads=[pads] * 4), helper.make_node("Relu", ["c"], ["y"])],
+        [
+            helper.make_node("Conv", ["image", "w"], ["c"], pads=[pads] * 4),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
         "g",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 6, 7])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
@@ -41,7 +47,9 @@ def convolution(folder: Path, pads: int, weights: Array) -> Path:
 
 def deployment(folder: Path, file: Path, *lines: str) -> Path:
     text = "".join(f"    {line}\n" for line in lines)
-    (folder / "net.yml").write_text(f"library_name: net\nmodels:\n  net:\n    model_file_path: {file}\n{text}")
+    (folder / "net.yml").write_text(
+        f"library_name: net\nmodels:\n  net:\n    model_file_path: {file}\n{text}"
+    )
     return folder / "net.yml"
 
 
@@ -54,7 +62,9 @@ class Library:
         parsed = load_with(registry, file)
         (self.parsed,) = parsed.models
         self.graph = normalise(load(self.parsed, registry), registry)
-        library = shared_library(generate(Job(parsed, choice), registry).sources, choice.compiler, folder, ("-O1",))
+        library = shared_library(
+            generate(Job(parsed, choice), registry).sources, choice.compiler, folder, ("-O1",)
+        )
         self.model = native.load(library, "net")["net"]
         self.framework = Framework.of(self.parsed, registry)
 
@@ -74,7 +84,9 @@ def by_hand(pixels: Array) -> Array:
 
 
 @pytest.mark.parametrize("pads", [0, 1])
-def test_pixels_of_a_camera_give_what_the_framework_gives_for_prepared_data(tmp_path: Path, pads: int) -> None:
+def test_pixels_of_a_camera_give_what_the_framework_gives_for_prepared_data(
+    tmp_path: Path, pads: int
+) -> None:
     """The border of a padded convolution too, where a folded mean would be wrong."""
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
     keys = ("input_data_types: uint8", "input_data_formats: NHWC", "input_color: BGR")
@@ -88,7 +100,9 @@ def test_pixels_of_a_camera_give_what_the_framework_gives_for_prepared_data(tmp_
     np.testing.assert_allclose(library.model.run({"image": pixels})["y"], expected, atol=2e-5)
     np.testing.assert_allclose(library.framework.run(reference, {"image": pixels})["y"], expected, atol=2e-5)
     assert "Gather" not in library.ops, "the filters take the order of color in"
-    assert ("Sub" in library.ops or "BatchNorm" in library.ops) == bool(pads), "and without a border the mean too"
+    assert ("Sub" in library.ops or "BatchNorm" in library.ops) == bool(pads), (
+        "and without a border the mean too"
+    )
 
 
 @pytest.mark.parametrize("pads", [0, 1])
@@ -105,23 +119,35 @@ def test_what_is_folded_exactly_gives_the_same_bits(tmp_path: Path, pads: int) -
     library = Library(tmp_path, deployment(tmp_path, convolution(tmp_path, pads, weights), *keys))
     pixels = camera((1, 6, 7, 3))
     prepared = (pixels[..., ::-1].astype(np.float32) - np.float32([128, 64, 32])) / 128
-    expected = library.framework.reference()({"image": np.ascontiguousarray(prepared.transpose(0, 3, 1, 2))})["y"]
+    expected = library.framework.reference()({"image": np.ascontiguousarray(prepared.transpose(0, 3, 1, 2))})[
+        "y"
+    ]
     assert library.model.run({"image": pixels})["y"].tobytes() == expected.tobytes()
 
 
 def test_one_number_holds_for_every_input_and_axis(tmp_path: Path) -> None:
     weights = np.ones((1, 3, 1, 1), np.float32)
-    library = Library(tmp_path, deployment(tmp_path, convolution(tmp_path, 0, weights), "input_mean: 1", "input_scale: 2"))
+    library = Library(
+        tmp_path, deployment(tmp_path, convolution(tmp_path, 0, weights), "input_mean: 1", "input_scale: 2")
+    )
     x = np.random.default_rng(0).standard_normal((1, 3, 6, 7)).astype(np.float32)
-    np.testing.assert_allclose(library.model.run({"image": x})["y"], np.maximum(((x - 1) * 2).sum(1, keepdims=True), 0), atol=1e-5)
+    np.testing.assert_allclose(
+        library.model.run({"image": x})["y"], np.maximum(((x - 1) * 2).sum(1, keepdims=True), 0), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
         (["input_mean: [1, 2]"], "input 'image': input_mean has 2 numbers for 3 channels"),
-        (["input_mean: [1, 2, 3]", "input_tensors: c", "input_shapes: '1,2,4,5'"], "input_mean has 3 numbers for 2 channels"),
-        (["input_color: BGR", "input_tensors: c", "input_shapes: '1,2,4,5'"], "input_color reverses 3 channels, it has 2"),
+        (
+            ["input_mean: [1, 2, 3]", "input_tensors: c", "input_shapes: '1,2,4,5'"],
+            "input_mean has 3 numbers for 2 channels",
+        ),
+        (
+            ["input_color: BGR", "input_tensors: c", "input_shapes: '1,2,4,5'"],
+            "input_color reverses 3 channels, it has 2",
+        ),
         (["input_std: 0"], "net.yml:5: input_std: 0 is not allowed; write finite numbers above 0"),
         (["input_scale: [1, 0, 1]"], "input_scale: 0 is not allowed; write finite numbers that are not 0"),
         (["input_mean: 1e999"], "input_mean: inf is not allowed; write finite numbers"),
@@ -159,11 +185,19 @@ def test_a_real_network_takes_pixels(tmp_path: Path) -> None:
     file = next(iter(sorted((MODELS / "ultraface_rfb").glob("*.onnx"))), None)
     require(None if file else f"{MODELS}/ultraface_rfb is not there")
     assert file is not None
-    lines = ("input_data_types: uint8", "input_data_formats: NHWC", "input_color: BGR", "input_mean: 127", "input_std: 128")
+    lines = (
+        "input_data_types: uint8",
+        "input_data_formats: NHWC",
+        "input_color: BGR",
+        "input_mean: 127",
+        "input_std: 128",
+    )
     library = Library(tmp_path, deployment(tmp_path, file, *lines))
     (port,) = library.model.inputs
     pixels = camera(port.shape)
     prepared = ((pixels[..., ::-1].astype(np.float32) - 127) / 128).transpose(0, 3, 1, 2)
-    expected: Any = library.framework.reference()({library.framework.own.inputs[0]: np.ascontiguousarray(prepared)})
+    expected: Any = library.framework.reference()(
+        {library.framework.own.inputs[0]: np.ascontiguousarray(prepared)}
+    )
     for name, array in library.model.run({port.name: pixels}).items():
         np.testing.assert_allclose(array, expected[name], atol=2e-4)

@@ -1,4 +1,7 @@
-"""The proof plugins keep the contract of targets; that they are named after the rule is tested where they are installed."""
+"""The proof plugins keep the contract of targets.
+
+That they are named after the rule is tested where they are installed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ class TestIsland(InProcess):
 @pytest.fixture(scope="module")
 def vendor(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load the vendor's library into this process: dlopen finds by its name what is loaded already."""
-    folder = build_capsule_runtime(tmp_path_factory.mktemp("vendor"), host(), flags=["-Wl,-soname,libcapsule_rt.so.2"])
+    folder = build_capsule_runtime(
+        tmp_path_factory.mktemp("vendor"), host(), flags=["-Wl,-soname,libcapsule_rt.so.2"]
+    )
     ctypes.CDLL(str(folder / "libcapsule_rt.so.2"))
 
 
@@ -49,8 +54,6 @@ class TestCpuWide(InProcess):
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 class TestRemote(InProcess):
     __test__ = True

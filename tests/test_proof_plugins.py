@@ -63,7 +63,9 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Gener
 
 
 @pytest.fixture(scope="module")
-def probes(generated: Callable[[str], Generated], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Probe]:
+def probes(
+    generated: Callable[[str], Generated], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Probe]:
     """Builds it."""
     return cache(lambda name: Probe.build(generated(name), host(), tmp_path_factory.mktemp("probe")))
 
@@ -96,9 +98,19 @@ def test_the_plan_alternates_between_target_and_cpu(name: str, generated: Callab
 def test_what_crosses_to_the_island_is_copied_and_nothing_else(generated: Callable[[str], Generated]) -> None:
     (model,) = generated("island").models
     plan = model.plan
-    copies = {(step.tensor, step.source, step.destination) for step in plan.steps if isinstance(step, Transfer)}
-    assert {(source, destination) for _, source, destination in copies} == {("host", "island"), ("island", "host")}
-    inside = {port.tensor.name for part in plan.parts if part.target == "island" for port in (*part.inputs, *part.outputs)}
+    copies = {
+        (step.tensor, step.source, step.destination) for step in plan.steps if isinstance(step, Transfer)
+    }
+    assert {(source, destination) for _, source, destination in copies} == {
+        ("host", "island"),
+        ("island", "host"),
+    }
+    inside = {
+        port.tensor.name
+        for part in plan.parts
+        if part.target == "island"
+        for port in (*part.inputs, *part.outputs)
+    }
     assert {tensor for tensor, _, _ in copies} <= inside
     assert len(copies) == len(plan.transfers)
     for tensor, offset in plan.arenas["island"].offsets.items():
@@ -106,7 +118,9 @@ def test_what_crosses_to_the_island_is_copied_and_nothing_else(generated: Callab
 
 
 @pytest.mark.parametrize("name", ["capsule", "cpu-wide"])
-def test_nothing_is_copied_for_targets_in_host_memory(name: str, generated: Callable[[str], Generated]) -> None:
+def test_nothing_is_copied_for_targets_in_host_memory(
+    name: str, generated: Callable[[str], Generated]
+) -> None:
     (model,) = generated(name).models
     assert model.plan.transfers == ()
 
@@ -150,7 +164,9 @@ def test_wide_and_usual_kernels_lie_in_one_library(generated: Callable[[str], Ge
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_parts_say_what_computes_them(name: str, probes: Callable[[str], Probe], runtime: dict[str, str]) -> None:
+def test_parts_say_what_computes_them(
+    name: str, probes: Callable[[str], Probe], runtime: dict[str, str]
+) -> None:
     devices = [line.split(" ", 2)[2] for line in probes(name).run(environment=runtime).said("part")]
     assert sum(device.startswith(name) for device in devices) >= 3
     assert any(device.startswith("cpu:") for device in devices)
@@ -179,7 +195,9 @@ def with_fault(name: str, fault: str, runtime: dict[str, str]) -> dict[str, str]
     return {**runtime, f"MACE_{name.upper()}_FAULT": fault, "ASAN_OPTIONS": "detect_leaks=1"}
 
 
-def test_a_device_that_fails_to_open_gives_a_status_and_a_text(faulty: tuple[str, Probe], runtime: dict[str, str]) -> None:
+def test_a_device_that_fails_to_open_gives_a_status_and_a_text(
+    faulty: tuple[str, Probe], runtime: dict[str, str]
+) -> None:
     name, probe = faulty
     for fault, status, text in FAULTS[name]:
         probed = probe.run(NEVER, "0", environment=with_fault(name, fault, runtime))
@@ -201,7 +219,9 @@ def test_a_device_that_fails_to_open_leaves_the_model_to_the_cpu_if_asked(
         assert [a.tobytes() for a in probed.outputs] == [a.tobytes() for a in expected]
 
 
-def test_a_device_that_fails_in_a_run_gives_a_status_and_a_text(faulty: tuple[str, Probe], runtime: dict[str, str]) -> None:
+def test_a_device_that_fails_in_a_run_gives_a_status_and_a_text(
+    faulty: tuple[str, Probe], runtime: dict[str, str]
+) -> None:
     name, probe = faulty
     for fault, status, text in RUN_FAULTS[name]:
         probed = probe.run(NEVER, "3", "2", environment=with_fault(name, fault, runtime))
@@ -225,7 +245,9 @@ def test_a_device_that_fails_in_a_run_leaves_it_to_the_cpu_if_asked(
         assert [a.tobytes() for a in probed.outputs] == [a.tobytes() for a in expected]
 
 
-def test_without_its_library_a_capsule_says_what_to_install(faulty: tuple[str, Probe], tmp_path: Path) -> None:
+def test_without_its_library_a_capsule_says_what_to_install(
+    faulty: tuple[str, Probe], tmp_path: Path
+) -> None:
     name, probe = faulty
     (line,) = probe.run(NEVER, "0", environment={"LD_LIBRARY_PATH": str(tmp_path)}).said("open")
     if name == "island":
@@ -236,19 +258,25 @@ def test_without_its_library_a_capsule_says_what_to_install(faulty: tuple[str, P
         assert word in line
 
 
-def test_a_capsule_takes_the_first_library_that_is_complete(faulty: tuple[str, Probe], tmp_path: Path, expected: tuple[Array, ...]) -> None:
+def test_a_capsule_takes_the_first_library_that_is_complete(
+    faulty: tuple[str, Probe], tmp_path: Path, expected: tuple[Array, ...]
+) -> None:
     name, probe = faulty
     if name != "capsule":
         return
-    build_capsule_runtime(tmp_path, host(), "libcapsule_rt.so.2", ["-Dcapsule_run=capsule_walk"])  # incomplete
+    # Incomplete.
+    build_capsule_runtime(tmp_path, host(), "libcapsule_rt.so.2", ["-Dcapsule_run=capsule_walk"])
     build_capsule_runtime(tmp_path, host(), "libcapsule_rt.so")
-    build_capsule_runtime(tmp_path, host(), "libcapsule.so", ["-Dcapsule_load=capsule_swallow"])  # nor is this
+    # Nor is this.
+    build_capsule_runtime(tmp_path, host(), "libcapsule.so", ["-Dcapsule_load=capsule_swallow"])
     probed = probe.run(environment={"LD_LIBRARY_PATH": str(tmp_path)})
     assert any("libcapsule_rt.so" in line and ".so.2" not in line for line in probed.said("part"))
     assert [a.tobytes() for a in probed.outputs] == [a.tobytes() for a in expected]
 
 
-def test_the_slack_of_a_space_lies_behind_its_last_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slack_of_a_space_lies_behind_its_last_tensor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tensors that fill their granules, so that nothing but the slack lies behind the last."""
     island = target("island")
     graph = case("full", "Relu", [np.zeros((1, 1024), np.float32)])
@@ -278,11 +306,20 @@ def test_valgrind_finds_nothing(tmp_path: Path, runtime: dict[str, str]) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["island", "capsule", "cpu-wide"])
 def test_the_same_as_arm(name: str, tmp_path: Path) -> None:
-    """On an emulated 64-bit ARM, against the CPU's build for it; dynamically linked, because capsules load a library."""
+    """On an emulated 64-bit ARM, against the CPU's build for it.
+
+    Dynamically linked, because capsules load a library.
+    """
     registry = Registry.load()
     require(registry.toolchains["gnu"].missing("arm64"))
-    require(None if shutil.which("qemu-aarch64") else "qemu-aarch64 is not in PATH: apt-get install qemu-user")
-    require(None if os.path.isdir(ARM_LIBRARIES) else f"{ARM_LIBRARIES} is not there: apt-get install libc6-dev-arm64-cross")
+    require(
+        None if shutil.which("qemu-aarch64") else "qemu-aarch64 is not in PATH: apt-get install qemu-user"
+    )
+    require(
+        None
+        if os.path.isdir(ARM_LIBRARIES)
+        else f"{ARM_LIBRARIES} is not there: apt-get install libc6-dev-arm64-cross"
+    )
     compiler = replace(registry.toolchains["gnu"].compiler("arm64"), program=())
     emulate = ("qemu-aarch64", "-L", ARM_LIBRARIES)
     vendor = build_capsule_runtime(tmp_path / "vendor", compiler)
@@ -291,7 +328,9 @@ def test_the_same_as_arm(name: str, tmp_path: Path) -> None:
         folder = tmp_path / "-".join(("arm", *plugins))
         folder.mkdir()
         made = generate_network(folder, "+".join(("arm64", *plugins)), plugins)
-        probe = replace(Probe.build(made, compiler, folder), command=(*emulate, "-E", f"LD_LIBRARY_PATH={vendor}"))
+        probe = replace(
+            Probe.build(made, compiler, folder), command=(*emulate, "-E", f"LD_LIBRARY_PATH={vendor}")
+        )
         probed = probe.run(NEVER, "2")
         assert probed.said("run") == ["run 0 "] * 2
         outputs.append([a.tobytes() for a in probed.outputs])

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from proof_plugins import INNER, NAMES, PLUGINS, ROWS, build_capsule_runtime, network_input, target, write_network
+from proof_plugins import (
+    INNER,
+    NAMES,
+    PLUGINS,
+    ROWS,
+    build_capsule_runtime,
+    network_input,
+    target,
+    write_network,
+)
 from test_installed import ROOT, Environment, run, wheels
 
 from mace_core.deployment import load_deployment
@@ -33,9 +42,20 @@ def proof(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Environment
     strangers = folder / "wheels"
     shutil.copytree(wheels, strangers)
     for name in NAMES:
-        run("uv", "build", "-q", "--wheel", "--out-dir", str(strangers), str(PLUGINS / f"mace-target-{name}"), folder=folder)
+        run(
+            "uv",
+            "build",
+            "-q",
+            "--wheel",
+            "--out-dir",
+            str(strangers),
+            str(PLUGINS / f"mace-target-{name}"),
+            folder=folder,
+        )
     environment = Environment(folder / "venv", strangers)
-    environment.install("mace-build", "mace-toolchain-gnu", "mace-core[testing]", *(f"mace-target-{name}" for name in NAMES))
+    environment.install(
+        "mace-build", "mace-toolchain-gnu", "mace-core[testing]", *(f"mace-target-{name}" for name in NAMES)
+    )
     return environment
 
 
@@ -50,7 +70,9 @@ def product(tmp_path: Path) -> Path:
     for name in ("y", "r"):
         np.save(tmp_path / f"{name}.npy", results[name])
     data = "        validation_inputs_data: x.npy\n        validation_outputs_data: [y.npy, r.npy]\n"
-    ports = f"      - input_tensors: x\n        input_shapes: {ROWS},{INNER[0]}\n        output_tensors: [y, r]\n"
+    ports = (
+        f"      - input_tensors: x\n        input_shapes: {ROWS},{INNER[0]}\n        output_tensors: [y, r]\n"
+    )
     deployment.write_text(deployment.read_text() + "    subgraphs:\n" + ports + data)
     return tmp_path
 
@@ -64,7 +86,9 @@ def test_a_strangers_target_builds_validates_and_explains(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(build_capsule_runtime(product / "vendor", host())))
     choice = f"host+{name}"
     proof.run("mace", "build", "relay.yml", "--target", choice, folder=product)
-    (row,) = json.loads(proof.run("mace", "validate", "relay.yml", "--target", choice, "--json", folder=product))
+    (row,) = json.loads(
+        proof.run("mace", "validate", "relay.yml", "--target", choice, "--json", folder=product)
+    )
     assert row["passed"]
     text = proof.run("mace", "explain", "relay.yml", "--target", choice, folder=product)
     assert f"not on {name}: " in text
@@ -74,7 +98,9 @@ def test_a_strangers_target_builds_validates_and_explains(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_strangers_target_keeps_the_contract(name: str, proof: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strangers_target_keeps_the_contract(
+    name: str, proof: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if name == "remote":
         require(target("remote").missing())
     monkeypatch.setenv("LD_LIBRARY_PATH", str(build_capsule_runtime(tmp_path / "vendor", host())))
@@ -85,16 +111,22 @@ def test_a_strangers_target_keeps_the_contract(name: str, proof: Environment, tm
 
 
 @pytest.mark.parametrize("hardware", HARDWARE)
-def test_a_new_target_installs_and_keeps_its_contract(hardware: str, proof: Environment, tmp_path: Path) -> None:
+def test_a_new_target_installs_and_keeps_its_contract(
+    hardware: str, proof: Environment, tmp_path: Path
+) -> None:
     proof.run("mace", "new", "target", f"fresh-{hardware}", "--kind", hardware, folder=tmp_path)
     folder = tmp_path / f"mace-target-fresh-{hardware}"
     proof.install(str(folder))
-    listed = {p["distribution"]: p for p in json.loads(proof.run("mace", "plugins", "--json", folder=tmp_path))}
+    listed = {
+        p["distribution"]: p for p in json.loads(proof.run("mace", "plugins", "--json", folder=tmp_path))
+    }
     assert not listed[folder.name]["broken"]
     assert " passed" in proof.run("pytest", "-q", "-p", "no:cacheprovider", folder=folder)
 
 
-def test_the_commands_of_the_tutorial_make_a_wheel(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_tutorial_make_a_wheel(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From `mace new` to a wheel, as the page says it, in a shell."""
     environment = Environment(tmp_path / "venv", wheels)
     environment.install("mace-build", "pip", "hatchling")

@@ -26,12 +26,18 @@ FLAGS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 @pytest.fixture(autouse=True)
 def no_leak_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mace_run keeps its memory until it ends, by design; the library itself allocates nothing that it could leak."""
+    """mace_run keeps its memory until it ends, by design.
+
+    The library itself allocates nothing that it could leak.
+    """
     monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
 
 
 def clean(deployment: Path, folder: Path) -> None:
-    """Build with the sanitizers and run every model on random input, with one thread and with three; a finding ends the program."""
+    """Build with the sanitizers and run every model on random input, with one thread and with three.
+
+    A finding ends the program.
+    """
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     registry = Registry.load()
     made = generate(Job(load_deployment(deployment), registry.select("host")[0]), registry)

@@ -65,7 +65,9 @@ def by_onnxruntime(case: Trained) -> dict[str, Array]:
     """What ONNX Runtime computes; maps as columns, sequences as tensors with numbered names."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(case.file.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        case.file.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     found: dict[str, Array] = {}
     values = session.run(None, {session.get_inputs()[0].name: case.x})
     for described, value in zip(session.get_outputs(), values, strict=True):
@@ -82,7 +84,9 @@ def by_onnxruntime(case: Trained) -> dict[str, Array]:
 def difference(found: Array, wanted: Array) -> float:
     """The largest difference beside the largest value."""
     wide = np.asarray(wanted, np.float64)
-    return float(np.abs(found.astype(np.float64).reshape(wide.shape) - wide).max() / max(1.0, np.abs(wide).max()))
+    return float(
+        np.abs(found.astype(np.float64).reshape(wide.shape) - wide).max() / max(1.0, np.abs(wide).max())
+    )
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -102,7 +106,9 @@ def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.Model]]
         for mine, theirs in zip(others, probabilities, strict=True):
             assert difference(mine, theirs) < TOLERANCE
     elif probabilities is not None:
-        assert difference(np.column_stack(others) if len(others) > 1 else others[0], probabilities) < TOLERANCE
+        assert (
+            difference(np.column_stack(others) if len(others) > 1 else others[0], probabilities) < TOLERANCE
+        )
     for output, value in by_onnxruntime(case).items():
         assert difference(found[output], value) < TOLERANCE, output
         assert found[output].dtype == value.dtype

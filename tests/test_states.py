@@ -100,7 +100,10 @@ def question(library: InProcess, model: Model) -> Question:
 
 
 def judge(tensor: Tensor, found: Array, expected: Array) -> None:
-    """Assert that an output is what the framework gives; integers but for roundings, which states carry on."""
+    """Assert that an output is what the framework gives.
+
+    Integers but for roundings, which states carry on.
+    """
     error = np.abs(found.astype(np.float64) - expected)
     if tensor.quant is None:
         assert error.max() <= 1e-5
@@ -128,7 +131,10 @@ def random_steps(tensors: list[Tensor]) -> dict[str, Array]:
 
 
 MADE = ("onnx", "tensorflow", "tflite", "keras")
-"""Models that a test makes: convolutional in floats, from two frameworks, and in integers of 8 bits; recurrent."""
+"""Models that a test makes: convolutional in floats, from two frameworks, and in integers of 8 bits.
+
+recurrent.
+"""
 
 REAL = {"lstm": (FLOAT, ()), "silero": (SILERO, ("    states: {state: stateN}",))}
 """Models of others: recurrent, and convolutional with a recurrent layer."""

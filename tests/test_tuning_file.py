@@ -20,7 +20,7 @@ from mace_core.generation import Job
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.levels import Level
-from mace_core.program import Lowering
+from mace_core.lowering import Lowering
 from mace_core.registry import Registry
 from mace_core.report import ModelReport
 from mace_target_cpu import Cpu
@@ -43,7 +43,10 @@ class Tuned(Cpu):
     @property
     def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
         conv = super().lowerings["Conv"]
-        return {**super().lowerings, "Conv": (Candidate("direct", conv, cost_of(5)), Candidate("winograd", conv, cost_of(2)))}
+        return {
+            **super().lowerings,
+            "Conv": (Candidate("direct", conv, cost_of(5)), Candidate("winograd", conv, cost_of(2))),
+        }
 
 
 @pytest.fixture
@@ -56,7 +59,9 @@ def tuned(folder: Path, text: str) -> Path:
     """A deployment of the digits with a tuning file."""
     copytree(DIGITS, folder / "digits")
     deployment = folder / "digits/digits.yml"
-    deployment.write_text(deployment.read_text().replace("    runtime: cpu\n", "    runtime: cpu\n    tuning: fast.yml\n"))
+    deployment.write_text(
+        deployment.read_text().replace("    runtime: cpu\n", "    runtime: cpu\n    tuning: fast.yml\n")
+    )
     (folder / "digits/fast.yml").write_text(text)
     return deployment
 
@@ -66,7 +71,9 @@ def compiled(deployment: Path, registry: Registry) -> CompiledModel:
     return compile_model(model, Compilation(registry.select("host")[0], registry))
 
 
-def test_the_file_overrules_the_cost_and_the_explanation_tells_why(registry: Registry, tmp_path: Path) -> None:
+def test_the_file_overrules_the_cost_and_the_explanation_tells_why(
+    registry: Registry, tmp_path: Path
+) -> None:
     plain = compiled(DIGITS / "digits.yml", registry)
     key = plain.plan.program.selections[0].key
     assert {choice.candidate for choice in plain.plan.program.selections[0].choices} == {"winograd"}
@@ -78,15 +85,18 @@ def test_the_file_overrules_the_cost_and_the_explanation_tells_why(registry: Reg
     told = [line for line in lines if f"{key.node} (Conv of {key.shapes}) at " in line]
     assert len(told) == len(first.choices)
     assert told[0].endswith("fast.yml:2; costs: winograd 2, direct 5 points")
-    assert sum("winograd, the least cost; costs: winograd 2, direct 5 points" in line for line in lines) == sum(
-        len(s.choices) for s in others
-    )
+    assert sum(
+        "winograd, the least cost; costs: winograd 2, direct 5 points" in line for line in lines
+    ) == sum(len(s.choices) for s in others)
     assert ModelReport.of_json(chosen.report().as_json()) == chosen.report()
 
 
 def test_an_unknown_name_stops_the_build(registry: Registry, tmp_path: Path) -> None:
     text = "choices:\n  - {node: nowhere, candidate: direct}\n  - {node: elsewhere, abi: arm64, candidate: direct}\n"
-    with pytest.raises(MaceError, match=r"fast.yml:2: node 'nowhere': no node of the model is called so and has several candidates; those"):
+    with pytest.raises(
+        MaceError,
+        match=r"fast.yml:2: node 'nowhere': no node of the model is called so and has several candidates; those",
+    ):
         compiled(tuned(tmp_path, text), registry)
 
 
@@ -102,7 +112,9 @@ def test_a_target_without_candidates_knows_no_node_to_choose_for(tmp_path: Path)
 def test_a_file_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
     deployment = tuned(tmp_path, "")
     (tmp_path / "digits/fast.yml").unlink()
-    with pytest.raises(MaceError, match=r"digits.yml:[0-9]+: tuning: no such file: .*fast.yml; correct the path"):
+    with pytest.raises(
+        MaceError, match=r"digits.yml:[0-9]+: tuning: no such file: .*fast.yml; correct the path"
+    ):
         load_deployment(deployment)
 
 

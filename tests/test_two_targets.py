@@ -54,7 +54,11 @@ class Picky(OtherTiles):
     """Takes no convolution, so that the CPU computes some nodes between its own."""
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
-        return Refusal("unsupported-op", "it has no convolutions") if node.op.name == "Conv" else super().refuses(node, graph)
+        return (
+            Refusal("unsupported-op", "it has no convolutions")
+            if node.op.name == "Conv"
+            else super().refuses(node, graph)
+        )
 
 
 VARIANTS = [Acme(), OtherTiles(), OtherPanel(), Picky()]
@@ -70,7 +74,9 @@ def test_each_part_calls_the_kernels_of_its_own_target(target: Acme, tmp_path: P
     assert used == ({"acme", "cpu"} if isinstance(target, Picky) else {"acme"})
     both = native.load(shared_library(made.sources, host(), tmp_path / "both", ("-O1",)), "digits")["digits"]
     alone = Job(work.deployment, registry.select("host")[0])
-    cpu = native.load(shared_library(generate(alone, registry).sources, host(), tmp_path / "cpu", ("-O1",)), "digits")["digits"]
+    cpu = native.load(
+        shared_library(generate(alone, registry).sources, host(), tmp_path / "cpu", ("-O1",)), "digits"
+    )["digits"]
     assert {device.partition(":")[0] for device in both.devices()} == used
     (image,) = both.inputs
     for seed in range(3):
@@ -90,9 +96,15 @@ def test_a_runtime_of_a_model_brings_the_kernels_of_its_target() -> None:
 def test_kernels_for_other_levels_than_the_weights_are_packed_for_are_refused() -> None:
     work, registry = job(OtherPanel())
     (model,) = generate(work, registry).models
-    with pytest.raises(PluginError, match=r"target 'acme': part .* was made for other levels than .*, for which its kernels are compiled"):
+    with pytest.raises(
+        PluginError,
+        match=r"target 'acme': part .* was made for other levels than .*, for which its kernels are compiled",
+    ):
         code.library("digits", [model.plan], Cpu().levels("host"))
-    with pytest.raises(PluginError, match=r"target 'acme': part .* calls kernels of a target for which the library is not built"):
+    with pytest.raises(
+        PluginError,
+        match=r"target 'acme': part .* calls kernels of a target for which the library is not built",
+    ):
         code.library("digits", [model.plan], {"cpu": Cpu().levels("host")})
 
 
@@ -101,4 +113,6 @@ def test_the_files_are_known_before_a_model_is_read(tmp_path: Path) -> None:
     sources = generate(work, registry).sources
     check_files(collect_manifests(work, registry), sources.files)
     write_all(tmp_path, sources.files)
-    assert {"digits_acme_kernels.h", "digits_cpu_kernels.h", "digits_acme_kernels_wide.c"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"digits_acme_kernels.h", "digits_cpu_kernels.h", "digits_acme_kernels_wide.c"} <= {
+        path.name for path in tmp_path.iterdir()
+    }

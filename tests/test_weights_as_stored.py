@@ -44,7 +44,9 @@ def test_the_same_bits_on_every_level(name: str, tmp_path: Path) -> None:
     for form in ("packed", "as-stored"):
         folder = tmp_path / form
         folder.mkdir()
-        models = compiled(write_models(folder, form), replace(level, available="", probe=None), folder / "built")
+        models = compiled(
+            write_models(folder, form), replace(level, available="", probe=None), folder / "built"
+        )
         outputs[form] = {}
         for model in MODELS:
             x = np.random.default_rng(1).standard_normal(models[model].inputs[0].shape)
@@ -60,7 +62,9 @@ def test_report_of_sizes(tmp_path: Path) -> None:
     reports = {}
     for form in ("packed", "as-stored"):
         deployment = load_deployment(write_models(tmp_path, form))
-        reports[form] = generate(Job(deployment, registry.select("host")[0]), registry).report.as_json()["models"]
+        reports[form] = generate(Job(deployment, registry.select("host")[0]), registry).report.as_json()[
+            "models"
+        ]
     for model in MODELS:
         packed, stored = (reports[form][model] for form in reports)
         figures = stored["weights_as_stored"]
@@ -85,18 +89,25 @@ def test_through_the_command_line(tmp_path: Path) -> None:
     assert "widen_f16" in {layer["kernel"] for layer in explained[0]["layers"]}
 
 
-def test_a_target_without_kernels_for_it_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_without_kernels_for_it_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry = Registry.load()
     choice = registry.select("host")[0]
     deployment = load_deployment(write_models(tmp_path, "as-stored"))
     for target in registry.targets.values():
         monkeypatch.setattr(type(target), "widening_kernels", lambda _: None, raising=False)
-    with pytest.raises(MaceError, match=r"model 'half': weights: as-stored: target 'cpu' has no kernels that widen weights; leave"):
+    with pytest.raises(
+        MaceError,
+        match=r"model 'half': weights: as-stored: target 'cpu' has no kernels that widen weights; leave",
+    ):
         generate(Job(deployment, choice), registry)
 
 
 def test_a_target_of_projects_refuses(tmp_path: Path) -> None:
     registry = Registry.load()
     choice = next(c for name in ("max78000",) for c in registry.select(name))
-    with pytest.raises(MaceError, match="weights: as-stored: target 'max78000' has no kernels that widen weights"):
+    with pytest.raises(
+        MaceError, match="weights: as-stored: target 'max78000' has no kernels that widen weights"
+    ):
         generate(Job(load_deployment(write_models(tmp_path, "as-stored")), choice), registry)

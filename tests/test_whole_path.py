@@ -1,6 +1,9 @@
-"""Models that are damaged or changed, of every frontend, through all that a build does; some compiled and run under sanitizers.
+"""Models that are damaged or changed, of every frontend, through all that a build does.
 
-MACE_FUZZ says how many models of each frontend the tests marked `fuzz` take, a fifth of them to the end: MACE_FUZZ=1000 pytest -m fuzz.
+Some compiled and run under sanitizers.
+
+MACE_FUZZ says how many models of each frontend the tests marked `fuzz` take, a fifth of them to the end:
+MACE_FUZZ=1000 pytest -m fuzz.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.plan import Plan as ModelPlan
 from mace_core.plan import plan_calls
@@ -54,7 +57,9 @@ def test_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path
 @pytest.mark.parametrize("frontend", FRONTENDS)
 def test_many_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path) -> None:
     count = int(os.environ["MACE_FUZZ"])
-    report = take_whole_path(frontend, mutants(frontend, seed=1, count=count), tmp_path, Plan(count // 5, projects=("max78000",)))
+    report = take_whole_path(
+        frontend, mutants(frontend, seed=1, count=count), tmp_path, Plan(count // 5, projects=("max78000",))
+    )
     sys.stdout.write(f"{frontend}: {report}\n")
     assert not report.findings, report
 
@@ -92,9 +97,23 @@ def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
         calls = list(program.calls)
         call = calls[wrong]
         longer = {name: value + 1 if value == 5 else value for name, value in call.args.items()}
-        longer |= {name: tuple(6 if v == 5 else v for v in value) for name, value in call.args.items() if isinstance(value, tuple)}
-        calls[wrong] = type(call)(call.kernel, longer, call.reads, call.writes, call.scratch, call.inplace, call.node)
-        damaged = Program("chain", tuple(calls), program.tensors, program.weights, program.aliases, program.inputs, program.outputs)
+        longer |= {
+            name: tuple(6 if v == 5 else v for v in value)
+            for name, value in call.args.items()
+            if isinstance(value, tuple)
+        }
+        calls[wrong] = type(call)(
+            call.kernel, longer, call.reads, call.writes, call.scratch, call.inplace, call.node
+        )
+        damaged = Program(
+            "chain",
+            tuple(calls),
+            program.tensors,
+            program.weights,
+            program.aliases,
+            program.inputs,
+            program.outputs,
+        )
         library = Sanitized({"chain": plan_calls(damaged)}, Cpu().levels("host")[-1:], tmp_path / str(wrong))
         with pytest.raises(Finding, match="AddressSanitizer: use-after-poison"):
             library.run("chain", {"x": np.ones(5, np.float32)})

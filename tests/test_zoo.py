@@ -1,6 +1,7 @@
 """The 55 deployment files of MACE's model zoo: files with the same keys in the same form are accepted, or refused with the reason.
 
-The rows tell what each of the zoo's files states (github.com/XiaoMi/mace-models, surveyed); the files are written here.
+The rows tell what each of the zoo's files states (github.com/XiaoMi/mace-models, surveyed); the files are
+written here.
 """
 
 from __future__ import annotations
@@ -72,7 +73,15 @@ ROWS = (
     Row(1, "tensorflow", "cpu+gpu", ARMS, {}, forms=("code", "file")),
     Row(1, "tensorflow", "cpu", ARM32, DATA),
     Row(2, "caffe", "cpu+gpu", ARMS, {}, order="NCHW"),
-    Row(1, "caffe", "cpu+gpu", ARMS, {**DATA, "dockerfile_path": "docker/caffe", "docker_image_tag": "lastest"}, order="NCHW", outputs=3),
+    Row(
+        1,
+        "caffe",
+        "cpu+gpu",
+        ARMS,
+        {**DATA, "dockerfile_path": "docker/caffe", "docker_image_tag": "lastest"},
+        order="NCHW",
+        outputs=3,
+    ),
     Row(1, "caffe", "gpu", ARM32, {"winograd": 4}, order="NCHW"),
     Row(1, "tensorflow", "cpu", ARMS, {}),
     Row(1, "tensorflow", "cpu+gpu", ARM32, {}, outputs=3),
@@ -116,7 +125,16 @@ def written(row: Row, folder: Path) -> Path:
     }
     if row.socs:
         file["target_socs"] = list(row.socs)
-    for name in ("model.pb", "model.onnx", "model.h5", "model.prototxt", "model.caffemodel", "input.npy", "output.npy", "ranges.txt"):
+    for name in (
+        "model.pb",
+        "model.onnx",
+        "model.h5",
+        "model.prototxt",
+        "model.caffemodel",
+        "input.npy",
+        "output.npy",
+        "ranges.txt",
+    ):
         (folder / name).touch()
     path = folder / "zoo.yml"
     path.write_text(yaml.safe_dump(file, sort_keys=False))

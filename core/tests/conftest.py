@@ -15,8 +15,8 @@ import pytest
 def onnx_cases(monkeypatch: pytest.MonkeyPatch) -> Callable[[Collection[str]], list[Any]]:
     """Of operators: every test case of ONNX with one node, of one of them.
 
-    ONNX computes the data of a case when it imports the case's module.  All of them take 12 seconds, most of it for pooling, so only the
-    modules that name one of the operators are imported.
+    ONNX computes the data of a case when it imports the case's module.  All of them take 12 seconds, most of
+    it for pooling, so only the modules that name one of the operators are imported.
     """
     package = pytest.importorskip("onnx.backend.test.case.node")
 

@@ -42,7 +42,9 @@ class Acme(Cpu):
 def job(*manifests: Manifest) -> tuple[Job, Registry]:
     registry = Registry.load()
     registry = replace(registry, targets={**registry.targets, "acme": Acme(*manifests)})
-    registry = replace(registry, owners={**registry.owners, ("targets", "acme"): registry.owner("targets", "cpu")})
+    registry = replace(
+        registry, owners={**registry.owners, ("targets", "acme"): registry.owner("targets", "cpu")}
+    )
     return Job(load_deployment(DIGITS), registry.select("host+acme")[0]), registry
 
 
@@ -66,7 +68,10 @@ def source(folder: Path, name: str, text: str) -> Path:
 
 
 def driver(folder: Path) -> Manifest:
-    copies = {"acme.c": source(folder, "acme.c", '#include "acme.h"\n'), "acme.h": source(folder, "acme.h", "extern int acme;\n")}
+    copies = {
+        "acme.c": source(folder, "acme.c", '#include "acme.h"\n'),
+        "acme.h": source(folder, "acme.h", "extern int acme;\n"),
+    }
     return Manifest(
         "digits",
         copies=copies,
@@ -100,18 +105,35 @@ def test_without_a_driver_nothing_of_one_is_compiled(tmp_path: Path) -> None:
     assert not any("engine" in unit or "driver" in unit for unit in units)
 
 
-def test_code_for_another_abi_is_compiled_by_its_toolchain_and_lies_beside_the_library(tmp_path: Path) -> None:
+def test_code_for_another_abi_is_compiled_by_its_toolchain_and_lies_beside_the_library(
+    tmp_path: Path,
+) -> None:
     registry = Registry.load()
     require(registry.toolchains["gnu"].missing("arm64"))
     helper = source(tmp_path / "plugin", "helper.c", "int main(void) { return 7; }\n")
-    program = Manifest("acme_helper", Product.PROGRAM, copies={"helper.c": helper}, units=(Unit("helper.c"),), abi="arm64")
-    shared = Manifest("acme_dsp", copies={"dsp.c": helper}, units=(Unit("dsp.c", ("-Dmain=run",)),), abi="arm64")
+    program = Manifest(
+        "acme_helper", Product.PROGRAM, copies={"helper.c": helper}, units=(Unit("helper.c"),), abi="arm64"
+    )
+    shared = Manifest(
+        "acme_dsp", copies={"dsp.c": helper}, units=(Unit("dsp.c", ("-Dmain=run",)),), abi="arm64"
+    )
     variant = plan(tmp_path / "out", program, shared)
     (tmp_path / "out").mkdir()
     compiler = registry.find_toolchain("arm64").compiler("arm64")
     assert words(step_of(variant, "obj/host+acme/arm64/helper.o"))[0] == compiler.cc[0]
-    made = ["lib/host+acme/acme_helper", "lib/host+acme/libacme_dsp.so", "bin/host+acme/acme_helper", "bin/host+acme/libacme_dsp.so"]
-    for product in ("gen/host+acme/helper.c", "gen/host+acme/dsp.c", "obj/host+acme/arm64/helper.o", "obj/host+acme/arm64/dsp.o", *made):
+    made = [
+        "lib/host+acme/acme_helper",
+        "lib/host+acme/libacme_dsp.so",
+        "bin/host+acme/acme_helper",
+        "bin/host+acme/libacme_dsp.so",
+    ]
+    for product in (
+        "gen/host+acme/helper.c",
+        "gen/host+acme/dsp.c",
+        "obj/host+acme/arm64/helper.o",
+        "obj/host+acme/arm64/dsp.o",
+        *made,
+    ):
         (tmp_path / "out" / product).parent.mkdir(parents=True, exist_ok=True)
         step_of(variant, product).run(print)
     assert all((tmp_path / "out" / product).read_bytes()[:4] == b"\x7fELF" for product in made)
@@ -146,7 +168,9 @@ def test_a_program_that_holds_every_model_takes_the_place_of_the_library(tmp_pat
 
 
 def test_a_model_that_no_program_holds_stays_in_the_library(tmp_path: Path) -> None:
-    held = Manifest("other.elf", Product.PROGRAM, generated=("other.c",), units=(Unit("other.c"),), holds=("other",))
+    held = Manifest(
+        "other.elf", Product.PROGRAM, generated=("other.c",), units=(Unit("other.c"),), holds=("other",)
+    )
     work, registry = job(held)
     models = (*work.deployment.models, replace(work.deployment.models[0], name="other"))
     work = Job(replace(work.deployment, models=models), work.choice)
@@ -160,9 +184,15 @@ def test_two_products_of_one_name_or_file_are_refused() -> None:
     faults = {
         "two products have this name": replace(one, generated=("b.c",), units=(Unit("b.c"),)),
         "is a file of 'tool' as well": replace(one, name="other"),
-        "'mace_run.c' is a copy of two files": replace(one, name="other", generated=(), copies={"mace_run.c": DIGITS}, units=()),
+        "'mace_run.c' is a copy of two files": replace(
+            one, name="other", generated=(), copies={"mace_run.c": DIGITS}, units=()
+        ),
         "'mace_run.c' is compiled in two ways": replace(
-            one, name="other", generated=(), copies={"mace_run.c": RUNTIME / "mace_run.c"}, units=(Unit("mace_run.c"),)
+            one,
+            name="other",
+            generated=(),
+            copies={"mace_run.c": RUNTIME / "mace_run.c"},
+            units=(Unit("mace_run.c"),),
         ),
     }
     for problem, other in faults.items():
@@ -190,7 +220,11 @@ def test_deployed_files_lie_beside_library_and_programs(tmp_path: Path) -> None:
 
 def test_every_product_is_made_by_one_step(tmp_path: Path) -> None:
     variant = plan(tmp_path, driver(tmp_path / "plugin"))
-    products = [product for step in (*variant.steps, *common_steps(variant.place, [variant])) for product in step.products]
+    products = [
+        product
+        for step in (*variant.steps, *common_steps(variant.place, [variant]))
+        for product in step.products
+    ]
     assert len(products) == len(set(products))
     known = set(products)
     absent = {name for step in variant.steps for name in step.sources} - known
@@ -203,15 +237,25 @@ def test_a_part_whose_driver_is_in_no_manifest_is_told_before_the_linker_is_aske
     plan = make_plan(Graph("m", (), {"x": port.tensor}, {}, ("x",), ("x",)), [])
     plan = replace(plan, parts=(part,))
     check_drivers([Manifest("digits", drivers=("acme_driver",))], [plan])
-    with pytest.raises(PluginError, match="part 'acme0': needs the driver 'acme_driver', which no manifest names"):
-        check_drivers([Manifest("digits", drivers=("other_driver",)), Manifest("dsp", drivers=("acme_driver",), abi="arm64")], [plan])
+    with pytest.raises(
+        PluginError, match="part 'acme0': needs the driver 'acme_driver', which no manifest names"
+    ):
+        check_drivers(
+            [
+                Manifest("digits", drivers=("other_driver",)),
+                Manifest("dsp", drivers=("acme_driver",), abi="arm64"),
+            ],
+            [plan],
+        )
 
 
 def test_the_log_names_what_a_device_must_have(tmp_path: Path) -> None:
     variant = plan(tmp_path / "out", driver(tmp_path / "plugin"))
     lines: list[str] = []
     step_of(variant, "model/host+acme.json").run(lines.append)
-    assert "note: digits looks for libAcme.so when it runs; where it is missing: install Acme's driver" in lines
+    assert (
+        "note: digits looks for libAcme.so when it runs; where it is missing: install Acme's driver" in lines
+    )
 
 
 def test_converted_files_include_the_driver(tmp_path: Path) -> None:

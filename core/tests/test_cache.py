@@ -21,14 +21,18 @@ def test_the_folder_follows_its_variables(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("home", ["", "relative/cache"])
-def test_a_relative_xdg_folder_does_not_count(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_xdg_folder_does_not_count(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(CACHE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", home)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder("kind") == tmp_path / ".cache/mace/kind"
 
 
-def test_a_relative_folder_of_ours_starts_where_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_folder_of_ours_starts_where_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(CACHE, "here")
     assert cache_folder("kind") == tmp_path / "here/kind"

@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
 from mace_core.candidates import Candidate, Selection, check_tuning
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
+from mace_core.lowering import Lowering, Refused
 from mace_core.memory import arena, touches_of
 from mace_core.plan import plan_calls
-from mace_core.program import Call, Kernel, Lowering, Program, Refused, Weight, join
+from mace_core.program import Call, Kernel, Program, Weight, join
 from mace_core.refusal import Refusal
 from mace_core.run import native
 from mace_core.run.compile import shared_library
@@ -32,7 +33,8 @@ HEAD = "static void {{ name }}(const mace_workers *run, const {{ name }}_args *a
 BODIES = {
     # y = x + w, one after another
     "plain": "  const float *x = t[0], *w = t[1];\n  float *y = t[2];\n  for (int i = 0; i < a->n; i++) y[i] = x[i] + w[i];\n}\n",
-    # y = x + w with w stored in groups of `stride`, the last of each group first: wrong numbers with the weights of another stride
+    # y = x + w with w stored in groups of `stride`, the last of each group first: wrong numbers with the
+    # weights of another stride
     "turned": "  const float *x = t[0], *w = t[1];\n  float *y = t[2];\n"
     "  for (int i = 0; i < a->n; i++) y[i] = x[i] + w[i / a->stride * a->stride + a->stride - 1 - i % a->stride];\n}\n",
     "copy": "  memcpy(t[1], t[0], (size_t)a->n * 4);\n}\n",
@@ -84,21 +86,40 @@ class Grouping(KernelTarget):
         return Kernel(name, self.folder / f"{name}.c.in", tuple((field, "i32") for field in ("n", *fields)))
 
     def relu(self, node: Node, to: Lowering) -> None:
-        to.call(node, Call(self.kernel("relu"), {"n": to.tensors[node.inputs[0]].elements}, node.inputs, node.outputs, inplace=True))
+        to.call(
+            node,
+            Call(
+                self.kernel("relu"),
+                {"n": to.tensors[node.inputs[0]].elements},
+                node.inputs,
+                node.outputs,
+                inplace=True,
+            ),
+        )
 
     def add_plain(self, node: Node, to: Lowering) -> None:
-        to.call(node, Call(self.kernel("plain"), {"n": constant(node, to).size}, node.inputs, node.outputs, inplace=True))
+        to.call(
+            node,
+            Call(
+                self.kernel("plain"), {"n": constant(node, to).size}, node.inputs, node.outputs, inplace=True
+            ),
+        )
 
     def add_turned(self, node: Node, to: Lowering) -> None:
         """Copy the operand to a tensor of its own, then add to that: two calls, with weights that depend on the level."""
         array, stride = constant(node, to), to.parameters
         assert isinstance(stride, int)
         turned = np.ascontiguousarray(array.reshape(-1, stride)[:, ::-1]).reshape(-1)
-        weight = to.once((node.inputs[1], stride), lambda: to.weight(f"{node.inputs[1]}.turned", turned.shape, "float32", lambda: turned))
+        weight = to.once(
+            (node.inputs[1], stride),
+            lambda: to.weight(f"{node.inputs[1]}.turned", turned.shape, "float32", lambda: turned),
+        )
         copied = to.temporary(replace(to.tensors[node.inputs[0]], name=f"{node.inputs[0]}.copied"))
         to.call(node, Call(self.kernel("copy"), {"n": array.size}, [node.inputs[0]], [copied]))
         args = {"n": array.size, "stride": stride}
-        to.call(node, Call(self.kernel("turned", "stride"), args, [copied, weight], node.outputs, inplace=True))
+        to.call(
+            node, Call(self.kernel("turned", "stride"), args, [copied, weight], node.outputs, inplace=True)
+        )
 
 
 def constant(node: Node, to: Lowering) -> np.ndarray:
@@ -117,7 +138,10 @@ def network(op: str = "Add") -> Graph:
     new = Builder("network")
     x = new.input("x", DType.F32, (2, SIZE))
     y = new.one("Relu", [x], outputs=["y"])
-    w, v = (new.weight(name, np.arange(2 * SIZE, dtype=np.float32).reshape(2, SIZE) * factor) for name, factor in (("w", 1), ("v", 100)))
+    w, v = (
+        new.weight(name, np.arange(2 * SIZE, dtype=np.float32).reshape(2, SIZE) * factor)
+        for name, factor in (("w", 1), ("v", 100))
+    )
     z = new.one(op, [y, w], outputs=["z"])
     return new.finish([new.one("Relu", [new.one(op, [z, v], outputs=["s"])], outputs=["r"])])
 
@@ -134,7 +158,8 @@ def check_numbers(target: Grouping, graph: Graph, program: Program, folder: Path
     seen: list[str] = []
     found = model.run(inputs, lambda layer, result: seen.append(layer))
     np.testing.assert_array_equal(found["r"], execute(graph, inputs)["r"])
-    # Both levels' calls one after another would compute the same numbers, so those that were made are counted.
+    # Both levels' calls one after another would compute the same numbers, so those that were made are
+    # counted.
     level = "fast" if target.is_fast else "base"
     assert seen == [call.node for call in program.calls if call.is_made_at(level)]
 
@@ -169,13 +194,18 @@ def entries(*found: TuningEntry) -> Tuning:
 def test_a_tuning_file_overrules_the_cost(is_fast: bool, tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path, is_fast), network()
     node = graph.nodes[1].name
-    tuning = entries(TuningEntry("plain", 2, node=node, level="fast"), TuningEntry("turned", 3, node=node, level="base"))
+    tuning = entries(
+        TuningEntry("plain", 2, node=node, level="fast"), TuningEntry("turned", 3, node=node, level="base")
+    )
     program = target.lower(graph, tuning=tuning)
     check_tuning(tuning, program.selections)
     add = [("copy", ("fast",)), ("turned", ("fast",)), ("plain", ("base",))]
     swapped = [("plain", ("fast",)), ("copy", ("base",)), ("turned", ("base",))]
     assert names(program) == [("relu", ()), *swapped, *add, ("relu", ())]
-    assert [choice.reason for choice in program.selections[0].choices] == ["named by tuning.yml:2", "named by tuning.yml:3"]
+    assert [choice.reason for choice in program.selections[0].choices] == [
+        "named by tuning.yml:2",
+        "named by tuning.yml:3",
+    ]
     check_numbers(target, graph, program, tmp_path)
 
 
@@ -187,9 +217,9 @@ def test_one_candidate_at_all_levels_is_called_at_all(tmp_path: Path) -> None:
     assert names(program) == [("relu", ()), ("plain", ()), ("plain", ()), ("relu", ())]
     alone = Grouping(folder_of(tmp_path, "alone"))
     alone.lowerings = {**alone.lowerings, "Add": alone.add_plain}
-    assert [replace(c, kernel=d.kernel) for c, d in zip(program.calls, alone.lower(graph).calls, strict=True)] == list(
-        alone.lower(graph).calls
-    )
+    assert [
+        replace(c, kernel=d.kernel) for c, d in zip(program.calls, alone.lower(graph).calls, strict=True)
+    ] == list(alone.lower(graph).calls)
 
 
 def test_a_node_is_stronger_than_an_op_and_a_level_than_all(tmp_path: Path) -> None:
@@ -223,7 +253,9 @@ def test_arguments_and_weights_differ_between_levels_where_a_lowering_asks_for_p
 
 def test_a_kernel_is_compiled_only_for_the_levels_that_call_it(tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
-    (tmp_path / "turned.c.in").write_text("{% if level.name != 'fast' %}#error other level\n{% endif %}" + HEAD + BODIES["turned"])
+    (tmp_path / "turned.c.in").write_text(
+        "{% if level.name != 'fast' %}#error other level\n{% endif %}" + HEAD + BODIES["turned"]
+    )
     check_numbers(target, graph, target.lower(graph), tmp_path)
 
 
@@ -236,7 +268,10 @@ def test_a_library_of_one_level_holds_its_calls_only(tmp_path: Path) -> None:
 
 
 FAULTS = [
-    (TuningEntry("plain", 7, node="nowhere"), r"tuning.yml:7: node 'nowhere': no node .* those that have: (\S+), (\S+)$"),
+    (
+        TuningEntry("plain", 7, node="nowhere"),
+        r"tuning.yml:7: node 'nowhere': no node .* those that have: (\S+), (\S+)$",
+    ),
     (
         TuningEntry("plain", 7, op="Add", shapes="f32 1"),
         r"tuning.yml:7: op 'Add' of 'f32 1': .* those that have: Add of 'f32 2x6, f32 2x6'$",
@@ -245,13 +280,21 @@ FAULTS = [
         TuningEntry("plain", 7, node="NODE", level="sse9"),
         r"tuning.yml:7: target grouping has no level 'sse9' here; its levels are fast, base; write",
     ),
-    (TuningEntry("winograd", 7, node="NODE"), r"tuning.yml:7: no candidate 'winograd' for node .* at level fast; choose of plain, turned$"),
-    (TuningEntry("plain", 7, node="NODE", target="other"), r"tuning.yml:7: node '.*': no node of the model is called so"),
+    (
+        TuningEntry("winograd", 7, node="NODE"),
+        r"tuning.yml:7: no candidate 'winograd' for node .* at level fast; choose of plain, turned$",
+    ),
+    (
+        TuningEntry("plain", 7, node="NODE", target="other"),
+        r"tuning.yml:7: node '.*': no node of the model is called so",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("entry", "message"), FAULTS, ids=["node", "shapes", "level", "candidate", "target"])
-def test_an_unknown_name_is_one_message_with_the_known_ones(entry: TuningEntry, message: str, tmp_path: Path) -> None:
+def test_an_unknown_name_is_one_message_with_the_known_ones(
+    entry: TuningEntry, message: str, tmp_path: Path
+) -> None:
     target, graph = Grouping(tmp_path), network()
     tuning = entries(replace(entry, node=graph.nodes[1].name) if entry.node == "NODE" else entry)
     with pytest.raises(MaceError, match=message) as told:
@@ -264,7 +307,10 @@ def test_all_wrong_entries_are_told_together(tmp_path: Path) -> None:
     tuning = entries(*(replace(entry, line=10 + number) for number, (entry, _) in enumerate(FAULTS[:2])))
     with pytest.raises(MaceError) as told:
         check_tuning(tuning, target.lower(graph, tuning=tuning).selections)
-    assert [line.partition(": ")[0] for line in str(told.value).splitlines()] == ["tuning.yml:10", "tuning.yml:11"]
+    assert [line.partition(": ")[0] for line in str(told.value).splitlines()] == [
+        "tuning.yml:10",
+        "tuning.yml:11",
+    ]
 
 
 def refuse(node: Node, to: Lowering) -> None:
@@ -277,7 +323,10 @@ def free(node: Node, to: Lowering, level: Level) -> float:
 
 def test_a_candidate_that_refuses_the_node_is_passed_over_and_may_not_be_named(tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
-    target.lowerings = {**target.lowerings, "Add": (Candidate("picky", refuse, free), *target.lowerings["Add"])}  # type: ignore[misc]
+    target.lowerings = {
+        **target.lowerings,
+        "Add": (Candidate("picky", refuse, free), *target.lowerings["Add"]),
+    }  # type: ignore[misc]
     assert target.refuses(graph.nodes[1], graph) is None
     node = graph.nodes[1].name
     tuning = entries(TuningEntry("picky", 4, node=node))
@@ -285,7 +334,8 @@ def test_a_candidate_that_refuses_the_node_is_passed_over_and_may_not_be_named(t
     assert program.selections[0].refused == {"picky": "has no taste for it"}
     assert [choice.candidate for choice in program.selections[0].choices] == ["turned", "plain"]
     with pytest.raises(
-        MaceError, match=r"tuning.yml:4: candidate 'picky' does not take node '.*': has no taste for it; choose of plain, turned"
+        MaceError,
+        match=r"tuning.yml:4: candidate 'picky' does not take node '.*': has no taste for it; choose of plain, turned",
     ):
         check_tuning(tuning, program.selections)
 
@@ -296,11 +346,16 @@ def test_a_node_is_refused_unless_a_candidate_of_all_levels_takes_it(tmp_path: P
     bound = replace(turned, levels=("fast",))
     target.lowerings = {**target.lowerings, "Add": (plain, bound)}
     assert target.refuses(graph.nodes[1], graph) is None
-    assert [choice.costs for choice in target.lower(graph).selections[0].choices] == [{"plain": 9.0, "turned": 2.0}, {"plain": 4.0}]
+    assert [choice.costs for choice in target.lower(graph).selections[0].choices] == [
+        {"plain": 9.0, "turned": 2.0},
+        {"plain": 4.0},
+    ]
     target.lowerings = {**target.lowerings, "Add": (Candidate("picky", refuse, free), bound)}
     assert "has no taste for it" in str(target.refuses(graph.nodes[1], graph))
     target.lowerings = {**target.lowerings, "Add": (bound,)}
-    assert target.refuses(graph.nodes[1], graph) == Refusal("unsupported-op", "no candidate for Add serves every level")
+    assert target.refuses(graph.nodes[1], graph) == Refusal(
+        "unsupported-op", "no candidate for Add serves every level"
+    )
 
 
 def test_reasons_of_several_candidates_are_joined_and_the_last_one_says_what_to_do(tmp_path: Path) -> None:
@@ -308,7 +363,10 @@ def test_reasons_of_several_candidates_are_joined_and_the_last_one_says_what_to_
         raise Refused("is too long", code="shape", remedy="make it shorter")
 
     target, graph = Grouping(tmp_path), network()
-    target.lowerings = {**target.lowerings, "Add": (Candidate("picky", refuse, free), Candidate("general", refuse_shape, free))}
+    target.lowerings = {
+        **target.lowerings,
+        "Add": (Candidate("picky", refuse, free), Candidate("general", refuse_shape, free)),
+    }
     expected = Refusal("shape", "picky: has no taste for it; general: is too long", "make it shorter")
     assert target.refuses(graph.nodes[1], graph) == expected
 
@@ -317,7 +375,9 @@ def test_reasons_of_several_candidates_are_joined_and_the_last_one_says_what_to_
 def test_a_cost_that_is_no_number_is_the_plugins_fault(cost: float, tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
     target.lowerings = {**target.lowerings, "Add": (Candidate("odd", target.add_plain, lambda *_: cost),)}
-    with pytest.raises(PluginError, match=r"candidate 'odd': says that Add costs (nan|inf) at fast; return a finite number"):
+    with pytest.raises(
+        PluginError, match=r"candidate 'odd': says that Add costs (nan|inf) at fast; return a finite number"
+    ):
         target.lower(graph)
 
 
@@ -325,7 +385,9 @@ def test_two_candidates_of_one_name_are_the_plugins_fault(tmp_path: Path) -> Non
     target, graph = Grouping(tmp_path), network()
     plain, turned = target.lowerings["Add"]  # type: ignore[misc]
     target.lowerings = {**target.lowerings, "Add": (plain, replace(turned, name="plain"))}
-    with pytest.raises(PluginError, match="target 'grouping': two candidates for Add bear one name: plain, plain"):
+    with pytest.raises(
+        PluginError, match="target 'grouping': two candidates for Add bear one name: plain, plain"
+    ):
         target.lower(graph)
 
 
@@ -334,8 +396,14 @@ def test_levels_share_bytes_alike_or_not_at_all(tmp_path: Path) -> None:
         to.alias(node.outputs[0], node.inputs[0])
 
     target, graph = Grouping(tmp_path), network()
-    target.lowerings = {**target.lowerings, "Add": (Candidate("view", view, partial(find_cost, "turned")), *target.lowerings["Add"][:1])}  # type: ignore[index]
-    with pytest.raises(PluginError, match=r"node '.*' \(Add\): its calls at different levels let different tensors share bytes; let every"):
+    target.lowerings = {
+        **target.lowerings,
+        "Add": (Candidate("view", view, partial(find_cost, "turned")), *target.lowerings["Add"][:1]),
+    }  # type: ignore[index]
+    with pytest.raises(
+        PluginError,
+        match=r"node '.*' \(Add\): its calls at different levels let different tensors share bytes; let every",
+    ):
         target.lower(graph)
 
 
@@ -371,7 +439,10 @@ def test_what_one_level_computed_is_not_taken_for_another(tmp_path: Path) -> Non
 def calls(*rows: tuple[Sequence[str], str, bool, tuple[str, ...]]) -> Program:
     kernel = Kernel("k", Path("none"))
     tensors = {name: Tensor(name, DType.F32, (16,)) for row in rows for name in (*row[0], row[1])}
-    made = tuple(Call(kernel, {}, tuple(reads), (write,), inplace=inplace, levels=levels) for reads, write, inplace, levels in rows)
+    made = tuple(
+        Call(kernel, {}, tuple(reads), (write,), inplace=inplace, levels=levels)
+        for reads, write, inplace, levels in rows
+    )
     return Program("p", made, tensors, {}, {}, ("x",), (rows[-1][1],))
 
 
@@ -381,7 +452,13 @@ def test_alternatives_write_one_tensor_that_takes_over_their_operand_if_both_may
     assert arena(both).bytes == 64
     one = calls(before, (["a"], "b", True, ("l1",)), (["a"], "b", False, ("l2",)), after)
     assert arena(one).bytes == 128
-    read_later = calls(before, (["a"], "b", True, ("l1",)), (["a"], "b", True, ("l2",)), (["a", "b"], "c", False, ("l1",)), after)
+    read_later = calls(
+        before,
+        (["a"], "b", True, ("l1",)),
+        (["a"], "b", True, ("l2",)),
+        (["a", "b"], "c", False, ("l1",)),
+        after,
+    )
     assert arena(read_later).offsets["a"] != arena(read_later).offsets["b"]
 
 
@@ -436,15 +513,23 @@ def test_a_tuning_file_is_read_with_its_lines(tmp_path: Path) -> None:
         TuningEntry("direct", 3, op="Conv", shapes="f32 1x8x8x3"),
     )
     json = '{"choices": [{"node": "conv1", "candidate": "direct", "target": "cpu"}]}'
-    assert read_tuning(written(tmp_path, json)).entries == (TuningEntry("direct", 1, node="conv1", target="cpu"),)
+    assert read_tuning(written(tmp_path, json)).entries == (
+        TuningEntry("direct", 1, node="conv1", target="cpu"),
+    )
 
 
 BROKEN = [
     ("choices:\n  - {node: a}\n", "tuning.yml:2: candidate: is missing"),
     ("choices:\n  - {node: a, candidate: b, speed: 3}\n", "tuning.yml:2: speed: unknown key"),
-    ("choices:\n  - {candidate: b}\n", "tuning.yml:2: does not say which nodes it is about; write node, or op and shapes"),
+    (
+        "choices:\n  - {candidate: b}\n",
+        "tuning.yml:2: does not say which nodes it is about; write node, or op and shapes",
+    ),
     ("choices:\n  - {op: Conv, candidate: b}\n", "tuning.yml:2: does not say which nodes it is about"),
-    ("choices:\n  - {node: a, op: Conv, shapes: f32 1, candidate: b}\n", "tuning.yml:2: names a node and an op"),
+    (
+        "choices:\n  - {node: a, op: Conv, shapes: f32 1, candidate: b}\n",
+        "tuning.yml:2: names a node and an op",
+    ),
     (
         "choices:\n  - {node: a, candidate: b}\n  - {node: a, candidate: c}\n",
         "tuning.yml:3: node 'a' was chosen for .* in line 2; keep one",

@@ -18,7 +18,9 @@ def python(text: str, folder: Path, slow: str = "") -> Command:
 
 def test_it_sees_its_environment_and_folder_alone(tmp_path: Path) -> None:
     said: list[str] = []
-    python("import os; print(os.environ['ONLY'], 'PATH' in os.environ); print(os.getcwd())", tmp_path).execute(said.append)
+    python(
+        "import os; print(os.environ['ONLY'], 'PATH' in os.environ); print(os.getcwd())", tmp_path
+    ).execute(said.append)
     assert said == ["this False", str(tmp_path)]
 
 
@@ -30,7 +32,9 @@ def test_nothing_waits_for_a_user(tmp_path: Path) -> None:
 
 def test_a_failure_tells_what_was_printed_and_the_command(tmp_path: Path) -> None:
     with pytest.raises(MaceError) as told:
-        python("import sys; print('out'); print('why', file=sys.stderr); sys.exit(3)", tmp_path).execute(print)
+        python("import sys; print('out'); print('why', file=sys.stderr); sys.exit(3)", tmp_path).execute(
+            print
+        )
     text = str(told.value)
     assert text.startswith("lib.a: ")
     assert "failed with exit status 3" in text
@@ -58,5 +62,7 @@ def test_a_command_that_takes_long_is_spoken_of(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(command, "FIRST_WORD", 0.05)
     monkeypatch.setattr(command, "NEXT_WORD", 60.0)
     said: list[str] = []
-    python("import time; time.sleep(0.6); print('done')", tmp_path, "it builds a C library").execute(said.append)
+    python("import time; time.sleep(0.6); print('done')", tmp_path, "it builds a C library").execute(
+        said.append
+    )
     assert said == ["lib.a: 0 s; it builds a C library", "done"]

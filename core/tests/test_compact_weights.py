@@ -10,16 +10,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mace_core.compact_weights import FIELDS, MAX_READERS, MIN_BYTES, PIECE, WideningKernels, compact_weights, decode, encode
+from mace_core.compact_weights import (
+    FIELDS,
+    MAX_READERS,
+    MIN_BYTES,
+    PIECE,
+    WideningKernels,
+    compact_weights,
+    decode,
+    encode,
+)
 from mace_core.ir import Array, DType, Tensor
 from mace_core.memory import arena
 from mace_core.program import Call, Kernel, Program, Weight
 
 TEMPLATE = Path("none.c.in")
-KERNELS = WideningKernels(Kernel("f16", TEMPLATE, FIELDS), Kernel("sparse", TEMPLATE, FIELDS), Kernel("sparse_f16", TEMPLATE, FIELDS))
+KERNELS = WideningKernels(
+    Kernel("f16", TEMPLATE, FIELDS),
+    Kernel("sparse", TEMPLATE, FIELDS),
+    Kernel("sparse_f16", TEMPLATE, FIELDS),
+)
 READ = Kernel("read", TEMPLATE)
 MANY = MIN_BYTES // 4
-SPECIAL = (0x0, 0x80000000, 0x1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x7FC02000, 0x33800000, 0x477FE000, 0x47800000)
+SPECIAL = (
+    0x0,
+    0x80000000,
+    0x1,
+    0x807FFFFF,
+    0x7F800000,
+    0xFF800000,
+    0x7FC00000,
+    0x7F800001,
+    0x7FC02000,
+    0x33800000,
+    0x477FE000,
+    0x47800000,
+)
 """Bits: zeros, denormals, infinities, NaNs that are quiet, signal or have a payload, the least and greatest half, and one above."""
 
 
@@ -74,9 +100,14 @@ def test_form_of(fill: tuple[float, ...], kernel: str | None) -> None:
 
 
 def program(weights: dict[str, Array], reads: list[tuple[str, ...]], **changes: object) -> Program:
-    """A chain x -> t0 -> t1 ..., each call reading the tensor before it and these weights; the last tensor is the output."""
+    """A chain x -> t0 -> t1 ..., each call reading the tensor before it and these weights.
+
+    The last tensor is the output.
+    """
     chain = ["x", *(f"t{i}" for i in range(len(reads)))]
-    calls = tuple(Call(READ, {}, (chain[i], *names), (chain[i + 1],), node=f"n{i}") for i, names in enumerate(reads))
+    calls = tuple(
+        Call(READ, {}, (chain[i], *names), (chain[i + 1],), node=f"n{i}") for i, names in enumerate(reads)
+    )
     tensors = {name: Tensor(name, DType.F32, (MANY,)) for name in chain}
     stored = {name: Weight.of(array) for name, array in weights.items()}
     whole = Program("m", calls, tensors, stored, {}, ("x",), (chain[-1],))
@@ -97,7 +128,12 @@ def test_each_call_reads_what_a_call_before_it_widened() -> None:
     assert after.calls[3].reads[1] == after.calls[3].reads[2]
     assert set(after.weights) == {"w.f16", "v"}
     assert after.weights["w.f16"].make().nbytes == after.weights["w.f16"].bytes == 2 * MANY
-    assert compacted.figures == {"weights": 1, "packed_bytes": 4 * MANY, "stored_bytes": 2 * MANY, "widened_bytes": 4 * MANY}
+    assert compacted.figures == {
+        "weights": 1,
+        "packed_bytes": 4 * MANY,
+        "stored_bytes": 2 * MANY,
+        "widened_bytes": 4 * MANY,
+    }
     # One weight at a time: the second takes the place of the first.
     assert arena(after).bytes == arena(before).bytes + 4 * MANY
 
@@ -106,7 +142,14 @@ def test_weights_that_stay() -> None:
     half = np.full(MANY, 0.5, np.float32)
     small, whole, double = half[:-1], np.ones(MANY, np.int32), np.ones(MANY, np.float64)
     reads = [("small", "whole", "double", "alias"), *(("often",) for _ in range(MAX_READERS + 1))]
-    weights = {"small": small, "whole": whole, "double": double, "shared": half, "often": half, "output": half}
+    weights = {
+        "small": small,
+        "whole": whole,
+        "double": double,
+        "shared": half,
+        "often": half,
+        "output": half,
+    }
     tensors = {"output": Tensor("output", DType.F32, (MANY,))}
     before = program(weights, reads, aliases={"alias": "shared"})
     before = replace(before, outputs=(*before.outputs, "output"), tensors={**before.tensors, **tensors})

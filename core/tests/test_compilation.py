@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mace_core.api import BlobBody, BuildConfig, Part, Refusal, Region
-from mace_core.build import Builder
 from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Model
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.text import CIdentifier
 from mace_core.errors import MaceError
 from mace_core.explain import explain, show_explanations
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
 from mace_core.registry import Registry
 from mace_core.report import LibraryReport, report_plan
@@ -53,7 +53,11 @@ def graph() -> Graph:
 def test_the_ledger_names_who_took_and_who_refused_each_node() -> None:
     made = compile_graph(Model("m", ()), graph(), compilation())
     found = explain(made)
-    assert [(line.op, line.target) for line in found.ledger] == [("Exp", "cpu"), ("Relu", "picky"), ("Tanh", "cpu")]
+    assert [(line.op, line.target) for line in found.ledger] == [
+        ("Exp", "cpu"),
+        ("Relu", "picky"),
+        ("Tanh", "cpu"),
+    ]
     assert [(r.op, r.target, r.refusal.code) for r in made.refusals] == [
         ("Exp", "picky", "unsupported-op"),
         ("Tanh", "picky", "unsupported-op"),
@@ -84,7 +88,9 @@ class OnDevice(Picky):
         return Part(region.name, self.name, inputs, outputs, BlobBody(b"code"), "picky_driver")
 
 
-@pytest.mark.parametrize(("key", "found"), [({}, False), ({"fallback": "none"}, False), ({"fallback": "cpu"}, True)])
+@pytest.mark.parametrize(
+    ("key", "found"), [({}, False), ({"fallback": "none"}, False), ({"fallback": "cpu"}, True)]
+)
 def test_a_fallback_for_the_cpu_is_planned_where_it_is_asked_for(key: dict[str, object], found: bool) -> None:
     work = compilation()
     registry = replace(work.registry, targets={**work.registry.targets, "picky": OnDevice()})
@@ -145,7 +151,10 @@ def test_a_target_of_whole_models_keeps_no_states() -> None:
     registry = Registry.load()
     registry = replace(registry, targets={**registry.targets, "whole": Whole()})
     work = Compilation(registry.select("host+whole")[0], registry)
-    with pytest.raises(MaceError, match=r"target 'whole' keeps no states, and the model has total:f32\[1, 8\].*`states: application`"):
+    with pytest.raises(
+        MaceError,
+        match=r"target 'whole' keeps no states, and the model has total:f32\[1, 8\].*`states: application`",
+    ):
         compile_graph(Model("m", ()), counting(), work)
 
 

@@ -80,7 +80,11 @@ def test_list_form(tmp_path: Path) -> None:
 def test_dict_form_inherits_the_models_keys(tmp_path: Path) -> None:
     (model,) = load_deployment(written(tmp_path, DICT_FORM)).models
     assert (model.platform, model.runtimes, model.stages) == (None, ("cpu",), ())
-    assert (model.inputs[0].name, model.inputs[0].shape, model.inputs[0].dtype) == ("x", (1, 3, 8, 8), DType.I32)
+    assert (model.inputs[0].name, model.inputs[0].shape, model.inputs[0].dtype) == (
+        "x",
+        (1, 3, 8, 8),
+        DType.I32,
+    )
     assert model.outputs[0].name == "y"
 
 
@@ -92,7 +96,11 @@ def test_environment_variables_are_substituted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
-    text = LIST_FORM.replace("platform: onnx", "platform: onix").replace("net.onnx", "gone.onnx").replace("winograd:", "winogrd:")
+    text = (
+        LIST_FORM.replace("platform: onnx", "platform: onix")
+        .replace("net.onnx", "gone.onnx")
+        .replace("winograd:", "winogrd:")
+    )
     told = faults(tmp_path, text.replace('"1,224,224,3", "1,10"', '"1,224,224,3"'))
     assert told[0] == "vision.yml:7: platform: no frontend 'onix' is installed; did you mean 'onnx'?"
     assert told[1].startswith("vision.yml:8: model_file_path: no such file: ")
@@ -105,7 +113,11 @@ def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("library_name: vision", "library_name: a/b", "vision.yml:1: library_name: 'a/b' is not allowed"),
-        ("    runtime: cpu+gpu", "    model_sha256_checksum: " + "0" * 64, "vision.yml:9: model_file_path: the file's SHA-256 is 9372c470"),
+        (
+            "    runtime: cpu+gpu",
+            "    model_sha256_checksum: " + "0" * 64,
+            "vision.yml:9: model_file_path: the file's SHA-256 is 9372c470",
+        ),
         (
             "model_graph_format: code",
             "model_graph_format: file",
@@ -149,7 +161,10 @@ def test_damaged_files_end_in_one_error(tmp_path: Path, data: st.DataObject) -> 
 @pytest.mark.parametrize("key", ["model_file_path", "weight_file_path"])
 def test_a_path_of_5000_characters_is_told_shortly(tmp_path: Path, key: str) -> None:
     for name in ("x" * 5000, "x/" * 2500):
-        text = DICT_FORM.replace("model_file_path: net.onnx", f"model_file_path: {name}" if key.startswith("m") else f"{key}: {name}")
+        text = DICT_FORM.replace(
+            "model_file_path: net.onnx",
+            f"model_file_path: {name}" if key.startswith("m") else f"{key}: {name}",
+        )
         (told, *_) = faults(tmp_path, text)
         assert told.startswith(f"vision.yml:4: {key}: File name too long") or "no such file" in told
         assert len(told) < 400
@@ -168,12 +183,20 @@ models:
 
 
 def test_shapes_without_names_are_those_of_the_models_inputs_in_order(tmp_path: Path) -> None:
-    text = NAMELESS + '    input_shapes: ["1,3,8,8", "1,10"]\n    input_data_types: uint8\n    validation_inputs_data: [a.npy, b.npy]\n'
+    text = (
+        NAMELESS
+        + '    input_shapes: ["1,3,8,8", "1,10"]\n    input_data_types: uint8\n    validation_inputs_data: [a.npy, b.npy]\n'
+    )
     (model,) = load_deployment(written(tmp_path, text), own_names=own_names).models
-    assert [(p.name, p.shape, p.dtype) for p in model.inputs] == [("first", (1, 3, 8, 8), DType.U8), ("second", (1, 10), DType.U8)]
+    assert [(p.name, p.shape, p.dtype) for p in model.inputs] == [
+        ("first", (1, 3, 8, 8), DType.U8),
+        ("second", (1, 10), DType.U8),
+    ]
     assert [p.data for p in model.inputs] == [(str(tmp_path / "a.npy"),), (str(tmp_path / "b.npy"),)]
     assert model.outputs == ()
-    (model,) = load_deployment(written(tmp_path, NAMELESS + "    output_data_formats: NHWC\n"), own_names=own_names).models
+    (model,) = load_deployment(
+        written(tmp_path, NAMELESS + "    output_data_formats: NHWC\n"), own_names=own_names
+    ).models
     assert (model.inputs, [p.name for p in model.outputs]) == ((), ["out"])
 
 
@@ -188,7 +211,10 @@ def test_a_model_that_is_described_by_name_or_not_at_all_is_not_read(tmp_path: P
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (lambda _: None, "vision.yml:5: input_shapes: there is no input_tensors; name the tensors with input_tensors"),
+        (
+            lambda _: None,
+            "vision.yml:5: input_shapes: there is no input_tensors; name the tensors with input_tensors",
+        ),
         (
             own_names,
             'input_shapes: 1 values for 2 input_tensors; write a YAML list with one for each tensor: input_shapes: ["1,10", <of second>]',
@@ -218,8 +244,14 @@ def test_a_list_is_asked_for_where_a_comma_was_meant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("runtime: gpuu", "vision.yml:5: runtime: 'gpuu' is no kind of hardware and no target that is installed; did you mean 'gpu'?"),
-        ("runtime: cpu+sdp", "'sdp' is no kind of hardware and no target that is installed; did you mean 'dsp'?"),
+        (
+            "runtime: gpuu",
+            "vision.yml:5: runtime: 'gpuu' is no kind of hardware and no target that is installed; did you mean 'gpu'?",
+        ),
+        (
+            "runtime: cpu+sdp",
+            "'sdp' is no kind of hardware and no target that is installed; did you mean 'dsp'?",
+        ),
         ("validation_threshold: {CPUU: 0.9}", "validation_threshold: 'cpuu' is no kind of hardware"),
     ],
 )
@@ -240,7 +272,10 @@ def test_unknown_hardware_is_refused(tmp_path: Path, line: str, said: str) -> No
         (b"# only a comment\n", "the file is empty"),
         (b"\n\n---\n...\n", "vision.yml:"),
         (b"library_name: a\n\tmodels: {}\n", "vision.yml:2: not valid YAML"),
-        (b"models:\n  net:\n    runtime: cpu\n    runtime: gpu\n", "vision.yml:4: runtime: is there a second time, first in line 3"),
+        (
+            b"models:\n  net:\n    runtime: cpu\n    runtime: gpu\n",
+            "vision.yml:4: runtime: is there a second time, first in line 3",
+        ),
         (b"models:\n  net: {}\n  net: {}\n", "net: is there a second time"),
         (b"[1, 2]", "the file: "),
         (b"text", "the file: "),
@@ -262,7 +297,9 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
     assert load_deployment(file).library == "vision"
 
 
-@pytest.mark.parametrize("path", ["folder", "x" * 5000, "a/" * 2500 + "b.yml", "gone/vision.yml", "vision.yml/inside"])
+@pytest.mark.parametrize(
+    "path", ["folder", "x" * 5000, "a/" * 2500 + "b.yml", "gone/vision.yml", "vision.yml/inside"]
+)
 def test_paths_that_lead_to_no_file(tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
     written(tmp_path, LIST_FORM)

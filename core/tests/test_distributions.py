@@ -18,7 +18,11 @@ KINDS = ("plugins", "frontends", "targets", "toolchains")
 def offered() -> dict[str, dict[str, list[str]]]:
     """What each distribution of the workspace brings, from the plugins themselves."""
     registry = Registry.load()
-    ours = {tomllib.loads(p.read_text())["project"]["name"] for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml")}
+    ours = {
+        tomllib.loads(p.read_text())["project"]["name"]
+        for kind in KINDS
+        for p in ROOT.glob(f"{kind}/*/pyproject.toml")
+    }
     listed: dict[str, dict[str, set[str]]] = {name: {} for name in ours}
     for (kind, name), plugin in registry.owners.items():
         if plugin.distribution not in ours or kind == "ops":
@@ -33,13 +37,21 @@ def offered() -> dict[str, dict[str, list[str]]]:
             offers.setdefault("suffix", set()).update(registry.frontends[name].suffixes)
         if kind == "toolchains":
             offers.setdefault("abi", set()).update(registry.toolchains[name].abis)
-    return {d: {kind: sorted(names) for kind, names in sorted(offers.items())} for d, offers in sorted(listed.items())}
+    return {
+        d: {kind: sorted(names) for kind, names in sorted(offers.items())}
+        for d, offers in sorted(listed.items())
+    }
 
 
 def test_the_list_is_that_of_the_workspace() -> None:
-    listed = {d: {kind: sorted(names) for kind, names in offers.items()} for d, offers in read_distributions().items()}
+    listed = {
+        d: {kind: sorted(names) for kind, names in offers.items()}
+        for d, offers in read_distributions().items()
+    }
     expected = offered()
-    assert listed == expected, "core/src/mace_core/distributions.yml should hold:\n" + yaml.safe_dump(expected)
+    assert listed == expected, "core/src/mace_core/distributions.yml should hold:\n" + yaml.safe_dump(
+        expected
+    )
 
 
 @pytest.mark.parametrize(("kind", "name"), [("target", "mdla-pro"), ("frontend", "mace"), ("toolchain", "")])
@@ -54,5 +66,10 @@ def test_what_is_ours_is_named() -> None:
 
 def test_an_abi_of_several_toolchains_is_advised_from_the_package_index() -> None:
     """zig needs nothing but pip; an NDK or a cross compiler has to be fetched from elsewhere as well."""
-    zig = {abi for d, offers in read_distributions().items() if d == "mace-toolchain-zig" for abi in offers["abi"]}
+    zig = {
+        abi
+        for d, offers in read_distributions().items()
+        if d == "mace-toolchain-zig"
+        for abi in offers["abi"]
+    }
     assert all(advise_install("abi", abi) == "pip install mace-toolchain-zig" for abi in zig if abi != "host")

@@ -91,7 +91,10 @@ def test_transforms_are_advised_and_not_required(registry: Registry) -> None:
 
 def test_the_commands_that_install_are_told_apart_from_the_problem(registry: Registry) -> None:
     text = show_findings(examine(registry))
-    assert "to do: apt-get install emulator\nto do: apt-get install gcc-two\nto do: pip install chipkit\n" in text
+    assert (
+        "to do: apt-get install emulator\nto do: apt-get install gcc-two\nto do: pip install chipkit\n"
+        in text
+    )
     assert "KIT" in text
     assert "to do: set KIT" not in text
 

@@ -31,7 +31,8 @@ class Server:
 
     most: bytes after which it hangs up; ranges: whether it continues where it is asked to.
     length: the Content-Length that it states; None for the right one, "" for none.
-    drip: seconds between two bytes.  endless: whether the body is repeated without end.  redirect: where it sends everybody.
+    drip: seconds between two bytes.  endless: whether the body is repeated without end.  redirect: where it
+    sends everybody.
     """
 
     url: str
@@ -160,7 +161,10 @@ def part_of(server: Server) -> Path:
 def test_a_slow_drip_ends_with_the_total_time_and_is_continued(server: Server) -> None:
     server.drip = 0.05
     start = time.monotonic()
-    with pytest.raises(MaceError, match=r"takes longer than 0\.4 seconds; run it again to continue, raise download_max_seconds"):
+    with pytest.raises(
+        MaceError,
+        match=r"takes longer than 0\.4 seconds; run it again to continue, raise download_max_seconds",
+    ):
         download(server.url, CHECKSUM, Limits(seconds=0.4))
     assert time.monotonic() - start < 2
     kept = part_of(server).read_bytes()
@@ -170,7 +174,9 @@ def test_a_slow_drip_ends_with_the_total_time_and_is_continued(server: Server) -
     assert server.asked == ["", f"bytes={len(kept)}-"]
 
 
-def test_a_server_that_never_ends_its_headers_ends_with_the_total_time(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_never_ends_its_headers_ends_with_the_total_time(
+    server: Server, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -189,7 +195,9 @@ def test_a_server_that_never_ends_its_headers_ends_with_the_total_time(server: S
 
 
 @pytest.mark.parametrize("length", ["", None])
-def test_a_body_without_end_or_an_announced_size_above_the_limit_is_refused(server: Server, length: str | None) -> None:
+def test_a_body_without_end_or_an_announced_size_above_the_limit_is_refused(
+    server: Server, length: str | None
+) -> None:
     server.endless, server.length = length == "", length
     with pytest.raises(MaceError, match=r"is larger than 0\.1[0-9]* MiB; raise download_max_mib"):
         download(server.url, CHECKSUM, Limits(size=110_000))
@@ -214,7 +222,9 @@ def test_what_arrived_before_a_cut_is_kept_whatever_the_length(server: Server, l
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_link_in_place_of_the_part_is_not_followed(server: Server, tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+def test_a_link_in_place_of_the_part_is_not_followed(
+    server: Server, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     link(victim, part_of(server))
@@ -231,7 +241,9 @@ def test_a_dangling_link_and_a_pipe_in_place_of_the_part_are_replaced(server: Se
     assert download(server.url, CHECKSUM).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("target", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:text/plain,x", "gopher://127.0.0.1/"])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:text/plain,x", "gopher://127.0.0.1/"]
+)
 def test_a_redirect_to_another_scheme_is_refused(server: Server, target: str) -> None:
     server.redirect = target
     with pytest.raises(MaceError, match="cannot be downloaded"):
@@ -258,7 +270,9 @@ def test_a_url_with_a_password_is_not_asked(server: Server) -> None:
     assert server.asked == []
 
 
-def test_progress_is_told(server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mace_core.deployment.download.PROGRESS_INTERVAL", 0.0)
     with caplog.at_level(logging.INFO, "mace"):
         download(server.url, CHECKSUM)
@@ -272,8 +286,18 @@ def deployment(folder: Path, url: str, more: str = "") -> Path:
     return folder / "net.yml"
 
 
-@pytest.mark.parametrize("path", ["{server}?key=${{SECRET}}", "${{SECRET}}/net.onnx", "http${{EMPTY}}://{host}/${{SECRET}}", "${{SERVER}}"])
-def test_no_variable_of_the_environment_reaches_a_url(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{server}?key=${{SECRET}}",
+        "${{SECRET}}/net.onnx",
+        "http${{EMPTY}}://{host}/${{SECRET}}",
+        "${{SERVER}}",
+    ],
+)
+def test_no_variable_of_the_environment_reaches_a_url(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     monkeypatch.setenv("SECRET", "s3cret" if not path.startswith("${{SECRET") else server.url)
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("SERVER", server.url)

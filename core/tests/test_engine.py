@@ -17,7 +17,11 @@ SOURCES = Path(__file__).parent / "engine"
 ENGINE = ("mace_engine.c", "mace_engine_layout.c", "mace_engine_ports.c")
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME}", f"-I{SOURCES}")
 FLAGS = ("-std=gnu11", "-g", "-O0", *STRICT)
-TESTS = re.findall(r"^static void test_(\w+)\(void\)", "".join(p.read_text() for p in sorted(SOURCES.glob("*_test*"))), re.MULTILINE)
+TESTS = re.findall(
+    r"^static void test_(\w+)\(void\)",
+    "".join(p.read_text() for p in sorted(SOURCES.glob("*_test*"))),
+    re.MULTILINE,
+)
 SESSION = """#include "mace.h"
 const mace_functions functions = {sizeof(mace_functions), MACE_ABI, mace_session_bytes, mace_open, mace_run, mace_run_batch, mace_reset,
                                   mace_bind, mace_observe, mace_part_device, mace_error, mace_close};
@@ -60,7 +64,9 @@ def test_sessions_in_threads(tmp_path: Path) -> None:
 def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...] = ()) -> set[str]:
     """The symbols that an object needs from elsewhere."""
     made = folder / "unit.o"
-    subprocess.run([*compiler, "-std=c11", "-Os", "-ffreestanding", *STRICT, *flags, "-c", unit, "-o", made], check=True)
+    subprocess.run(
+        [*compiler, "-std=c11", "-Os", "-ffreestanding", *STRICT, *flags, "-c", unit, "-o", made], check=True
+    )
     listed = subprocess.run(["nm", "-u", made], capture_output=True, text=True, check=True).stdout
     return {line.split()[-1] for line in listed.splitlines() if " U " in line}
 
@@ -75,7 +81,15 @@ def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_p
     require(None if shutil.which(compiler[0]) and shutil.which("nm") else f"{compiler[0]} is not installed")
     session = tmp_path / "session.c"
     session.write_text(SESSION)
-    memory = {"memcpy", "memset", "__aeabi_memcpy", "__aeabi_memset", "__aeabi_memclr", "__aeabi_memcpy4", "__aeabi_memset4"}
+    memory = {
+        "memcpy",
+        "memset",
+        "__aeabi_memcpy",
+        "__aeabi_memset",
+        "__aeabi_memclr",
+        "__aeabi_memcpy4",
+        "__aeabi_memset4",
+    }
     assert undefined(session, tmp_path, compiler) <= memory
     needed = set().union(*(undefined(RUNTIME / unit, tmp_path, compiler) for unit in ENGINE))
     # What the compiler's own library has for processors that cannot divide or jump through a table.
@@ -85,7 +99,9 @@ def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_p
 
 @pytest.mark.parametrize("text_bytes", [0, 20])
 def test_texts_may_be_short_or_absent(text_bytes: int, tmp_path: Path) -> None:
-    program = compile_program("engine_test", tmp_path, ("-O0", "-fsanitize=bounds", f"-DMACE_TEXT_BYTES={text_bytes}"))
+    program = compile_program(
+        "engine_test", tmp_path, ("-O0", "-fsanitize=bounds", f"-DMACE_TEXT_BYTES={text_bytes}")
+    )
     for name in ("run", "long_texts", "bind"):
         done = subprocess.run([program, name], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr[:2000]
@@ -93,21 +109,32 @@ def test_texts_may_be_short_or_absent(text_bytes: int, tmp_path: Path) -> None:
 
 def test_the_headers_are_c_and_cpp(tmp_path: Path) -> None:
     require(None if shutil.which("g++") else "g++ is not installed: apt-get install g++")
-    (tmp_path / "c.c").write_text('#include "mace.h"\n#include "driver.h"\nint main(void) { return mace_error(NULL)[0] == 0; }\n')
+    (tmp_path / "c.c").write_text(
+        '#include "mace.h"\n#include "driver.h"\nint main(void) { return mace_error(NULL)[0] == 0; }\n'
+    )
     (tmp_path / "c.cc").write_text((tmp_path / "c.c").read_text())
     subprocess.run(["gcc", "-std=c11", *STRICT, "-O2", "-fsyntax-only", tmp_path / "c.c"], check=True)
     subprocess.run(["g++", "-std=c++17", *STRICT, "-O2", "-fsyntax-only", tmp_path / "c.cc"], check=True)
 
 
 def test_an_archive_brings_engine_and_driver_only_where_they_are_used(tmp_path: Path) -> None:
-    """Generated code names its driver, so that no linker drops it; a program without a device links nothing of either."""
+    """Generated code names its driver, so that no linker drops it.
+
+    A program without a device links nothing of either.
+    """
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     units = [SOURCES / "fake_driver.c", *(RUNTIME / unit for unit in ENGINE)]
-    subprocess.run(["gcc", *FLAGS, "-ffunction-sections", "-fdata-sections", "-c", *units], cwd=tmp_path, check=True)
-    subprocess.run(["ar", "rcs", "libfake.a", *(f"{unit.stem}.o" for unit in units)], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["gcc", *FLAGS, "-ffunction-sections", "-fdata-sections", "-c", *units], cwd=tmp_path, check=True
+    )
+    subprocess.run(
+        ["ar", "rcs", "libfake.a", *(f"{unit.stem}.o" for unit in units)], cwd=tmp_path, check=True
+    )
     (tmp_path / "plain.c").write_text(SESSION + "int main(void) { return functions.abi != MACE_ABI; }\n")
     link = ("-Wl,--gc-sections", "-L.", "-lfake")
-    subprocess.run(["gcc", *FLAGS, SOURCES / "engine_test.c", "-o", "device", *link], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["gcc", *FLAGS, SOURCES / "engine_test.c", "-o", "device", *link], cwd=tmp_path, check=True
+    )
     subprocess.run(["gcc", *FLAGS, "plain.c", "-o", "plain", *link], cwd=tmp_path, check=True)
     subprocess.run([tmp_path / "device", "run"], check=True)
     subprocess.run([tmp_path / "plain"], check=True)

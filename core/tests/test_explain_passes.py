@@ -27,11 +27,15 @@ def keep(graph: Graph) -> Graph:
 @pytest.fixture
 def registry() -> Registry:
     transforms = {
-        "a": Transform("a", keep, "fold", after={"b": "b makes what a reads"}, before={"elsewhere": "elsewhere hides it"}),
+        "a": Transform(
+            "a", keep, "fold", after={"b": "b makes what a reads"}, before={"elsewhere": "elsewhere hides it"}
+        ),
         "b": Transform("b", keep, "fold", repeats=(Repeat("cleanup", "a leaves some"),)),
     }
     owners = {("transforms", name): ACME for name in transforms}
-    tables: dict[str, Any] = dict.fromkeys(("frontends", "targets", "toolchains", "ops"), MappingProxyType({}))
+    tables: dict[str, Any] = dict.fromkeys(
+        ("frontends", "targets", "toolchains", "ops"), MappingProxyType({})
+    )
     return Registry((ACME,), transforms=transforms, owners=owners, **tables)
 
 
@@ -80,7 +84,9 @@ def test_the_command_needs_no_deployment_file() -> None:
     assert told.exit_code == 0, told.output
     assert "phase layout" in told.output
     as_json = CliRunner().invoke(main, ["explain", "--passes", "--json"])
-    assert {phase["name"] for phase in json.loads(as_json.output)["phases"]} == {phase.name for phase in PHASES}
+    assert {phase["name"] for phase in json.loads(as_json.output)["phases"]} == {
+        phase.name for phase in PHASES
+    }
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,13 @@ def test_a_mistake_is_printed_as_it_is() -> None:
     assert stream.getvalue() == "mace: a.yml: is wrong; mend it\n"
 
 
-@pytest.mark.parametrize("error", [KeyError("x\x1b[2J"), ValueError("many\nlines"), RecursionError(), MemoryError(), ZeroDivisionError()])
-def test_a_defect_names_a_file_with_its_details(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("x\x1b[2J"), ValueError("many\nlines"), RecursionError(), MemoryError(), ZeroDivisionError()],
+)
+def test_a_defect_names_a_file_with_its_details(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     stream = io.StringIO()
     assert report_failure(raised(error), stream) == 3
@@ -47,7 +52,9 @@ def test_a_defect_names_a_file_with_its_details(error: Exception, tmp_path: Path
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_that_takes_no_file_is_no_second_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_no_file_is_no_second_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     stream = io.StringIO()
     assert report_failure(raised(KeyError("x")), stream) == 3

@@ -13,14 +13,18 @@ from mace_core.run.files import plain_names, write, write_all
 from mace_core.testing import hostile
 
 
-def test_a_full_disk_is_one_message_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_message_and_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "x.c", "old")
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(MaceError, match=r"x\.c: cannot be written: No space left on device; free some disk space"):
+    with pytest.raises(
+        MaceError, match=r"x\.c: cannot be written: No space left on device; free some disk space"
+    ):
         write(tmp_path / "x.c", "new")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.c", "old")]
 
@@ -47,8 +51,34 @@ def test_the_same_content_keeps_its_date(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("", "/", "/etc/passwd", "..", "../x", "a/../../x", "a/../b", "./x", "a//b", "a/", "//host/x", "~/../x/"),
-        *("a\0b", "a\nb", "\x1b[0m", "a\u202eb", "C:/x", "c:x", "a\\..\\b", "\\\\host\\x", "a:stream", "a*", 'a"b', "a|b"),
+        *(
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "../x",
+            "a/../../x",
+            "a/../b",
+            "./x",
+            "a//b",
+            "a/",
+            "//host/x",
+            "~/../x/",
+        ),
+        *(
+            "a\0b",
+            "a\nb",
+            "\x1b[0m",
+            "a\u202eb",
+            "C:/x",
+            "c:x",
+            "a\\..\\b",
+            "\\\\host\\x",
+            "a:stream",
+            "a*",
+            'a"b',
+            "a|b",
+        ),
         *("con", "CON.txt", "a/nul", "lpt1.c", "x.", "x ", ".git/hooks/pre-commit", "a/.GIT/config"),
         *("x" * 231, "é" * 116, "a/" + "x" * 5000),
     ],
@@ -98,7 +128,23 @@ def test_a_path_too_long_is_one_message(tmp_path: Path) -> None:
 
 def test_names_of_tensors_as_names_of_files() -> None:
     """Different names give different files, whatever is in them and whatever the file system."""
-    names = ["y", "Y", "a/b", "a:b", "..", ".hidden", "-rf", "con", "é", "x" * 10_000, "x" * 10_001, "", "a\0b", "y_2", *hostile.NAMES]
+    names = [
+        "y",
+        "Y",
+        "a/b",
+        "a:b",
+        "..",
+        ".hidden",
+        "-rf",
+        "con",
+        "é",
+        "x" * 10_000,
+        "x" * 10_001,
+        "",
+        "a\0b",
+        "y_2",
+        *hostile.NAMES,
+    ]
     found = plain_names(names)
     assert list(found) == list(dict.fromkeys(names))
     assert found["y"] == "y"

@@ -20,7 +20,9 @@ int main(void) { return constants[0] + initial[0] + zeros[0]; }
 """
 
 
-@pytest.mark.parametrize(("tool", "flags"), [("gcc", ()), ("arm-none-eabi-gcc", ("-nostdlib", "-Wl,-e,main"))])
+@pytest.mark.parametrize(
+    ("tool", "flags"), [("gcc", ()), ("arm-none-eabi-gcc", ("-nostdlib", "-Wl,-e,main"))]
+)
 def test_code_and_data_without_symbols(tool: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     require(None if shutil.which(tool) else f"{tool} is not installed")
     (tmp_path / "a.c").write_text(SOURCE)
@@ -32,12 +34,16 @@ def test_code_and_data_without_symbols(tool: str, flags: tuple[str, ...], tmp_pa
     assert 3500 <= sizes[0] < 70_000
     assert sizes[0] < (tmp_path / "debug").stat().st_size
     if tool != "gcc":
-        told = subprocess.run(["arm-none-eabi-size", "plain"], cwd=tmp_path, check=True, capture_output=True, text=True)
+        told = subprocess.run(
+            ["arm-none-eabi-size", "plain"], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
         text, data, *_ = told.stdout.splitlines()[1].split()
         assert abs(sizes[0] - int(text) - int(data)) < 1024  # the headers and what aligns the segments
 
 
-@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF\x01\x01", b"MZ" + bytes(100), b"\x7fELF\x07\x01" + bytes(100)])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x7fELF", b"\x7fELF\x01\x01", b"MZ" + bytes(100), b"\x7fELF\x07\x01" + bytes(100)]
+)
 def test_other_files_are_one_message(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.elf").write_bytes(data)
     with pytest.raises(MaceError, match="is no ELF file"):

@@ -11,7 +11,9 @@ from mace_core.errors import MaceError
 from mace_core.hints import is_complete, lines, refuse_shapes, shape_lines
 
 
-@pytest.mark.parametrize("name", ["x", "image_1", "no", "Yes", "1st", "495", "a:b", "a, b", "", "y", "null", "x'\"", "[0]"])
+@pytest.mark.parametrize(
+    "name", ["x", "image_1", "no", "Yes", "1st", "495", "a:b", "a, b", "", "y", "null", "x'\"", "[0]"]
+)
 def test_yaml_reads_the_same_name(name: str) -> None:
     if name:
         assert yaml.safe_load(lines("input", [name, "other"])) == {"input_tensors": [name, "other"]}
@@ -28,7 +30,9 @@ def test_shapes_stand_with_their_symbols() -> None:
     assert yaml.safe_load(text) == {"input_tensors": ["a", "b", "c"], "input_shapes": ["1,batch,?", "?", ""]}
 
 
-@pytest.mark.parametrize(("dims", "complete"), [((1, 2), True), ((), True), ((1, None), False), ((1, "n"), False), (None, False)])
+@pytest.mark.parametrize(
+    ("dims", "complete"), [((1, 2), True), ((), True), ((1, None), False), ((1, "n"), False), (None, False)]
+)
 def test_is_complete(dims: tuple[int, ...] | None, complete: bool) -> None:
     assert is_complete(dims) is complete
 
@@ -37,8 +41,13 @@ def test_the_lines_end_the_message_where_a_shape_is_open() -> None:
     with pytest.raises(MaceError) as told:
         refuse_shapes("m", ["first", "second"], {"x": (1, None)})
     text = str(told.value)
-    assert text.startswith("m: first\nm: second; write in the deployment file, each name and ? replaced by a number:")
-    assert yaml.safe_load(text[text.index("\n  input") :]) == {"input_tensors": ["x"], "input_shapes": ["1,?"]}
+    assert text.startswith(
+        "m: first\nm: second; write in the deployment file, each name and ? replaced by a number:"
+    )
+    assert yaml.safe_load(text[text.index("\n  input") :]) == {
+        "input_tensors": ["x"],
+        "input_shapes": ["1,?"],
+    }
 
 
 def test_known_shapes_are_not_repeated_and_no_fault_is_no_error() -> None:

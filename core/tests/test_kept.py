@@ -52,7 +52,9 @@ def test_the_least_used_files_go_first(folder: Path, monkeypatch: pytest.MonkeyP
     os.utime(folder / "last", (1, 1))
     kept.recall("things", "last")
     kept.keep("things", "again", bytes(10))
-    assert sorted(path.name for path in folder.iterdir()) == ["again", "last"], "what is recalled counts as used"
+    assert sorted(path.name for path in folder.iterdir()) == ["again", "last"], (
+        "what is recalled counts as used"
+    )
 
 
 def test_what_cannot_be_kept_is_no_error(folder: Path) -> None:

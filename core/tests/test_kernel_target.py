@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 
 TEMPLATE = files("mace_core") / "SConstruct"
 

@@ -34,13 +34,19 @@ def written() -> Manifest:
     ("fields", "problem"),
     [
         ({"units": (Unit("absent.c"),)}, "'absent.c', which is not among its files"),
-        ({"generated": ("x.c",), "units": (Unit("x.c", reads=("absent.h",)),)}, "'absent.h', which is not among its files"),
+        (
+            {"generated": ("x.c",), "units": (Unit("x.c", reads=("absent.h",)),)},
+            "'absent.h', which is not among its files",
+        ),
         ({"headers": ("absent.h",)}, "'absent.h', which is not among its files"),
         ({"linker_script": "absent.ld"}, "'absent.ld', which is not among its files"),
         ({"deploys": ("absent.bin",)}, "'absent.bin', which is not among its files"),
         ({"generated": ("x.c", "X.c")}, "'X.c' twice"),
         ({"generated": ("x.c",), "copies": {"x.c": DRIVER}}, "'x.c' twice"),
-        ({"generated": ("x.c", "x.S"), "units": (Unit("x.c"), Unit("x.S"))}, "two units for the object 'x.o'"),
+        (
+            {"generated": ("x.c", "x.S"), "units": (Unit("x.c"), Unit("x.S"))},
+            "two units for the object 'x.o'",
+        ),
         ({"generated": ("../x.c",)}, "does not lie in the folder"),
         ({"generated": ("/x.c",)}, "does not lie in the folder"),
         ({"includes": ("a/../..",)}, "does not lie in the folder"),
@@ -68,7 +74,10 @@ def test_shares_join_into_one_library() -> None:
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        (driver(copies={"acme_driver.c": DRIVER.parent, "acme.h": DRIVER}), "has a file 'acme_driver.c', as 'vision' has"),
+        (
+            driver(copies={"acme_driver.c": DRIVER.parent, "acme.h": DRIVER}),
+            "has a file 'acme_driver.c', as 'vision' has",
+        ),
         (driver(units=(Unit("acme_driver.c"),)), "compiles 'acme_driver.c' otherwise"),
         (driver(copies={"mace.h": DRIVER}, units=()), "has a file 'mace.h', as 'vision' has"),
         (driver(generated=("vision.c",), copies={}, units=()), "has a file 'vision.c', as 'vision' has"),

@@ -17,9 +17,14 @@ KERNEL = Kernel("k", files("mace_core") / "SConstruct")
 
 def program(sizes: list[int], reads: list[list[int]], inplace: list[bool]) -> Program:
     """Call i makes tensor i, of so many elements, from earlier tensors; the last one is the output."""
-    tensors = {f"t{i}": Tensor(f"t{i}", DType.F32, (n,)) for i, n in enumerate(sizes)} | {"x": Tensor("x", DType.F32, (1,))}
+    tensors = {f"t{i}": Tensor(f"t{i}", DType.F32, (n,)) for i, n in enumerate(sizes)} | {
+        "x": Tensor("x", DType.F32, (1,))
+    }
     calls = tuple(
-        Call(KERNEL, {}, tuple(f"t{j % i}" for j in reads[i]) if i else ("x",), (f"t{i}",), inplace=inplace[i]) for i in range(len(sizes))
+        Call(
+            KERNEL, {}, tuple(f"t{j % i}" for j in reads[i]) if i else ("x",), (f"t{i}",), inplace=inplace[i]
+        )
+        for i in range(len(sizes))
     )
     return Program("p", calls, tensors, {}, {}, ("x",), (f"t{len(sizes) - 1}",))
 
@@ -33,7 +38,9 @@ def lives(made: Program, name: str) -> range:
 def programs(draw: st.DrawFn) -> Program:
     count = draw(st.integers(1, 12))
     sizes = draw(st.lists(st.integers(1, 90), min_size=count, max_size=count))
-    reads = draw(st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=3), min_size=count, max_size=count))
+    reads = draw(
+        st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=3), min_size=count, max_size=count)
+    )
     return program(sizes, reads, draw(st.lists(st.booleans(), min_size=count, max_size=count)))
 
 
@@ -47,8 +54,15 @@ def test_live_tensors_never_overlap(made: Program) -> None:
         assert plan.offsets[a] % HOST.alignment == 0
         for b in names[i + 1 :]:
             shared = set(lives(made, a)) & set(lives(made, b))
-            apart = plan.offsets[a] + made.tensors[a].bytes <= plan.offsets[b] or plan.offsets[b] + made.tensors[b].bytes <= plan.offsets[a]
-            handed_over = len(shared) == 1 and made.calls[min(shared)].inplace and {a, b} & set(made.calls[min(shared)].writes)
+            apart = (
+                plan.offsets[a] + made.tensors[a].bytes <= plan.offsets[b]
+                or plan.offsets[b] + made.tensors[b].bytes <= plan.offsets[a]
+            )
+            handed_over = (
+                len(shared) == 1
+                and made.calls[min(shared)].inplace
+                and {a, b} & set(made.calls[min(shared)].writes)
+            )
             assert not shared or apart or handed_over, f"{a} and {b} both live in {shared}"
 
 
@@ -97,7 +111,9 @@ def test_twenty_thousand_calls_are_planned(reads: Callable[[int], list[list[int]
     assert plan.bound <= plan.bytes <= 1.25 * plan.bound
 
 
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40))
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40)
+)
 @settings(max_examples=100, deadline=None)
 def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]]) -> None:
     made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
@@ -109,7 +125,9 @@ def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]])
     assert _overlapping_pairs(made) == sum(a.overlaps(b) for i, a in enumerate(made) for b in made[:i])
 
 
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40))
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40)
+)
 @settings(max_examples=100, deadline=None)
 def test_plans_of_sweeps_keep_living_buffers_apart(spans: list[tuple[int, int, int]]) -> None:
     made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]

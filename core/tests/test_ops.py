@@ -24,7 +24,9 @@ def graphs(op: str) -> list[Graph]:
 
 def test_the_core_offers_all_its_operators() -> None:
     assert {op.name for op in mace_ops()} == set(core_ops())
-    assert {op for op in WITHOUT_SAMPLE if not op.startswith("ml::")} == set(), "testing/samples.py has no example"
+    assert {op for op in WITHOUT_SAMPLE if not op.startswith("ml::")} == set(), (
+        "testing/samples.py has no example"
+    )
 
 
 @pytest.mark.parametrize("op", sorted(set(core_ops()) - WITHOUT_SAMPLE))
@@ -36,11 +38,15 @@ def test_the_reference_gives_what_inference_announces(op: str) -> None:
             assert (DType.of(values[name]), values[name].shape) == (tensor.dtype, tensor.shape)
 
 
-@pytest.mark.parametrize("op", sorted(name for name, op in core_ops().items() if op.moves and name not in WITHOUT_SAMPLE))
+@pytest.mark.parametrize(
+    "op", sorted(name for name, op in core_ops().items() if op.moves and name not in WITHOUT_SAMPLE)
+)
 def test_an_op_that_moves_makes_no_new_numbers(op: str) -> None:
     for graph in graphs(op):
         given = random_inputs(graph)
-        data = np.concatenate([np.zeros(1), *(a.astype(np.float64).ravel() for a in (*given.values(), *graph.weights.values()))])
+        data = np.concatenate(
+            [np.zeros(1), *(a.astype(np.float64).ravel() for a in (*given.values(), *graph.weights.values()))]
+        )
         moved, *_ = graph.outputs  # further ones are places
         assert np.isin(execute(graph, given)[moved].astype(np.float64), data).all(), "a padding is 0"
 

@@ -14,7 +14,12 @@ from mace_core.ops.op import OpError
 CONV: dict[str, Any] = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
 APART = {"group": 3, "low": -0.5, "high": 0.5}
 LINE: dict[str, Any] = {"strides": (2,), "pads_before": (1,), "pads_after": (2,), "dilations": (1,)}
-CUBE: dict[str, Any] = {"strides": (1, 2, 1), "pads_before": (1, 0, 1), "pads_after": (0, 1, 1), "dilations": (1, 1, 2)}
+CUBE: dict[str, Any] = {
+    "strides": (1, 2, 1),
+    "pads_before": (1, 0, 1),
+    "pads_after": (0, 1, 1),
+    "dilations": (1, 1, 2),
+}
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 5, 2), (3, 2, 3, 2), CONV),
     ((2, 5, 4, 4), (6, 3, 2, 2), {**CONV, "strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2), "group": 2}),
@@ -33,13 +38,17 @@ def compute(op: str, inputs: list[Array], attrs: dict[str, Any]) -> Array:
     """The reference's result, its shape being the inferred one."""
     described = core_ops()[op]
     complete = described.complete(attrs)
-    ((dtype, shape),) = described.infer([Tensor(f"t{i}", DType.of(a), a.shape) for i, a in enumerate(inputs)], complete)
+    ((dtype, shape),) = described.infer(
+        [Tensor(f"t{i}", DType.of(a), a.shape) for i, a in enumerate(inputs)], complete
+    )
     (found,) = described.compute(inputs, complete)
     assert (DType.of(found), found.shape) == (dtype, shape)
     return found
 
 
-def places(found: Array, x: Array, kernel: tuple[int, ...], attrs: dict[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
+def places(
+    found: Array, x: Array, kernel: tuple[int, ...], attrs: dict[str, Any]
+) -> Iterator[tuple[Any, Any, Any]]:
     """Every (result pixel, kernel position, input pixel that meet there or None for padding)."""
     for out in product(*map(range, found.shape[1:-1])):
         for tap in product(*map(range, kernel)):
@@ -59,31 +68,41 @@ def test_conv(x_shape: tuple[int, ...], w_shape: tuple[int, ...], attrs: dict[st
         for n, o in product(range(len(x)), range(w.shape[0])):
             first = o // results * depth
             if at is not None:
-                expected[(n, *out, o)] += sum(float(x[(n, *at, first + i)]) * float(w[(o, *tap, i)]) for i in range(depth))
+                expected[(n, *out, o)] += sum(
+                    float(x[(n, *at, first + i)]) * float(w[(o, *tap, i)]) for i in range(depth)
+                )
     expected = np.clip(expected, attrs.get("low", -np.inf), attrs.get("high", np.inf))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("x_shape", "w_shape", "attrs"), CASES)
 @pytest.mark.parametrize("extra", [0, 1])
-def test_conv_transpose(x_shape: tuple[int, ...], w_shape: tuple[int, ...], attrs: dict[str, Any], extra: int) -> None:
+def test_conv_transpose(
+    x_shape: tuple[int, ...], w_shape: tuple[int, ...], attrs: dict[str, Any], extra: int
+) -> None:
     x, w, bias = arrays(x_shape, w_shape)
     found = compute("ConvTranspose", [x, w, bias], {**attrs, "output_padding": (extra,) * (x.ndim - 2)})
     depth, results = w.shape[-1], w.shape[0] // attrs.get("group", 1)
     expected = np.zeros(found.shape) + bias
-    # The transpose exchanges the roles of the two images: the pixel of x is the result pixel of a Conv, and the other way round.
+    # The transpose exchanges the roles of the two images: the pixel of x is the result pixel of a Conv, and
+    # the other way round.
     for pixel, tap, at in places(x, found, w.shape[1:-1], attrs):
         for n, o in product(range(len(x)), range(w.shape[0])):
             first = o // results * depth
             if at is not None:
-                expected[(n, *at, o)] += sum(float(x[(n, *pixel, first + i)]) * float(w[(o, *tap, i)]) for i in range(depth))
+                expected[(n, *at, o)] += sum(
+                    float(x[(n, *pixel, first + i)]) * float(w[(o, *tap, i)]) for i in range(depth)
+                )
     expected = np.clip(expected, attrs.get("low", -np.inf), attrs.get("high", np.inf))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def window(x: Array, out: int, attrs: dict[str, Any]) -> list[float]:
     """What one window of a pool over a line of one channel sees."""
-    at = (out * attrs["strides"][0] - attrs["pads_before"][0] + k * attrs["dilations"][0] for k in range(attrs["kernel"][0]))
+    at = (
+        out * attrs["strides"][0] - attrs["pads_before"][0] + k * attrs["dilations"][0]
+        for k in range(attrs["kernel"][0])
+    )
     return [float(x[0, a, 0]) for a in at if 0 <= a < x.shape[1]]
 
 
@@ -174,7 +193,9 @@ X, W = (1, 5, 5, 4), (6, 3, 3, 4)
         ([X, W], {"low": 2.0, "high": 1.0}, "low 2.0 is above high 1.0"),
     ],
 )
-def test_what_convolutions_refuse(shapes: list[tuple[int, ...]], attrs: dict[str, Any], expected: str) -> None:
+def test_what_convolutions_refuse(
+    shapes: list[tuple[int, ...]], attrs: dict[str, Any], expected: str
+) -> None:
     assert expected in refusal("Conv", shapes, {**CONV, **attrs})
     assert expected in refusal("ConvTranspose", shapes, {**CONV, "output_padding": (0, 0), **attrs})
 
@@ -183,7 +204,9 @@ def test_what_the_others_refuse() -> None:
     pool = {**CONV, "kernel": (2, 2)}
     assert "x is i32, expected floats" in refusal("Conv", [X, W], CONV, DType.I32)
     assert "a window of 9 does not fit into 5" in refusal("Conv", [X, W], {**CONV, "dilations": (4, 4)})
-    assert "cut off everything" in refusal("ConvTranspose", [X, W], {**CONV, "output_padding": (0, 0), "pads_after": (9, 9)})
+    assert "cut off everything" in refusal(
+        "ConvTranspose", [X, W], {**CONV, "output_padding": (0, 0), "pads_after": (9, 9)}
+    )
     assert "output_padding [0, -1]" in refusal("ConvTranspose", [X, W], {**CONV, "output_padding": (0, -1)})
     assert "'kernel' is (2,), expected 2 integers" in refusal("MaxPool", [X], {**pool, "kernel": (2,)})
     assert "kernel [0, 2] must be at least 1" in refusal("MaxPool", [X], {**pool, "kernel": (0, 2)})

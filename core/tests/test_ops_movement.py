@@ -77,7 +77,10 @@ def test_scatter_reductions_meet_in_order() -> None:
     x, at, u = np.array([2, 5], np.int32), np.array([0, 0, 1]), np.array([3, 1, 4], np.int32)
     found = {r: one("ScatterElements", [x, at, u], reduction=r) for r in ("none", "add", "mul", "max", "min")}
     assert found == {"none": [1, 4], "add": [6, 9], "mul": [6, 20], "max": [3, 5], "min": [1, 4]}
-    assert one("ScatterND", [floats(2, 2), np.array([[1]]), np.array([[7, 8]], np.float32)]) == [[0, 1], [7, 8]]
+    assert one("ScatterND", [floats(2, 2), np.array([[1]]), np.array([[7, 8]], np.float32)]) == [
+        [0, 1],
+        [7, 8],
+    ]
 
 
 def test_depth_to_space_orders_of_channels() -> None:
@@ -105,13 +108,21 @@ def test_topk_keeps_the_order_of_equals_and_puts_nan_on_top() -> None:
 
 def test_onehot_trilu_reverse_sequence() -> None:
     pair = np.array([5, 6], np.int8)
-    assert one("OneHot", [np.array([1, -1, 7, -4]), pair], depth=3) == [[5, 6, 5], [5, 5, 6], [5, 5, 5], [5, 5, 5]]
+    assert one("OneHot", [np.array([1, -1, 7, -4]), pair], depth=3) == [
+        [5, 6, 5],
+        [5, 5, 6],
+        [5, 5, 5],
+        [5, 5, 5],
+    ]
     assert one("OneHot", [np.array([1, 0]), pair], depth=2, axis=0) == [[5, 6], [6, 5]]
     assert one("Trilu", [floats(2, 3)], k=1) == [[0, 1, 2], [0, 0, 5]]
     assert one("Trilu", [floats(2, 3)], upper=False) == [[0, 0, 0], [3, 4, 0]]
     x = floats(3, 2)
     assert one("ReverseSequence", [x, np.array([2, 9])]) == [[2, 5], [0, 3], [4, 1]]
-    assert one("ReverseSequence", [x.T, np.array([2, 0])], batch_axis=0, time_axis=1) == [[2, 0, 4], [1, 3, 5]]
+    assert one("ReverseSequence", [x.T, np.array([2, 0])], batch_axis=0, time_axis=1) == [
+        [2, 0, 4],
+        [1, 3, 5],
+    ]
 
 
 # From the examples of ONNX's Resize; x is 1 2 / 3 4, or 1 to 4 in a row.
@@ -122,13 +133,25 @@ ROW = np.arange(1, 5, dtype=np.float32)
     ("attrs", "expected"),
     [
         ({"sizes": (8,), "scales": (2.0,), "mode": "linear"}, [1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4]),
-        ({"sizes": (7,), "scales": (7 / 4,), "mode": "linear", "coordinates": "align_corners"}, [1, 1.5, 2, 2.5, 3, 3.5, 4]),
-        ({"sizes": (8,), "scales": (2.0,), "coordinates": "asymmetric", "nearest": "floor"}, [1, 1, 2, 2, 3, 3, 4, 4]),
-        ({"sizes": (8,), "scales": (2.0,), "coordinates": "asymmetric", "nearest": "ceil"}, [1, 2, 2, 3, 3, 4, 4, 4]),
+        (
+            {"sizes": (7,), "scales": (7 / 4,), "mode": "linear", "coordinates": "align_corners"},
+            [1, 1.5, 2, 2.5, 3, 3.5, 4],
+        ),
+        (
+            {"sizes": (8,), "scales": (2.0,), "coordinates": "asymmetric", "nearest": "floor"},
+            [1, 1, 2, 2, 3, 3, 4, 4],
+        ),
+        (
+            {"sizes": (8,), "scales": (2.0,), "coordinates": "asymmetric", "nearest": "ceil"},
+            [1, 2, 2, 3, 3, 4, 4, 4],
+        ),
         ({"sizes": (2,), "scales": (0.5,)}, [1, 3]),
         ({"sizes": (2,), "scales": (0.5,), "nearest": "round_prefer_ceil"}, [2, 4]),
         ({"sizes": (1,), "scales": (0.25,), "coordinates": "pytorch_half_pixel"}, [1]),
-        ({"sizes": (2,), "scales": (0.6,), "mode": "linear", "coordinates": "half_pixel_symmetric"}, [1.6666667, 3.3333333]),
+        (
+            {"sizes": (2,), "scales": (0.6,), "mode": "linear", "coordinates": "half_pixel_symmetric"},
+            [1.6666667, 3.3333333],
+        ),
         ({"sizes": (3,), "scales": (0.8,), "mode": "linear"}, [1.125, 2.375, 3.625]),
     ],
 )
@@ -137,13 +160,18 @@ def test_resize_facts(attrs: dict[str, Any], expected: list[float]) -> None:
 
 
 def test_resize_cubic_weights() -> None:
-    """Halfway between elements, a = -0.75 gives -3/32, 19/32, 19/32, -3/32; without what is outside they are scaled up."""
+    """Halfway between elements, a = -0.75 gives -3/32, 19/32, 19/32, -3/32.
+
+    Without what is outside they are scaled up.
+    """
     attrs = {"sizes": (2,), "scales": (0.5,), "mode": "cubic"}
     inner = np.array([-3, 19, 19, -3]) / 32
     first = inner @ [1, 1, 2, 3]
     np.testing.assert_allclose(one("Resize", [ROW], **attrs), [first, 5 - first], rtol=1e-6)
     inside = inner[1:] @ [1, 2, 3] / inner[1:].sum()
-    np.testing.assert_allclose(one("Resize", [ROW], **attrs, exclude_outside=True), [inside, 5 - inside], rtol=1e-6)
+    np.testing.assert_allclose(
+        one("Resize", [ROW], **attrs, exclude_outside=True), [inside, 5 - inside], rtol=1e-6
+    )
 
 
 def test_resize_crop_extrapolates() -> None:
@@ -164,11 +192,21 @@ FAULTS: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
     ("Concat", [X, AT], {"axis": 0}, "types f32, i64"),
     ("Concat", [X], {"axis": 2}, "axis 2"),
     ("Split", [X], {"axis": 1, "sizes": (1, 1)}, "add up to 2, but axis 1 has 3"),
-    ("Slice", [X], {"starts": (0, 0), "sizes": (2, 4), "steps": (1, 1)}, "elements 0 to 3 of axis 1, which has 3"),
+    (
+        "Slice",
+        [X],
+        {"starts": (0, 0), "sizes": (2, 4), "steps": (1, 1)},
+        "elements 0 to 3 of axis 1, which has 3",
+    ),
     ("Slice", [X], {"starts": (0, 0), "sizes": (1, 1), "steps": (0, 1)}, "step of axis 0 is 0"),
     ("Slice", [X], {"starts": (0,), "sizes": (1,), "steps": (1,)}, "one for each axis"),
     ("Pad", [X], {"before": (-1, 0), "after": (0, 0)}, "use Slice to crop"),
-    ("Pad", [X], {"before": (0, 0), "after": (0, 0), "mode": "mirror"}, "one of constant, reflect, edge, wrap"),
+    (
+        "Pad",
+        [X],
+        {"before": (0, 0), "after": (0, 0), "mode": "mirror"},
+        "one of constant, reflect, edge, wrap",
+    ),
     ("Pad", [AT], {"before": (0, 0), "after": (0, 1), "value": 0.5}, "0.5"),
     ("Pad", [X[:0]], {"before": (1, 0), "after": (0, 0), "mode": "edge"}, "axis 0 has no elements"),
     ("Tile", [X], {"repeats": (1, -1)}, "must not be negative"),
@@ -183,8 +221,18 @@ FAULTS: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
     ("ScatterElements", [X, AT, AT], {}, "data are of type f32, updates of i64"),
     ("ScatterElements", [X > 0, AT, AT > 0], {"reduction": "add"}, "truth values"),
     ("ScatterND", [X, AT, X], {}, "they must be [1, 3]"),
-    ("DepthToSpace", [np.zeros((1, 2, 2, 6), np.float32)], {"block": 2}, "6 channels do not divide into blocks of 4"),
-    ("SpaceToDepth", [np.zeros((1, 2, 3, 1), np.float32)], {"block": 2}, "[2, 3] do not divide into blocks of 2"),
+    (
+        "DepthToSpace",
+        [np.zeros((1, 2, 2, 6), np.float32)],
+        {"block": 2},
+        "6 channels do not divide into blocks of 4",
+    ),
+    (
+        "SpaceToDepth",
+        [np.zeros((1, 2, 3, 1), np.float32)],
+        {"block": 2},
+        "[2, 3] do not divide into blocks of 2",
+    ),
     ("SpaceToDepth", [X], {"block": 2}, "rank must be 3 to 5"),
     ("TopK", [X], {"k": 4}, "axis 1 has 3 elements"),
     ("OneHot", [AT, X], {"depth": 3}, "two, off and on"),
@@ -193,8 +241,18 @@ FAULTS: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
     ("ReverseSequence", [X, AT[0]], {"batch_axis": 0}, "both 0"),
     ("Resize", [X], {"sizes": (2,), "scales": (1.0, 1.0)}, "sizes has 1 values; it must have 2"),
     ("Resize", [X], {"sizes": (2, 3), "scales": (1.0, 0.0)}, "scale 0.0 of axis 1"),
-    ("Resize", [AT], {"sizes": (2, 2), "scales": (2.0, 2.0), "mode": "linear"}, "only mode 'nearest' takes it"),
-    ("Resize", [X], {"sizes": (2, 3), "scales": (1.0, 1.0), "coordinates": "tf_crop_and_resize"}, "roi has 0 values"),
+    (
+        "Resize",
+        [AT],
+        {"sizes": (2, 2), "scales": (2.0, 2.0), "mode": "linear"},
+        "only mode 'nearest' takes it",
+    ),
+    (
+        "Resize",
+        [X],
+        {"sizes": (2, 3), "scales": (1.0, 1.0), "coordinates": "tf_crop_and_resize"},
+        "roi has 0 values",
+    ),
     ("Resize", [X], {"sizes": (2, 3), "scales": (1.0, 1.0), "coordinates": "here"}, "one of half_pixel"),
 )
 
@@ -214,7 +272,11 @@ MOVABLE: tuple[tuple[str, list[Array], dict[str, Any]], ...] = (
     ("Tile", [floats(4, 5, 3)], {"repeats": (2, 1, 3)}),
     ("Expand", [floats(1, 5, 1)], {"shape": (2, 4, 5, 3)}),
     ("GatherElements", [floats(4, 5, 3), np.arange(30).reshape(2, 5, 3) % 4], {"axis": 0}),
-    ("ScatterElements", [floats(4, 5, 3), np.arange(30).reshape(2, 5, 3) % 4, floats(2, 5, 3)], {"axis": 0, "reduction": "add"}),
+    (
+        "ScatterElements",
+        [floats(4, 5, 3), np.arange(30).reshape(2, 5, 3) % 4, floats(2, 5, 3)],
+        {"axis": 0, "reduction": "add"},
+    ),
     ("TopK", [floats(4, 5, 3) % 7], {"k": 2, "axis": 1}),
     ("Trilu", [floats(2, 4, 5)], {"k": 1}),
     ("Trilu", [floats(2, 4, 5)], {"k": -2, "upper": False}),
@@ -251,6 +313,8 @@ def test_move_keeps_what_is_computed(op: str, inputs: list[Array], attrs: dict[s
     assert moved == (2 if op == "Trilu" else 6)
 
 
-@pytest.mark.parametrize("op", ["Reshape", "Gather", "GatherND", "ScatterND", "DepthToSpace", "OneHot", "ReverseSequence"])
+@pytest.mark.parametrize(
+    "op", ["Reshape", "Gather", "GatherND", "ScatterND", "DepthToSpace", "OneHot", "ReverseSequence"]
+)
 def test_ops_that_keep_their_order(op: str) -> None:
     assert OPS[op].move is None

@@ -110,7 +110,9 @@ def test_hardmax_takes_the_first_of_equals() -> None:
 def test_layer_norm_scale_broadcasts() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
     op = core_ops()["LayerNorm"]
-    full, one = (op.compute([x, np.full(s, 2, np.float32)], op.complete({"axis": 1}))[0] for s in ((3, 4), (3, 1)))
+    full, one = (
+        op.compute([x, np.full(s, 2, np.float32)], op.complete({"axis": 1}))[0] for s in ((3, 4), (3, 1))
+    )
     np.testing.assert_array_equal(full, one)
 
 
@@ -126,7 +128,12 @@ WRONG: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("LayerNorm", [ZEROS((2, 1), np.float32), ZEROS(2, np.float32)], {}, r"normalised axes are \[1\]"),
     ("LayerNorm", [ZEROS((2, 3), np.float32), ZEROS(3, np.float64)], {}, "must be the same"),
     ("LayerNorm", [ZEROS((2, 3), np.float32), ZEROS(3, np.float32)], {"epsilon": -1.0}, "negative"),
-    ("BatchNorm", [ZEROS((2, 3), np.float32), *[ZEROS(3, np.float32)] * 3, ZEROS(2, np.float32)], {}, "3 channels"),
+    (
+        "BatchNorm",
+        [ZEROS((2, 3), np.float32), *[ZEROS(3, np.float32)] * 3, ZEROS(2, np.float32)],
+        {},
+        "3 channels",
+    ),
     ("BatchNorm", [ZEROS(3, np.float32), *[ZEROS(3, np.float32)] * 4], {}, "rank"),
     ("InstanceNorm", [ZEROS((2, 3), np.float32), *[ZEROS(3, np.float32)] * 2], {}, "rank"),
     ("GroupNorm", [ZEROS((2, 4, 6), np.float32), *[ZEROS(6, np.float32)] * 2], {"groups": 4}, "4 groups"),

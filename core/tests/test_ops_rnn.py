@@ -77,9 +77,14 @@ def by_onnxruntime(op: str, arrays: list[Any], attrs: Mapping[str, Any]) -> list
     given = {ATTRIBUTE_NAMES.get(k, k): int(v) if isinstance(v, bool) else v for k, v in attrs.items()}
     node = helper.make_node(op, names, outputs, **given)
     fed = {name: a for name, a in zip(names, arrays, strict=True) if name}
-    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in fed.items()]
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in fed.items()
+    ]
     results = [helper.make_tensor_value_info(n, 1, None) for n in outputs]
-    model = helper.make_model(helper.make_graph([node], op, inputs, results), opset_imports=[helper.make_opsetid("", 17)])
+    model = helper.make_model(
+        helper.make_graph([node], op, inputs, results), opset_imports=[helper.make_opsetid("", 17)]
+    )
     model.ir_version = 8
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return list(session.run(None, fed))
@@ -96,7 +101,12 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any], tuple[str, ...]], ...] = (
     ("GRU", "forward", {}, ()),
     ("GRU", "reverse", {"linear_before_reset": True}, ()),
     ("GRU", "bidirectional", {"clip": 0.5}, ("b",)),
-    ("GRU", "forward", {"activations": ("HardSigmoid", "LeakyRelu"), "alphas": (0.3, 0.1), "betas": (0.4,)}, ()),
+    (
+        "GRU",
+        "forward",
+        {"activations": ("HardSigmoid", "LeakyRelu"), "alphas": (0.3, 0.1), "betas": (0.4,)},
+        (),
+    ),
     ("LSTM", "forward", {}, ("b", "lengths", "h0", "c0", "p")),
     ("LSTM", "reverse", {}, ()),
     ("LSTM", "bidirectional", {}, ("lengths",)),
@@ -108,7 +118,9 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any], tuple[str, ...]], ...] = (
 
 
 @pytest.mark.parametrize(("name", "direction", "options", "missing"), OPTIONS)
-def test_options_as_onnxruntime(name: str, direction: str, options: dict[str, Any], missing: tuple[str, ...]) -> None:
+def test_options_as_onnxruntime(
+    name: str, direction: str, options: dict[str, Any], missing: tuple[str, ...]
+) -> None:
     arrays = random_inputs(name, direction, missing)
     given = {"hidden": 6, "direction": direction, **options}
     op = core_ops()[name]

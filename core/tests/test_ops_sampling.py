@@ -39,9 +39,16 @@ def test_a_grid_of_its_own_pixels_is_the_image() -> None:
 
 @pytest.mark.parametrize(("padding", "expected"), [("zeros", 0), ("border", 3), ("reflection", 2)])
 def test_padding_of_a_grid(padding: str, expected: float) -> None:
-    grid = np.array([[[2.0]]], F)  # at 3 of four elements half the width behind the last: reflected there, 3 - 1
+    # At 3 of four elements half the width behind the last: reflected there, 3 - 1.
+    grid = np.array([[[2.0]]], F)
     x = np.arange(4, dtype=F).reshape(1, 4, 1)
-    (y,) = run("GridSample", x, np.where(padding == "reflection", F(5 / 3), grid), padding=padding, align_corners=True)
+    (y,) = run(
+        "GridSample",
+        x,
+        np.where(padding == "reflection", F(5 / 3), grid),
+        padding=padding,
+        align_corners=True,
+    )
     assert y.reshape(()) == pytest.approx(expected)
 
 
@@ -59,11 +66,19 @@ def test_regions_of_a_ramp() -> None:
 
 
 def test_windows_put_together_count_how_often_they_saw() -> None:
-    attrs: Mapping[str, object] = {"kernel": (2, 2), "strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    attrs: Mapping[str, object] = {
+        "kernel": (2, 2),
+        "strides": (1, 1),
+        "pads_before": (0, 0),
+        "pads_after": (0, 0),
+        "dilations": (1, 1),
+    }
     (columns,) = run("Im2Col", image(3, 3), **attrs)
     np.testing.assert_array_equal(columns[0, 1, 0], [3, 4, 6, 7])
     (y,) = run("Col2Im", columns, **attrs, size=(3, 3))
-    np.testing.assert_array_equal(y, image(3, 3) * np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]], F)[None, :, :, None])
+    np.testing.assert_array_equal(
+        y, image(3, 3) * np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]], F)[None, :, :, None]
+    )
     (same,) = run("DeformIm2Col", image(3, 3), np.zeros((1, 2, 2, 8), F), **attrs)
     np.testing.assert_array_equal(same, columns)
     _, indices = run("MaxPoolIndices", image(3, 3) % 4, **attrs, ceil=False)
@@ -75,7 +90,9 @@ def test_forth_and_back_through_the_spectrum() -> None:
     (half,) = run("DFT", x, length=9, onesided=True)
     assert half.shape == (2, 5, 2)
     np.testing.assert_allclose(run("DFT", half, length=9, inverse=True, onesided=True)[0], x, atol=1e-6)
-    np.testing.assert_allclose(run("DFT", run("DFT", x, length=9)[0], length=9, inverse=True)[0][..., :1], x, atol=1e-6)
+    np.testing.assert_allclose(
+        run("DFT", run("DFT", x, length=9)[0], length=9, inverse=True)[0][..., :1], x, atol=1e-6
+    )
 
 
 def test_running_products() -> None:
@@ -87,10 +104,30 @@ def test_running_products() -> None:
 REFUSED: tuple[tuple[str, tuple[Array, ...], Mapping[str, object], str], ...] = (
     ("GridSample", (image(2, 2), np.zeros((1, 2, 2, 3), F)), {}, r"it must be \[1, 2 axes, 2\]"),
     ("GridSample", (image(2, 2).astype(np.int32), np.zeros((1, 2, 2, 2), F)), {}, "to be interpolated"),
-    ("RoiAlign", (image(2, 2), np.zeros((3, 4), F), np.zeros(2, np.int64)), {"size": (1, 1)}, r"images have shape \[2\]"),
-    ("RoiMaxPool", (image(2, 2), np.zeros((3, 5), F), np.zeros(3, np.int64)), {"size": (1, 1)}, r"it must be \[R, 4\]"),
-    ("NonMaxSuppression", (np.zeros((1, 3, 4), F), np.zeros((1, 1, 4), F)), {"per_class": 1}, "boxes have shape"),
-    ("NonMaxSuppression", (np.zeros((1, 3, 4), F), np.zeros((1, 1, 3), F)), {"per_class": 0}, "it must be positive"),
+    (
+        "RoiAlign",
+        (image(2, 2), np.zeros((3, 4), F), np.zeros(2, np.int64)),
+        {"size": (1, 1)},
+        r"images have shape \[2\]",
+    ),
+    (
+        "RoiMaxPool",
+        (image(2, 2), np.zeros((3, 5), F), np.zeros(3, np.int64)),
+        {"size": (1, 1)},
+        r"it must be \[R, 4\]",
+    ),
+    (
+        "NonMaxSuppression",
+        (np.zeros((1, 3, 4), F), np.zeros((1, 1, 4), F)),
+        {"per_class": 1},
+        "boxes have shape",
+    ),
+    (
+        "NonMaxSuppression",
+        (np.zeros((1, 3, 4), F), np.zeros((1, 1, 3), F)),
+        {"per_class": 0},
+        "it must be positive",
+    ),
     ("DFT", (np.zeros((4, 3), F),), {"length": 4, "axis": 0}, "real or complex"),
     ("Det", (np.zeros((2, 3), F),), {}, "must be alike"),
     ("DecodeBoxes", (np.zeros((1, 3, 4), F), np.zeros((2, 4), F)), {}, "priors have shape"),

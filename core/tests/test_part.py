@@ -32,7 +32,13 @@ def test_the_space_of_a_part_is_that_of_its_device() -> None:
     ],
 )
 def test_contradictions_name_the_target_and_the_part(change: dict[str, object], problem: str) -> None:
-    stated = {"inputs": (Port(X, ISLAND),), "outputs": (Port(Y, ISLAND),), "body": BLOB, "driver": "acme_driver", **change}
+    stated = {
+        "inputs": (Port(X, ISLAND),),
+        "outputs": (Port(Y, ISLAND),),
+        "body": BLOB,
+        "driver": "acme_driver",
+        **change,
+    }
     with pytest.raises(PluginError) as refused:
         Part("p0", "acme", **stated)  # type: ignore[arg-type]
     assert str(refused.value).startswith(f"target 'acme': part 'p0': {problem}; ")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mace_core.api import BuildConfig, Part, Refusal, Region, Target
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node
 from mace_core.partition import partition
 
@@ -35,7 +35,9 @@ def random(seed: int) -> Graph:
     made = [new.input("x", DType.F32, (2,))]
     for _ in range(14):
         a, b = (made[int(i)] for i in rng.integers(0, len(made), 2))
-        made.append(new.one("Relu", [a]) if rng.random() < 0.5 else new.one(str(rng.choice(["Add", "Mul"])), [a, b]))
+        made.append(
+            new.one("Relu", [a]) if rng.random() < 0.5 else new.one(str(rng.choice(["Add", "Mul"])), [a, b])
+        )
     return new.finish(made[-3:])
 
 
@@ -45,7 +47,8 @@ def test_regions_are_convex_complete_and_in_order(seed: int) -> None:
     parts = partition(graph, (Only("npu", {"Add"}), Only("cpu", {"Add", "Relu", "Mul"})))
     assert sorted(n.name for r in parts.regions for n in r.graph.nodes) == sorted(n.name for n in graph.nodes)
     known = {*graph.inputs, *graph.weights}
-    for region in parts.regions:  # a path that left a region and came back would need what is not computed yet
+    # A path that left a region and came back would need what is not computed yet.
+    for region in parts.regions:
         assert set(region.graph.inputs) <= known
         known |= {o for n in region.graph.nodes for o in n.outputs}
     assert {n.op.name for r in parts.regions if r.target.name == "npu" for n in r.graph.nodes} <= {"Add"}
@@ -72,7 +75,8 @@ def test_every_node_without_a_target_is_told() -> None:
     assert "cpu: no Add here" in str(told.value)
 
 
-@pytest.mark.timeout(150)  # with the set of regions before each region it takes many minutes, with counts a few seconds
+# With the set of regions before each region it takes many minutes, with counts a few seconds.
+@pytest.mark.timeout(150)
 def test_twenty_thousand_switches_of_target() -> None:
     new = Builder("alternating")
     last = new.input("x", DType.F32, (2,))

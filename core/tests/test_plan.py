@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mace_core.api import BuildConfig, Region
-from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError, PluginError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node
 from mace_core.memory import arena
 from mace_core.part import HOST, BlobBody, MemorySpace, Part, Port
@@ -38,7 +38,9 @@ class Device(Cpu):
     def compile(self, region: Region, config: BuildConfig) -> Part:
         inputs, outputs = ([Port(port.tensor, self.space) for port in ports] for ports in region.ports())
         body = BlobBody(b"code")
-        return Part(region.name, self.name, tuple(inputs), tuple(outputs), body, f"{self.name}_driver", self.scratch)
+        return Part(
+            region.name, self.name, tuple(inputs), tuple(outputs), body, f"{self.name}_driver", self.scratch
+        )
 
 
 def chain(*ops: str) -> Graph:
@@ -55,7 +57,10 @@ def plan(graph: Graph, *targets: Cpu) -> Plan:
 
 
 def steps(made: Plan) -> list[object]:
-    return [made.parts[s.part].name if isinstance(s, Run) else (s.tensor, s.source, s.destination) for s in made.steps]
+    return [
+        made.parts[s.part].name if isinstance(s, Run) else (s.tensor, s.source, s.destination)
+        for s in made.steps
+    ]
 
 
 def test_a_model_of_cpu_parts_has_one_part_and_the_arena_of_its_program() -> None:
@@ -90,12 +95,17 @@ def test_parts_of_one_space_share_tensors_without_a_copy() -> None:
     graph = new.finish([new.one("Add", [c, a], outputs=["y"])])
     space = ISLAND
     made = plan(graph, Device("first", {"Relu", "Add"}, space), Device("second", {"Abs"}, space), Cpu())
-    assert [step for step in steps(made) if isinstance(step, tuple)] == [("x", "host", "island"), ("y", "island", "host")]
+    assert [step for step in steps(made) if isinstance(step, tuple)] == [
+        ("x", "host", "island"),
+        ("y", "island", "host"),
+    ]
 
 
 def test_between_two_devices_a_tensor_goes_through_host_memory() -> None:
     other = MemorySpace("other")
-    made = plan(chain("Relu", "Abs"), Device("island", {"Relu"}, ISLAND), Device("remote", {"Abs"}, other), Cpu())
+    made = plan(
+        chain("Relu", "Abs"), Device("island", {"Relu"}, ISLAND), Device("remote", {"Abs"}, other), Cpu()
+    )
     assert steps(made)[1:4] == ["island0", ("t0", "island", "host"), ("t0", "host", "other")]
     assert made.host.bytes == 448  # t0 on its way, in steps of 64 bytes
 
@@ -122,7 +132,10 @@ def test_scratch_and_slack_of_a_device_are_in_its_arena() -> None:
 
 
 def test_a_space_that_is_too_small_is_one_message() -> None:
-    with pytest.raises(MaceError, match="model 'm': needs 1024 bytes of 'island' memory, which has 1000; make the model smaller"):
+    with pytest.raises(
+        MaceError,
+        match="model 'm': needs 1024 bytes of 'island' memory, which has 1000; make the model smaller",
+    ):
         plan(chain("Relu"), Device("island", {"Relu"}, replace(ISLAND, capacity=1000)), Cpu())
 
 
@@ -175,7 +188,9 @@ def broken(graph: Graph, change: Mapping[str, object]) -> Part:
 def test_parts_that_do_not_compute_the_graph_are_faults_of_their_target() -> None:
     graph = chain("Relu")
     stranger = Port(replace(graph.tensors["x"], name="stranger"))
-    with pytest.raises(PluginError, match="target 'cpu': part 'cpu0': reads stranger, which nothing before it computes"):
+    with pytest.raises(
+        PluginError, match="target 'cpu': part 'cpu0': reads stranger, which nothing before it computes"
+    ):
         make_plan(graph, [broken(graph, {"inputs": (stranger,)})])
     with pytest.raises(PluginError, match="model 'm': no part computes t0"):
         make_plan(graph, [broken(graph, {"outputs": ()})])
@@ -185,5 +200,12 @@ def test_parts_that_do_not_compute_the_graph_are_faults_of_their_target() -> Non
 
 
 def test_two_descriptions_of_one_space_are_refused() -> None:
-    with pytest.raises(PluginError, match="describes the space 'island' otherwise than part 'island0' of target 'island'"):
-        plan(chain("Relu", "Abs"), Device("island", {"Relu"}, ISLAND), Device("other", {"Abs"}, replace(ISLAND, slack=1)), Cpu())
+    with pytest.raises(
+        PluginError, match="describes the space 'island' otherwise than part 'island0' of target 'island'"
+    ):
+        plan(
+            chain("Relu", "Abs"),
+            Device("island", {"Relu"}, ISLAND),
+            Device("other", {"Abs"}, replace(ISLAND, slack=1)),
+            Cpu(),
+        )

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
 from mace_core.deployment import Model, Port
 from mace_core.deployment.objects import Preparation
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.ports import as_stated, entry_graph, exit_graph, in_source_order, turn_axes
 from mace_core.run.reference import execute
@@ -23,7 +23,13 @@ IMAGE = np.arange(24, dtype=np.float32).reshape(1, 2, 4, 3)
 def identity(dtype: DType = DType.F32, quant: Quant | None = None) -> Graph:
     """A framework's graph whose output y is its input x."""
     new = Builder("g")
-    return new.finish([new.one("Reshape", [new.input("x", dtype, IMAGE.shape, quant)], {"shape": IMAGE.shape}, outputs=["y"])])
+    return new.finish(
+        [
+            new.one(
+                "Reshape", [new.input("x", dtype, IMAGE.shape, quant)], {"shape": IMAGE.shape}, outputs=["y"]
+            )
+        ]
+    )
 
 
 def model(*inputs: Port, outputs: tuple[Port, ...] = ()) -> Model:
@@ -38,10 +44,15 @@ def run(graph: Graph, array: Array) -> Array:
 def test_nothing_is_added_where_nothing_is_stated() -> None:
     graph = identity()
     assert as_stated(graph, model(), "NHWC") is graph
-    assert as_stated(graph, model(Port("x", order="NHWC", dtype=DType.F32), outputs=(Port("y"),)), "NHWC") is graph
+    assert (
+        as_stated(graph, model(Port("x", order="NHWC", dtype=DType.F32), outputs=(Port("y"),)), "NHWC")
+        is graph
+    )
 
 
-@pytest.mark.parametrize(("framework", "stated", "perm"), [("NHWC", "NCHW", (0, 3, 1, 2)), ("NCHW", "NHWC", (0, 2, 3, 1))])
+@pytest.mark.parametrize(
+    ("framework", "stated", "perm"), [("NHWC", "NCHW", (0, 3, 1, 2)), ("NCHW", "NHWC", (0, 2, 3, 1))]
+)
 def test_axes_are_turned_at_both_ends(framework: str, stated: str, perm: tuple[int, ...]) -> None:
     wanted = model(Port("x", order=stated), outputs=(Port("y", order=stated),))
     graph = as_stated(identity(), wanted, framework)
@@ -62,12 +73,19 @@ def test_shapes_go_to_the_framework_and_back(order: str, framework: str) -> None
 
 def test_other_ranks_and_orders_are_not_turned() -> None:
     assert in_source_order(model(Port("x", (2, 3), order="NCHW")), "NHWC").inputs[0].shape == (2, 3)
-    assert in_source_order(model(Port("x", (1, 2, 3, 4), order="NONE")), "NCHW").inputs[0].shape == (1, 2, 3, 4)
+    assert in_source_order(model(Port("x", (1, 2, 3, 4), order="NONE")), "NCHW").inputs[0].shape == (
+        1,
+        2,
+        3,
+        4,
+    )
     np.testing.assert_array_equal(turn_axes(IMAGE, None, "NHWC"), IMAGE)
 
 
 def test_types_are_converted_and_names_given() -> None:
-    wanted = model(Port("x", dtype=DType.U8, alias="pixels"), outputs=(Port("y", dtype=DType.I32, alias="numbers"),))
+    wanted = model(
+        Port("x", dtype=DType.U8, alias="pixels"), outputs=(Port("y", dtype=DType.I32, alias="numbers"),)
+    )
     graph = as_stated(identity(), wanted, "NHWC")
     assert (graph.inputs, graph.outputs) == (("pixels",), ("numbers",))
     found = run(graph, IMAGE.astype(np.uint8))

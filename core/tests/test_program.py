@@ -36,7 +36,9 @@ def test_fields_have_the_types_of_the_ir_or_of_c(types: tuple[str, ...], tmp_pat
     (tmp_path / "none.h.in").write_text("\n")
     kernel = Kernel("six", tmp_path / "body.c.in", tuple(zip(ARGUMENTS, types, strict=True)))
     tensors = {name: Tensor(name, DType.F32, (6,)) for name in ("x", "y")}
-    program = Program("m", (Call(kernel, ARGUMENTS, ["x"], ["y"], node="n"),), tensors, {}, {}, ("x",), ("y",))
+    program = Program(
+        "m", (Call(kernel, ARGUMENTS, ["x"], ["y"], node="n"),), tensors, {}, {}, ("x",), ("y",)
+    )
     level = Level("generic", (), "", tmp_path / "none.h.in")
     sources = code.library("fields", [plan_calls(program)], [level])
     model = native.load(shared_library(sources, host(), tmp_path / "out"), "fields")["m"]
@@ -48,7 +50,9 @@ ARRAYS = ("i32[", "i32[]", "i32[0]", "i32[-1]", "i32[2", "i32[2][2]")
 
 @pytest.mark.parametrize("kind", ["short", "unsigned", "f16", "int", "", *ARRAYS, "i32 x; int y", "*/"])
 def test_other_types_are_one_message(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(PluginError, match=r"kernel 'k': field 'n' of type .* cannot be declared in C; the types are i32"):
+    with pytest.raises(
+        PluginError, match=r"kernel 'k': field 'n' of type .* cannot be declared in C; the types are i32"
+    ):
         Kernel("k", tmp_path, (("n", kind),))
 
 

@@ -34,7 +34,9 @@ class Board(ProjectTarget):
     refusal = ""
 
     def layout(self, model: Model) -> Layout:
-        return Layout(("main.c", "app.h", "link.ld"), ("main.c",), ("app.h",), (".", "inc"), "link.ld", self.refusal)
+        return Layout(
+            ("main.c", "app.h", "link.ld"), ("main.c",), ("app.h",), (".", "inc"), "link.ld", self.refusal
+        )
 
     def emit(self, graph: Graph, config: BuildConfig) -> Project:
         text = f"/* {len(graph.nodes)} nodes of {config.model.name} for {config.target} */\n"
@@ -65,7 +67,10 @@ def test_a_model_is_compiled_whole_and_its_files_are_those_of_the_manifest() -> 
     made = generate(work, registry)
     assert sorted(made.sources.files) == ["digits/app.h", "digits/link.ld", "digits/main.c"]
     (model,) = made.models
-    assert str(made.sources.files["digits/main.c"]) == f"/* {len(model.graph.nodes)} nodes of digits for host+board */\n"
+    assert (
+        str(made.sources.files["digits/main.c"])
+        == f"/* {len(model.graph.nodes)} nodes of digits for host+board */\n"
+    )
     assert "a note" in model.notes
     (manifest,) = made.sources.manifests
     assert manifest.product is Product.PROGRAM

@@ -66,7 +66,10 @@ def test_scales_lie_along_their_axis() -> None:
         (Tensor("x", DType.I64, (2,), Quant.of(1.0)), "cannot stand for real numbers"),
         (Tensor("x", DType.I8, (2, 3), Quant((1.0,), (0,), 2)), "along axis 2 of 2"),
         (Tensor("x", DType.I8, (2, 3), Quant((1.0,), (0,), -1)), "along axis -1 of 2"),
-        (Tensor("x", DType.I8, (2, 3), Quant((1.0, 1.0), (0, 0), 1)), "2 scales and 2 zero points, expected 3"),
+        (
+            Tensor("x", DType.I8, (2, 3), Quant((1.0, 1.0), (0, 0), 1)),
+            "2 scales and 2 zero points, expected 3",
+        ),
         (Tensor("x", DType.I8, (2,), Quant((1.0,), (0, 0))), "1 scales and 2 zero points, expected 1"),
         (Tensor("x", DType.I8, (2,), Quant.of(0.0)), "its scale is 0.0"),
         (Tensor("x", DType.I8, (2,), Quant.of(-1.0)), "its scale is -1.0"),
@@ -115,8 +118,12 @@ def test_a_node_rounds_once() -> None:
 
 
 def test_an_absent_operand_stays_absent() -> None:
-    attrs = OPS["Conv"].complete({"strides": (1,), "pads_before": (0,), "pads_after": (0,), "dilations": (1,)})
+    attrs = OPS["Conv"].complete(
+        {"strides": (1,), "pads_before": (0,), "pads_after": (0,), "dilations": (1,)}
+    )
     x, w = Tensor("x", DType.F32, (1, 2, 1)), Tensor("w", DType.F32, (1, 1, 1))
     arrays = np.float32([[[1], [2]]]), np.float32([[[3]]])
-    (found,) = compute(OPS["Conv"], attrs, [(x, arrays[0]), (w, arrays[1]), None], [Tensor("y", DType.F32, (1, 2, 1))])
+    (found,) = compute(
+        OPS["Conv"], attrs, [(x, arrays[0]), (w, arrays[1]), None], [Tensor("y", DType.F32, (1, 2, 1))]
+    )
     assert found.ravel().tolist() == [3, 6]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType
 from mace_core.recipes import Steps, StridedSlice, apply, batch_to_space, same_paddings, space_to_batch
 from mace_core.run.reference import execute
@@ -21,7 +21,9 @@ def test_space_to_batch_takes_every_other_pixel() -> None:
     x = np.arange(2 * 5 * 6 * 3, dtype=np.float32).reshape(2, 5, 6, 3)
     found = run(space_to_batch(x.shape, (2, 3), ((1, 0), (0, 0))), x)
     padded = np.pad(x, ((0, 0), (1, 0), (0, 0), (0, 0)))
-    np.testing.assert_array_equal(found, np.concatenate([padded[:, i::2, j::3] for i in range(2) for j in range(3)]))
+    np.testing.assert_array_equal(
+        found, np.concatenate([padded[:, i::2, j::3] for i in range(2) for j in range(3)])
+    )
 
 
 def test_batch_to_space_undoes_it() -> None:
@@ -36,7 +38,10 @@ def test_batch_to_space_undoes_it() -> None:
         (StridedSlice((1, 0), (4, 3), (2, 1)), lambda x: x[1:4:2, 0:3]),
         (StridedSlice((-1,), (0,), (-2,), end_mask=1), lambda x: x[-1::-2]),
         (StridedSlice((0, 2), (0, 0), (1, 1), begin_mask=1, end_mask=1, shrink_mask=2), lambda x: x[:, 2]),
-        (StridedSlice((0, 0, 1), (0, 0, 3), (1, 1, 1), ellipsis_mask=1, new_axis_mask=2), lambda x: x[..., None, 1:3]),
+        (
+            StridedSlice((0, 0, 1), (0, 0, 3), (1, 1, 1), ellipsis_mask=1, new_axis_mask=2),
+            lambda x: x[..., None, 1:3],
+        ),
         (StridedSlice((3, 0), (1, 0), (1, 1), end_mask=2), lambda x: x[3:1]),
     ],
 )

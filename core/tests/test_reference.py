@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Quant, Storage
 from mace_core.run.reference import execute
 
@@ -16,7 +16,12 @@ def test_every_tensor_is_there() -> None:
     total = new.one("Add", [x, w], outputs=["t"])
     graph = new.finish([new.one("Relu", [total], outputs=["y"])])
     values = execute(graph, {"x": np.float32([1, 2])})
-    assert {name: array.tolist() for name, array in values.items()} == {"x": [1, 2], "w": [1, -3], "t": [2, -1], "y": [2, 0]}
+    assert {name: array.tolist() for name, array in values.items()} == {
+        "x": [1, 2],
+        "w": [1, -3],
+        "t": [2, -1],
+        "y": [2, 0],
+    }
 
 
 def test_stored_results_are_rounded_to_their_storage() -> None:

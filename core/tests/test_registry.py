@@ -73,7 +73,10 @@ def test_a_target_alone_is_enough_where_one_abi_fits() -> None:
 def test_the_most_specific_cpu_target_comes_last() -> None:
     (choice,) = REGISTRY.select("arm+npu")
     assert [t.name for t in REGISTRY.targets_for(choice, ("cpu",))] == ["npu", "neonish"]
-    assert [t.name for t in REGISTRY.targets_for(REGISTRY.select("host")[0], ("npu", "cpu"))] == ["npu", "cpu"]
+    assert [t.name for t in REGISTRY.targets_for(REGISTRY.select("host")[0], ("npu", "cpu"))] == [
+        "npu",
+        "cpu",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +116,18 @@ class Format(Frontend):
         raise AssertionError
 
 
-FORMATS = Registry((), {f.name: f for f in (Format("one", ".a", ".b"), Format("two", ".b"))}, {}, {}, {}, {}, {})
+FORMATS = Registry(
+    (), {f.name: f for f in (Format("one", ".a", ".b"), Format("two", ".b"))}, {}, {}, {}, {}, {}
+)
 
 
 def test_a_file_goes_to_the_frontend_that_claims_it() -> None:
     assert FORMATS.frontend(Model("m", (Path("x.A"),))).name == "one"
     assert FORMATS.frontend(Model("m", (Path("x.b"),), platform="two")).name == "two"
     for file, count in (("x.b", 2), ("x", 0)):
-        with pytest.raises(MaceError, match=f"model 'm': {count} frontends claim '{file}'; say `platform:` .one of one, two"):
+        with pytest.raises(
+            MaceError, match=f"model 'm': {count} frontends claim '{file}'; say `platform:` .one of one, two"
+        ):
             FORMATS.frontend(Model("m", (Path(file),)))
 
 

@@ -1,4 +1,7 @@
-"""Templates print numbers and marked text, and nothing else; compiled ones come from a folder that only the user can write to."""
+"""Templates print numbers and marked text, and nothing else.
+
+Compiled ones come from a folder that only the user can write to.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +80,14 @@ def test_values_without_a_form_in_c_are_refused(fill: Callable[..., str]) -> Non
 def test_numbers_and_the_text_of_the_author_are_printed(fill: Callable[..., str]) -> None:
     assert fill("{{ a }} {{ b }} {{ c }}", a=1, b=np.int64(-2), c=0.1) == "1 -2 0.1"
     assert fill("{{ 'a' }}{{ 'b' ~ 1 }}{{ ', ' if false }}{{ 'y' if true else 'n' }}") == "ab1y"
-    assert fill("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m('a') }}{{ m(1)|indent(2) }}{{ m(2)|trim }}") == "<a><1><2>"
-    assert fill("{% set y %}int {{ n|upper }};{% endset %}{{ y }}{{ range(3)|join(', ') }}", n=CIdentifier("a")) == "int A;0, 1, 2"
+    assert (
+        fill("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m('a') }}{{ m(1)|indent(2) }}{{ m(2)|trim }}")
+        == "<a><1><2>"
+    )
+    assert (
+        fill("{% set y %}int {{ n|upper }};{% endset %}{{ y }}{{ range(3)|join(', ') }}", n=CIdentifier("a"))
+        == "int A;0, 1, 2"
+    )
     assert isinstance(fill("x"), Code)
     with pytest.raises(jinja2.UndefinedError):
         fill("{{ nobody }}")
@@ -87,7 +96,12 @@ def test_numbers_and_the_text_of_the_author_are_printed(fill: Callable[..., str]
 def test_text_of_one_language_stays_in_its_files(fill: Callable[..., str]) -> None:
     assert fill("{{ c }}{{ s }}", c=CComment("a"), s=CString('"')) == '/* a */"\\042"'
     assert fill("{{ x }}", "a.svg.in", x=XmlText('<"')) == "&lt;&quot;"
-    for text, name in ((XmlText("a"), "a.c.in"), (Line("a"), "a.h.in"), (CString("a"), "a.svg.in"), (CComment("a"), "Makefile.in")):
+    for text, name in (
+        (XmlText("a"), "a.c.in"),
+        (Line("a"), "a.h.in"),
+        (CString("a"), "a.svg.in"),
+        (CComment("a"), "Makefile.in"),
+    ):
         with pytest.raises(PluginError, match="printed into another"):
             fill("{{ x }}", name, x=text)
     for name in ("a.c.in", "Makefile.in", "a.json.in", "a.svg.in"):
@@ -134,7 +148,9 @@ def test_a_planted_template_is_not_executed(tmp_path: Path, monkeypatch: pytest.
         assert render(template) == "good"
         planted = next(cache.glob("templates-*/*"))  # a folder for each version of the renderer
         module._environment.cache_clear()
-        bucket = module._environment().bytecode_cache.get_bucket(module._environment(), str(other), None, "evil")  # type: ignore[union-attr]
+        bucket = module._environment().bytecode_cache.get_bucket(
+            module._environment(), str(other), None, "evil"
+        )  # type: ignore[union-attr]
         bucket.code = module._environment().compile("evil")
         bucket.checksum = module._environment().bytecode_cache.get_source_checksum("good")  # type: ignore[union-attr]
         with planted.open("wb") as file:
@@ -147,7 +163,9 @@ def test_a_planted_template_is_not_executed(tmp_path: Path, monkeypatch: pytest.
         module._environment.cache_clear()
 
 
-def test_what_another_version_compiled_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_version_compiled_is_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The name of a compiled template depends on the module that compiled it."""
     cache = render_module._Bytecode(str(tmp_path))
     before = cache.get_cache_key("model.c.in")

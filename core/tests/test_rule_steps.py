@@ -35,7 +35,9 @@ def test_no_rows_of_checks_pass(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
 
 
-def test_a_model_that_was_not_validated_fails_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_was_not_validated_fails_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     row = {"model": "net", "target": "host", "problem": "no data", "passed": False}
     (tmp_path / "rows.json").write_text(json.dumps([row]))
     assert print_checks([tmp_path / "rows.json"]) == FAILED

@@ -36,7 +36,9 @@ def test_qemu_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("system", "machine", "native"),
     [("linux", "aarch64", True), ("linux", "x86_64", False), ("darwin", "arm64", False)],
 )
-def test_native_only_on_linux_of_the_same_processor(system: str, machine: str, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_only_on_linux_of_the_same_processor(
+    system: str, machine: str, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.platform", system)
     monkeypatch.setattr("platform.machine", lambda: machine)
     assert isinstance(runners.linux("aarch64"), runners.Native) == native

@@ -31,7 +31,9 @@ NUMBER = Tensor("number", DType.I64, ())
         (NUMBER, (3,), 3),
     ],
 )
-def test_one_sample_and_a_batch_of_samples_are_both_taken(tensor: Tensor, shape: tuple[int, ...], samples: int) -> None:
+def test_one_sample_and_a_batch_of_samples_are_both_taken(
+    tensor: Tensor, shape: tuple[int, ...], samples: int
+) -> None:
     array = np.arange(int(np.prod(shape)), dtype=tensor.dtype.numpy).reshape(shape)
     fitted = fit(tensor, array)
     assert fitted.shape == (samples, *tensor.shape)
@@ -41,9 +43,15 @@ def test_one_sample_and_a_batch_of_samples_are_both_taken(tensor: Tensor, shape:
 @pytest.mark.parametrize(
     ("array", "said"),
     [
-        (np.zeros((1, 4, 5, 3)), r"input 'image': expected float32\[1, 4, 5, 3\], found float64\[1, 4, 5, 3\]; .*astype\(numpy\.float32\)"),
+        (
+            np.zeros((1, 4, 5, 3)),
+            r"input 'image': expected float32\[1, 4, 5, 3\], found float64\[1, 4, 5, 3\]; .*astype\(numpy\.float32\)",
+        ),
         (np.zeros((1, 4, 5, 3), np.uint8), "found uint8"),
-        (np.zeros((1, 3, 4, 5), np.float32), r"expected float32\[1, 4, 5, 3\] for each sample, found float32\[1, 3, 4, 5\]"),
+        (
+            np.zeros((1, 3, 4, 5), np.float32),
+            r"expected float32\[1, 4, 5, 3\] for each sample, found float32\[1, 3, 4, 5\]",
+        ),
         (np.zeros(60, np.float32), r"found float32\[60\]"),
         (np.zeros((2, 2, 4, 5, 3), np.float32), r"found float32\[2, 2, 4, 5, 3\]"),
         (np.zeros((), np.float32), r"found float32\[\]"),
@@ -111,7 +119,17 @@ def test_raw_files_hold_the_elements_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gone.npy", "gone.npz", "gone.raw", "x" * 5000 + ".npy", "folder.npy", "folder.npz", "folder", "a\0b.npy"]
+    "name",
+    [
+        "gone.npy",
+        "gone.npz",
+        "gone.raw",
+        "x" * 5000 + ".npy",
+        "folder.npy",
+        "folder.npz",
+        "folder",
+        "a\0b.npy",
+    ],
 )
 def test_what_is_no_file_is_told(tmp_path: Path, name: str) -> None:
     for folder in ("folder.npy", "folder.npz", "folder"):

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from mace_core.ir import DType, Quant, Tensor
-from mace_core.run.similarity import MOST_DECIBELS, Similarity, accuracy, cosine, numbers, pixel_accuracy, relative_error, sqnr
+from mace_core.run.similarity import (
+    MOST_DECIBELS,
+    Similarity,
+    accuracy,
+    cosine,
+    numbers,
+    pixel_accuracy,
+    relative_error,
+    sqnr,
+)
 
 ZERO, ONES = np.zeros(4, np.float32), np.ones(4, np.float32)
 
@@ -18,7 +27,9 @@ def test_equal_results_are_as_alike_as_can_be() -> None:
     assert (same.sqnr, same.error, same.pixels) == (MOST_DECIBELS, 0, 1)
 
 
-@pytest.mark.parametrize(("found", "expected", "angle"), [(ZERO, ZERO, 1), (ZERO, ONES, 0), (ONES, ZERO, 0), (-ONES, ONES, -1)])
+@pytest.mark.parametrize(
+    ("found", "expected", "angle"), [(ZERO, ZERO, 1), (ZERO, ONES, 0), (ONES, ZERO, 0), (-ONES, ONES, -1)]
+)
 def test_cosine_of_zero_vectors(found: np.ndarray, expected: np.ndarray, angle: float) -> None:
     assert cosine(found, expected) == pytest.approx(angle)
 

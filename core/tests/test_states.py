@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder, rewrite
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, State
 from mace_core.pipeline import normalise
 from mace_core.ports import as_stated
 from mace_core.registry import Registry
+from mace_core.rewrite import rewrite
 from mace_core.run.reference import ReferenceSession, execute
 from mace_core.states import add_pairs, assign_states
 from mace_core.verify import verify
@@ -76,7 +77,9 @@ def test_a_state_that_nothing_changes_is_a_constant() -> None:
 def test_a_state_that_no_output_depends_on_disappears_and_one_that_others_need_stays() -> None:
     new = Builder("chain")
     x = new.input("x", DType.F32, (2,))
-    unread, first, second = (new.state(name, np.zeros(2, np.float32)) for name in ("unread", "first", "second"))
+    unread, first, second = (
+        new.state(name, np.zeros(2, np.float32)) for name in ("unread", "first", "second")
+    )
     new.set_next(unread, new.one("Add", [unread, x]))
     new.set_next(first, new.one("Add", [first, x]))
     new.set_next(second, first)
@@ -136,7 +139,9 @@ def test_rewriting_and_the_shared_transforms_keep_states() -> None:
     for graph in (accumulator(2.0), picture_filter()):
         for after in (rewrite(graph, lambda _: None), normalise(graph, Registry.load())):
             assert after.states == graph.states
-            given = {"x": np.random.default_rng(0).standard_normal(graph.tensors["x"].shape).astype(np.float32)}
+            given = {
+                "x": np.random.default_rng(0).standard_normal(graph.tensors["x"].shape).astype(np.float32)
+            }
             one, two = ReferenceSession(graph), ReferenceSession(after)
             for _ in range(3):
                 np.testing.assert_allclose(one.run(given)["y"], two.run(given)["y"], rtol=1e-6)
@@ -157,7 +162,9 @@ def test_axes_and_start_values_of_states_are_turned_as_the_input_says() -> None:
 
 
 def test_a_state_keeps_the_type_of_the_framework_whatever_the_application_gives() -> None:
-    stated = as_stated(accumulator(), model((Port("x", dtype=DType.F64), Port("total", dtype=DType.F64))), "NHWC")
+    stated = as_stated(
+        accumulator(), model((Port("x", dtype=DType.F64), Port("total", dtype=DType.F64))), "NHWC"
+    )
     assert stated.tensors["x"].dtype is DType.F64
     assert stated.tensors["total"].dtype is DType.F32
     assert verify(stated).states
@@ -222,5 +229,7 @@ def test_states_that_are_reset_are_constants() -> None:
     graph = verify(assign_states(accumulator(3.0), model(states="reset")))
     assert (graph.inputs, graph.outputs, graph.states) == (("x",), ("y",), ())
     assert [execute(graph, ones())["y"][0] for _ in range(2)] == [4, 4]
-    shown = verify(assign_states(accumulator(3.0), model((), (Port("y"), Port("total.next")), states="reset")))
+    shown = verify(
+        assign_states(accumulator(3.0), model((), (Port("y"), Port("total.next")), states="reset"))
+    )
     assert execute(shown, ones())["total.next"][0] == 4

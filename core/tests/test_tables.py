@@ -22,7 +22,9 @@ def _importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_all_modules_are_one_table(tmp_path: Path) -> None:
-    name = package(tmp_path, "tables_of_two", one="ROWS = {'a': 1}", two="ROWS = {'b': 2}", none="OTHER = {'c': 3}")
+    name = package(
+        tmp_path, "tables_of_two", one="ROWS = {'a': 1}", two="ROWS = {'b': 2}", none="OTHER = {'c': 3}"
+    )
     assert dict(rows(name, "ROWS")) == {"a": 1, "b": 2}
     assert dict(rows(name, "OTHER")) == {"c": 3}
     assert dict(rows(name, "NONE")) == {}

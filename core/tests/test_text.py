@@ -58,9 +58,24 @@ def test_comments_and_strings_hold_whatever_is_in_them(flags: tuple[str, ...], t
     source = tmp_path / "a.c"
     text = "".join(lines) + "const char *const texts[] = {" + ",\n".join(strings) + "};\n"
     source.write_text(text, encoding="utf-8")
-    command = ["gcc", *flags, "-Wall", "-Wextra", "-Wcomment", "-Wbidi-chars=any", "-Werror", "-shared", "-fPIC", "a.c", "-o", "a.so"]
+    command = [
+        "gcc",
+        *flags,
+        "-Wall",
+        "-Wextra",
+        "-Wcomment",
+        "-Wbidi-chars=any",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        "a.c",
+        "-o",
+        "a.so",
+    ]
     subprocess.run(command, cwd=tmp_path, check=True)
-    symbols = subprocess.run(["nm", "-D", "--defined-only", "a.so"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", "a.so"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
     assert [line.split()[-1] for line in symbols.splitlines()] == ["texts"]
     library = ctypes.CDLL(str(tmp_path / "a.so"))
     found = (ctypes.c_char_p * len(HOSTILE)).in_dll(library, "texts")
@@ -85,7 +100,10 @@ def test_xml_and_lines() -> None:
         assert len(line) <= 200
 
 
-@pytest.mark.parametrize("name", [*HOSTILE, "1a", "a-b", "a.b", "int", "class", "linux", "NULL", "errno", "_A", "__a", "é", "a" * 5000])
+@pytest.mark.parametrize(
+    "name",
+    [*HOSTILE, "1a", "a-b", "a.b", "int", "class", "linux", "NULL", "errno", "_A", "__a", "é", "a" * 5000],
+)
 def test_what_is_no_identifier(name: str) -> None:
     with pytest.raises(MaceError, match="not a name in C"):
         CIdentifier(name)
@@ -95,7 +113,13 @@ def test_words_and_macros() -> None:
     assert CIdentifier("conv_f32") == "conv_f32"
     assert CPrefix("int") == "int"
     assert Word("main-2.c") == "main-2.c"
-    assert [CDefine(d) for d in ("A", "A=", "A=-1", "A=0x1F", "A=b.c+d")] == ["A", "A=", "A=-1", "A=0x1F", "A=b.c+d"]
+    assert [CDefine(d) for d in ("A", "A=", "A=-1", "A=0x1F", "A=b.c+d")] == [
+        "A",
+        "A=",
+        "A=-1",
+        "A=0x1F",
+        "A=b.c+d",
+    ]
     for text in ("../a", ".hidden", "-rf", "a b", "a/b", "a;b", "$(x)", "`x`", "a\n", "", "a" * 231):
         with pytest.raises(MaceError):
             Word(text)

@@ -16,7 +16,10 @@ def test_a_time_that_is_no_measurement_has_a_tilde_and_a_line_that_explains_it()
     assert milliseconds(2e6, measured.timing) == "2.000"
     assert milliseconds(3e6, emulated.timing) == "~3.000"
     assert timing_note([measured.timing]) == ""
-    assert timing_note([measured.timing, emulated.timing]) == "~ emulated: not measured on the processor itself\n"
+    assert (
+        timing_note([measured.timing, emulated.timing])
+        == "~ emulated: not measured on the processor itself\n"
+    )
     text = show_timings([measured, emulated])
     assert "~3.000" in text
     assert "~2.000" not in text

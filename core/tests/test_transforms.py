@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from mace_core.api import Repeat, Transform
-from mace_core.build import Builder
 from mace_core.errors import MaceError, PluginError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.plugin_loader import Plugin
 from mace_core.registry import Registry
 from mace_core.transforms import PHASES, describe_empty_phases, order_phases, run_phases
 
-ONE, TWO = (Plugin(f"transform-{name}", f"mace_transform_{name}", f"mace-transform-{name}", "1.0") for name in ("one", "two"))
+ONE, TWO = (
+    Plugin(f"transform-{name}", f"mace_transform_{name}", f"mace-transform-{name}", "1.0")
+    for name in ("one", "two")
+)
 
 
 def keep(graph: Graph) -> Graph:
@@ -43,7 +46,10 @@ def small_graph() -> Graph:
 
 
 def test_phases_run_in_their_order_and_names_decide_what_is_left_open() -> None:
-    free = [Transform(name, keep, phase) for name, phase in (("b", "fuse"), ("a", "cleanup"), ("c", "fuse"), ("z", "layout"))]
+    free = [
+        Transform(name, keep, phase)
+        for name, phase in (("b", "fuse"), ("a", "cleanup"), ("c", "fuse"), ("z", "layout"))
+    ]
     assert order(*free) == [["z"], ["b", "c"], ["a"]]
     assert order(*reversed(free)) == [["z"], ["b", "c"], ["a"]]
 
@@ -55,7 +61,9 @@ def test_constraints_overrule_names() -> None:
 
 
 def test_a_transform_that_is_not_installed_constrains_nothing() -> None:
-    assert order(Transform("a", keep, "fuse", after={"elsewhere": "why"}), Transform("b", keep, "fuse")) == [["a", "b"]]
+    assert order(Transform("a", keep, "fuse", after={"elsewhere": "why"}), Transform("b", keep, "fuse")) == [
+        ["a", "b"]
+    ]
 
 
 def test_a_constraint_on_an_earlier_phase_is_kept_already() -> None:
@@ -83,7 +91,9 @@ def test_every_pass_of_a_phase_runs_once_a_round() -> None:
 
         return apply
 
-    transforms = [Transform(name, note(name), phase) for name, phase in (("b", "fold"), ("a", "fold"), ("c", "combine"))]
+    transforms = [
+        Transform(name, note(name), phase) for name, phase in (("b", "fold"), ("a", "fold"), ("c", "combine"))
+    ]
     run_phases(small_graph(), install(*transforms))
     assert ran == ["a", "b", "a", "b", "c"]
 
@@ -143,7 +153,9 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize(("one", "two", "said"), CONFLICTS.values(), ids=CONFLICTS)
-def test_a_conflict_names_both_transforms_and_both_distributions(one: Transform, two: Transform, said: list[str]) -> None:
+def test_a_conflict_names_both_transforms_and_both_distributions(
+    one: Transform, two: Transform, said: list[str]
+) -> None:
     with pytest.raises(MaceError) as error:
         order_phases(install(one, other=(two,)))
     for part in said:
@@ -151,7 +163,10 @@ def test_a_conflict_names_both_transforms_and_both_distributions(one: Transform,
 
 
 def test_a_cycle_of_three_is_told_in_its_order() -> None:
-    ring = [Transform(name, keep, "fuse", after={before: f"{before} first"}) for name, before in (("a", "c"), ("b", "a"), ("c", "b"))]
+    ring = [
+        Transform(name, keep, "fuse", after={before: f"{before} first"})
+        for name, before in (("a", "c"), ("b", "a"), ("c", "b"))
+    ]
     with pytest.raises(MaceError) as error:
         order_phases(install(*ring))
     for first, second in (("a", "b"), ("b", "c"), ("c", "a")):
@@ -247,6 +262,8 @@ def test_states_outlive_a_transform_that_makes_the_graph_anew() -> None:
     def forget(old: Graph) -> Graph:
         return Graph(old.name, old.nodes, old.tensors, old.weights, old.inputs, old.outputs)
 
-    result = run_phases(graph, install(Transform("forget", forget, "fuse"), Transform("keep", keep, "cleanup")))
+    result = run_phases(
+        graph, install(Transform("forget", forget, "fuse"), Transform("keep", keep, "cleanup"))
+    )
     assert result.states == graph.states
     assert result.port_inputs == ("x",)

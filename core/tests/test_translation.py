@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array
 from mace_core.ops.op import OpError
 from mace_core.translation import OperandNode, RefusedError, Senseless, SkippedError, attempt, refuse_names
@@ -45,7 +45,9 @@ def test_a_constant_is_read_and_what_is_computed_is_refused() -> None:
     node = FakeNode()
     assert node.ints(1, "shape") == (4, -1)
     assert all(type(value) is int for value in node.ints(1, "shape"))
-    with pytest.raises(RefusedError, match=r"its shape \(input 0\) is computed at run time; save the model with a constant"):
+    with pytest.raises(
+        RefusedError, match=r"its shape \(input 0\) is computed at run time; save the model with a constant"
+    ):
         node.ints(0, "shape")
 
 

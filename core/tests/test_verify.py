@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Tensor
 from mace_core.verify import MOST_ALONG_AN_AXIS, verify
 
@@ -17,7 +17,9 @@ from mace_core.verify import MOST_ALONG_AN_AXIS, verify
 def sound() -> Graph:
     """y = Relu(x + w)."""
     new = Builder("g")
-    total = new.one("Add", [new.input("x", DType.F32, (2,)), new.weight("w", np.ones(2, np.float32))], outputs=["t"])
+    total = new.one(
+        "Add", [new.input("x", DType.F32, (2,)), new.weight("w", np.ones(2, np.float32))], outputs=["t"]
+    )
     return new.finish([new.one("Relu", [total], outputs=["y"])])
 
 
@@ -33,13 +35,22 @@ def with_node(graph: Graph, number: int, **changes: object) -> Graph:
 
 FAULTS: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "name": (lambda g: with_tensor(g, Tensor("z", DType.F32, (2,)), "t"), "tensor 'z' is filed under 't'"),
-    "negative": (lambda g: with_tensor(g, Tensor("x", DType.F32, (-1,))), "every dimension must be a known number"),
-    "huge": (lambda g: with_tensor(g, Tensor("x", DType.F32, (MOST_ALONG_AN_AXIS,))), "a dimension must be less than"),
+    "negative": (
+        lambda g: with_tensor(g, Tensor("x", DType.F32, (-1,))),
+        "every dimension must be a known number",
+    ),
+    "huge": (
+        lambda g: with_tensor(g, Tensor("x", DType.F32, (MOST_ALONG_AN_AXIS,))),
+        "a dimension must be less than",
+    ),
     "quant": (lambda g: with_tensor(g, Tensor("x", DType.I8, (2,), Quant.of(0.0))), "its scale is 0.0"),
     "weight": (lambda g: replace(g, weights={"w": np.ones(3, np.float32)}), r"weight 'w' is float32\[3\]"),
     "writable": (lambda g: replace(g, weights={"w": np.ones(2, np.float32)}), "weight 'w' is writable"),
     "twice": (lambda g: with_node(g, 1, name=g.nodes[0].name), "its name is used twice"),
-    "unknown": (lambda g: with_node(g, 0, inputs=("x", "gone")), "reads 'gone', which nothing before it computes"),
+    "unknown": (
+        lambda g: with_node(g, 0, inputs=("x", "gone")),
+        "reads 'gone', which nothing before it computes",
+    ),
     "order": (lambda g: replace(g, nodes=g.nodes[::-1]), "reads 't', which nothing before it computes"),
     "overwritten": (lambda g: with_node(g, 1, outputs=("w",)), "writes 'w', which exists already"),
     "output": (lambda g: replace(g, outputs=("z",)), "output 'z' is never computed"),

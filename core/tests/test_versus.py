@@ -49,11 +49,15 @@ def test_a_library_that_is_not_built_is_told(tmp_path: Path) -> None:
 def test_a_framework_that_is_not_installed_is_told(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, None, [])
     (choice,) = Registry.load().select("host")
-    with pytest.raises(MaceError, match=r"the framework behind 'acme' is not installed; pip install 'acme\[all\]'"):
+    with pytest.raises(
+        MaceError, match=r"the framework behind 'acme' is not installed; pip install 'acme\[all\]'"
+    ):
         versus(library, choice, MODEL, Registry.load(), 1)
 
 
-def test_both_sides_run_in_turn_and_warm_rounds_do_not_count(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_run_in_turn_and_warm_rounds_do_not_count(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
 
     class Peer:

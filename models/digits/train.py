@@ -1,8 +1,9 @@
 """Train the digits model and write everything that its deployment needs: `uv run python models/digits/train.py`.
 
-A small convolutional network on scikit-learn's bundled digits (1,797 pictures of 8 x 8), trained in plain numpy with Adam and a fixed
-seed; a fifth of the pictures is held out for the test. Writes digits.onnx, test_inputs.npy, test_outputs.npy (onnxruntime's) and
-test_labels.npy, and says the accuracy on the held-out pictures.
+A small convolutional network on scikit-learn's bundled digits (1,797 pictures of 8 x 8), trained in plain
+numpy with Adam and a fixed seed; a fifth of the pictures is held out for the test. Writes digits.onnx,
+test_inputs.npy, test_outputs.npy (onnxruntime's) and test_labels.npy, and says the accuracy on the held-out
+pictures.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def forward(p: dict[str, Array], x: Array) -> tuple[Array, list[Array]]:
     kept = []
     for layer in ("1", "2"):
         columns = patches(x)
-        y = np.maximum(columns @ p[f"w{layer}"].reshape(len(p[f"w{layer}"]), -1).T + p[f"b{layer}"], 0).transpose(0, 3, 1, 2)
+        y = np.maximum(
+            columns @ p[f"w{layer}"].reshape(len(p[f"w{layer}"]), -1).T + p[f"b{layer}"], 0
+        ).transpose(0, 3, 1, 2)
         n, c, h, w = y.shape
         pooled = y.reshape(n, c, h // 2, 2, w // 2, 2).max(axis=(3, 5))
         kept += [columns, y, pooled]
@@ -52,7 +55,11 @@ def backward(p: dict[str, Array], kept: list[Array], slope: Array) -> dict[str, 
     for layer in ("2", "1"):
         columns, y, pooled = kept[-3:]
         kept = kept[:-3]
-        wide = np.repeat(np.repeat(slope, 2, 2), 2, 3) * (y == np.repeat(np.repeat(pooled, 2, 2), 2, 3)) * (y > 0)
+        wide = (
+            np.repeat(np.repeat(slope, 2, 2), 2, 3)
+            * (y == np.repeat(np.repeat(pooled, 2, 2), 2, 3))
+            * (y > 0)
+        )
         rows = wide.transpose(0, 2, 3, 1)
         weight = p[f"w{layer}"]
         gradients[f"w{layer}"] = np.einsum("nhwo,nhwk->ok", rows, columns).reshape(weight.shape)
@@ -66,8 +73,15 @@ def backward(p: dict[str, Array], kept: list[Array], slope: Array) -> dict[str, 
 def train(x: Array, labels: Array) -> dict[str, Array]:
     """Parameters after EPOCHS of Adam on the cross entropy."""
     rng = np.random.default_rng(SEED)
-    shapes = {"w1": (CHANNELS[1], 1, 3, 3), "w2": (CHANNELS[2], CHANNELS[1], 3, 3), "w3": (CHANNELS[2] * 4, CLASSES)}
-    p = {n: rng.standard_normal(s) * np.sqrt(2 / (s[0] if n == "w3" else np.prod(s[1:]))) for n, s in shapes.items()}
+    shapes = {
+        "w1": (CHANNELS[1], 1, 3, 3),
+        "w2": (CHANNELS[2], CHANNELS[1], 3, 3),
+        "w3": (CHANNELS[2] * 4, CLASSES),
+    }
+    p = {
+        n: rng.standard_normal(s) * np.sqrt(2 / (s[0] if n == "w3" else np.prod(s[1:])))
+        for n, s in shapes.items()
+    }
     p |= {"b1": np.zeros(CHANNELS[1]), "b2": np.zeros(CHANNELS[2]), "b3": np.zeros(CLASSES)}
     mean, square, step = {n: 0.0 * v for n, v in p.items()}, {n: 0.0 * v for n, v in p.items()}, 0
     for _ in range(EPOCHS):
@@ -80,7 +94,9 @@ def train(x: Array, labels: Array) -> dict[str, Array]:
             for name, g in backward(p, kept, likely / len(batch)).items():
                 mean[name] = 0.9 * mean[name] + 0.1 * g
                 square[name] = 0.999 * square[name] + 0.001 * g * g
-                p[name] = p[name] - RATE * (mean[name] / (1 - 0.9**step)) / (np.sqrt(square[name] / (1 - 0.999**step)) + 1e-8)
+                p[name] = p[name] - RATE * (mean[name] / (1 - 0.9**step)) / (
+                    np.sqrt(square[name] / (1 - 0.999**step)) + 1e-8
+                )
     return {n: v.astype(np.float32) for n, v in p.items()}
 
 
@@ -103,14 +119,18 @@ def to_onnx(p: dict[str, Array]) -> onnx.ModelProto:
     image, probabilities = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ports)
     weights = [numpy_helper.from_array(v, n) for n, v in sorted(p.items())]
     graph = helper.make_graph(nodes, "digits", [image], [probabilities], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="mace")
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="mace"
+    )
 
 
 def main() -> None:
     """Train, export, run onnxruntime on the held-out pictures, write the files."""
     digits = load_digits()
     pictures = (digits.images / 16).astype(np.float32)[:, None]
-    train_x, test_x, train_y, test_y = train_test_split(pictures, digits.target, test_size=0.2, random_state=SEED, stratify=digits.target)
+    train_x, test_x, train_y, test_y = train_test_split(
+        pictures, digits.target, test_size=0.2, random_state=SEED, stratify=digits.target
+    )
     model = to_onnx(train(train_x, train_y))
     onnx.checker.check_model(model)
     onnx.save(model, HERE / "digits.onnx")

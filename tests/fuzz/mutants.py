@@ -71,14 +71,29 @@ def some(cases: Sequence[Any], rng: random.Random, count: int) -> list[Any]:
 
 # ONNX: the node cases of the onnx package and the networks of our own tests.
 
-UNARY = ("Relu", "Neg", "Sigmoid", "Tanh", "Abs", "Identity", "Exp", "Softmax", "Floor", "HardSwish", "Erf", "Softplus")
+UNARY = (
+    "Relu",
+    "Neg",
+    "Sigmoid",
+    "Tanh",
+    "Abs",
+    "Identity",
+    "Exp",
+    "Softmax",
+    "Floor",
+    "HardSwish",
+    "Erf",
+    "Softplus",
+)
 BINARY = ("Add", "Mul", "Sub", "Max", "Min", "Div")
 
 
 def onnx_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     from mace_frontend_onnx.cases import bound, cases, choices
 
-    found: list[tuple[str, Any]] = [(name, getattr(test_module("onnx", "test_malformed"), name)) for name in ("CONVOLUTION", "MOVEMENT")]
+    found: list[tuple[str, Any]] = [
+        (name, getattr(test_module("onnx", "test_malformed"), name)) for name in ("CONVOLUTION", "MOVEMENT")
+    ]
     for case in some(cases(), rng, count):
         arrays = case.data_sets[0][0]
         names = [i.name for i in case.model.graph.input]
@@ -161,12 +176,24 @@ def _grow_tflite(graph: Any, rng: random.Random) -> Any:
         name = f"grown{number}"
         kind = rng.randrange(3)
         if kind == 0:
-            step = Step(rng.choice(("RELU", "LOGISTIC", "TANH", "ABS", "NEG", "EXP", "RELU6")), [x.name], [name])
+            step = Step(
+                rng.choice(("RELU", "LOGISTIC", "TANH", "ABS", "NEG", "EXP", "RELU6")), [x.name], [name]
+            )
         elif kind == 1:
             code, options = rng.choice((("ADD", "AddOptions"), ("MUL", "MulOptions"), ("SUB", "SubOptions")))
-            step = Step(code, [x.name, x.name], [name], (options, {"FusedActivationFunction": rng.choice((0, 0, 1, 3))}))
+            step = Step(
+                code,
+                [x.name, x.name],
+                [name],
+                (options, {"FusedActivationFunction": rng.choice((0, 0, 1, 3))}),
+            )
         else:
-            step = Step("CONCATENATION", [x.name, x.name], [name], ("ConcatenationOptions", {"Axis": rng.choice((0, -1, 1))}))
+            step = Step(
+                "CONCATENATION",
+                [x.name, x.name],
+                [name],
+                ("ConcatenationOptions", {"Axis": rng.choice((0, -1, 1))}),
+            )
         shape = tuple(2 * d if kind == 2 and i == 0 else d for i, d in enumerate(x.shape))
         values.append(Value(name, x.dtype, shape, scales=x.scales))
         steps.append(step)
@@ -229,7 +256,9 @@ def _changed_array(value: Any, rng: random.Random) -> Any:
     if kind == 3 and value.size:
         made = value.copy().reshape(-1)
         with np.errstate(all="ignore"):
-            made[rng.randrange(made.size)] = np.asarray(mild_number(made[0].item(), rng)).astype(made.dtype, casting="unsafe")
+            made[rng.randrange(made.size)] = np.asarray(mild_number(made[0].item(), rng)).astype(
+                made.dtype, casting="unsafe"
+            )
         return made.reshape(value.shape)
     return value.reshape(rng.choice(((-1,), (1, *value.shape), value.shape[::-1])))
 
@@ -259,7 +288,9 @@ def tensorflow_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
 
 
 def tensorflow_mutant(graph: Any, rng: random.Random, sound: bool) -> Files:
-    made = graph if sound or not rng.randrange(SOUND) else next(mild_messages(graph, rng.randrange(1 << 30), 1))
+    made = (
+        graph if sound or not rng.randrange(SOUND) else next(mild_messages(graph, rng.randrange(1 << 30), 1))
+    )
     return {"m.pb": made.SerializeToString()}
 
 
@@ -271,7 +302,9 @@ def caffe_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
         found.append((f"network {len(found)}", (text, weights(blobs, old=old))))
     names = ("detection", "elementwise", "movement", "norm", "recurrent", "window")
     cases = [case for name in names for case in test_module("caffe", f"test_{name}").CASES]
-    return found + [(case.name, (case.text(), weights({"layer": case.blobs}))) for case in some(cases, rng, count)]
+    return found + [
+        (case.name, (case.text(), weights({"layer": case.blobs}))) for case in some(cases, rng, count)
+    ]
 
 
 def caffe_mutant(original: tuple[str, bytes], rng: random.Random, sound: bool) -> Files:
@@ -284,7 +317,9 @@ def caffe_mutant(original: tuple[str, bytes], rng: random.Random, sound: bool) -
         network = text_format.Parse(text, schema.net(), allow_unknown_field=True)
         text = text_format.MessageToString(next(mild_messages(network, rng.randrange(1 << 30), 1)))
         if rng.random() < 0.15:
-            data = next(mild_messages(schema.model().FromString(data), rng.randrange(1 << 30), 1)).SerializeToString()
+            data = next(
+                mild_messages(schema.model().FromString(data), rng.randrange(1 << 30), 1)
+            ).SerializeToString()
     return {"m.prototxt": text.encode(), "m.caffemodel": data}
 
 
@@ -317,14 +352,15 @@ def keras_mutant(entries: Mapping[str, bytes], rng: random.Random, sound: bool) 
     return {"m.keras": data.getvalue()}
 
 
-FRONTENDS: Mapping[str, tuple[Callable[[random.Random, int], list[tuple[str, Any]]], Callable[[Any, random.Random, bool], Files]]] = (
-    MappingProxyType(
-        {
-            "onnx": (onnx_seeds, onnx_mutant),
-            "tflite": (tflite_seeds, tflite_mutant),
-            "tensorflow": (tensorflow_seeds, tensorflow_mutant),
-            "caffe": (caffe_seeds, caffe_mutant),
-            "keras": (keras_seeds, keras_mutant),
-        }
-    )
+FRONTENDS: Mapping[
+    str,
+    tuple[Callable[[random.Random, int], list[tuple[str, Any]]], Callable[[Any, random.Random, bool], Files]],
+] = MappingProxyType(
+    {
+        "onnx": (onnx_seeds, onnx_mutant),
+        "tflite": (tflite_seeds, tflite_mutant),
+        "tensorflow": (tensorflow_seeds, tensorflow_mutant),
+        "caffe": (caffe_seeds, caffe_mutant),
+        "keras": (keras_seeds, keras_mutant),
+    }
 )

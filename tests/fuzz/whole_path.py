@@ -30,7 +30,9 @@ def main() -> int:
     parser.add_argument("--frontend", choices=(*FRONTENDS, "all"), default="all")
     parser.add_argument("--count", type=int, default=1000, help="models of each frontend")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--compile", type=int, default=200, help="models of each frontend that are compiled and run, at most")
+    parser.add_argument(
+        "--compile", type=int, default=200, help="models of each frontend that are compiled and run, at most"
+    )
     parser.add_argument("--together", type=int, default=40, help="models in one library")
     parser.add_argument("--keep", type=Path, help="a folder for the files, kept")
     asked = parser.parse_args()
@@ -40,7 +42,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as temporary:
             folder = asked.keep / frontend if asked.keep else Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
-            report = fuzz(frontend, asked.seed, asked.count, Plan(asked.compile, asked.together, PROJECTS), folder)
+            report = fuzz(
+                frontend, asked.seed, asked.count, Plan(asked.compile, asked.together, PROJECTS), folder
+            )
         sys.stdout.write(f"{frontend}: {report}\n{frontend}: {time.monotonic() - start:.0f} s\n")
         sys.stdout.flush()
         found += len(report.findings)

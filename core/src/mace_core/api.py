@@ -26,6 +26,7 @@ from mace_core.part import (
     Stream,
 )
 from mace_core.refusal import Refusal
+from mace_core.toolchain import MEASURED, Compiler, Runner, Toolchain
 
 __all__ = [
     "HOST",
@@ -70,7 +71,8 @@ PortNames = tuple[tuple[str, ...], tuple[str, ...]]
 class Reference:
     """A model in its own framework: call it with arrays by input name for arrays by output name.
 
-    runtime: what computes, in words, with its version and kind of kernels where there are several: "ONNX Runtime 1.20".
+    runtime: what computes, in words, with its version and kind of kernels where there are several: "ONNX
+    Runtime 1.20".
     """
 
     run: Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -85,7 +87,8 @@ class Frontend(ABC):
     """Reads one framework's files into a graph.
 
     order: how the framework lays out an image's axes, "NCHW" or "NHWC".
-    fixes_inputs: whether it heeds `input_values` of the deployment file; a model that states them is refused elsewhere.
+    fixes_inputs: whether it heeds `input_values` of the deployment file; a model that states them is refused
+    elsewhere.
     needs: what to install for `reference`, as pip takes it; "" where nothing is missing ever.
     """
 
@@ -97,24 +100,34 @@ class Frontend(ABC):
 
     @abstractmethod
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-        """Read the model; shapes that the file leaves open come from `model.inputs`, in the framework's order.
+        """Read the model.
+
+        Shapes that the file leaves open come from `model.inputs`, in the framework's order.
 
         Raises one MaceError that lists every op that it cannot map, with node names.
         """
 
     def claims(self, file: Path) -> bool:
-        """Whether a model file, or a folder, is one of this framework's by its name; `platform:` overrules it."""
+        """Whether a model file, or a folder, is one of this framework's by its name.
+
+        `platform:` overrules it.
+        """
         return file.suffix.lower() in self.suffixes
 
     def port_names(self, files: Files) -> PortNames | None:
-        """The names of the model's own inputs and of its outputs, in its order; None if its files do not tell.
+        """The names of the model's own inputs and of its outputs, in its order.
+
+        None if its files do not tell.
 
         For deployment files that state shapes or types without names. Raises MaceError for what is no model.
         """
         return None
 
     def sources(self, files: Files) -> Files:
-        """Every file that is read for a model: a change of one of them makes the library stale. Of a folder, all in it."""
+        """Every file that is read for a model: a change of one of them makes the library stale.
+
+        Of a folder, all in it.
+        """
         inside = ((f,) if not f.is_dir() else sorted(p for p in f.rglob("*") if p.is_file()) for f in files)
         return tuple(chain.from_iterable(inside))
 
@@ -126,21 +139,27 @@ class Frontend(ABC):
         return None
 
     def peer(self, files: Files, model: Model) -> Reference | None:
-        """The original framework at its fastest on one CPU thread, for benchmarks; None if it is not installed."""
+        """The original framework at its fastest on one CPU thread, for benchmarks.
+
+        None if it is not installed.
+        """
         return self.reference(files, model)
 
     def recurrent(self, files: Files, model: Model) -> Reference | None:
-        """Return the model in its framework, which keeps the states of the model file from call to call; None if it is not installed.
+        """Return the model in its framework, which keeps the states of the model file from call to call.
 
-        Each time that it is asked for, it begins with the start values. It is given neither the states' values nor asked for them,
-        though it may give those of `model.outputs` that are next values.
+        None if it is not installed.
+
+        Each time that it is asked for, it begins with the start values. It is given neither the states'
+        values nor asked for them, though it may give those of `model.outputs` that are next values.
         """
         return None
 
     def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
         """Return the values that the model file holds for inputs that the deployment file makes states, by name.
 
-        Others begin with zeros, stored integers with their zero point. States that the file itself keeps are in `Graph.states`.
+        Others begin with zeros, stored integers with their zero point. States that the file itself keeps are
+        in `Graph.states`.
         """
         return {}
 
@@ -167,8 +186,8 @@ class Transform:
     """Rewrites a graph and keeps what it computes.
 
     phase: a phase of `mace_core.transforms.PHASES`, in which it runs by being installed.
-    after, before: the transforms of that phase that it runs after, or before, with the reason for each; one that is not
-        installed constrains nothing. What is left open is decided by name.
+    after, before: the transforms of that phase that it runs after, or before, with the reason for each; one
+        that is not installed constrains nothing. What is left open is decided by name.
     repeats: the other phases that it runs in as well.
     """
 
@@ -194,7 +213,10 @@ class Sources:
 
 @dataclass(frozen=True)
 class Region:
-    """A convex part of a graph given to one target, as a graph of its own; number: its place in the order of regions."""
+    """A convex part of a graph given to one target, as a graph of its own.
+
+    number: its place in the order of regions.
+    """
 
     target: Target
     graph: Graph
@@ -207,21 +229,28 @@ class Region:
 
     def ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return its inputs and outputs as they lie in host memory."""
-        inputs, outputs = (tuple(Port(self.graph.tensors[name]) for name in names) for names in (self.graph.inputs, self.graph.outputs))
+        inputs, outputs = (
+            tuple(Port(self.graph.tensors[name]) for name in names)
+            for names in (self.graph.inputs, self.graph.outputs)
+        )
         return inputs, outputs
 
 
 def _refuse_reading(file: Path) -> Graph:
-    raise MaceError(file, "is a model that cannot be read here", "compile through `compile_model`, which knows the frontends")
+    raise MaceError(
+        file,
+        "is a model that cannot be read here",
+        "compile through `compile_model`, which knows the frontends",
+    )
 
 
 @dataclass(frozen=True)
 class BuildConfig:
     """What a target may know of the build that it compiles a region for.
 
-    abi: what the compiler of the library makes code for.  target: the whole choice, as the user wrote it.  model: with its files, keys
-    and options, as the deployment file states it.  read: returns the graph of another model, whose file an option of a target names, as
-    the transforms leave it.
+    abi: what the compiler of the library makes code for.  target: the whole choice, as the user wrote it.
+    model: with its files, keys and options, as the deployment file states it.  read: returns the graph of
+    another model, whose file an option of a target names, as the transforms leave it.
     """
 
     abi: str
@@ -265,41 +294,55 @@ class Target(ABC):
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return what computes a region, all of whose nodes were accepted.
 
-        The part has a port for each input and output of the region's graph. MaceError with all that the hardware cannot do.
+        The part has a port for each input and output of the region's graph. MaceError with all that the
+        hardware cannot do.
         """
 
     def widens_weights(self) -> bool:
-        """Tell whether `compile` heeds `weights: as-stored` of a deployment file; without it such a model is refused."""
+        """Tell whether `compile` heeds `weights: as-stored` of a deployment file.
+
+        Without it such a model is refused.
+        """
         return False
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with everything that the target does not take of what a deployment file asks of it; it takes no options.
 
-        Called when the file has been read, for every target that it names, whether or not the target is built for.
+        Called when the file has been read, for every target that it names, whether or not the target is built
+        for.
         """
         asked = model.keys.get("target_options", {})
         found = asked.get(self.name) if isinstance(asked, Mapping) else None
         if found:
             place = f"model {model.name!r}: target_options: {self.name}"
-            raise MaceError(place, f"{', '.join(map(str, found))}: the target takes no options", "remove them")
+            raise MaceError(
+                place, f"{', '.join(map(str, found))}: the target takes no options", "remove them"
+            )
 
     def worth(self, region: Graph) -> bool:
         """Tell whether a region this small is worth a change of device."""
         return True
 
     def levels(self, abi: str) -> tuple[Level, ...]:
-        """Return the instruction-set levels that core compiles the target's kernels for, the best first; () without such kernels."""
+        """Return the instruction-set levels that core compiles the target's kernels for, the best first.
+
+        () without such kernels.
+        """
         return ()
 
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
-        """Return what a build has to know of the target's parts before a model is read; () where core writes all that they need.
+        """Return what a build has to know of the target's parts before a model is read.
 
-        library: the name of the library, a C identifier.  models: those that the target is asked for.  abi: of the build.
+        () where core writes all that they need.
 
-        A target with a driver returns a `Manifest(library, copies=..., units=..., libraries=..., loads=..., drivers=...)` with the
-        sources of its driver, which is compiled into the library. What runs on another processor is a manifest of its own with the
-        `abi` of that processor: the toolchain of that ABI makes a shared library or a program of it, which lies beside the library.
-        A target that makes a program of a whole model names the model under `holds`.
+        library: the name of the library, a C identifier.  models: those that the target is asked for.  abi:
+        of the build.
+
+        A target with a driver returns a `Manifest(library, copies=..., units=..., libraries=..., loads=...,
+        drivers=...)` with the sources of its driver, which is compiled into the library. What runs on another
+        processor is a manifest of its own with the
+        `abi` of that processor: the toolchain of that ABI makes a shared library or a program of it, which
+        lies beside the library. A target that makes a program of a whole model names the model under `holds`.
         """
         return ()
 
@@ -312,71 +355,4 @@ class Target(ABC):
 
     def runner(self) -> Runner | None:
         """Return what executes the programs that the target makes; None for what the toolchain executes."""
-        return None
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """The commands and flags that make code for one ABI.
-
-    cc, ar: the commands as argument lists, without any flag that depends on what is compiled.
-    flags: for every compilation and link.  shared, program: for linking a shared library, a program.
-    libc: what it links against, in words; the build's log says so.
-    hosted: whether there is an operating system: a C library, threads, shared libraries; without one a program brings its own start.
-    slow: why a command may take a minute, as a clause; told to the user who waits for it.
-    """
-
-    cc: tuple[str, ...]
-    ar: tuple[str, ...]
-    flags: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ("-shared",)
-    program: tuple[str, ...] = ()
-    libs: tuple[str, ...] = ("-lm",)
-    libc: str = "the C library of this machine"
-    hosted: bool = True
-    slow: str = ""
-
-
-MEASURED = "measured"
-
-
-class Runner(ABC):
-    """Executes what a toolchain built, here or elsewhere.
-
-    timing: what the times are that its programs tell: "measured" on the processor itself, or another word for what stands in for that.
-    """
-
-    name: ClassVar[str]
-    timing: ClassVar[str] = MEASURED
-
-    def missing(self) -> str | None:
-        """None if ready; otherwise what to install or connect."""
-        return None
-
-    @abstractmethod
-    def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
-        """The command on this machine that executes the program with these arguments."""
-
-
-class Toolchain(ABC):
-    """Compilers for its ABIs.
-
-    abis: ABI -> what it is, in words.
-    last: chosen only where no other toolchain for the ABI is ready.
-    """
-
-    name: ClassVar[str]
-    abis: ClassVar[Mapping[str, str]]
-    last: ClassVar[bool] = False
-
-    def missing(self, abi: str) -> str | None:
-        """None if ready for the ABI; otherwise what to install or set."""
-        return None
-
-    @abstractmethod
-    def compiler(self, abi: str) -> Compiler:
-        """How to compile for the ABI."""
-
-    def runner(self, abi: str) -> Runner | None:
-        """How to execute what was built; None where nothing here can."""
         return None

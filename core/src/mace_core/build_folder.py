@@ -17,9 +17,10 @@ from mace_core.run.command import Say
 class BuildFolder:
     """The output folder of a build.
 
-    Beside the libraries lie the build system's signatures (what each product was made from), and while a build is at work a mark.
-    The signatures are written at the end. Had a build been killed before, they would tell of older products than those that are
-    there, and a product that is wrong could count as up to date; so the next build forgets them.
+    Beside the libraries lie the build system's signatures (what each product was made from), and while a
+    build is at work a mark. The signatures are written at the end. Had a build been killed before, they would
+    tell of older products than those that are there, and a product that is wrong could count as up to date;
+    so the next build forgets them.
     """
 
     path: Path
@@ -47,7 +48,9 @@ class BuildFolder:
                 self.signatures.with_name(".sconsign.dblite").unlink(missing_ok=True)
                 self.mark.unlink()
         except OSError as error:
-            raise MaceError(f"builds={self.path}", f"cannot be written: {error.strerror}", "choose another folder") from None
+            raise MaceError(
+                f"builds={self.path}", f"cannot be written: {error.strerror}", "choose another folder"
+            ) from None
 
     def begin(self) -> None:
         """Note that products are about to change; the note goes when this process ends by itself."""
@@ -60,7 +63,8 @@ class BuildFolder:
 def lock(folder: Path, say: Say) -> None:
     """Lock a folder until this process ends, once however often it is asked, where the system has locks of folders.
 
-    The lock is on the folder itself: it leaves no file behind, and the system takes it from a process that is killed.
+    The lock is on the folder itself: it leaves no file behind, and the system takes it from a process that is
+    killed.
     """
     if sys.platform == "win32":
         return

@@ -34,8 +34,8 @@ SHIPPED = ("mace_threads.c", "mace_run.c", "mace_benchmark.c", "mace_tool.h")
 def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
     """Return every product of a build, a library before the programs that are linked with it.
 
-    A model that a target computes whole, in a program of its own, is in no library; without other models there is no library.
-    PluginError where two manifests disagree about a file.
+    A model that a target computes whole, in a program of its own, is in no library; without other models
+    there is no library. PluginError where two manifests disagree about a file.
     """
     library, abi = job.deployment.library, job.choice.abi
     models = list(job.deployment.models)
@@ -58,7 +58,11 @@ def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
 def list_targets(job: Job, registry: Registry) -> list[Target]:
     """Return the targets of all models, each once, by preference."""
     models = job.deployment.models
-    return list(dict.fromkeys(target for model in models for target in registry.targets_for(job.choice, model.runtimes)))
+    return list(
+        dict.fromkeys(
+            target for model in models for target in registry.targets_for(job.choice, model.runtimes)
+        )
+    )
 
 
 def library_levels(targets: Iterable[Target], abi: str) -> dict[str, tuple[Level, ...]]:
@@ -66,14 +70,18 @@ def library_levels(targets: Iterable[Target], abi: str) -> dict[str, tuple[Level
     return {target.name: levels for target in targets if (levels := target.levels(abi))}
 
 
-def _describe_library(job: Job, registry: Registry, models: Sequence[Model], offered: Iterable[Manifest]) -> Iterator[Manifest]:
+def _describe_library(
+    job: Job, registry: Registry, models: Sequence[Model], offered: Iterable[Manifest]
+) -> Iterator[Manifest]:
     """Yield the library of these models, with what targets add to it, and the programs that come with it."""
     hosted = job.choice.compiler.hosted
     levels = library_levels(list_targets(job, registry), job.choice.abi)
     written = code.manifest(job.deployment.library, [model.name for model in models], levels)
     shares = [manifest for manifest in offered if manifest.joins_library]
     has_drivers = any(manifest.drivers for manifest in shares)
-    library = written.join([*shares, describe_runtime(written, hosted), *([describe_engine(written)] if has_drivers else [])])
+    library = written.join(
+        [*shares, describe_runtime(written, hosted), *([describe_engine(written)] if has_drivers else [])]
+    )
     yield library
     if hosted:
         for tool in TOOLS:
@@ -92,7 +100,11 @@ def describe_runtime(library: Manifest, hosted: bool) -> Manifest:
 def describe_engine(library: Manifest) -> Manifest:
     """Return what runs parts with drivers; libraries without drivers do not have it."""
     headers = ("driver.h", "mace_engine.h")
-    return Manifest(library.name, copies=_copy_runtime(*headers, *ENGINE), units=tuple(Unit(source, reads=headers) for source in ENGINE))
+    return Manifest(
+        library.name,
+        copies=_copy_runtime(*headers, *ENGINE),
+        units=tuple(Unit(source, reads=headers) for source in ENGINE),
+    )
 
 
 def describe_tool(name: str, library: Manifest) -> Manifest:
@@ -100,7 +112,9 @@ def describe_tool(name: str, library: Manifest) -> Manifest:
     source, header = f"{name}.c", "mace_tool.h"
     flags = (f"-DMACE_MODELS={library.name}_models", f"-DMACE_MODEL_COUNT={library.name}_model_count")
     copies = _copy_runtime(source, header)
-    return Manifest(name, Product.PROGRAM, copies=copies, units=(Unit(source, flags, (header,)),), needs=(library.name,))
+    return Manifest(
+        name, Product.PROGRAM, copies=copies, units=(Unit(source, flags, (header,)),), needs=(library.name,)
+    )
 
 
 def _copy_runtime(*names: str) -> dict[str, Path]:
@@ -128,7 +142,9 @@ def _check_products(products: Sequence[Manifest]) -> None:
                 raise PluginError(place, f"{name!r} is a copy of two files", "give one of them another name")
         for unit in manifest.units:
             if objects.setdefault((manifest.abi, unit.object), unit) != unit:
-                raise PluginError(place, f"{unit.source!r} is compiled in two ways", "copy it under another name")
+                raise PluginError(
+                    place, f"{unit.source!r} is compiled in two ways", "copy it under another name"
+                )
 
 
 def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
@@ -136,9 +152,15 @@ def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
     named = {name for manifest in manifests for name in manifest.generated}
     written = set(written)
     if absent := sorted(named - written):
-        raise PluginError("manifest", f"names {', '.join(absent)}, which nothing writes", "let Target.write give their content")
+        raise PluginError(
+            "manifest",
+            f"names {', '.join(absent)}, which nothing writes",
+            "let Target.write give their content",
+        )
     if unnamed := sorted(written - named):
-        raise PluginError("manifest", f"names no {', '.join(unnamed)}, which a target writes", "name them under generated=")
+        raise PluginError(
+            "manifest", f"names no {', '.join(unnamed)}, which a target writes", "name them under generated="
+        )
 
 
 def list_copies(manifests: Iterable[Manifest]) -> dict[str, bytes]:
@@ -149,7 +171,9 @@ def list_copies(manifests: Iterable[Manifest]) -> dict[str, bytes]:
 
 def check_buildable(manifests: Iterable[Manifest]) -> None:
     """Raise one MaceError with every product whose files can be written and not built here."""
-    if refusals := [str(MaceError(manifest.name, manifest.refusal)) for manifest in manifests if manifest.refusal]:
+    if refusals := [
+        str(MaceError(manifest.name, manifest.refusal)) for manifest in manifests if manifest.refusal
+    ]:
         raise MaceError.of(refusals)
 
 

@@ -1,7 +1,8 @@
 """Turns manifests into the steps of a build: what each makes, from what, and how. Knows no build system.
 
-All paths of products and sources are relative to the library's folder, and every command runs there, without a shell. So neither a
-shell nor a compiler driver, which split and expand their arguments each in an own way, ever sees a path that comes from outside.
+All paths of products and sources are relative to the library's folder, and every command runs there, without
+a shell. So neither a shell nor a compiler driver, which split and expand their arguments each in an own way,
+ever sees a path that comes from outside.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
 class Step:
     """One step of a build.
 
-    products: what it makes.  sources: products of other steps that it reads.  inputs: files from outside that it reads.
+    products: what it makes.  sources: products of other steps that it reads.  inputs: files from outside that
+    it reads.
     run: does it, and says through its argument what a user should hear; raises MaceError.
     announcement: a line that is printed first.
     signature: what the products depend on besides the content of the files.
@@ -55,7 +57,8 @@ class Step:
 class Place:
     """Where a library is built, and from which file.
 
-    folder: the library's folder.  shown: the same as users should read it.  environment: the variables that compilers see.
+    folder: the library's folder.  shown: the same as users should read it.  environment: the variables that
+    compilers see.
     """
 
     deployment: Path
@@ -103,7 +106,10 @@ class LibraryPaths:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is built of a library for one choice. steps: everything that is made. manifests: what it is made of."""
+    """What is built of a library for one choice.
+
+    steps: everything that is made. manifests: what it is made of.
+    """
 
     place: Place
     job: Job
@@ -143,7 +149,10 @@ def _list_steps(place: Place, job: Job, registry: Registry, manifests: Sequence[
     for manifest in manifests:
         for header in manifest.headers:
             yield _copy_step(place, f"{paths.include}/{header}", f"{paths.generated}/{header}")
-    builders = {abi: _Builder(place, paths, _find_compiler(job, registry, abi), abi) for abi in {m.abi: None for m in manifests}}
+    builders = {
+        abi: _Builder(place, paths, _find_compiler(job, registry, abi), abi)
+        for abi in {m.abi: None for m in manifests}
+    }
     available = {manifest.name: manifest for manifest in manifests if manifest.joins_library}
     for manifest in manifests:
         yield from builders[manifest.abi].build(manifest, [available[name] for name in manifest.needs])
@@ -164,7 +173,10 @@ def common_steps(place: Place, variants: Sequence[Variant]) -> list[Step]:
         return []
     names = [*libraries]
     steps = [_copy_step(place, f"src/{file}", RUNTIME / file) for file in SHIPPED]
-    steps += [_write_step(place, path, text) for path, text in package_files(libraries[names[0]], names[0]).common.items()]
+    steps += [
+        _write_step(place, path, text)
+        for path, text in package_files(libraries[names[0]], names[0]).common.items()
+    ]
     for header in dict.fromkeys(header for library in libraries.values() for header in library.headers):
         having = [name for name, library in libraries.items() if header in library.headers]
         sources = tuple(f"include/{name}/{header}" for name in having)
@@ -212,7 +224,17 @@ class _Builder:
         if unit.embeds:
             includes.append(f"-Wa,-I{folder}")
         base = LIBRARY_FLAGS if self.compiler.hosted else FLAGS
-        words = (*self.compiler.cc, *self.compiler.flags, *base, *includes, *unit.flags, "-c", "-o", product, sources[0])
+        words = (
+            *self.compiler.cc,
+            *self.compiler.flags,
+            *base,
+            *includes,
+            *unit.flags,
+            "-c",
+            "-o",
+            product,
+            sources[0],
+        )
         return self._step("compiling", product, sources, words)
 
     def _shared(self, manifest: Manifest, objects: Sequence[str], folder: str) -> Step:
@@ -221,11 +243,20 @@ class _Builder:
             problem = f"is a shared library for {self.abi}, which has no operating system to load it"
             raise PluginError(f"manifest {manifest.name!r}", problem, "make it a program")
         product = f"{folder}/{file}"
-        link = (*self.compiler.cc, *self.compiler.flags, *self.compiler.shared, "-s", "-Wl,--gc-sections", f"-Wl,-soname,{file}")
+        link = (
+            *self.compiler.cc,
+            *self.compiler.flags,
+            *self.compiler.shared,
+            "-s",
+            "-Wl,--gc-sections",
+            f"-Wl,-soname,{file}",
+        )
         words = (*link, "-o", product, *objects, "-pthread", *self._libraries(manifest))
         return self._step("linking", product, objects, words)
 
-    def _program(self, manifest: Manifest, objects: Sequence[str], libraries: Sequence[Manifest]) -> Iterator[Step]:
+    def _program(
+        self, manifest: Manifest, objects: Sequence[str], libraries: Sequence[Manifest]
+    ) -> Iterator[Step]:
         folder = self.paths.libraries if self.abi else self.paths.programs
         product = f"{folder}/{manifest.name}"
         archives = [f"{self.paths.libraries}/lib{library.name}.a" for library in libraries]
@@ -236,8 +267,23 @@ class _Builder:
             script = ["-T", sources[-1]]
         hosted = ("-s",) if self.compiler.hosted else ()
         threads = ("-pthread",) if self.compiler.hosted else ()
-        words = (*self.compiler.cc, *self.compiler.flags, *self.compiler.program, *hosted, *script, "-o", product, *objects, *archives)
-        step = self._step("linking", product, [*sources, *self.linked], (*words, *threads, *self._libraries(manifest, *libraries)))
+        words = (
+            *self.compiler.cc,
+            *self.compiler.flags,
+            *self.compiler.program,
+            *hosted,
+            *script,
+            "-o",
+            product,
+            *objects,
+            *archives,
+        )
+        step = self._step(
+            "linking",
+            product,
+            [*sources, *self.linked],
+            (*words, *threads, *self._libraries(manifest, *libraries)),
+        )
         # What the first link of a slow toolchain builds for itself is ready when the second begins.
         self.linked = (product,) if self.compiler.slow else ()
         yield from self._copy_to_programs(step) if self.abi else (step,)
@@ -256,7 +302,9 @@ class _Builder:
         """Run `words` in the library's folder; they make one product."""
         shown = os.path.join(self.place.shown, product)
         command = Command(tuple(words), self.place.folder, self.place.environment, shown, self.compiler.slow)
-        return Step((product,), tuple(sources), command.execute, f"{verb} {shown}", "\0".join(words), replaces=False)
+        return Step(
+            (product,), tuple(sources), command.execute, f"{verb} {shown}", "\0".join(words), replaces=False
+        )
 
 
 def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:
@@ -311,7 +359,9 @@ def stored_line(details: Json) -> str:
 def _copy_step(place: Place, product: str, source: str | Path) -> Step:
     """Copy a file of another step, given as a string, or one from outside, given as a path."""
     inside, outside = ((source,), ()) if isinstance(source, str) else ((), (source,))
-    return Step((product,), inside, partial(_copy, place.folder / product, place.folder / source), inputs=outside)
+    return Step(
+        (product,), inside, partial(_copy, place.folder / product, place.folder / source), inputs=outside
+    )
 
 
 def _copy(product: Path, source: Path, say: Say) -> None:
@@ -329,7 +379,9 @@ def _write(product: Path, text: str, say: Say) -> None:
 
 
 def _merge_headers(folder: Path, header: str, variants: Sequence[str], say: Say) -> None:
-    """Write the header that all choices share; where theirs differ, one that names the folder to include from.
+    """Write the header that all choices share.
+
+    Where theirs differ, one that names the folder to include from.
 
     A header of one choice used with the library of another would give too small an arena.
     """

@@ -11,7 +11,10 @@ CACHE = "MACE_CACHE"
 
 
 def cache_folder(kind: str) -> Path:
-    """The folder for one kind of things; it follows the XDG base directory specification unless MACE_CACHE names it."""
+    """The folder for one kind of things.
+
+    It follows the XDG base directory specification unless MACE_CACHE names it.
+    """
     if folder := os.environ.get(CACHE):
         return Path(folder).absolute() / kind
     home = os.environ.get("XDG_CACHE_HOME", "")
@@ -19,14 +22,19 @@ def cache_folder(kind: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path | None:
-    """The folder, made where it is missing; None where anybody but this user and root could put something into it.
+    """The folder, made where it is missing.
 
-    What lies there is trusted, so all folders above count as well: who may write to one of them can put another in the place of this.
+    None where anybody but this user and root could put something into it.
+
+    What lies there is trusted, so all folders above count as well: who may write to one of them can put
+    another in the place of this.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         whole = folder.resolve(strict=True)
-        safe = all(is_own(place.stat()) or _is_sticky(place.stat()) for place in whole.parents) and is_own(whole.stat())
+        safe = all(is_own(place.stat()) or _is_sticky(place.stat()) for place in whole.parents) and is_own(
+            whole.stat()
+        )
     except OSError:
         return None
     return whole if safe else None

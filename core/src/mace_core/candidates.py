@@ -1,8 +1,8 @@
 """Several ways to compute one node: a lowering offers candidates, and for each level the cheapest or a tuning file's is taken.
 
-A table of lowerings holds, for each op, either one function, which is the only way that the target knows, or a tuple of
-`Candidate`s. Each level of a library may get another one, with other kernels, arguments and packed weights; such calls are made
-at their levels only (`Call.levels`).
+A table of lowerings holds, for each op, either one function, which is the only way that the target knows, or
+a tuple of `Candidate`s. Each level of a library may get another one, with other kernels, arguments and packed
+weights; such calls are made at their levels only (`Call.levels`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Node
 from mace_core.json_types import Json
 from mace_core.levels import Level
-from mace_core.program import Lowering, Refused
+from mace_core.lowering import Lowering, Refused
 from mace_core.tuning import NO_TUNING, NodeKey, Tuning, TuningEntry, shape_key
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ class Candidate:
     """One way to compute a node.
 
     name: what tuning files and `mace explain` call it.
-    lower: appends its calls, with their kernels, packed weights and scratch; raises Refused for a node that it does not take.
+    lower: appends its calls, with their kernels, packed weights and scratch; raises Refused for a node that
+    it does not take.
     cost: of a node at a level, finite; asked only for nodes that `lower` takes.
-    levels: names of the only levels at which it may be used, such as those whose instructions its kernel needs; () for all.
+    levels: names of the only levels at which it may be used, such as those whose instructions its kernel
+    needs; () for all.
     """
 
     name: str
@@ -64,7 +66,8 @@ class Choice:
 class Selection:
     """Records what was chosen for a node that several candidates could compute.
 
-    key: what tuning files know the node by.  unit: of the costs.  refused: candidate -> why it does not take the node.
+    key: what tuning files know the node by.  unit: of the costs.  refused: candidate -> why it does not take
+    the node.
     """
 
     key: NodeKey
@@ -74,7 +77,10 @@ class Selection:
 
     def as_json(self) -> Json:
         """Return it as JSON has it."""
-        choices = [{"level": c.level, "candidate": c.candidate, "reason": c.reason, "costs": dict(c.costs)} for c in self.choices]
+        choices = [
+            {"level": c.level, "candidate": c.candidate, "reason": c.reason, "costs": dict(c.costs)}
+            for c in self.choices
+        ]
         return {**asdict(self.key), "unit": self.unit, "choices": choices, "refused": dict(self.refused)}
 
     @classmethod
@@ -89,7 +95,8 @@ class Selection:
 class Chooser:
     """Knows what candidates are chosen by.
 
-    target: its name.  levels: of the library; none in a trial lowering, which is made before an ABI is chosen.
+    target: its name.  levels: of the library; none in a trial lowering, which is made before an ABI is
+    chosen.
     parameters: what lowerings get at a level, see `KernelTarget.parameters`.  unit: of costs.
     """
 
@@ -100,18 +107,26 @@ class Chooser:
     tuning: Tuning = NO_TUNING
 
 
-def lower_by_choice(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser) -> None:
-    """Append the calls of a node, for each level those of the candidate that is chosen there; Refused if none takes the node."""
+def lower_by_choice(
+    offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser
+) -> None:
+    """Append the calls of a node, for each level those of the candidate that is chosen there.
+
+    Refused if none takes the node.
+    """
     if not chooser.levels:
         _try(offered, node, lowering)
         return
     if callable(offered):
         chosen = {level.name: offered for level in chooser.levels}
     else:
-        chosen = {name: candidate.lower for name, candidate in _choose(offered, node, lowering, chooser).items()}
+        chosen = {
+            name: candidate.lower for name, candidate in _choose(offered, node, lowering, chooser).items()
+        }
     lowers = dict.fromkeys(chosen.values())
     if len(lowers) == 1 and len({chooser.parameters(level) for level in chooser.levels}) == 1:
-        # The way of every node today: nothing depends on the level, and nothing has to be compared or taken back.
+        # The way of every node today: nothing depends on the level, and nothing has to be compared or taken
+        # back.
         next(iter(lowers))(node, lowering.aim(chooser.parameters(chooser.levels[0])))
         return
     forks: list[Lowering] = []
@@ -157,7 +172,11 @@ def _check_shared_bytes(node: Node, chooser: Chooser, forks: Sequence[Lowering])
     first, *others = (fork.new_aliases for fork in forks)
     if any(dict(other) != dict(first) for other in others):
         problem = f"node {node.name!r} ({node.op.name}): its calls at different levels let different tensors share bytes"
-        raise PluginError(f"target {chooser.target!r}", problem, "let every candidate write the results, or share bytes alike")
+        raise PluginError(
+            f"target {chooser.target!r}",
+            problem,
+            "let every candidate write the results, or share bytes alike",
+        )
 
 
 def _try(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering) -> None:
@@ -173,7 +192,9 @@ def _try(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering) -
     raise _join_reasons(node, reasons)
 
 
-def _lowered(candidate: Candidate, node: Node, lowering: Lowering, reasons: dict[str, Refused]) -> Lowering | None:
+def _lowered(
+    candidate: Candidate, node: Node, lowering: Lowering, reasons: dict[str, Refused]
+) -> Lowering | None:
     """A fork with the calls of a candidate; None, and its reason noted, if it refuses the node."""
     fork = lowering.fork()
     try:
@@ -195,11 +216,19 @@ def _join_reasons(node: Node, reasons: Mapping[str, Refused]) -> Refused:
     return Refused(told, code=last.code, remedy=last.remedy)
 
 
-def _choose(offered: Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser) -> dict[str, Candidate]:
-    """The candidate for each level, by the level's name; what decided is added to the lowering's selections."""
+def _choose(
+    offered: Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser
+) -> dict[str, Candidate]:
+    """The candidate for each level, by the level's name.
+
+    What decided is added to the lowering's selections.
+    """
     names = [candidate.name for candidate in offered]
     if len({*names}) < len(names):
-        raise PluginError(f"target {chooser.target!r}", f"two candidates for {node.op.name} bear one name: {', '.join(names)}")
+        raise PluginError(
+            f"target {chooser.target!r}",
+            f"two candidates for {node.op.name} bear one name: {', '.join(names)}",
+        )
     reasons: dict[str, Refused] = {}
     taking = [candidate for candidate in offered if _lowered(candidate, node, lowering, reasons)]
     shapes = shape_key([lowering.tensors[name] for name in node.inputs if name])
@@ -210,7 +239,10 @@ def _choose(offered: Sequence[Candidate], node: Node, lowering: Lowering, choose
         serving = {candidate.name: candidate for candidate in taking if candidate.serves(level)}
         if not serving:
             raise _join_reasons(node, reasons)
-        costs = {name: _cost(candidate, node, lowering.aim(chooser.parameters(level)), level) for name, candidate in serving.items()}
+        costs = {
+            name: _cost(candidate, node, lowering.aim(chooser.parameters(level)), level)
+            for name, candidate in serving.items()
+        }
         choice = _decide(key, str(level.name), costs, chooser.tuning)
         choices.append(choice)
         chosen[level.name] = serving[choice.candidate]
@@ -222,7 +254,8 @@ def _choose(offered: Sequence[Candidate], node: Node, lowering: Lowering, choose
 def _decide(key: NodeKey, level: str, costs: Mapping[str, float], tuning: Tuning) -> Choice:
     """Choose by the tuning file, else by cost; of equal costs the candidate that the target lists first.
 
-    An entry that names no candidate of the level decides nothing here: `check_tuning` refuses it, together with all others.
+    An entry that names no candidate of the level decides nothing here: `check_tuning` refuses it, together
+    with all others.
     """
     entry = tuning.find(key, level)
     if entry and entry.candidate in costs:
@@ -235,7 +268,9 @@ def _cost(candidate: Candidate, node: Node, lowering: Lowering, level: Level) ->
     cost = float(candidate.cost(node, lowering, level))
     if not math.isfinite(cost):
         remedy = "return a finite number, and let `lower` refuse a node that it does not take"
-        raise PluginError(f"candidate {candidate.name!r}", f"says that {node.op.name} costs {cost} at {level.name}", remedy)
+        raise PluginError(
+            f"candidate {candidate.name!r}", f"says that {node.op.name} costs {cost} at {level.name}", remedy
+        )
     return cost
 
 
@@ -250,7 +285,9 @@ def check_tuning(tuning: Tuning, selections: Sequence[Selection]) -> None:
         raise MaceError.of(faults)
 
 
-def _problem(entry: TuningEntry, found: Sequence[Selection], selections: Sequence[Selection]) -> tuple[str, str] | None:
+def _problem(
+    entry: TuningEntry, found: Sequence[Selection], selections: Sequence[Selection]
+) -> tuple[str, str] | None:
     """What is wrong with an entry and what to do; None if it decides about each node that it is about.
 
     found: those of the selections that it is about.
@@ -271,7 +308,10 @@ def _problem(entry: TuningEntry, found: Sequence[Selection], selections: Sequenc
         for choice in choices:
             if entry.candidate not in choice.costs:
                 known_names = ", ".join(choice.costs)
-                return f"no candidate {entry.candidate!r} for {entry.subject} at level {choice.level}", f"choose of {known_names}"
+                return (
+                    f"no candidate {entry.candidate!r} for {entry.subject} at level {choice.level}",
+                    f"choose of {known_names}",
+                )
     return None
 
 

@@ -25,15 +25,33 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 FILE = click.argument("deployment", type=click.Path(dir_okay=False, path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people.")
-TARGET = click.option("--target", default="", help="ABI[+TARGET...], see `mace matrix`; without it the deployment's target_abis.")
-BUILDS = click.option("--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder.")
-STRICT = click.option("--no-fallback", "strict", is_flag=True, help="Fail, with the reasons, if a node goes to a target that nobody named.")
-THREADS = click.option("--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads.")
+JSON = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people."
+)
+TARGET = click.option(
+    "--target",
+    default="",
+    help="ABI[+TARGET...], see `mace matrix`; without it the deployment's target_abis.",
+)
+BUILDS = click.option(
+    "--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder."
+)
+STRICT = click.option(
+    "--no-fallback",
+    "strict",
+    is_flag=True,
+    help="Fail, with the reasons, if a node goes to a target that nobody named.",
+)
+THREADS = click.option(
+    "--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads."
+)
 
 
 def exit_on_error(command: Command) -> Command:
-    """Let a command end with one message and status 2 for a user's mistake, 3 for a defect; never with a traceback."""
+    """Let a command end with one message and status 2 for a user's mistake, 3 for a defect.
+
+    Never with a traceback.
+    """
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -67,19 +85,37 @@ def main() -> None:
 
 @main.command()
 @click.argument("files", metavar="MODEL [WEIGHTS]", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; MODEL.yml here without it.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,2,3", help="Shape of an input that the file leaves open.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write; MODEL.yml here without it.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=1,2,3",
+    help="Shape of an input that the file leaves open.",
+)
 @click.option("--platform", help="The framework that wrote the model, where its suffix does not tell.")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @exit_on_error
-def init(files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], platform: str | None, force: bool) -> None:
+def init(
+    files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], platform: str | None, force: bool
+) -> None:
     """Write a deployment file with every input and output of a model."""
     from mace_core.new_deployment import InitRequest, parse_shapes, write_deployment
     from mace_core.registry import Registry
 
     if len(files) > 2:
-        raise MaceError(files[2], "is one file too many", "give the model, and its weights where they are a file of their own")
-    request = InitRequest(files, output or Path(f"{files[0].stem}.yml"), parse_shapes(shapes), platform, force)
+        raise MaceError(
+            files[2],
+            "is one file too many",
+            "give the model, and its weights where they are a file of their own",
+        )
+    request = InitRequest(
+        files, output or Path(f"{files[0].stem}.yml"), parse_shapes(shapes), platform, force
+    )
     for line in write_deployment(request, Registry.load()):
         echo(line)
 
@@ -88,7 +124,12 @@ def init(files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], 
 @FILE
 @TARGET
 @JSON
-@click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the sources.")
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the sources.",
+)
 @STRICT
 @exit_on_error
 def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: bool) -> None:
@@ -97,7 +138,11 @@ def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: 
 
     made = convert_files(deployment, target, output, strict)
     lines = [*(f"note: {note}" for note in made.notes), *map(str, made.files)]
-    print_result({"notes": made.notes, "files": list(map(str, made.files))}, "".join(f"{line}\n" for line in lines), as_json)
+    print_result(
+        {"notes": made.notes, "files": list(map(str, made.files))},
+        "".join(f"{line}\n" for line in lines),
+        as_json,
+    )
 
 
 @main.command()
@@ -121,15 +166,27 @@ def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) 
 @THREADS
 @click.option("--model", default="", help="Model of the deployment; the first without it.")
 @JSON
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Data of an input; else the deployment's.")
-@click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FILE.npy",
+    help="Data of an input; else the deployment's.",
+)
+@click.option(
+    "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy."
+)
 @exit_on_error
 def run(output: Path, inputs: tuple[str, ...], as_json: bool, **asked: Any) -> None:
     """Run a built model on data from files."""
     from mace_core.commands import BuiltModels, run_model
 
     found = run_model(BuiltModels(**asked), dict(_pair(i) for i in inputs), output)
-    print_result({name: str(path) for name, path in found.items()}, "".join(f"{n}: {p}\n" for n, p in found.items()), as_json)
+    print_result(
+        {name: str(path) for name, path in found.items()},
+        "".join(f"{n}: {p}\n" for n, p in found.items()),
+        as_json,
+    )
 
 
 @main.command()
@@ -172,7 +229,9 @@ def validate(as_json: bool, layers: bool, **asked: Any) -> None:
 @JSON
 @click.option("--rounds", default=50, show_default=True, type=click.IntRange(1), help="Runs that are timed.")
 @click.option("--layers", is_flag=True, help="Time every layer too.")
-@click.option("--against-framework", is_flag=True, help="Time the model's own framework in turn, in the same process.")
+@click.option(
+    "--against-framework", is_flag=True, help="Time the model's own framework in turn, in the same process."
+)
 @exit_on_error
 def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool, **asked: Any) -> None:
     """Time a built library; with --against-framework beside the model's own framework, one thread each."""
@@ -188,7 +247,11 @@ def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool,
 @TARGET
 @JSON
 @STRICT
-@click.option("--passes", is_flag=True, help="Tell instead in which order the installed transforms run, and why; takes no file.")
+@click.option(
+    "--passes",
+    is_flag=True,
+    help="Tell instead in which order the installed transforms run, and why; takes no file.",
+)
 @exit_on_error
 def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, passes: bool) -> None:
     """Tell which target computes which node, with which kernel, why others refused, and what memory it takes."""
@@ -249,7 +312,10 @@ def matrix(as_json: bool) -> None:
 @JSON
 @exit_on_error
 def doctor(target: str, as_json: bool) -> None:
-    """Tell what is missing for each ABI and target, with the command that installs it; status 1 if anything is."""
+    """Tell what is missing for each ABI and target, with the command that installs it.
+
+    Status 1 if anything is.
+    """
     from mace_core.doctor import examine, needed, show_findings
     from mace_core.registry import Registry
 
@@ -282,8 +348,15 @@ def schema() -> None:
 @main.command()
 @click.argument("kind", type=click.Choice(["frontend", "transform", "target", "toolchain"]))
 @click.argument("name")
-@click.option("--kind", "hardware", default="", help="Of targets: cpu (default), device, blob or project; see docs/tutorial-target.md.")
-@click.option("--output", default=".", type=click.Path(file_okay=False, path_type=Path), help="Where its folder goes.")
+@click.option(
+    "--kind",
+    "hardware",
+    default="",
+    help="Of targets: cpu (default), device, blob or project; see docs/tutorial-target.md.",
+)
+@click.option(
+    "--output", default=".", type=click.Path(file_okay=False, path_type=Path), help="Where its folder goes."
+)
 @exit_on_error
 def new(kind: str, name: str, hardware: str, output: Path) -> None:
     """Write a new plugin that installs, loads and passes its contract tests."""
@@ -295,7 +368,9 @@ def new(kind: str, name: str, hardware: str, output: Path) -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, file = text.partition("=")
     if not equals:
-        raise MaceError("--input", f"{text!r} is not NAME=FILE", "write the input's name, an equals sign, the file")
+        raise MaceError(
+            "--input", f"{text!r} is not NAME=FILE", "write the input's name, an equals sign, the file"
+        )
     return name, file
 
 

@@ -42,7 +42,9 @@ def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]
     parsed = load_with(registry, deployment)
     choices = registry.select(target or one_abi(parsed))
     if len(choices) != 1:
-        raise MaceError(f"target={target}", "names several choices", "give one; `scons target=...` builds several")
+        raise MaceError(
+            f"target={target}", "names several choices", "give one; `scons target=...` builds several"
+        )
     return parsed, choices[0], registry
 
 
@@ -75,9 +77,26 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict
     target = target or ",".join(load_with(registry, deployment).abis)
     registry.select(target)
     script = str(files("mace_core") / "run" / "SConstruct")
-    options = [f"deployment={deployment.resolve()}", f"target={target}", f"builds={builds}", f"fallback={'no' if strict else 'yes'}"]
-    # The folder may be a stranger's: neither its modules (-P) nor its site_scons are run, nor what SCONSFLAGS asks of other builds.
-    command = [sys.executable, "-P", "-m", "SCons", "--no-site-dir", "-Q", f"-j{jobs}", "-f", script, *options]
+    options = [
+        f"deployment={deployment.resolve()}",
+        f"target={target}",
+        f"builds={builds}",
+        f"fallback={'no' if strict else 'yes'}",
+    ]
+    # The folder may be a stranger's: neither its modules (-P) nor its site_scons are run, nor what SCONSFLAGS
+    # asks of other builds.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "SCons",
+        "--no-site-dir",
+        "-Q",
+        f"-j{jobs}",
+        "-f",
+        script,
+        *options,
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "SCONSFLAGS"}
     return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  # our own build
 
@@ -86,8 +105,8 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict
 class BuiltModels:
     """Says which built models a command is about.
 
-    deployment: the file.  target: one choice, or "".  builds: the folder that libraries are built in.  model: a name; "" for all, or for
-    the first where a command takes one.  threads: workers that compute.
+    deployment: the file.  target: one choice, or "".  builds: the folder that libraries are built in.  model:
+    a name; "" for all, or for the first where a command takes one.  threads: workers that compute.
     """
 
     deployment: Path
@@ -133,7 +152,9 @@ def _questions(asked: BuiltModels) -> list[Question]:
     return [Question(built, model, registry, asked.threads) for model in models]
 
 
-def benchmark_models(asked: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False) -> list[Timing]:
+def benchmark_models(
+    asked: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False
+) -> list[Timing]:
     """Time every model with mace_benchmark, or beside the framework in this process."""
     parsed, choice, registry = asked.open()
     folder = asked.builds / parsed.library
@@ -146,7 +167,10 @@ def benchmark_models(asked: BuiltModels, rounds: int, layers: bool = False, agai
 
 
 def explain_deployment(deployment: Path, target: str, strict: bool = False) -> list[Explanation]:
-    """Compile every model and tell what was decided; strict: MaceError for nodes that no named target takes."""
+    """Compile every model and tell what was decided.
+
+    strict: MaceError for nodes that no named target takes.
+    """
     parsed, choice, registry = opened(deployment, target)
     work = Compilation(choice, registry, strict)
     return [explain(compile_model(model, work)) for model in parsed.models]
@@ -213,7 +237,10 @@ def show_plugins(plugins: Sequence[PluginListing]) -> str:
 
 
 def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[str]:
-    """Say what the targets and toolchains of one plugin lack; one that fails when asked is told, not raised."""
+    """Say what the targets and toolchains of one plugin lack.
+
+    One that fails when asked is told, not raised.
+    """
     reasons: list[str] = []
     for kind, name in offered:
         offer = loader.tables[kind][name]

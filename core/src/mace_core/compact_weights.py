@@ -1,7 +1,8 @@
 """Weights stored smaller than kernels read them, without loss: in half precision, or as a bitmap with the values that are not zero.
 
-A call of a widening kernel goes before each call that reads such a weight. What it writes is an ordinary tensor of the arena that
-lives from the one call to the other, so the library gets smaller by all weights and the arena larger by about one.
+A call of a widening kernel goes before each call that reads such a weight. What it writes is an ordinary
+tensor of the arena that lives from the one call to the other, so the library gets smaller by all weights and
+the arena larger by about one.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ FIELDS = (("n", "i64"), ("piece", "i64"))
 
 @dataclass(frozen=True)
 class WideningKernels:
-    """The kernels of a target that restore weights, each with FIELDS; the floats that they write are the last of t[].
+    """The kernels of a target that restore weights, each with FIELDS.
+
+    The floats that they write are the last of t[].
 
     f16: t[0] holds `n` numbers in IEEE half precision.
-    sparse: t[0] is a bitmap of 64-bit words, bit i % 64 of word i / 64 set where element i is not +0.0; t[1] holds, for each piece,
-    how many values lie before it, as int64_t; t[2] holds the values as floats.
+    sparse: t[0] is a bitmap of 64-bit words, bit i % 64 of word i / 64 set where element i is not +0.0; t[1]
+    holds, for each piece, how many values lie before it, as int64_t; t[2] holds the values as floats.
     sparse_f16: the same, with values in half precision.
     """
 
@@ -63,10 +66,12 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Compacted:
-    """A program with its weights as they are stored, and what that changed, for the report; empty where nothing was asked.
+    """A program with its weights as they are stored, and what that changed, for the report.
 
-    figures: packed_bytes and stored_bytes of the weights that were replaced, their number `weights`, and `widened_bytes`: the most
-    bytes of the arena that one call's widened weights need.
+    Empty where nothing was asked.
+
+    figures: packed_bytes and stored_bytes of the weights that were replaced, their number `weights`, and
+    `widened_bytes`: the most bytes of the arena that one call's widened weights need.
     """
 
     program: Program
@@ -143,7 +148,8 @@ def compact_weights(program: Program, kernels: WideningKernels) -> Compacted:
 class _Step:
     """The replacement under way.
 
-    stored: the weight that is replaced -> the arrays that take its place.  tensors: what the widening calls write.
+    stored: the weight that is replaced -> the arrays that take its place.  tensors: what the widening calls
+    write.
     """
 
     def __init__(self, program: Program, kernels: WideningKernels) -> None:
@@ -158,14 +164,22 @@ class _Step:
             self._replace(name)
 
     def _candidates(self) -> Iterator[str]:
-        """The weights that only calls read, and not too many of them; an output or an alias needs the bytes as they are."""
+        """The weights that only calls read, and not too many of them.
+
+        An output or an alias needs the bytes as they are.
+        """
         program = self.program
         shared = {program.root(name) for name in (*program.aliases, *program.outputs)}
         readers = Counter(name for call in program.calls for name in {*call.reads})
         for name, weight in program.weights.items():
             # Four bytes an element: of other elements the array need not even be made.
             is_f32 = weight.bytes == 4 * prod(weight.shape)
-            if is_f32 and weight.bytes >= MIN_BYTES and name not in shared and 0 < readers[name] <= MAX_READERS:
+            if (
+                is_f32
+                and weight.bytes >= MIN_BYTES
+                and name not in shared
+                and 0 < readers[name] <= MAX_READERS
+            ):
                 yield name
 
     def _replace(self, name: str) -> None:
@@ -192,12 +206,17 @@ class _Step:
             yield call
             return
         self.widened_bytes = max(self.widened_bytes, sum(self.tensors[name].bytes for name in names.values()))
-        yield replace(call, reads=tuple(names.get(t, t) for t in call.reads), inplace=call.inplace and not self._may_overwrite(call, names))
+        yield replace(
+            call,
+            reads=tuple(names.get(t, t) for t in call.reads),
+            inplace=call.inplace and not self._may_overwrite(call, names),
+        )
 
     def _may_overwrite(self, call: Call, names: Mapping[str, str]) -> bool:
         """Whether the plan of the arena could let the result take over a widened weight.
 
-        Kernels that work in place expect that of a tensor that they go through once; weights some read once for each row.
+        Kernels that work in place expect that of a tensor that they go through once; weights some read once
+        for each row.
         """
         result = self.program.tensors[self.program.root(call.writes[0])].bytes
         return any(self.tensors[name].bytes == result for name in names.values())
@@ -205,7 +224,15 @@ class _Step:
     def _widening(self, call: Call, name: str, tensor: str) -> Call:
         kernel: Kernel = getattr(self.kernels, self._kernel[name])
         args = {"n": self.tensors[tensor].elements, "piece": PIECE}
-        return Call(kernel, args, tuple(self.stored[name]), (tensor,), node=call.node, sources=call.sources, levels=call.levels)
+        return Call(
+            kernel,
+            args,
+            tuple(self.stored[name]),
+            (tensor,),
+            node=call.node,
+            sources=call.sources,
+            levels=call.levels,
+        )
 
     def _add_tensor(self, weight: str) -> str:
         name = self._fresh(f"{weight}.widened")

@@ -1,4 +1,7 @@
-"""The straight line from a model's files to its plan. Build, explain, check, validate and report read its one result."""
+"""The straight line from a model's files to its plan.
+
+Build, explain, check, validate and report read its one result.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,8 @@ class CompiledModel:
     """A model with everything that was decided about it on the way to its plan.
 
     graph: after the transforms.  regions: in the order in which they run, a part of the plan each.
-    refusals: every target that was asked for a node and refused it.  notes: decisions that the user should know of.
+    refusals: every target that was asked for a node and refused it.  notes: decisions that the user should
+    know of.
     """
 
     model: Model
@@ -77,7 +81,9 @@ class CompiledModel:
     def report(self) -> ModelReport:
         """Describe the model for people and programs."""
         transposes = sum(node.op.name == "Transpose" for node in self.graph.nodes)
-        return replace(report_plan(self.plan), refusals=self.refusals, notes=self.notes, transposes=transposes)
+        return replace(
+            report_plan(self.plan), refusals=self.refusals, notes=self.notes, transposes=transposes
+        )
 
 
 def compile_model(model: Model, work: Compilation) -> CompiledModel:
@@ -105,17 +111,23 @@ def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledMode
         _refuse_fallback(model, divided.regions, divided.refusals, work)
     _refuse_states(graph, divided.regions)
     config = BuildConfig(work.choice.abi, work.choice.text, model, partial(read_file, registry=work.registry))
-    plan = _with_small_dimensions(make_plan(graph, [compile_region(region, config) for region in divided.regions]))
+    plan = _with_small_dimensions(
+        make_plan(graph, [compile_region(region, config) for region in divided.regions])
+    )
     if plan.drivers and model.keys.get("fallback") == CPU:
         plan = replace(plan, fallback=_plan_fallback(graph, targets, config))
-    # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a word.
+    # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a
+    # word.
     check_tuning(tuning_of(model, work.choice.abi), plan.program.selections)
     notes = (*graph.notes, *(note for part in plan.parts for note in part.notes))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 
 
 def read_file(file: Path, registry: Registry) -> Graph:
-    """Return the graph of a model that no deployment describes, as the transforms leave it; MaceError if there is none."""
+    """Return the graph of a model that no deployment describes, as the transforms leave it.
+
+    MaceError if there is none.
+    """
     if not file.exists():
         raise MaceError(file, "no such file", "correct its path, or leave the option out")
     return normalise(load(Model(file.stem, (file,)), registry), registry)
@@ -140,10 +152,14 @@ def refuse_unknown_forms(model: Model, targets: Sequence[Target]) -> None:
     for target in targets:
         if not target.widens_weights():
             problem = f"weights: {AS_STORED}: target {target.name!r} has no kernels that widen weights"
-            raise MaceError(f"model {model.name!r}", problem, "leave the key out, or build without this target")
+            raise MaceError(
+                f"model {model.name!r}", problem, "leave the key out, or build without this target"
+            )
 
 
-def _refuse_fallback(model: Model, regions: Sequence[Region], refusals: Sequence[NodeRefusal], work: Compilation) -> None:
+def _refuse_fallback(
+    model: Model, regions: Sequence[Region], refusals: Sequence[NodeRefusal], work: Compilation
+) -> None:
     """Raise MaceError with the ledger of every node that went to a target which nobody named."""
     named = {target.name for target in work.choice.targets}
     if not named:  # the deployment file names them in its stead
@@ -154,8 +170,14 @@ def _refuse_fallback(model: Model, regions: Sequence[Region], refusals: Sequence
         if region.target.name in named:
             continue
         for node in region.graph.nodes:
-            why = "; ".join(f"{target}: {reasons[node.name, target]}" for target in sorted(named) if (node.name, target) in reasons)
-            faults.append(f"{model.name}: node {node.name!r} ({node.op.name}): would fall back to {region.target.name}; {why}")
+            why = "; ".join(
+                f"{target}: {reasons[node.name, target]}"
+                for target in sorted(named)
+                if (node.name, target) in reasons
+            )
+            faults.append(
+                f"{model.name}: node {node.name!r} ({node.op.name}): would fall back to {region.target.name}; {why}"
+            )
     if faults:
         raise MaceError.of(faults)
 
@@ -164,7 +186,9 @@ def _refuse_states(graph: Graph, regions: Sequence[Region]) -> None:
     """Raise MaceError for states of a model that a target computes whole: its program has no session that would keep them."""
     whole = [region.target.name for region in regions if region.target.scope == "model"]
     if whole and graph.states:
-        problem = f"target {whole[0]!r} keeps no states, and the model has {', '.join(map(str, graph.states))}"
+        problem = (
+            f"target {whole[0]!r} keeps no states, and the model has {', '.join(map(str, graph.states))}"
+        )
         remedy = "write `states: application` or `states: reset` in the deployment file"
         raise MaceError(f"model {graph.name!r}", problem, remedy)
 

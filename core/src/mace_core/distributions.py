@@ -1,6 +1,7 @@
 """Our own distributions: the only names that advice about missing plugins may contain.
 
-A name guessed from what a user typed could be registered by anybody; advice to install it would invite squatters.
+A name guessed from what a user typed could be registered by anybody; advice to install it would invite
+squatters.
 """
 
 from __future__ import annotations

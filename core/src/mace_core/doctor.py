@@ -21,7 +21,8 @@ READY, MISSING, SPARE = "ready", "MISSING", "not needed"
 class Finding:
     """The state of one thing that builds or runs need.
 
-    subject: the ABI or target that needs it.  part: what it is.  state: READY, MISSING, or SPARE where something else does its work.
+    subject: the ABI or target that needs it.  part: what it is.  state: READY, MISSING, or SPARE where
+    something else does its work.
     problem, remedy: what is missing and the command that installs it; empty where nothing is.
     """
 
@@ -35,7 +36,8 @@ class Finding:
 def examine(registry: Registry, target: str = "") -> list[Finding]:
     """The state of everything that the ABIs and targets in `target` need; of all without it.
 
-    target: names of ABIs and targets, with + and , between them as everywhere. Raises MaceError for one that does not exist.
+    target: names of ABIs and targets, with + and , between them as everywhere. Raises MaceError for one that
+    does not exist.
     """
     abis = registry.abis()
     names = _names(registry, target)

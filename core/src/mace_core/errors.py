@@ -26,12 +26,18 @@ class MaceError(Exception):
         return cls("", "\n".join(faults))
 
     def at(self, place: object) -> str:
-        """The same told of a place that the user knows better; several faults, which have their places, stay as they are."""
+        """The same told of a place that the user knows better.
+
+        Several faults, which have their places, stay as they are.
+        """
         return f"{place}: {self._text}" if self._place else str(self)
 
 
 class PluginError(MaceError):
-    """A plugin that cannot be loaded or breaks its contract; the place is the distribution with its version."""
+    """A plugin that cannot be loaded or breaks its contract.
+
+    The place is the distribution with its version.
+    """
 
 
 class PluginWarning(UserWarning):

@@ -65,7 +65,10 @@ def _show(explanation: Explanation) -> Iterator[str]:
     calls = [(layer.node, layer.kernel, ", ".join(layer.sources)) for layer in report.layers]
     yield table((explanation.model, "kernel", "computes"), calls)
     if len({line.target for line in explanation.ledger}) > 1 or any(part.driver for part in report.parts):
-        parts = [(part.name, part.target, part.driver or "plain calls", str(len(part.nodes))) for part in report.parts]
+        parts = [
+            (part.name, part.target, part.driver or "plain calls", str(len(part.nodes)))
+            for part in report.parts
+        ]
         yield table(("part", "target", "driver", "nodes"), parts)
     for line in explanation.ledger:
         for refused in line.refusals:
@@ -84,12 +87,17 @@ def _show(explanation: Explanation) -> Iterator[str]:
 
 
 def describe_selection(selection: Selection) -> Iterator[str]:
-    """Yield a line for each level: the candidate that computes a node there, why, and what all of them cost; nothing for one alone."""
+    """Yield a line for each level: the candidate that computes a node there, why, and what all of them cost.
+
+    Nothing for one alone.
+    """
     key = selection.key
     if len(selection.refused) + max(len(choice.costs) for choice in selection.choices) < 2:
         return
     for choice in selection.choices:
-        costs = ", ".join(f"{name} {cost:g}" for name, cost in sorted(choice.costs.items(), key=lambda item: item[1]))
+        costs = ", ".join(
+            f"{name} {cost:g}" for name, cost in sorted(choice.costs.items(), key=lambda item: item[1])
+        )
         unit = f" {selection.unit}" if selection.unit else ""
         yield f"  {key.node} ({key.op} of {key.shapes}) at {choice.level}: {choice.candidate}, {choice.reason}; costs: {costs}{unit}\n"
     for name, reason in selection.refused.items():

@@ -55,7 +55,9 @@ def _pass_as_json(step: Pass, installed: frozenset[str]) -> Json:
 
 
 def _reasons_as_json(reasons: Reasons, installed: frozenset[str]) -> list[Json]:
-    return [{"transform": name, "because": why, "installed": name in installed} for name, why in reasons.items()]
+    return [
+        {"transform": name, "because": why, "installed": name in installed} for name, why in reasons.items()
+    ]
 
 
 def _show_phase(phase: Phase, passes: tuple[Pass, ...], installed: frozenset[str]) -> Iterator[str]:

@@ -21,20 +21,25 @@ MISTAKE, DEFECT = 2, 3
 def report_failure(error: BaseException, stream: TextIO | None = None) -> int:
     """Print one message for an error and return the exit status.
 
-    A MaceError is the user's to correct and is printed as it is. Anything else is a defect of MACE or of a plugin:
-    its traceback goes into a new file in the folder for temporary files, which the message names.
+    A MaceError is the user's to correct and is printed as it is. Anything else is a defect of MACE or of a
+    plugin: its traceback goes into a new file in the folder for temporary files, which the message names.
     """
     out = stream or sys.stderr
     if isinstance(error, MaceError):
         out.write(f"mace: {escape_controls(str(error))}\n")
         return MISTAKE
     summary = escape_controls(f"{type(error).__name__}: {error}".splitlines()[0][:200])
-    out.write(f"mace: internal error ({summary}); please report it, with the details in {_write_details(error)}\n")
+    out.write(
+        f"mace: internal error ({summary}); please report it, with the details in {_write_details(error)}\n"
+    )
     return DEFECT
 
 
 def _write_details(error: BaseException) -> str:
-    """Write versions, command line and traceback into a file that only this user can read; return its path."""
+    """Write versions, command line and traceback into a file that only this user can read.
+
+    Return its path.
+    """
     head = [
         f"mace-core {_core_version()}, Python {platform.python_version()}, {platform.platform()}",
         f"command: {sys.argv}",

@@ -16,11 +16,15 @@ from mace_core.registry import Registry
 
 
 def fingerprint(job: Job, registry: Registry) -> str:
-    """A line per plugin that the job uses: distribution, version and a digest of its files; then the choice."""
+    """A line per plugin that the job uses: distribution, version and a digest of its files.
+
+    Then the choice.
+    """
     targets = {t.name for m in job.deployment.models for t in registry.targets_for(job.choice, m.runtimes)}
     used = [registry.owner("frontends", registry.frontend(m).name) for m in job.deployment.models]
     used += [registry.owner("targets", t) for t in targets]
-    # Every transform and operator that is installed may take part, so an edit of any makes the build another one.
+    # Every transform and operator that is installed may take part, so an edit of any makes the build another
+    # one.
     used += [plugin for (kind, _), plugin in registry.owners.items() if kind in ("ops", "transforms")]
     lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
     lines |= {f"{package} {digest(package)}" for t in targets for package in _bases(registry.targets[t])}
@@ -30,7 +34,9 @@ def fingerprint(job: Job, registry: Registry) -> str:
 
 def _bases(target: Target) -> set[str]:
     """The packages of the targets that a target is a variant of."""
-    packages = {base.__module__.partition(".")[0] for base in type(target).__mro__ if issubclass(base, Target)}
+    packages = {
+        base.__module__.partition(".")[0] for base in type(target).__mro__ if issubclass(base, Target)
+    }
     return packages - {"mace_core"}
 
 

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mace_core.api import Sources
-from mace_core.build_manifest import check_drivers, check_files, collect_manifests, library_levels, list_targets
+from mace_core.build_manifest import (
+    check_drivers,
+    check_files,
+    collect_manifests,
+    library_levels,
+    list_targets,
+)
 from mace_core.compilation import Compilation, CompiledModel, Progress, be_silent, compile_model
 from mace_core.deployment import Deployment
 from mace_core.emit import code
@@ -32,7 +38,8 @@ class Job:
 class Generated:
     """What the models of a deployment became.
 
-    sources: the files and the products that are made of them.  report: of all models.  models: their compilations, for who wants more.
+    sources: the files and the products that are made of them.  report: of all models.  models: their
+    compilations, for who wants more.
     """
 
     sources: Sources
@@ -41,7 +48,10 @@ class Generated:
 
 
 def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Generated:
-    """Turn the models of a deployment into sources for one choice; MaceError with the faults of the first model that has any."""
+    """Turn the models of a deployment into sources for one choice.
+
+    MaceError with the faults of the first model that has any.
+    """
     if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
     work = Compilation(job.choice, registry, job.strict, progress)
@@ -59,9 +69,13 @@ def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Sou
     plans = [model.plan for model in models if model.name not in held]
     files: dict[str, Content] = {}
     if plans:
-        files |= code.library(job.deployment.library, plans, library_levels(list_targets(job, registry), job.choice.abi)).files
+        files |= code.library(
+            job.deployment.library, plans, library_levels(list_targets(job, registry), job.choice.abi)
+        ).files
     for target in list_targets(job, registry):
-        own = {model.name: [part for part in model.plan.parts if part.target == target.name] for model in models}
+        own = {
+            model.name: [part for part in model.plan.parts if part.target == target.name] for model in models
+        }
         files |= target.write(job.deployment.library, own)
     check_files(manifests, files)
     check_drivers(manifests, (model.plan for model in models))

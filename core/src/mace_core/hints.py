@@ -33,11 +33,14 @@ def is_complete(dims: Sequence[Dim] | None) -> bool:
 def refuse_shapes(place: str, faults: Iterable[str], shapes: Mapping[str, Sequence[Dim] | None]) -> None:
     """Raise one MaceError for all faults of a model's inputs; none are no error.
 
-    shapes: of all inputs, as far as they are known. Where one is not complete, the message ends with the lines that state them all.
+    shapes: of all inputs, as far as they are known. Where one is not complete, the message ends with the
+    lines that state them all.
     """
     text = [f"{place}: {fault}" for fault in faults]
     if text and not all(map(is_complete, shapes.values())):
-        text[-1] += f"; write in the deployment file, each name and ? replaced by a number:{shape_lines(shapes)}"
+        text[-1] += (
+            f"; write in the deployment file, each name and ? replaced by a number:{shape_lines(shapes)}"
+        )
     if text:
         raise MaceError.of(text)
 

@@ -1,6 +1,7 @@
 """The graph: frozen data that every stage reads and none changes.
 
-Activations are NHWC (batch, spatial axes, channels), filters OHWI (out, spatial axes, in / group); see docs/architecture.md.
+Activations are NHWC (batch, spatial axes, channels), filters OHWI (out, spatial axes, in / group); see
+docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -162,7 +163,10 @@ class State:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the start value is more than zeros, which a session sets without a copy; -0.0 is not zero."""
+        """Whether the start value is more than zeros, which a session sets without a copy.
+
+        -0.0 is not zero.
+        """
         return bool(self.start.tobytes().strip(b"\0"))
 
     @property
@@ -173,7 +177,9 @@ class State:
 
     def __str__(self) -> str:
         """Return what messages say of it: name, type, shape, start value."""
-        return f"{self.input}:{DType.of(self.start).value}{list(self.start.shape)}, at first {self.start_text}"
+        return (
+            f"{self.input}:{DType.of(self.start).value}{list(self.start.shape)}, at first {self.start_text}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +187,10 @@ class Graph:
     """A model: nodes in execution order, descriptions of every tensor, and the constants' data apart from them.
 
     notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise.
-    states: what lasts from run to run. Their inputs and outputs are among `inputs` and `outputs`, and are no ports of the application.
-    origin: what a frontend read it from, for targets that know more of it than the graph says; None where no target does.
+    states: what lasts from run to run. Their inputs and outputs are among `inputs` and `outputs`, and are no
+    ports of the application.
+    origin: what a frontend read it from, for targets that know more of it than the graph says; None where no
+    target does.
     """
 
     name: str

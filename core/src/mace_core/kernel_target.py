@@ -14,9 +14,10 @@ from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.ir import Attrs, DType, Graph, Node, Tensor
 from mace_core.levels import Level
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops import core_ops
 from mace_core.part import CallsBody, Part, PartFigures
-from mace_core.program import Lowering, Program, Refused
+from mace_core.program import Program
 from mace_core.quantization import dequantize
 from mace_core.refusal import Refusal
 from mace_core.tuning import NO_TUNING, Tuning, tuning_of
@@ -40,10 +41,11 @@ class KernelTarget(Target):
     """A target whose regions become programs of kernel calls.
 
     lowerings: by op, for elements that are what they are.
-    quantized: by op, for nodes with a tensor that stores real numbers as integers; Quantize and Dequantize at least.
+    quantized: by op, for nodes with a tensor that stores real numbers as integers; Quantize and Dequantize at
+    least.
     cost_unit: what candidates' costs are counted in, in words: "multiply-adds", "estimated cycles".
-    Where a table has several candidates for an op, the cheapest is taken at each level, or what a tuning file names. A node is
-    taken if a candidate that is bound to no level takes it.
+    Where a table has several candidates for an op, the cheapest is taken at each level, or what a tuning file
+    names. A node is taken if a candidate that is bound to no level takes it.
     """
 
     lowerings: Mapping[str, Lower | Sequence[Candidate]]
@@ -55,15 +57,19 @@ class KernelTarget(Target):
         """The levels that a library for this ABI holds, the best first and what every processor has last."""
 
     def parameters(self, level: Level | None) -> Hashable:
-        """What this target's lowerings read as `Lowering.parameters`, such as how weights are packed; core never looks into it.
+        """What this target's lowerings read as `Lowering.parameters`, such as how weights are packed.
 
-        level: what calls are made for; None in a trial lowering, which is made before an ABI is chosen: any value that its
-        lowerings take will do, because whether they refuse a node must not depend on it.
+        Core never looks into it.
+
+        level: what calls are made for; None in a trial lowering, which is made before an ABI is chosen: any
+        value that its lowerings take will do, because whether they refuse a node must not depend on it.
         """
         return None
 
     def widening_kernels(self) -> WideningKernels | None:
-        """The kernels that restore weights which are stored smaller than kernels read them; None if the target has none.
+        """The kernels that restore weights which are stored smaller than kernels read them.
+
+        None if the target has none.
 
         Without them, `weights: as-stored` of a deployment file is refused.
         """
@@ -79,7 +85,9 @@ class KernelTarget(Target):
         Each result counts as an output of the model, the harder case: it must lie in bytes of its own.
         """
         try:
-            self._lower(node, _TargetLowering(replace(graph, nodes=(node,), outputs=node.outputs), self._chooser(())))
+            self._lower(
+                node, _TargetLowering(replace(graph, nodes=(node,), outputs=node.outputs), self._chooser(()))
+            )
         except Refused as refused:
             return refused.refusal
         return None
@@ -100,7 +108,8 @@ class KernelTarget(Target):
     def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
         """Return the program of a region whose nodes were all accepted, for the levels of an ABI.
 
-        tuning: which candidates are taken; wrong names in it are found when all regions are lowered, see `check_tuning`.
+        tuning: which candidates are taken; wrong names in it are found when all regions are lowered, see
+        `check_tuning`.
         """
         to = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
         for node in graph.nodes:
@@ -127,7 +136,11 @@ class KernelTarget(Target):
     def _as_stored(self, node: Node, tensors: Sequence[Tensor], to: _TargetLowering) -> None:
         """Compute a node on operands as they are stored; Refused where no kernel does."""
         storages = {t.storage for t in tensors if t.quant}
-        moved = node.op.moves and len(storages) == 1 and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1]))
+        moved = (
+            node.op.moves
+            and len(storages) == 1
+            and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1]))
+        )
         if node.op.name in self.quantized and storages:
             lower_by_choice(self.quantized[node.op.name], node, to, to.chooser)
         elif moved or not storages:
@@ -143,11 +156,21 @@ class KernelTarget(Target):
 
     def _through_floats(self, node: Node, to: _TargetLowering) -> None:
         """Compute a node whose operands no kernel takes as they are stored with floats, between two conversions."""
-        now = {name: self._real(node, name, to) for name in dict.fromkeys(filter(None, node.inputs)) if _compressed(to.tensors[name])}
-        made = {name: to.temporary(_floats(to.tensors[name])) for name in node.outputs if name and _compressed(to.tensors[name])}
+        now = {
+            name: self._real(node, name, to)
+            for name in dict.fromkeys(filter(None, node.inputs))
+            if _compressed(to.tensors[name])
+        }
+        made = {
+            name: to.temporary(_floats(to.tensors[name]))
+            for name in node.outputs
+            if name and _compressed(to.tensors[name])
+        }
         if not now and not made:
             raise Refused(f"{self.name} has no kernel for {node.op.name}", code="unsupported-op")
-        inputs, outputs = (tuple(by.get(t, t) for t in names) for by, names in ((now, node.inputs), (made, node.outputs)))
+        inputs, outputs = (
+            tuple(by.get(t, t) for t in names) for by, names in ((now, node.inputs), (made, node.outputs))
+        )
         self._plain(replace(node, inputs=inputs, outputs=outputs), to)
         for stored, real in made.items():
             self._convert(node, (real, stored), to)
@@ -157,7 +180,9 @@ class KernelTarget(Target):
         tensor, array = to.tensors[stored], to.constant(stored)
         if array is not None:
             real_array = dequantize(array, tensor.quant) if tensor.quant else array
-            return to.once((stored, "floats"), lambda: to.folded(f"{stored}.real", real_array.astype(np.float32)))
+            return to.once(
+                (stored, "floats"), lambda: to.folded(f"{stored}.real", real_array.astype(np.float32))
+            )
         real = to.temporary(_floats(tensor))
         self._convert(node, (stored, real), to)
         return real
@@ -169,7 +194,11 @@ class KernelTarget(Target):
             return
         op = "Quantize" if y.quant else "Dequantize"
         if op not in self.quantized:
-            raise Refused(f"{self.name} has no kernels for quantized tensors", code="quantization", remedy="use the model in floats")
+            raise Refused(
+                f"{self.name} has no kernels for quantized tensors",
+                code="quantization",
+                remedy="use the model in floats",
+            )
         lower_by_choice(self.quantized[op], conversion(op, node, ends), to, to.chooser)
 
 

@@ -12,10 +12,12 @@ from mace_core.emit.text import CIdentifier, Code
 class Level:
     """A level of an instruction set that kernels are compiled for.
 
-    A target derives a frozen class of its own where its templates need more, such as the width of a vector register or
-    the tile that a matrix kernel keeps in registers: a template sees the level as `level`. Core reads the fields here only.
+    A target derives a frozen class of its own where its templates need more, such as the width of a vector
+    register or the tile that a matrix kernel keeps in registers: a template sees the level as `level`. Core
+    reads the fields here only.
 
-    available: C expression that is true on a processor that has it; "" for what every processor of the ABI has.
+    available: C expression that is true on a processor that has it; "" for what every processor of the ABI
+    has.
     prelude: template of the C that all kernels of the level see (vector types and the like).
     probe: template of the C functions that `available` calls; None if it calls none.
     """

@@ -1,7 +1,7 @@
 """What a build makes and from what: known before any model is read, because a build system wants the names of files first.
 
-`build_manifest` collects the manifests of one choice, `build_steps` turns them into steps, and `emit` and the targets write the
-generated files. No other module decides from the name of a file how it is compiled.
+`build_manifest` collects the manifests of one choice, `build_steps` turns them into steps, and `emit` and the
+targets write the generated files. No other module decides from the name of a file how it is compiled.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ class Unit:
 
     source: one of the manifest's files; C, or assembler that wants the preprocessor (.S).
     flags: of this source alone, behind those of the toolchain and of the build.
-    reads: the manifest's files that it includes besides the headers for applications: a change of one makes its object stale.
-    embeds: the manifest's files whose bytes its assembler takes in (.incbin), by names relative to the folder of all files.
+    reads: the manifest's files that it includes besides the headers for applications: a change of one makes
+    its object stale.
+    embeds: the manifest's files whose bytes its assembler takes in (.incbin), by names relative to the folder
+    of all files.
     """
 
     source: str
@@ -56,10 +58,12 @@ class Unit:
 class Manifest:
     """One product of a build.
 
-    All files lie in one folder, that of the choice, and their names are relative to it, with / between folders.
+    All files lie in one folder, that of the choice, and their names are relative to it, with / between
+    folders.
 
     name: of a library without lib and suffix; of a program as it is.
-    generated: files that are written once all models have been compiled; `Target.write` or core makes their content.
+    generated: files that are written once all models have been compiled; `Target.write` or core makes their
+    content.
     copies: files that come with an installed package, by the name that they get among the generated ones.
     headers: those files that applications include.
     units: what is compiled.
@@ -71,9 +75,10 @@ class Manifest:
     needs: names of libraries of this build that the product is linked with.
     drivers: C symbols of the drivers that the units define.
     holds: names of models that the product computes whole, so that no library has them.
-    abi: what the units are compiled for; "" for the ABI of the build. A product of another ABI lies beside the library.
-    refusal: why its files can be written and not built here, with what to do instead; "" for what can be built.
-    PluginError for a file that is named twice, or is not among the files.
+    abi: what the units are compiled for; "" for the ABI of the build. A product of another ABI lies beside
+    the library.
+    refusal: why its files can be written and not built here, with what to do instead; "" for what can be
+    built. PluginError for a file that is named twice, or is not among the files.
     """
 
     name: str
@@ -97,14 +102,19 @@ class Manifest:
         files = self.files
         for name in (self.name, *files, *self.includes):
             if not _is_inside(name):
-                self._fail(f"{name!r} does not lie in the folder of generated files", "name it relative to that folder, without ..")
+                self._fail(
+                    f"{name!r} does not lie in the folder of generated files",
+                    "name it relative to that folder, without ..",
+                )
         if twice := _find_repeated(files):
             self._fail(f"has {twice!r} twice", "give each file a name of its own")
         used = [*self.headers, *self.deploys, *([self.linker_script] if self.linker_script else [])]
         for unit in self.units:
             used += unit.sources
         if absent := [name for name in used if name not in set(files)]:
-            self._fail(f"uses {absent[0]!r}, which is not among its files", "name it under generated= or copies=")
+            self._fail(
+                f"uses {absent[0]!r}, which is not among its files", "name it under generated= or copies="
+            )
         if twice := _find_repeated([unit.object for unit in self.units]):
             self._fail(f"has two units for the object {twice!r}", "give sources different names")
 
@@ -119,7 +129,9 @@ class Manifest:
         return self.product is Product.LIBRARY and not self.abi
 
     def join(self, others: Iterable[Manifest]) -> Manifest:
-        """Return one manifest with the shares of all; PluginError where two have different content for one file.
+        """Return one manifest with the shares of all.
+
+        PluginError where two have different content for one file.
 
         The name, the ABI and the linker script stay those of the first.
         """
@@ -130,12 +142,20 @@ class Manifest:
 
     def _with(self, other: Manifest) -> Manifest:
         for name in other.files:
-            if name in self.files and (name not in self.copies or self.copies[name] != other.copies.get(name)):
-                other._fail(f"has a file {name!r}, as {self.name!r} has", "begin the names of its files with the target's name")
+            if name in self.files and (
+                name not in self.copies or self.copies[name] != other.copies.get(name)
+            ):
+                other._fail(
+                    f"has a file {name!r}, as {self.name!r} has",
+                    "begin the names of its files with the target's name",
+                )
         own = {unit.source: unit for unit in self.units}
         for unit in other.units:
             if own.get(unit.source, unit) != unit:
-                other._fail(f"compiles {unit.source!r} otherwise than {self.name!r} does", "copy it under another name")
+                other._fail(
+                    f"compiles {unit.source!r} otherwise than {self.name!r} does",
+                    "copy it under another name",
+                )
         return replace(
             self,
             generated=_join(self.generated, other.generated),
@@ -166,7 +186,10 @@ def _is_inside(name: str) -> bool:
 
 
 def _find_repeated(names: Iterable[str]) -> str | None:
-    """Return a name that stands twice among these; letters' case does not make two of one, because it does not on every system."""
+    """Return a name that stands twice among these.
+
+    letters' case does not make two of one, because it does not on every system.
+    """
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:

@@ -20,7 +20,8 @@ SMALL_PROGRAM = 1 << 24
 
 MAX_PAIRS = 1_500_000
 """Pairs of buffers that live at one time up to which each buffer is held against all beside it; above, only the sweeps
-over time are tried, whose cost does not grow with the pairs. An unrolled recurrent layer of 20,000 nodes has twenty times as many."""
+over time are tried, whose cost does not grow with the pairs. An unrolled recurrent layer of 20,000 nodes has
+twenty times as many."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Touch:
     """What one step does to memory: the tensors that it reads and writes.
 
     inplace: whether a result may lie where an input of the same size lay that nobody reads later.
-    levels: names of the only levels at which the step is made, of those of `target`; () for a step of every run.
+    levels: names of the only levels at which the step is made, of those of `target`; () for a step of every
+    run.
     """
 
     reads: Sequence[str]
@@ -73,7 +75,8 @@ def touches_of(program: Program, target: str = "") -> list[Touch]:
 def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
     """Give every intermediate tensor of a program its offset.
 
-    touches: what happens in a run, where that is more than the program's calls: transfers, and parts on other devices.
+    touches: what happens in a run, where that is more than the program's calls: transfers, and parts on other
+    devices.
     """
     owner, spans = _spans(program, touches_of(program) if touches is None else touches)
     placed = arrange(spans)
@@ -121,11 +124,15 @@ def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], li
 def _owners(program: Program, steps: Sequence[Touch], inside: Iterable[str]) -> dict[str, str]:
     """The buffer that each owning tensor of the arena lies in; inside: those tensors.
 
-    A level makes its own calls only: a result may take over an input if at every level that touches the result it may.
+    A level makes its own calls only: a result may take over an input if at every level that touches the
+    result it may.
     """
     levels = dict.fromkeys((step.target, level) for step in steps for level in step.levels)
     owner = {root: root for root in inside}
-    takeovers = [_takeovers(program, [step for step in steps if step.is_made_at(*level)], owner) for level in levels or {("", ""): None}]
+    takeovers = [
+        _takeovers(program, [step for step in steps if step.is_made_at(*level)], owner)
+        for level in levels or {("", ""): None}
+    ]
     for result, root in dict(pair for at_level in takeovers for pair in at_level.items()).items():
         if root != result and all(at_level.get(result, root) == root for at_level in takeovers):
             owner[result] = owner[root]
@@ -133,7 +140,10 @@ def _owners(program: Program, steps: Sequence[Touch], inside: Iterable[str]) -> 
 
 
 def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str]) -> dict[str, str]:
-    """For each tensor that these steps write, in order, the input that it takes over; itself where it takes over none."""
+    """For each tensor that these steps write, in order, the input that it takes over.
+
+    Itself where it takes over none.
+    """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
@@ -205,7 +215,8 @@ def _shuffles(order: Sequence[Span], height: int, attempts: int) -> Iterator[dic
 def _sweeps(spans: Sequence[Span], bound: int) -> Iterator[dict[str, int]]:
     """Plans of sweeps through time: forward and backward from the bottom, and forward from both ends.
 
-    A chain of layers needs both ends: each result at the other end than its operand never finds its gap cut in two.
+    A chain of layers needs both ends: each result at the other end than its operand never finds its gap cut
+    in two.
     """
     end = max((s.last for s in spans), default=0)
     mirrored = [Span(s.name, s.size, end - s.last, end - s.first) for s in spans]
@@ -240,8 +251,9 @@ def _height(spans: Iterable[Span], placed: Mapping[str, int]) -> int:
 class _Timeline:
     """Placed buffers by the time that they live: finds those that live beside another in O(log n + found).
 
-    A buffer lives beside another if it lives when that one starts (looked up in a segment tree over the steps, in
-    which each buffer is filed under O(log n) nodes that together are its life), or if it starts while that one lives.
+    A buffer lives beside another if it lives when that one starts (looked up in a segment tree over the
+    steps, in which each buffer is filed under O(log n) nodes that together are its life), or if it starts
+    while that one lives.
     """
 
     def __init__(self, steps: int) -> None:
@@ -300,7 +312,8 @@ def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
     """
     placed: dict[str, int] = {}
     living: list[tuple[int, int, int]] = []  # (last step, offset, end), the first to die in front
-    # Each buffer raises the top by its size at most, and those below the ceiling may leave gaps that hold no other.
+    # Each buffer raises the top by its size at most, and those below the ceiling may leave gaps that hold no
+    # other.
     gaps: list[tuple[int, int]] = [(0, ceiling + sum(s.size for s in spans))]
     for span in sorted(spans, key=lambda s: (s.first, -s.size, s.name)):
         while living and living[0][0] < span.first:
@@ -313,8 +326,13 @@ def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
 
 
 def _take(gaps: list[tuple[int, int]], size: int, ceiling: int) -> int:
-    """Cut `size` bytes out of a sorted list of gaps: the highest below the ceiling, else the lowest; returns their offset."""
-    high = next((i for i in reversed(range(len(gaps))) if min(gaps[i][1], ceiling) - gaps[i][0] >= size), None)
+    """Cut `size` bytes out of a sorted list of gaps: the highest below the ceiling, else the lowest.
+
+    Returns their offset.
+    """
+    high = next(
+        (i for i in reversed(range(len(gaps))) if min(gaps[i][1], ceiling) - gaps[i][0] >= size), None
+    )
     number = next(i for i, (start, end) in enumerate(gaps) if end - start >= size) if high is None else high
     start, end = gaps[number]
     offset = start if high is None else min(end, ceiling) - size

@@ -40,10 +40,12 @@ class InitRequest:
 
 
 def write_deployment(request: InitRequest, registry: Registry) -> list[str]:
-    """Write a deployment file that names every input and output of the model; return notes and what to run next.
+    """Write a deployment file that names every input and output of the model.
 
-    Raises MaceError where the model cannot be read, where its file's name cannot stand in a deployment file, or where the
-    output exists already; nothing is left behind then.
+    Return notes and what to run next.
+
+    Raises MaceError where the model cannot be read, where its file's name cannot stand in a deployment file,
+    or where the output exists already; nothing is left behind then.
     """
     if request.output.exists() and not request.overwrite:
         raise MaceError(request.output, "exists already", "give another --output, or --force to replace it")
@@ -69,15 +71,24 @@ def _read_graph(request: InitRequest, registry: Registry) -> Graph:
     except MaceError as error:
         if "input_shapes" not in str(error):
             raise
-        raise MaceError.of([str(error), "mace init: give the shapes as --shape NAME=1,2,3, once for each input"]) from None
+        raise MaceError.of(
+            [str(error), "mace init: give the shapes as --shape NAME=1,2,3, once for each input"]
+        ) from None
 
 
 def _check_written(request: InitRequest, registry: Registry) -> None:
     """Read the file back: a path or a name that YAML or a deployment file reads otherwise must not go unseen."""
     (model,) = load_deployment(request.output, tuple(registry.frontends)).models
-    if any(not read.exists() or not read.samefile(file) for read, file in zip(model.files, request.files, strict=True)):
+    if any(
+        not read.exists() or not read.samefile(file)
+        for read, file in zip(model.files, request.files, strict=True)
+    ):
         place = ", ".join(map(str, request.files))
-        raise MaceError(place, "this path cannot be written in a deployment file", "rename it without ${...} and control characters")
+        raise MaceError(
+            place,
+            "this path cannot be written in a deployment file",
+            "rename it without ${...} and control characters",
+        )
 
 
 def _deployment_text(request: InitRequest, graph: Graph) -> str:
@@ -103,21 +114,30 @@ def _state_lines(graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tenso
     """Yield comments on what the model keeps from run to run, and on what looks as if the application had to."""
     if graph.states:
         yield "    # Sessions keep these states. `states: application` makes them ports, `states: reset` begins every run anew:"
-        yield from (f"    #   {json.dumps(state.input)}: {_describe(graph.tensors[state.input])}" for state in graph.states)
-    pairs = {before.name: after.name for before in inputs for after in outputs if _looks_like_state(before, after)}
+        yield from (
+            f"    #   {json.dumps(state.input)}: {_describe(graph.tensors[state.input])}"
+            for state in graph.states
+        )
+    pairs = {
+        before.name: after.name for before in inputs for after in outputs if _looks_like_state(before, after)
+    }
     if pairs and len(set(pairs.values())) == len(pairs):
         yield "    # Without the next line the application hands these outputs to the inputs of the next run; with it the session does:"
         yield f"    # states: {json.dumps(pairs)}"
 
 
-AFFIXES = re.compile(r"(?<![a-z])(in|input|out|output|prev|previous|past|present|new|next|old|cur|current|n|i|o)(?![a-z])")
+AFFIXES = re.compile(
+    r"(?<![a-z])(in|input|out|output|prev|previous|past|present|new|next|old|cur|current|n|i|o)(?![a-z])"
+)
 """Words in the name of a state that say before or after a run."""
 
 
 def _looks_like_state(before: Tensor, after: Tensor) -> bool:
     """Whether an output may be the value of an input for the next run: names alike but for such words, shapes and types the same."""
     same = (before.dtype, before.shape, before.quant) == (after.dtype, after.shape, after.quant)
-    stems = [AFFIXES.sub("", re.sub(r"(?<=[a-z0-9])N$", " n", name).lower()) for name in (before.name, after.name)]
+    stems = [
+        AFFIXES.sub("", re.sub(r"(?<=[a-z0-9])N$", " n", name).lower()) for name in (before.name, after.name)
+    ]
     first, second = (re.sub(r"[^a-z0-9]", "", stem) for stem in stems)
     return same and bool(first) and first == second
 
@@ -152,7 +172,11 @@ def _parse_shape(text: str) -> tuple[str, Shape]:
     name, equals, numbers = text.rpartition("=")
     dims = tuple(_positive(numbers))
     if not equals or not name or not all(dims):
-        raise MaceError("--shape", f"{text!r} is not NAME=1,2,3", "write the input's name, an equals sign, positive integers")
+        raise MaceError(
+            "--shape",
+            f"{text!r} is not NAME=1,2,3",
+            "write the input's name, an equals sign, positive integers",
+        )
     return name, dims
 
 

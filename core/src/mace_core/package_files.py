@@ -29,7 +29,10 @@ def package_files(library: Manifest, variant: str, hosted: bool = True) -> Packa
     All paths in them start from the file itself, so that the library's folder can be moved.
     """
     name = library.name
-    loads = [f"# Looks for {file} at run time; where it is missing: {remedy}" for file, remedy in library.loads.items()]
+    loads = [
+        f"# Looks for {file} at run time; where it is missing: {remedy}"
+        for file, remedy in library.loads.items()
+    ]
     values = {
         "LIBRARY": name,
         "LIBRARY_UPPER": name.upper(),
@@ -49,7 +52,10 @@ def package_files(library: Manifest, variant: str, hosted: bool = True) -> Packa
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
-    """The template's text with each @KEY@ replaced; all values are identifiers, versions or names of choices."""
+    """The template's text with each @KEY@ replaced.
+
+    All values are identifiers, versions or names of choices.
+    """
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     for key, value in values.items():
         text = text.replace(f"@{key}@", value)

@@ -36,10 +36,12 @@ Content = str | bytes | Stream
 
 @dataclass(frozen=True)
 class MemorySpace:
-    """Describes memory by who can address it and by what it demands. Parts that name one space share its arena.
+    """Describes memory by who can address it and by what it demands.
 
-    alignment: of an address, bytes.  granule: of a size, bytes: a cache line, a page.  slack: bytes behind the last tensor that may be
-    read.  capacity: bytes; None where the build knows no limit.
+    Parts that name one space share its arena.
+
+    alignment: of an address, bytes.  granule: of a size, bytes: a cache line, a page.  slack: bytes behind
+    the last tensor that may be read.  capacity: bytes; None where the build knows no limit.
     """
 
     name: str
@@ -55,12 +57,18 @@ class MemorySpace:
 
 
 HOST = MemorySpace("host")
-"""The memory of the processor that the application runs on; 64 bytes are a cache line, and the widest vector."""
+"""The memory of the processor that the application runs on.
+
+64 bytes are a cache line, and the widest vector.
+"""
 
 
 @dataclass(frozen=True)
 class Port:
-    """Describes a tensor at the edge of a part: the space in which it must lie, and its bytes there; 0: dense and no more."""
+    """Describes a tensor at the edge of a part: the space in which it must lie, and its bytes there.
+
+    0: dense and no more.
+    """
 
     tensor: Tensor
     space: MemorySpace = HOST
@@ -76,7 +84,8 @@ class Port:
 class CallsBody:
     """Holds kernel calls in host memory, which core writes as plain C calls.
 
-    levels: those of the part's own target. Its kernels are compiled for these and its weights are packed for these.
+    levels: those of the part's own target. Its kernels are compiled for these and its weights are packed for
+    these.
     """
 
     program: Program
@@ -87,7 +96,8 @@ class CallsBody:
 class BlobBody:
     """Holds bytes that a driver loads: a compiled network, a command stream, kernels with a table of calls.
 
-    built_by: tool and version; built_for: device generation or configuration. The driver compares both with the device.
+    built_by: tool and version; built_for: device generation or configuration. The driver compares both with
+    the device.
     """
 
     code: bytes
@@ -110,8 +120,10 @@ Body = CallsBody | BlobBody | ProjectBody
 class PartFigures:
     """What a target tells about a part whose memory core does not plan.
 
-    inputs, outputs: as its programs take and give them.  layers: what can be read of a run, in the order of the runner's files.
-    data_bytes, weight_bytes: memory in use.  summary: for people.  details: plain data of the target's own, for programs.
+    inputs, outputs: as its programs take and give them.  layers: what can be read of a run, in the order of
+    the runner's files.
+    data_bytes, weight_bytes: memory in use.  summary: for people.  details: plain data of the target's own,
+    for programs.
     """
 
     inputs: tuple[Tensor, ...] = ()
@@ -146,15 +158,31 @@ class Part:
 
     def __post_init__(self) -> None:
         if isinstance(self.body, BlobBody) != bool(self.driver):
-            self._fail("has a driver and no bytes for it, or bytes and no driver", "set driver= exactly if body= is a BlobBody")
-        devices = {port.space.name: port.space for port in (*self.inputs, *self.outputs) if port.space.name != HOST.name}
+            self._fail(
+                "has a driver and no bytes for it, or bytes and no driver",
+                "set driver= exactly if body= is a BlobBody",
+            )
+        devices = {
+            port.space.name: port.space
+            for port in (*self.inputs, *self.outputs)
+            if port.space.name != HOST.name
+        }
         if len(devices) > 1:
-            self._fail(f"uses the spaces {', '.join(sorted(devices))}", "let all ports of a part lie in one space, or in host memory")
+            self._fail(
+                f"uses the spaces {', '.join(sorted(devices))}",
+                "let all ports of a part lie in one space, or in host memory",
+            )
         if devices and not self.driver:
-            self._fail("has tensors outside host memory that nothing can reach", "set driver=, whose copy() moves them")
+            self._fail(
+                "has tensors outside host memory that nothing can reach",
+                "set driver=, whose copy() moves them",
+            )
         for port in (*self.inputs, *self.outputs):
             if port.size and port.size < port.tensor.bytes:
-                self._fail(f"gives {port.tensor.name!r} {port.size} bytes of {port.tensor.bytes}", "state at least its dense size")
+                self._fail(
+                    f"gives {port.tensor.name!r} {port.size} bytes of {port.tensor.bytes}",
+                    "state at least its dense size",
+                )
 
     @property
     def space(self) -> MemorySpace:

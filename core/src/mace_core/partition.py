@@ -38,12 +38,18 @@ def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
         raise MaceError.of(_complaint(graph, node, targets, refusals) for node in stuck)
     while True:
         regions = _regions(graph, {name: takers[0] for name, takers in options.items()})
-        poor = [r for r in regions if not r.target.worth(r.graph) and all(len(options[n.name]) > 1 for n in r.graph.nodes)]
+        poor = [
+            r
+            for r in regions
+            if not r.target.worth(r.graph) and all(len(options[n.name]) > 1 for n in r.graph.nodes)
+        ]
         if not poor:
             return Partition(tuple(regions), _in_order(graph, refusals))
         for region in poor:
             for node in region.graph.nodes:
-                refusals[node.name, region.target.name] = Refusal("not-worth-it", "not worth a change of device")
+                refusals[node.name, region.target.name] = Refusal(
+                    "not-worth-it", "not worth a change of device"
+                )
                 options[node.name] = options[node.name][1:]
 
 
@@ -52,13 +58,17 @@ def _whole(graph: Graph, target: Target) -> Partition:
     refusals: Refusals = {}
     takers = [(node, _takers(node, graph, (target,), refusals)) for node in graph.nodes]
     if refusals:
-        raise MaceError.of(_complaint(graph, node, (target,), refusals) for node, found in takers if not found)
+        raise MaceError.of(
+            _complaint(graph, node, (target,), refusals) for node, found in takers if not found
+        )
     return Partition((Region(target, graph),), ())
 
 
 def _in_order(graph: Graph, refusals: Refusals) -> tuple[NodeRefusal, ...]:
     ops = {node.name: node.op.name for node in graph.nodes}
-    return tuple(NodeRefusal(node, ops[node], target, refusal) for (node, target), refusal in refusals.items())
+    return tuple(
+        NodeRefusal(node, ops[node], target, refusal) for (node, target), refusal in refusals.items()
+    )
 
 
 def _takers(node: Node, graph: Graph, targets: Sequence[Target], refusals: Refusals) -> list[Target]:
@@ -81,9 +91,10 @@ def _complaint(graph: Graph, node: Node, targets: Sequence[Target], refusals: Re
 class _Growing:
     """A region while nodes join it.
 
-    rank: its number among the regions of its target. The regions of one target form a chain: each was begun because
-    a path leads from the one before it to what it reads.
-    before: by target, how many of its regions must run first. A chain is cut at one place, so a count says which.
+    rank: its number among the regions of its target. The regions of one target form a chain: each was begun
+    because a path leads from the one before it to what it reads.
+    before: by target, how many of its regions must run first. A chain is cut at one place, so a count says
+    which.
     """
 
     target: Target
@@ -121,12 +132,16 @@ def _regions(graph: Graph, takers: Mapping[str, Target]) -> list[Region]:
     found = []
     for number, place in enumerate(order):
         region = grown[place]
-        found.append(Region(region.target, _subgraph(graph, region.nodes, inner, f"{graph.name}_{place}"), number))
+        found.append(
+            Region(region.target, _subgraph(graph, region.nodes, inner, f"{graph.name}_{place}"), number)
+        )
     return found
 
 
 def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> int:
-    """The newest region of the node's target, unless a path leaves it to reach a feeding region; else a new number.
+    """The newest region of the node's target, unless a path leaves it to reach a feeding region.
+
+    Else a new number.
 
     Where that path exists it exists from every older region of the target as well: they form a chain.
     """
@@ -143,7 +158,8 @@ def _join(number: int, node: Node, feeding: Sequence[_Growing], grown: Sequence[
     for feeder in feeding:
         if feeder is not region:
             changed |= region.follow({**feeder.before, feeder.target: feeder.rank + 1})
-    if not changed or (number == len(grown) - 1 and len(region.nodes) == 1):  # nothing runs after a new region yet
+    # Nothing runs after a new region yet.
+    if not changed or (number == len(grown) - 1 and len(region.nodes) == 1):
         return
     for other in grown:
         if other.runs_after(region):

@@ -33,10 +33,14 @@ def read(model: Model, registry: Registry) -> Graph:
     frontend = registry.frontend(model)
     for file in model.files:
         if not file.exists():
-            raise MaceError(file, "no such file", f"correct the path of model {model.name!r} in the deployment file")
+            raise MaceError(
+                file, "no such file", f"correct the path of model {model.name!r} in the deployment file"
+            )
     if model.keys.get("input_values") and not frontend.fixes_inputs:
         remedy = "export the model with constants there, or convert it to ONNX, whose frontend heeds it"
-        raise MaceError(f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy)
+        raise MaceError(
+            f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy
+        )
     asked = in_source_order(model, frontend.order)
     graph = frontend.load(model.files, asked, registry.ops)
     if not paired_states(model):
@@ -47,7 +51,9 @@ def read(model: Model, registry: Registry) -> Graph:
 def load_with(registry: Registry, deployment: Path) -> Deployment:
     """Read a deployment file with what is installed: its frontends, runtimes, and the names that models have."""
     runtimes = {*RUNTIMES, *registry.targets, *(t.device for t in registry.targets.values())}
-    parsed = load_deployment(deployment, tuple(registry.frontends), partial(own_names, registry=registry), sorted(runtimes))
+    parsed = load_deployment(
+        deployment, tuple(registry.frontends), partial(own_names, registry=registry), sorted(runtimes)
+    )
     return check_target_options(parsed, registry)
 
 
@@ -63,7 +69,11 @@ def _describable(graph: Graph) -> Graph:
     """Return the graph; MaceError for inputs and outputs of more axes than a library describes."""
     remedy = f"a library's inputs and outputs have at most {MAX_RANK}: let the model reshape it, or cut the graph at another tensor"
     tensors = [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)]
-    faults = [f"{graph.name}: {t.name!r} has {len(t.shape)} axes; {remedy}" for t in tensors if len(t.shape) > MAX_RANK]
+    faults = [
+        f"{graph.name}: {t.name!r} has {len(t.shape)} axes; {remedy}"
+        for t in tensors
+        if len(t.shape) > MAX_RANK
+    ]
     if faults:
         raise MaceError.of(faults)
     return graph

@@ -44,11 +44,15 @@ Step = Run | Transfer
 class Plan:
     """Orders a whole model.
 
-    parts: in the order of their first step; the tensors of host parts are named apart, so that all names are unique in the model.
-    program: the calls of all host parts one after another, with the tensors and weights of the whole model, and its inputs and outputs.
+    parts: in the order of their first step; the tensors of host parts are named apart, so that all names are
+    unique in the model.
+    program: the calls of all host parts one after another, with the tensors and weights of the whole model,
+    and its inputs and outputs.
     steps: what happens in a run, in order.
-    spaces: those that parts use, by name; host memory is always among them.  arenas: where tensors lie in each.
-    states: tensors of the program's inputs and outputs that sessions keep from run to run; the application sees the others.
+    spaces: those that parts use, by name; host memory is always among them.  arenas: where tensors lie in
+    each.
+    states: tensors of the program's inputs and outputs that sessions keep from run to run; the application
+    sees the others.
     fallback: the same model without devices, with the same inputs and outputs; None where none was asked for.
     """
 
@@ -124,13 +128,19 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
     for name, space in spaces.items():
         if space.capacity is not None and arenas[name].bytes > space.capacity:
             problem = f"needs {arenas[name].bytes} bytes of {name!r} memory, which has {space.capacity}"
-            raise MaceError(f"model {graph.name!r}", problem, "make the model smaller, or give fewer nodes to the device")
-    return Plan(tuple(named), program, steps, MappingProxyType(spaces), MappingProxyType(arenas), graph.states)
+            raise MaceError(
+                f"model {graph.name!r}", problem, "make the model smaller, or give fewer nodes to the device"
+            )
+    return Plan(
+        tuple(named), program, steps, MappingProxyType(spaces), MappingProxyType(arenas), graph.states
+    )
 
 
 def plan_calls(program: Program, levels: tuple[Level, ...] = (), target: str = "cpu") -> Plan:
     """Return the plan of a program that was made otherwise than by compiling a graph, as one part of a target."""
-    ports = [tuple(Port(program.tensors[name]) for name in names) for names in (program.inputs, program.outputs)]
+    ports = [
+        tuple(Port(program.tensors[name]) for name in names) for names in (program.inputs, program.outputs)
+    ]
     part = Part(f"{target}0", target, ports[0], ports[1], CallsBody(program, levels))
     arenas = {HOST.name: arena(program)}
     return Plan((part,), program, (Run(0),), MappingProxyType({HOST.name: HOST}), MappingProxyType(arenas))
@@ -151,17 +161,30 @@ def check_parts(graph: Graph, parts: Sequence[Part]) -> None:
             problem = f"describes the space {part.space.name!r} otherwise than part {other.name!r} of target {other.target!r}"
             raise PluginError(place, problem, "let both return one MemorySpace, or name theirs differently")
         if unknown := [port.tensor.name for port in part.inputs if port.tensor.name not in known]:
-            raise PluginError(place, f"reads {', '.join(unknown)}, which nothing before it computes", "return the ports of its region")
+            raise PluginError(
+                place,
+                f"reads {', '.join(unknown)}, which nothing before it computes",
+                "return the ports of its region",
+            )
         known.update(port.tensor.name for port in part.outputs)
     if lost := [name for name in graph.outputs if name not in known]:
-        raise PluginError(f"model {graph.name!r}", f"no part computes {', '.join(lost)}", "return every output of a region as a port")
+        raise PluginError(
+            f"model {graph.name!r}",
+            f"no part computes {', '.join(lost)}",
+            "return every output of a region as a port",
+        )
 
 
 def _name_apart(graph: Graph, parts: Sequence[Part]) -> list[Part]:
     """Return the parts, the programs of host parts with names that no other part has for something else."""
     bodies = [part.body for part in parts if isinstance(part.body, CallsBody)]
     renamed = iter(rename_apart(graph, [body.program for body in bodies]))
-    return [replace(part, body=replace(part.body, program=next(renamed))) if isinstance(part.body, CallsBody) else part for part in parts]
+    return [
+        replace(part, body=replace(part.body, program=next(renamed)))
+        if isinstance(part.body, CallsBody)
+        else part
+        for part in parts
+    ]
 
 
 def _device_tensors(parts: Iterable[Part]) -> dict[str, Tensor]:
@@ -181,7 +204,9 @@ def scratch_name(part: Part) -> str:
 
 
 def _steps(graph: Graph, parts: Sequence[Part]) -> Iterator[Step]:
-    """Yield each part behind the transfers that bring its inputs to it; at the end, those that bring the outputs to the application.
+    """Yield each part behind the transfers that bring its inputs to it.
+
+    At the end, those that bring the outputs to the application.
 
     A tensor that is in a space stays there, so that two parts of one space share it without a copy.
     """

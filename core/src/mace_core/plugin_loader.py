@@ -1,4 +1,7 @@
-"""Imports every installed plugin and asks it what it offers; one that fails is recorded, and the rest stays usable."""
+"""Imports every installed plugin and asks it what it offers.
+
+One that fails is recorded, and the rest stays usable.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ class Plugin:
     def fault(self, problem: str, error: BaseException | None = None) -> PluginError:
         """Return the error that names this plugin and tells how to go on without it."""
         detail = f": {type(error).__name__}: {error}" if error is not None else ""
-        return PluginError(self, problem + detail, f"pip uninstall {self.distribution}, or set {DISABLED}={self.name}")
+        return PluginError(
+            self, problem + detail, f"pip uninstall {self.distribution}, or set {DISABLED}={self.name}"
+        )
 
 
 class PluginLoader:
@@ -94,15 +99,21 @@ def _describe(point: EntryPoint) -> Plugin:
 
 
 def _ask(point: EntryPoint, plugin: Plugin) -> dict[str, list[Any]]:
-    """Return the plugin's offers by kind; PluginError for whatever goes wrong in its code, at import or in a hook."""
+    """Return the plugin's offers by kind.
+
+    PluginError for whatever goes wrong in its code, at import or in a hook.
+    """
     manager = pluggy.PluginManager(hookspecs.GROUP)
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(point.load(), name=point.name)
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise PluginError(plugin, str(error).replace("\n", " "), "its hooks do not match this mace-core") from error
-    except (Exception, SystemExit) as error:  # foreign code may raise anything, and some scripts exit when imported
+        raise PluginError(
+            plugin, str(error).replace("\n", " "), "its hooks do not match this mace-core"
+        ) from error
+    # Foreign code may raise anything, and some scripts exit when imported.
+    except (Exception, SystemExit) as error:
         raise plugin.fault("does not load", error) from error
     return {kind: _call_hook(manager, plugin, kind) for kind in OFFERS}
 

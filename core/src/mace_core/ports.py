@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.build import Builder, copy_nodes
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Shape, State, Tensor, frozen
 from mace_core.ops.op import Perm
+from mace_core.rewrite import copy_nodes
 
 IMAGE_ORDERS = ("NHWC", "NCHW")
 COLORS = 3
@@ -27,7 +28,8 @@ def in_source_order(model: Model, order: str) -> Model:
 def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     """Return the graph with the inputs and outputs that the deployment file states, converting at the edges.
 
-    States keep the framework's type. Their axes come in the order that the file states for the input, start values included.
+    States keep the framework's type. Their axes come in the order that the file states for the input, start
+    values included.
 
     order: of the framework's own axes.
     MaceError with every output whose stated shape is not that of the model.
@@ -37,7 +39,8 @@ def as_stated(graph: Graph, model: Model, order: str) -> Graph:
     if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*inputs.values(), *outputs.values())):
         return graph
     new = Builder(graph.name)
-    new.reserved = frozenset(graph.tensors)  # what is added at the edges must not take the name of what comes behind
+    # What is added at the edges must not take the name of what comes behind.
+    new.reserved = frozenset(graph.tensors)
     new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
     new.states = [_state_as_stated(state, inputs, outputs, order) for state in graph.states]
     entries = {name: _entry(new, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
@@ -62,7 +65,10 @@ def _check_output_shapes(graph: Graph, outputs: Mapping[str, Port], order: str) 
 
 
 def _ports_with_states(graph: Graph, model: Model) -> tuple[dict[str, Port], dict[str, Port]]:
-    """Return the stated inputs and outputs by name; of a state, which no application sees, only the order of axes and the names."""
+    """Return the stated inputs and outputs by name.
+
+    Of a state, which no application sees, only the order of axes and the names.
+    """
     inputs = {p.name: p for p in model.inputs}
     outputs = {p.name: p for p in model.outputs}
     for state in graph.states:
@@ -73,7 +79,9 @@ def _ports_with_states(graph: Graph, model: Model) -> tuple[dict[str, Port], dic
     return inputs, outputs
 
 
-def _state_as_stated(state: State, inputs: Mapping[str, Port], outputs: Mapping[str, Port], order: str) -> State:
+def _state_as_stated(
+    state: State, inputs: Mapping[str, Port], outputs: Mapping[str, Port], order: str
+) -> State:
     before, after = inputs[state.input], outputs[state.output]
     start = frozen(turn_axes(state.start, before, order))
     return State(_public(before, state.input), _public(after, state.output), start)
@@ -88,11 +96,14 @@ def turn_axes(array: Array, port: Port | None, order: str) -> Array:
 def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
     """What `as_stated` puts before a framework's own graph, alone: what the application gives in, what the framework gets out.
 
-    Inputs and outputs are in the order of `graph.port_inputs`; their names may differ from the public ones and from the framework's.
+    Inputs and outputs are in the order of `graph.port_inputs`; their names may differ from the public ones
+    and from the framework's.
     """
     ports = {p.name: p for p in model.inputs}
     new = Builder(graph.name)
-    return new.finish([_entry(new, graph.tensors[name], ports.get(name), order) for name in graph.port_inputs])
+    return new.finish(
+        [_entry(new, graph.tensors[name], ports.get(name), order) for name in graph.port_inputs]
+    )
 
 
 def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
@@ -105,7 +116,9 @@ def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
     given = []
     for i, tensor in enumerate(graph.tensors[name] for name in graph.port_outputs):
         given.append(new.input(f"{i}:{tensor.name}", tensor.dtype, tensor.shape, tensor.quant))
-    return new.finish([_exit(new, name, ports.get(own), order) for name, own in zip(given, graph.port_outputs, strict=True)])
+    return new.finish(
+        [_exit(new, name, ports.get(own), order) for name, own in zip(given, graph.port_outputs, strict=True)]
+    )
 
 
 def _agrees(port: Port, tensor: Tensor | None, order: str) -> bool:
@@ -148,28 +161,39 @@ def _entry(new: Builder, tensor: Tensor, port: Port | None, order: str) -> str:
     if perm:
         name = new.one("Transpose", [name], {"perm": _inverse(perm)})
     return (
-        name if new.tensors[name].storage == tensor.storage and new.tensors[name].dtype is tensor.dtype else _converted(new, name, tensor)
+        name
+        if new.tensors[name].storage == tensor.storage and new.tensors[name].dtype is tensor.dtype
+        else _converted(new, name, tensor)
     )
 
 
 def prepare(new: Builder, name: str, port: Port, axis: int) -> str:
     """Add what is computed from an input before the model reads it, and return the result, of float32.
 
-    (x - mean) * scale or / std, then the channels reversed. The mean is subtracted from the picture itself, so that the border that a
-    padded convolution adds is zero after it, as the framework has it; the reversal comes last, where the filters can take it in.
-    Raises MaceError for as many numbers as there are no channels.
+    (x - mean) * scale or / std, then the channels reversed. The mean is subtracted from the picture itself,
+    so that the border that a padded convolution adds is zero after it, as the framework has it; the reversal
+    comes last, where the filters can take it in. Raises MaceError for as many numbers as there are no
+    channels.
     """
     wanted = port.preparation
     if new.tensors[name].dtype is not DType.F32:
         name = new.one("Cast", [name], {"to": DType.F32.value}, outputs=[new.fresh(f"{port.name}.cast")])
-    for op, what, values in (("Sub", "mean", wanted.mean), ("Mul", "scale", wanted.scale), ("Div", "std", wanted.std)):
+    for op, what, values in (
+        ("Sub", "mean", wanted.mean),
+        ("Mul", "scale", wanted.scale),
+        ("Div", "std", wanted.std),
+    ):
         if values:
-            constant = new.weight(f"{port.name}.{what}", _by_channel(new.shape(name), axis, port, (what, values)))
+            constant = new.weight(
+                f"{port.name}.{what}", _by_channel(new.shape(name), axis, port, (what, values))
+            )
             name = new.one(op, [name, constant], outputs=[new.fresh(f"{port.name}.by_{what}")])
     if wanted.reverse:
         channels = _channels(new.shape(name), axis, port, "color")
         indices = new.weight(f"{port.name}.channels", np.arange(channels - 1, -1, -1, dtype=np.int32))
-        name = new.one("Gather", [name, indices], {"axis": axis}, outputs=[new.fresh(f"{port.name}.reversed")])
+        name = new.one(
+            "Gather", [name, indices], {"axis": axis}, outputs=[new.fresh(f"{port.name}.reversed")]
+        )
     return name
 
 
@@ -182,7 +206,9 @@ def _by_channel(shape: Shape, axis: int, port: Port, stated: tuple[str, tuple[fl
     if len(values) != channels:
         problem = f"input_{what} has {len(values)} numbers for {channels} channels"
         raise MaceError(
-            f"input {port.name!r}", problem, "write one number, or one for each channel; input_data_formats says where channels are"
+            f"input {port.name!r}",
+            problem,
+            "write one number, or one for each channel; input_data_formats says where channels are",
         )
     row = values[::-1] if port.preparation.reverse else values
     return np.asarray(row, np.float32).reshape([channels if i == axis else 1 for i in range(len(shape))])
@@ -190,10 +216,18 @@ def _by_channel(shape: Shape, axis: int, port: Port, stated: tuple[str, tuple[fl
 
 def _channels(shape: Shape, axis: int, port: Port, what: str) -> int:
     if not shape:
-        raise MaceError(f"input {port.name!r}", f"input_{what} is for channels, and its shape is []", f"remove input_{what}")
+        raise MaceError(
+            f"input {port.name!r}",
+            f"input_{what} is for channels, and its shape is []",
+            f"remove input_{what}",
+        )
     if what == "color" and shape[axis] != COLORS:
         problem = f"input_color reverses {COLORS} channels, it has {shape[axis]}"
-        raise MaceError(f"input {port.name!r}", problem, "remove input_color, or say with input_data_formats where channels are")
+        raise MaceError(
+            f"input {port.name!r}",
+            problem,
+            "remove input_color, or say with input_data_formats where channels are",
+        )
     return shape[axis]
 
 
@@ -221,4 +255,6 @@ def _converted(new: Builder, name: str, like: Tensor) -> str:
         return new.add("Quantize", [name], outputs=[new.stored(f"{like.name}.stored", like.storage)])[0]
     if new.tensors[name].quant:
         name = new.one("Dequantize", [name])
-    return name if new.tensors[name].dtype is like.dtype else new.one("Cast", [name], {"to": like.dtype.value})
+    return (
+        name if new.tensors[name].dtype is like.dtype else new.one("Cast", [name], {"to": like.dtype.value})
+    )

@@ -1,4 +1,7 @@
-"""Shows what takes long; the modules of the core log it to `mace.*`, and only the commands write to a terminal."""
+"""Shows what takes long.
+
+The modules of the core log it to `mace.*`, and only the commands write to a terminal.
+"""
 
 from __future__ import annotations
 

@@ -17,11 +17,14 @@ from mace_core.refusal import Refusal
 
 @dataclass(frozen=True)
 class Layout:
-    """Describes what a project consists of, known before its model is read; paths are relative to the project's folder.
+    """Describes what a project consists of, known before its model is read.
+
+    Paths are relative to the project's folder.
 
     files: all files of the project.  sources: those that are compiled.  headers: those that sources include.
     includes: folders of headers.  linker_script: a file of the project; "" for the linker's own.
-    refusal: why the project can be written and not built here, with what to do instead; "" for what can be built.
+    refusal: why the project can be written and not built here, with what to do instead; "" for what can be
+    built.
     """
 
     files: tuple[str, ...]
@@ -74,7 +77,9 @@ class ProjectTarget(Target):
         inputs, outputs = region.ports()
         nodes = tuple(node.name for node in region.graph.nodes)
         body = ProjectBody(made.files)
-        return Part(region.name, self.name, inputs, outputs, body, nodes=nodes, notes=made.notes, figures=made.figures)
+        return Part(
+            region.name, self.name, inputs, outputs, body, nodes=nodes, notes=made.notes, figures=made.figures
+        )
 
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
         """Return a program for each model, which holds it whole."""
@@ -84,7 +89,11 @@ class ProjectTarget(Target):
         """Return the files of all projects, each in a folder of the model's name."""
         bodies = [(model, part.body) for model, made in parts.items() for part in made]
         projects = [(model, body.files) for model, body in bodies if isinstance(body, ProjectBody)]
-        return {str(PurePosixPath(model, name)): content for model, files in projects for name, content in files.items()}
+        return {
+            str(PurePosixPath(model, name)): content
+            for model, files in projects
+            for name, content in files.items()
+        }
 
     def check_options(self, model: Model) -> None:
         """Raise MaceError for options that the target does not take: those that its layout is made from, unless it says otherwise."""
@@ -103,9 +112,12 @@ class ProjectTarget(Target):
 
     @abstractmethod
     def runner(self) -> Runner:
-        """Return what executes a program without the hardware; it takes the arguments of mace_run and mace_benchmark.
+        """Return what executes a program without the hardware.
 
-        The program that it is given is FOLDER/mace_run or FOLDER/mace_benchmark; the models' own lie beside it as NAME.elf.
+        It takes the arguments of mace_run and mace_benchmark.
+
+        The program that it is given is FOLDER/mace_run or FOLDER/mace_benchmark; the models' own lie beside
+        it as NAME.elf.
         """
 
     def options(self, model: Model) -> Mapping[str, object]:

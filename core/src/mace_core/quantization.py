@@ -16,15 +16,22 @@ STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
 
 def dequantize(stored: Array, quant: Quant) -> Array:
     """Real numbers, in float64, of stored integers."""
-    real = (stored.astype(np.float64) - _along(quant.zero_point, quant, stored.ndim)) * _along(quant.scale, quant, stored.ndim)
+    real = (stored.astype(np.float64) - _along(quant.zero_point, quant, stored.ndim)) * _along(
+        quant.scale, quant, stored.ndim
+    )
     return np.asarray(real)
 
 
 def quantize(real: Array, storage: Storage) -> Array:
-    """The stored integers nearest to real numbers, a tie to the even one, saturated; NaN becomes the least."""
+    """The stored integers nearest to real numbers, a tie to the even one, saturated.
+
+    NaN becomes the least.
+    """
     quant = storage.quant
     steps = np.asarray(real, np.float64) / _along(quant.scale, quant, np.ndim(real))
-    whole = np.rint(np.nan_to_num(steps, nan=-1e300, posinf=1e300, neginf=-1e300)) + _along(quant.zero_point, quant, np.ndim(real))
+    whole = np.rint(np.nan_to_num(steps, nan=-1e300, posinf=1e300, neginf=-1e300)) + _along(
+        quant.zero_point, quant, np.ndim(real)
+    )
     limits = np.iinfo(storage.dtype.numpy)
     return np.asarray(np.clip(whole, limits.min, limits.max).astype(storage.dtype.numpy))
 
@@ -66,7 +73,9 @@ def kept(op: Op, inputs: Sequence[Tensor | None], attrs: Attrs) -> Storage | Non
     return replace(first, quant=replace(first.quant, axis=perm.index(first.quant.axis)))
 
 
-def compute(op: Op, attrs: Attrs, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]) -> tuple[Array, ...]:
+def compute(
+    op: Op, attrs: Attrs, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]
+) -> tuple[Array, ...]:
     """What a node computes from stored elements: the op over real numbers, then one rounding to each output's storage.
 
     inputs: each tensor with its elements; None for an absent one.
@@ -76,7 +85,9 @@ def compute(op: Op, attrs: Attrs, inputs: Sequence[tuple[Tensor, Array] | None],
 
 
 def _stored(result: Array, tensor: Tensor) -> Array:
-    stored = quantize(result, tensor.storage) if tensor.storage else result.astype(tensor.dtype.numpy, copy=False)
+    stored = (
+        quantize(result, tensor.storage) if tensor.storage else result.astype(tensor.dtype.numpy, copy=False)
+    )
     return stored.reshape(tensor.shape)
 
 

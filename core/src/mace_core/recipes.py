@@ -10,7 +10,10 @@ from typing import Any
 from mace_core.ir import Shape
 
 Steps = list[tuple[str, dict[str, Any]]]
-"""Ops of one operand with their attributes, each reading what the one before it makes; none at all is the operand itself."""
+"""Ops of one operand with their attributes, each reading what the one before it makes.
+
+None at all is the operand itself.
+"""
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -25,24 +28,41 @@ def same_paddings(size: Shape, reach: Shape, strides: Shape) -> tuple[Shape, Sha
 
 
 def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
-    """Blocks of the batch become neighbours, then the edges are cut. ValueError if the batch does not divide."""
+    """Blocks of the batch become neighbours, then the edges are cut.
+
+    ValueError if the batch does not divide.
+    """
     rank, blocks = len(block), prod(block)
     if blocks < 1 or len(crops) != rank or rank >= len(shape) or shape[0] % blocks:
         raise ValueError(f"a batch of {shape[0]} in blocks of {list(block)}")
     batch, spatial, rest = shape[0] // blocks, shape[1 : rank + 1], shape[rank + 1 :]
     pairs = [axis for i in range(rank) for axis in (rank + 1 + i, i)]
     whole = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
-    sizes = (batch, *(w - low - high for w, (low, high) in zip(whole[1 : rank + 1], crops, strict=True)), *rest)
+    sizes = (
+        batch,
+        *(w - low - high for w, (low, high) in zip(whole[1 : rank + 1], crops, strict=True)),
+        *rest,
+    )
     return [
         ("Reshape", {"shape": (*block, batch, *spatial, *rest)}),
         ("Transpose", {"perm": (rank, *pairs, *range(2 * rank + 1, 2 * rank + 1 + len(rest)))}),
         ("Reshape", {"shape": whole}),
-        ("Slice", {"starts": (0, *(low for low, _ in crops), *(0 for _ in rest)), "sizes": sizes, "steps": (1,) * len(whole)}),
+        (
+            "Slice",
+            {
+                "starts": (0, *(low for low, _ in crops), *(0 for _ in rest)),
+                "sizes": sizes,
+                "steps": (1,) * len(whole),
+            },
+        ),
     ]
 
 
 def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
-    """The inverse: padded, then neighbours become blocks of the batch. ValueError if the space does not divide."""
+    """The inverse: padded, then neighbours become blocks of the batch.
+
+    ValueError if the space does not divide.
+    """
     rank, rest = len(block), shape[len(block) + 1 :]
     if min(block, default=0) < 1 or len(pads) != rank or rank >= len(shape):
         raise ValueError(f"blocks of {list(block)} with {len(pads)} paddings")
@@ -56,7 +76,16 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
         ("Pad", {"before": before, "after": after}),
         ("Reshape", {"shape": (shape[0], *pieces, *rest)}),
         ("Transpose", {"perm": (*range(2, 2 * rank + 1, 2), 0, *range(1, 2 * rank, 2), *inner)}),
-        ("Reshape", {"shape": (shape[0] * prod(block), *(s // b for s, b in zip(spatial, block, strict=True)), *rest)}),
+        (
+            "Reshape",
+            {
+                "shape": (
+                    shape[0] * prod(block),
+                    *(s // b for s, b in zip(spatial, block, strict=True)),
+                    *rest,
+                )
+            },
+        ),
     ]
 
 
@@ -74,7 +103,10 @@ class StridedSlice:
     shrink_mask: int = 0
 
     def steps(self, shape: Shape) -> Steps:
-        """What it does to an operand of this shape; ValueError where a position lies outside or too many are given."""
+        """What it does to an operand of this shape.
+
+        ValueError where a position lies outside or too many are given.
+        """
         picked: list[range] = []
         made: list[int] = []
         ellipses = [i for i in range(len(self.begin)) if self.ellipsis_mask >> i & 1]
@@ -94,7 +126,11 @@ class StridedSlice:
         rest = shape[len(picked) :]
         picked += [range(d) for d in rest]
         starts = tuple(p.start if len(p) else 0 for p in picked)
-        sliced = {"starts": starts, "sizes": tuple(len(p) for p in picked), "steps": tuple(p.step for p in picked)}
+        sliced = {
+            "starts": starts,
+            "sizes": tuple(len(p) for p in picked),
+            "steps": tuple(p.step for p in picked),
+        }
         return [("Slice", sliced), ("Reshape", {"shape": (*made, *rest)})]
 
     def _picked(self, i: int, size: int) -> range:

@@ -21,7 +21,10 @@ from mace_core.plugin_loader import Plugin, PluginLoader
 
 OTHER_ABI_NAMES: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("linux-x86_64", "x86_64-linux", "x86_64-linux-gnu", "linux-amd64", "linux-x64", "x86-64", "x64"), "amd64"),
+        **dict.fromkeys(
+            ("linux-x86_64", "x86_64-linux", "x86_64-linux-gnu", "linux-amd64", "linux-x64", "x86-64", "x64"),
+            "amd64",
+        ),
         **dict.fromkeys(("linux-arm64", "linux-aarch64", "aarch64", "aarch64-linux-gnu"), "arm64"),
         **dict.fromkeys(("linux-armhf", "armv7", "armv7l", "arm-linux-gnueabihf"), "armhf"),
         **dict.fromkeys(("linux-riscv64", "riscv", "rv64", "rv64gc", "riscv64-linux-gnu"), "riscv64"),
@@ -71,7 +74,8 @@ class Registry:
     def load(cls, points: Iterable[EntryPoint] | None = None) -> Registry:
         """Import every plugin and ask it what it offers.
 
-        Warns with a PluginWarning of each plugin that does not work, and goes on without it. Raises PluginError where two
+        Warns with a PluginWarning of each plugin that does not work, and goes on without it. Raises
+        PluginError where two
         plugins offer one name: which of them a build would use must not depend on chance.
         """
         loader = PluginLoader()
@@ -95,11 +99,15 @@ class Registry:
         file = model.files[0]
         fitting = [f for f in self.frontends.values() if f.claims(file)]
         if len(fitting) != 1:
-            raise MaceError(place, f"{len(fitting)} frontends claim {file.name!r}", self._platform_advice(file))
+            raise MaceError(
+                place, f"{len(fitting)} frontends claim {file.name!r}", self._platform_advice(file)
+            )
         return fitting[0]
 
     def _platform_advice(self, file: Path) -> str:
-        if not any(f.claims(file) for f in self.frontends.values()) and (install := advise_install("suffix", file.suffix.lower())):
+        if not any(f.claims(file) for f in self.frontends.values()) and (
+            install := advise_install("suffix", file.suffix.lower())
+        ):
             return install
         return f"say `platform:` (one of {', '.join(sorted(self.frontends)) or 'none is installed'})"
 
@@ -135,7 +143,11 @@ class Registry:
 
     def _check(self, target: Target, abi: str, text: str) -> None:
         if not _fits(target, abi):
-            raise MaceError(f"target={text}", f"{target.name} does not sit behind {abi}", f"choose of {', '.join(target.abis)}")
+            raise MaceError(
+                f"target={text}",
+                f"{target.name} does not sit behind {abi}",
+                f"choose of {', '.join(target.abis)}",
+            )
         if reason := target.missing():
             raise MaceError(f"target={text}", f"{target.name} is not ready", reason)
 
@@ -143,10 +155,17 @@ class Registry:
         fitting = [a for a in abis if _fits(target, a)]
         if len(fitting) == 1:
             return fitting[0]
-        raise MaceError(f"target={target.name}", f"{len(fitting)} ABIs fit", f"say ABI+{target.name} with one of {sorted(fitting)}")
+        raise MaceError(
+            f"target={target.name}",
+            f"{len(fitting)} ABIs fit",
+            f"say ABI+{target.name} with one of {sorted(fitting)}",
+        )
 
     def find_toolchain(self, abi: str) -> Toolchain:
-        """Return the toolchain for an ABI that a target compiles its own code for; MaceError if none is ready."""
+        """Return the toolchain for an ABI that a target compiles its own code for.
+
+        MaceError if none is ready.
+        """
         abis = self.abis()
         if abi not in abis:
             raise MaceError(f"ABI {abi!r}", "no toolchain makes code for it", _advice(abi, abis, (), "abi"))
@@ -157,7 +176,11 @@ class Registry:
             found = _lookup(self.toolchains, wanted, "toolchain", "toolchain")
             candidates = [t for t in candidates if t is found]
             if not candidates:
-                raise MaceError(f"toolchain={wanted}", f"does not make code for {abi}", f"it knows {', '.join(found.abis)}")
+                raise MaceError(
+                    f"toolchain={wanted}",
+                    f"does not make code for {abi}",
+                    f"it knows {', '.join(found.abis)}",
+                )
         reasons = []
         for toolchain in candidates:
             reason = toolchain.missing(abi)
@@ -170,20 +193,35 @@ class Registry:
         """The targets of a model, by preference: those named, those that `runtime:` asks for, the best CPU target."""
         wanted = list(choice.targets)
         for runtime in (*runtimes, "cpu"):
-            fitting = [t for t in self.targets.values() if t.device == runtime and _fits(t, choice.abi) and not t.missing()]
+            fitting = [
+                t
+                for t in self.targets.values()
+                if t.device == runtime and _fits(t, choice.abi) and not t.missing()
+            ]
             specific = [t for t in fitting if "*" not in t.abis] or fitting
             if len(specific) > 1:
                 names = ", ".join(t.name for t in specific)
-                raise MaceError(f"target={choice.text}", f"{names} all serve runtime {runtime!r}", f"say {choice.abi}+NAME")
+                raise MaceError(
+                    f"target={choice.text}",
+                    f"{names} all serve runtime {runtime!r}",
+                    f"say {choice.abi}+NAME",
+                )
             wanted += [t for t in specific if t not in wanted]
         return tuple(wanted)
 
     def matrix(self) -> list[str]:
         """Every choice that can be built here: each ready ABI, alone where programs run on it, and with each target that is no CPU."""
-        chains = {abi: next((t for t in found if t.missing(abi) is None), None) for abi, found in sorted(self.abis().items())}
+        chains = {
+            abi: next((t for t in found if t.missing(abi) is None), None)
+            for abi, found in sorted(self.abis().items())
+        }
         ready = {abi: chain.compiler(abi).hosted for abi, chain in chains.items() if chain}
         more = [t for t in self.targets.values() if t.device != "cpu" and not t.missing()]
-        return [c for abi in ready for c in (*([abi] if ready[abi] else []), *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))]
+        return [
+            c
+            for abi in ready
+            for c in (*([abi] if ready[abi] else []), *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))
+        ]
 
     def owner(self, kind: str, name: str) -> Plugin:
         """The plugin that offers a thing; kind as in the hook's name."""

@@ -20,7 +20,9 @@ COUNTS = ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "t
 def tensor_json(tensor: Tensor) -> Json:
     """Describe a tensor; scale and zero point only where one pair serves all of it."""
     quant = tensor.quant
-    stored = {"scale": quant.scale[0], "zero_point": quant.zero_point[0]} if quant and quant.axis is None else {}
+    stored = (
+        {"scale": quant.scale[0], "zero_point": quant.zero_point[0]} if quant and quant.axis is None else {}
+    )
     return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}
 
 
@@ -48,7 +50,13 @@ class LayerReport:
     def as_json(self) -> Json:
         """Return it as JSON has it: the result's description beside the names."""
         levels = {"levels": list(self.levels)} if self.levels else {}
-        return {"node": self.node, "kernel": self.kernel, "sources": list(self.sources), **levels, **tensor_json(self.result)}
+        return {
+            "node": self.node,
+            "kernel": self.kernel,
+            "sources": list(self.sources),
+            **levels,
+            **tensor_json(self.result),
+        }
 
     @classmethod
     def of_json(cls, described: Json) -> LayerReport:
@@ -83,12 +91,14 @@ class StateReport:
 class ModelReport:
     """Sizes, interface, layers and decisions of one model.
 
-    arena_bytes: of intermediate tensors; no plan can be smaller than arena_lower_bound.  worker_bytes: for each worker.
+    arena_bytes: of intermediate tensors; no plan can be smaller than arena_lower_bound.  worker_bytes: for
+    each worker.
     spaces: bytes of the arenas on devices, by memory space.  transposes: nodes that only reorder axes.
     fallback_bytes: of the weights that the fallback for the CPU adds to the library.
     states: what sessions keep from run to run, which is neither among inputs nor among outputs.
     selections: nodes that several candidates could compute: what was chosen at each level, and why.
-    summary: what a target tells people about a project; details: what it tells programs, plain data of its own.
+    summary: what a target tells people about a project; details: what it tells programs, plain data of its
+    own.
     """
 
     arena_bytes: int
@@ -115,7 +125,9 @@ class ModelReport:
         """Read what `as_json` wrote."""
         inputs, outputs = (tuple(map(tensor_of, described[key])) for key in ("inputs", "outputs"))
         layers = map(LayerReport.of_json, described["layers"])
-        parts = (PartReport(p["name"], p["target"], tuple(p["nodes"]), p["driver"]) for p in described["parts"])
+        parts = (
+            PartReport(p["name"], p["target"], tuple(p["nodes"]), p["driver"]) for p in described["parts"]
+        )
         return cls(
             **{key: described[key] for key in COUNTS},
             inputs=inputs,
@@ -133,7 +145,10 @@ class ModelReport:
         )
 
     def as_json(self) -> Json:
-        """Return it as JSON has it, with the target's own data beside ours; no key of it stands for something of ours."""
+        """Return it as JSON has it, with the target's own data beside ours.
+
+        No key of it stands for something of ours.
+        """
         found = {
             "arena_bytes": self.arena_bytes,
             "arena_lower_bound": self.arena_lower_bound,
@@ -184,11 +199,17 @@ class LibraryReport:
     @classmethod
     def of_json(cls, described: Json) -> LibraryReport:
         """Read what `as_json` wrote."""
-        return cls({name: ModelReport.of_json(model) for name, model in described["models"].items()}, tuple(described["notes"]))
+        return cls(
+            {name: ModelReport.of_json(model) for name, model in described["models"].items()},
+            tuple(described["notes"]),
+        )
 
     def as_json(self) -> Json:
         """Return it as the report file has it."""
-        return {"models": {name: model.as_json() for name, model in self.models.items()}, "notes": list(self.notes)}
+        return {
+            "models": {name: model.as_json() for name, model in self.models.items()},
+            "notes": list(self.notes),
+        }
 
 
 def report_plan(plan: Plan) -> ModelReport:
@@ -200,7 +221,10 @@ def report_plan(plan: Plan) -> ModelReport:
     summary = "".join(part.figures.summary for part in plan.parts)
     if project:
         return _report_project(project, parts, summary, details)
-    layers = (LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels) for c in program.calls)
+    layers = (
+        LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels)
+        for c in program.calls
+    )
     return ModelReport(
         arena_bytes=plan.host.bytes,
         arena_lower_bound=plan.host.bound,
@@ -220,7 +244,9 @@ def report_plan(plan: Plan) -> ModelReport:
     )
 
 
-def _report_project(figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Json) -> ModelReport:
+def _report_project(
+    figures: PartFigures, parts: tuple[PartReport, ...], summary: str, details: Json
+) -> ModelReport:
     return ModelReport(
         arena_bytes=figures.data_bytes,
         arena_lower_bound=figures.data_bytes,

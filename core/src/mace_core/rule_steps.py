@@ -25,7 +25,9 @@ FAILED = 2
 """The exit status of a check that did not pass."""
 
 
-def check_step(library: tuple[Deployment, Path], choice: Choice, registry: Registry, labels: Path | None, accuracy: float) -> Step:
+def check_step(
+    library: tuple[Deployment, Path], choice: Choice, registry: Registry, labels: Path | None, accuracy: float
+) -> Step:
     """Return the step that validates a library, which lies in a folder, and writes a row for each model."""
     deployment, folder = library
     result = f"check/{choice.text}.json"
@@ -69,7 +71,11 @@ def benchmark_step(library: tuple[Deployment, Path], choice: Choice, rounds: int
 def package_step(name: str, folder: Path, files: Sequence[Path]) -> Step:
     """Return the step that packs files below a folder into NAME.tar.gz there."""
     if not PLAIN_NAME.fullmatch(name):
-        raise MaceError(f"mace_package(name={name!r})", "not a file name", "use letters, digits, underscores, points, hyphens")
+        raise MaceError(
+            f"mace_package(name={name!r})",
+            "not a file name",
+            "use letters, digits, underscores, points, hyphens",
+        )
     archive = f"{name}.tar.gz"
 
     def run(say: Say) -> None:

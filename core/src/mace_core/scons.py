@@ -4,8 +4,9 @@ from mace_core.scons import Build
 build = Build(ARGUMENTS)
 SConscript("models/SConscript", exports=build.rules())
 
-SCons substitutes `$NAME` and `${python}` in every string that it is given as a path or a command. So it is given none: files are nodes,
-made without substitution, and what is done to them are Python functions, which run commands without a shell.
+SCons substitutes `$NAME` and `${python}` in every string that it is given as a path or a command. So it is
+given none: files are nodes, made without substitution, and what is done to them are Python functions, which
+run commands without a shell.
 """
 
 from __future__ import annotations
@@ -34,10 +35,26 @@ from mace_core.generation import Job
 from mace_core.pipeline import load_with
 from mace_core.progress import show_progress
 from mace_core.registry import Choice, Registry
-from mace_core.rule_steps import benchmark_step, check_step, describe_options, package_step, print_checks, summary_step
+from mace_core.rule_steps import (
+    benchmark_step,
+    check_step,
+    describe_options,
+    package_step,
+    print_checks,
+    summary_step,
+)
 from mace_core.terminal import escape_controls
 
-PASSED_ON = ("PATH", "HOME", "TMPDIR", "TEMP", "SYSTEMROOT", "LOCALAPPDATA", "XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "TEMP",
+    "SYSTEMROOT",
+    "LOCALAPPDATA",
+    "XDG_CACHE_HOME",
+    "ZIG_GLOBAL_CACHE_DIR",
+)
 """Environment variables that compilers see."""
 
 OPTIONS = ("target", "toolchain", "builds", "fallback", "deployment")
@@ -74,27 +91,42 @@ class Library:
 class Build:
     """One run of SCons: its arguments, the plugins, the folder that everything is built in.
 
-    arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for another output folder,
-    `fallback=no` to refuse models of which a node would go to a target that nobody named.
+    arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for
+    another output folder, `fallback=no` to refuse models of which a node would go to a target that nobody
+    named.
     """
 
     @exit_on_error
     def __init__(self, arguments: Mapping[str, str]) -> None:
         unknown = set(arguments) - set(OPTIONS)
         if unknown:
-            raise MaceError(f"{sorted(unknown)[0]}=", "no such option", "the options are target=, toolchain=, builds=, fallback=")
+            raise MaceError(
+                f"{sorted(unknown)[0]}=",
+                "no such option",
+                "the options are target=, toolchain=, builds=, fallback=",
+            )
         if arguments.get("fallback", "yes") not in ("yes", "no"):
-            raise MaceError(f"fallback={arguments['fallback']}", "is neither yes nor no", "write fallback=no, or leave it out")
+            raise MaceError(
+                f"fallback={arguments['fallback']}",
+                "is neither yes nor no",
+                "write fallback=no, or leave it out",
+            )
         self.strict = arguments.get("fallback") == "no"
         _print_any_character()
         show_progress()
         print_plugin_warnings()
         self.registry = Registry.load()
         self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
-        # Not the default environment, which belongs to the application's own rules and looks for its tools. Steps name all that
-        # they read, so that nothing is scanned for #include.
+        # Not the default environment, which belongs to the application's own rules and looks for its tools.
+        # Steps name all that they read, so that nothing is scanned for #include.
         self._env = SCons.Script.Environment(tools=[], SCANNERS=[])
-        self._folder = BuildFolder(Path(os.path.abspath(os.path.join(self._env.fs.Top.get_abspath(), arguments.get("builds") or "builds"))))
+        self._folder = BuildFolder(
+            Path(
+                os.path.abspath(
+                    os.path.join(self._env.fs.Top.get_abspath(), arguments.get("builds") or "builds")
+                )
+            )
+        )
         self._env["MACE_FOLDER"] = self._folder
         self._libraries: set[str] = set()
         SCons.SConsign.File(str(self._folder.signatures))
@@ -114,7 +146,9 @@ class Build:
         """
         library: Library = self.library(deployment)
         if library.name != c_name(name):
-            raise MaceError(deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}")
+            raise MaceError(
+                deployment, f"library_name is {library.name!r}", f"call the rule with name={library.name!r}"
+            )
         return library
 
     @exit_on_error
@@ -126,28 +160,46 @@ class Build:
         file = Path(self._outside(deployment).srcnode().get_abspath())
         parsed = load_with(self.registry, file)
         if parsed.library in self._libraries:
-            raise MaceError(deployment, f"another library is called {parsed.library!r}", "give one of them another library_name")
+            raise MaceError(
+                deployment,
+                f"another library is called {parsed.library!r}",
+                "give one of them another library_name",
+            )
         self._libraries.add(parsed.library)
         folder = self._folder.path / parsed.library
-        place = Place(file, folder, self._shown(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ})
-        variants = [plan_variant(place, Job(parsed, choice, self.strict), self.registry) for choice in self.choices]
+        place = Place(
+            file, folder, self._shown(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ}
+        )
+        variants = [
+            plan_variant(place, Job(parsed, choice, self.strict), self.registry) for choice in self.choices
+        ]
         nodes = {variant.name: self._add(folder, variant.steps) for variant in variants}
         common = self._add(folder, common_steps(place, variants))
         products = [*nodes.values(), common]
         places = [f"{parsed.library} for {variant.name}: {variant.shown_folder}" for variant in variants]
-        self._env.Default(products if SCons.Script.GetOption("question") else self._summary(parsed.library, products, places))
-        return Library(parsed.library, parsed, folder, {name: [*made, *common] for name, made in nodes.items()})
+        self._env.Default(
+            products
+            if SCons.Script.GetOption("question")
+            else self._summary(parsed.library, products, places)
+        )
+        return Library(
+            parsed.library, parsed, folder, {name: [*made, *common] for name, made in nodes.items()}
+        )
 
     def mace_test(self, *, library: Library, labels: Any = "", accuracy: float = 0.0) -> None:
         """Let `scons check` run the library on its validation data and compare with the expected outputs.
 
-        labels: a .npy with the right class of each sample; `accuracy` is then the least share that must be right.
+        labels: a .npy with the right class of each sample; `accuracy` is then the least share that must be
+        right.
         """
         labels_file = Path(self._outside(labels).srcnode().get_abspath()) if labels else None
         for choice in self.choices:
-            step = check_step((library.deployment, library.folder), choice, self.registry, labels_file, accuracy)
+            step = check_step(
+                (library.deployment, library.folder), choice, self.registry, labels_file, accuracy
+            )
             checked = self._add_always(library, choice, step)
-            table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_print_checks, None)  # one table for all
+            # One table for all.
+            table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_print_checks, None)
             self._env.AlwaysBuild(self._env.Alias("check", checked, table))
 
     def mace_benchmark(self, *, library: Library, rounds: int = 50) -> None:
@@ -183,7 +235,10 @@ class Build:
         return nodes
 
     def _summary(self, library: str, products: Sequence[Any], lines: Sequence[str]) -> Any:
-        """Return an alias that ends a build by telling where everything is; SCons would tell of every file that it is up to date."""
+        """Return an alias that ends a build by telling where everything is.
+
+        SCons would tell of every file that it is up to date.
+        """
         env = self._env.Clone(MACE_STEP=summary_step(lines))
         alias = env.Alias(f"library {library}", products, ACTION)
         env.AlwaysBuild(alias)

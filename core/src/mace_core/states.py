@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.build import Builder, copy_nodes
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, State, Tensor, frozen
+from mace_core.rewrite import copy_nodes
 
 RESET = "reset"
 """The value of the key `states` that gives every state its start value at the beginning of each run."""
@@ -40,14 +41,17 @@ def paired_states(model: Model) -> dict[str, str]:
 def add_pairs(graph: Graph, model: Model, starts: Mapping[str, Array]) -> Graph:
     """Return the graph with the states that the deployment file pairs beside those of the model file.
 
-    starts: values before the first run, by input; others begin with zeros, stored integers with the zero point.
-    Raises one MaceError for all pairs that are no states.
+    starts: values before the first run, by input; others begin with zeros, stored integers with the zero
+    point. Raises one MaceError for all pairs that are no states.
     """
     pairs = paired_states(model)
     faults = [fault for before, after in pairs.items() for fault in _pair_faults(graph, model, before, after)]
     if faults:
         raise MaceError.of(faults)
-    states = [State(before, after, _start_value(graph.tensors[before], starts.get(before))) for before, after in pairs.items()]
+    states = [
+        State(before, after, _start_value(graph.tensors[before], starts.get(before)))
+        for before, after in pairs.items()
+    ]
     return replace(graph, states=(*graph.states, *states)) if states else graph
 
 
@@ -84,7 +88,8 @@ def _start_value(tensor: Tensor, start: Array | None) -> Array:
 def assign_states(graph: Graph, model: Model) -> Graph:
     """Return the graph with those states that the session keeps, the others as the deployment file says.
 
-    A state is a port of the library where the file says `states: application`, or names it in `input_tensors`.
+    A state is a port of the library where the file says `states: application`, or names it in
+    `input_tensors`.
     With `states: reset` it is a constant. MaceError for an output that the session keeps.
     """
     if not graph.states:
@@ -119,7 +124,8 @@ def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str])
     if not constants and not unread:
         return graph
     new = Builder(graph.name)
-    new.reserved = frozenset(graph.tensors)  # a constant must not take the name of a tensor that is still to come
+    # A constant must not take the name of a tensor that is still to come.
+    new.reserved = frozenset(graph.tensors)
     new.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
     new.notes = list(graph.notes)
     new.states = [] if constants else list(graph.states)

@@ -12,10 +12,15 @@ from typing import Any
 
 @cache
 def rows(package: str, name: str) -> Mapping[str, Any]:
-    """All entries of the mappings called `name` in a package's modules; two modules that offer one key are a bug."""
+    """All entries of the mappings called `name` in a package's modules.
+
+    Two modules that offer one key are a bug.
+    """
     table: dict[str, Any] = {}
     for module in sorted(m.name for m in iter_modules(import_module(package).__path__)):
         found: Mapping[str, Any] = getattr(import_module(f"{package}.{module}"), name, {})
-        assert not table.keys() & found.keys(), f"{package}.{module} offers {sorted(table.keys() & found.keys())} a second time"
+        assert not table.keys() & found.keys(), (
+            f"{package}.{module} offers {sorted(table.keys() & found.keys())} a second time"
+        )
         table.update(found)
     return MappingProxyType(table)

@@ -14,7 +14,8 @@ from mace_core.registry import Registry
 def check_target_options(deployment: Deployment, registry: Registry) -> Deployment:
     """Return the deployment, with a note for each target that is not installed here.
 
-    MaceError with everything that an installed target does not take, and for a name that an installed target nearly has.
+    MaceError with everything that an installed target does not take, and for a name that an installed target
+    nearly has.
     """
     faults: list[str] = []
     notes: dict[str, None] = dict.fromkeys(deployment.notes)
@@ -24,7 +25,9 @@ def check_target_options(deployment: Deployment, registry: Registry) -> Deployme
         if target is None:
             close = get_close_matches(name, registry.targets, 1)
             if close:
-                faults.append(str(MaceError(place, f"no target {name!r} is installed", f"did you mean {close[0]!r}?")))
+                faults.append(
+                    str(MaceError(place, f"no target {name!r} is installed", f"did you mean {close[0]!r}?"))
+                )
             else:
                 notes[f"{place}: {name!r} is not installed: its options have no effect here"] = None
             continue

@@ -9,7 +9,10 @@ HIDDEN = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 
 
 def escape_controls(text: str, keep: str = "\n\t") -> str:
-    """Replace every character that a terminal would obey or hide by its Python escape; those in `keep` stay."""
+    """Replace every character that a terminal would obey or hide by its Python escape.
+
+    Those in `keep` stay.
+    """
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or not _is_hidden(c) else _escape(c) for c in text)

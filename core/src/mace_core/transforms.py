@@ -231,7 +231,10 @@ def _describe_cycle(cycle: list[Pass]) -> str:
 
 
 def _apply(step: Pass, graph: Graph) -> Graph:
-    """Return the graph after one transform; PluginError if it fails or answers with no rewrite of the graph."""
+    """Return the graph after one transform.
+
+    PluginError if it fails or answers with no rewrite of the graph.
+    """
     try:
         result = step.transform.apply(graph)
     except MaceError:
@@ -242,7 +245,8 @@ def _apply(step: Pass, graph: Graph) -> Graph:
         raise _accuse(step, f"gives {type(result).__name__} instead of a graph")
     if (result.inputs, result.outputs) != (graph.inputs, graph.outputs):
         raise _accuse(step, "changes the model's inputs or outputs")
-    # States are inputs and outputs by name, which are the same: a transform that makes a graph anew need not know of them.
+    # States are inputs and outputs by name, which are the same: a transform that makes a graph anew need not
+    # know of them.
     return result if result.states == graph.states else replace(result, states=graph.states)
 
 
@@ -261,4 +265,6 @@ def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:
 
 
 def _accuse(step: Pass, problem: str, error: Exception | None = None) -> PluginError:
-    return step.plugin.fault(f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error)
+    return step.plugin.fault(
+        f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error
+    )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import ClassVar, TypeVar
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Node
 from mace_core.ops.op import OpError
 
@@ -68,7 +68,10 @@ class FileNode(ABC):
 
 
 class OperandNode(FileNode):
-    """A node whose operands are known by their number, constants among them that say what it does. again: how it is made anew."""
+    """A node whose operands are known by their number, constants among them that say what it does.
+
+    again: how it is made anew.
+    """
 
     again: ClassVar[str] = "export"
 
@@ -80,7 +83,9 @@ class OperandNode(FileNode):
         """The elements of operand `index`; RefusedError if it is not constant."""
         array = self.array(index)
         if array is None:
-            raise RefusedError(f"its {what} (input {index}) is computed at run time; {self.again} the model with a constant")
+            raise RefusedError(
+                f"its {what} (input {index}) is computed at run time; {self.again} the model with a constant"
+            )
         return array
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
@@ -88,10 +93,13 @@ class OperandNode(FileNode):
         return tuple(int(v) for v in self.constant(index, what).reshape(-1))
 
 
-def refuse_names(place: str, what: str, missing: Iterable[str], known: Iterable[str], own: Iterable[str]) -> None:
+def refuse_names(
+    place: str, what: str, missing: Iterable[str], known: Iterable[str], own: Iterable[str]
+) -> None:
     """MaceError with every name under the deployment file's inputs or outputs that the model lacks, and a better one for each.
 
-    what: "input" or "output".  known: all names that it could be.  own: those that the model itself gives its inputs or outputs.
+    what: "input" or "output".  known: all names that it could be.  own: those that the model itself gives its
+    inputs or outputs.
     """
     faults, pool = [], list(known)
     for name in missing:
@@ -103,7 +111,10 @@ def refuse_names(place: str, what: str, missing: Iterable[str], known: Iterable[
 
 
 def attempt(faults: list[str], place: str, work: Callable[[], T], senseless: Senseless) -> T | None:
-    """What a piece of work gives; None if it cannot be done, the fault noted unless it has been told before."""
+    """What a piece of work gives.
+
+    None if it cannot be done, the fault noted unless it has been told before.
+    """
     try:
         return work()
     except SkippedError:

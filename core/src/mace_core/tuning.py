@@ -30,7 +30,8 @@ class NodeKey:
 class TuningEntry:
     """Names the candidate for some nodes at some levels.
 
-    node: by name; or op and shapes: all nodes of an op whose operands have these types and shapes, see `shape_key`.
+    node: by name; or op and shapes: all nodes of an op whose operands have these types and shapes, see
+    `shape_key`.
     abi, target, level: at these only; "" for every one.
     line: of the file.
     """
@@ -81,7 +82,10 @@ NO_TUNING = Tuning()
 
 
 def shape_key(tensors: Sequence[Tensor]) -> str:
-    """Write the types and shapes of a node's operands as tuning files do: "f32 1x8x8x3, f32 16x3x3x3"; absent ones are left out."""
+    """Write the types and shapes of a node's operands as tuning files do: "f32 1x8x8x3, f32 16x3x3x3".
+
+    Absent ones are left out.
+    """
     return ", ".join(_describe(tensor) for tensor in tensors)
 
 
@@ -101,13 +105,15 @@ def tuning_of(model: Model, abi: str) -> Tuning:
     if not file:
         return NO_TUNING
     tuning = read_tuning(file)
-    # One file serves all ABIs of a deployment: what it says about others is not checked against the levels of this one.
+    # One file serves all ABIs of a deployment: what it says about others is not checked against the levels of
+    # this one.
     return replace(tuning, entries=tuple(entry for entry in tuning.entries if entry.abi in ("", abi)))
 
 
 def read_tuning(file: Path) -> Tuning:
     """Read a tuning file; MaceError tells all its faults, each with its line."""
-    from mace_core.deployment.faults import Faults  # YAML and its checks are not needed where there is no such file
+    # YAML and its checks are not needed where there is no such file.
+    from mace_core.deployment.faults import Faults
     from mace_core.deployment.schema import Schema
     from mace_core.deployment.values import read_document
 
@@ -120,7 +126,11 @@ def read_tuning(file: Path) -> Tuning:
         if problem := _problem(entry):
             faults.add(entry.line, problem, "write node, or op and shapes, as `mace explain` shows them")
     for entry, earlier in _repeated(entries):
-        faults.add(entry.line, f"{entry.subject} was chosen for at the same levels in line {earlier.line}", "keep one of them")
+        faults.add(
+            entry.line,
+            f"{entry.subject} was chosen for at the same levels in line {earlier.line}",
+            "keep one of them",
+        )
     faults.check()
     return Tuning(file, tuple(entries))
 

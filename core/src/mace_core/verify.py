@@ -22,7 +22,10 @@ def verify(graph: Graph) -> Graph:
 
 
 def _port_faults(graph: Graph) -> Iterator[str]:
-    """Yield a fault for each name that two inputs bear; a tensor may be several outputs, each of which gets its elements."""
+    """Yield a fault for each name that two inputs bear.
+
+    A tensor may be several outputs, each of which gets its elements.
+    """
     for name in dict.fromkeys(graph.inputs):
         if graph.inputs.count(name) > 1:
             yield f"input {name!r} is there {graph.inputs.count(name)} times; each needs a name of its own"
@@ -56,7 +59,9 @@ def _node_faults(graph: Graph) -> Iterator[str]:
         names.add(node.name)
         missing = [i for i in node.inputs if i and (i not in known or i not in graph.tensors)]
         yield from (f"{place}: reads {name!r}, which nothing before it computes" for name in missing)
-        yield from (f"{place}: writes {name!r}, which exists already" for name in node.outputs if name in known)
+        yield from (
+            f"{place}: writes {name!r}, which exists already" for name in node.outputs if name in known
+        )
         known.update(node.outputs)
         if not missing:
             yield from (f"{place}: {fault}" for fault in _inference_faults(node, graph))
@@ -81,7 +86,10 @@ def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
 
 def _state_faults(graph: Graph) -> Iterator[str]:
     """Yield what keeps a state from being handed from one run to the next."""
-    for side, names in (("input", [s.input for s in graph.states]), ("output", [s.output for s in graph.states])):
+    for side, names in (
+        ("input", [s.input for s in graph.states]),
+        ("output", [s.output for s in graph.states]),
+    ):
         ends = graph.inputs if side == "input" else graph.outputs
         yield from (f"state {name!r} is no {side} of the graph" for name in names if name not in ends)
         repeated = sorted({name for name in names if names.count(name) > 1 or ends.count(name) > 1})

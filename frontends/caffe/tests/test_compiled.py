@@ -18,7 +18,14 @@ from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
 from mace_frontend_caffe.cases import expected, files_of, load, wanted, written
 
-MODULES = ("test_elementwise", "test_window", "test_movement", "test_norm", "test_recurrent", "test_detection")
+MODULES = (
+    "test_elementwise",
+    "test_window",
+    "test_movement",
+    "test_norm",
+    "test_recurrent",
+    "test_detection",
+)
 
 
 @dataclass(frozen=True)
@@ -68,4 +75,6 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
     for graph, trial in zip(graphs, tested, strict=True):
         for name, right in trial.right.items():
             assert found[graph.name][name].shape == right.shape, trial.name
-            np.testing.assert_allclose(found[graph.name][name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name)
+            np.testing.assert_allclose(
+                found[graph.name][name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name
+            )

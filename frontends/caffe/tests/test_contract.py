@@ -24,7 +24,10 @@ class TestCaffe(FrontendContract):
 
     def named_sample(self, folder: Path, x: str, y: str) -> tuple[Path, ...]:
         file = folder / "sample.prototxt"
-        quoted = {name: '"' + "".join(f"\\{byte:03o}" for byte in text.encode()) + '"' for name, text in (("x", x), ("y", y))}
+        quoted = {
+            name: '"' + "".join(f"\\{byte:03o}" for byte in text.encode()) + '"'
+            for name, text in (("x", x), ("y", y))
+        }
         file.write_text(NET.format(**quoted))
         return (file,)
 

@@ -14,8 +14,16 @@ from mace_frontend_caffe.cases import Case, check, entry, expected, files_of, fl
 ANCHORS = 12
 SIZES = "min_size: 20 min_size: 35 max_size: 40 max_size: 60 aspect_ratio: 2 variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
 CASES = (
-    Case("anchors", "PriorBox prior_box_param { min_size: 30 variance: 0.1 clip: false }", [(1, 4, 3, 2), (1, 3, 60, 40)]),
-    Case("anchors of ratios", f"PriorBox prior_box_param {{ {SIZES} clip: true }}", [(1, 4, 3, 2), (1, 3, 60, 40)]),
+    Case(
+        "anchors",
+        "PriorBox prior_box_param { min_size: 30 variance: 0.1 clip: false }",
+        [(1, 4, 3, 2), (1, 3, 60, 40)],
+    ),
+    Case(
+        "anchors of ratios",
+        f"PriorBox prior_box_param {{ {SIZES} clip: true }}",
+        [(1, 4, 3, 2), (1, 3, 60, 40)],
+    ),
     Case(
         "anchors of one side",
         f"PriorBox prior_box_param {{ {SIZES} clip: false flip: false aspect_ratio: 3 step: 16 offset: 0.25 }}",
@@ -34,8 +42,13 @@ def test_anchors_of_an_image_of_its_own(tmp_path: Path) -> None:
     """The sizes of the image and of the steps that the layer states replace those of its bottoms."""
     own = f"PriorBox prior_box_param {{ {SIZES} img_h: 60 img_w: 40 step_h: 20 step_w: 20 }}"
     plain = f"PriorBox prior_box_param {{ {SIZES} }}"
-    made = [load(files_of(Case("", p, [(1, 4, 3, 2), (1, 3, *side)]), tmp_path)) for p, side in ((own, (99, 77)), (plain, (60, 40)))]
-    first, second = (execute(g, {n: np.zeros(g.tensors[n].shape, np.float32) for n in g.inputs})["y0"] for g in made)
+    made = [
+        load(files_of(Case("", p, [(1, 4, 3, 2), (1, 3, *side)]), tmp_path))
+        for p, side in ((own, (99, 77)), (plain, (60, 40)))
+    ]
+    first, second = (
+        execute(g, {n: np.zeros(g.tensors[n].shape, np.float32) for n in g.inputs})["y0"] for g in made
+    )
     np.testing.assert_allclose(first, second, rtol=1e-6)
 
 
@@ -68,9 +81,24 @@ DETECTIONS = (
     (f"{SHARED} code_type: CENTER_SIZE confidence_threshold: 0.3 keep_top_k: 9 {NMS}", 3, 1, 1),
     (f"{SHARED} code_type: CENTER_SIZE keep_top_k: 200 confidence_threshold: 0.2 {NMS}", 4, 1, 2),
     (f"{SHARED} code_type: CORNER confidence_threshold: 0.2 keep_top_k: 5 {NMS}", 3, 1, 1),
-    (f"{SHARED} code_type: CORNER confidence_threshold: 0.5 keep_top_k: 4 nms_param {{ nms_threshold: 0.3 }}", 2, 1, 1),
-    (f"code_type: CENTER_SIZE share_location: false background_label_id: -1 confidence_threshold: 0.3 keep_top_k: 30 {NMS}", 2, 2, 1),
-    (f"share_location: true code_type: CENTER_SIZE background_label_id: 1 confidence_threshold: 0.3 keep_top_k: 11 {NMS}", 3, 1, 1),
+    (
+        f"{SHARED} code_type: CORNER confidence_threshold: 0.5 keep_top_k: 4 nms_param {{ nms_threshold: 0.3 }}",
+        2,
+        1,
+        1,
+    ),
+    (
+        f"code_type: CENTER_SIZE share_location: false background_label_id: -1 confidence_threshold: 0.3 keep_top_k: 30 {NMS}",
+        2,
+        2,
+        1,
+    ),
+    (
+        f"share_location: true code_type: CENTER_SIZE background_label_id: 1 confidence_threshold: 0.3 keep_top_k: 11 {NMS}",
+        3,
+        1,
+        1,
+    ),
 )
 
 
@@ -89,13 +117,17 @@ def test_moves_that_hold_their_variances(tmp_path: Path) -> None:
     parameters, given = f"code_type: CENTER_SIZE confidence_threshold: 0.1 {NMS}", arrays(2, 1, 1)
     right = execute(load(written(tmp_path, network(parameters, 2))), given)["out"]
     given["loc"] = given["loc"] * np.tile(np.float32([0.1, 0.1, 0.2, 0.25]), ANCHORS)
-    found = execute(load(written(tmp_path, network(f"{parameters} variance_encoded_in_target: true", 2))), given)["out"]
+    found = execute(
+        load(written(tmp_path, network(f"{parameters} variance_encoded_in_target: true", 2))), given
+    )["out"]
     np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
 
 
 def test_boxes_by_their_corners_and_sizes(tmp_path: Path) -> None:
     """CORNER_SIZE, which OpenCV lacks: a corner moves by a part of the anchor's size."""
-    parameters = "code_type: CORNER_SIZE confidence_threshold: 0.9 keep_top_k: 3 nms_param { nms_threshold: 0.9 }"
+    parameters = (
+        "code_type: CORNER_SIZE confidence_threshold: 0.9 keep_top_k: 3 nms_param { nms_threshold: 0.9 }"
+    )
     graph, given = load(written(tmp_path, network(parameters, 2))), arrays(2, 1, 1)
     given["conf"] = np.zeros((1, ANCHORS * 2), np.float32)
     given["conf"][0, 5 * 2 + 1] = 0.95
@@ -104,6 +136,7 @@ def test_boxes_by_their_corners_and_sizes(tmp_path: Path) -> None:
     side = np.sqrt(30 * 36.0) / 2 / np.array([40, 60, 40, 60]) * [-1, -1, 1, 1]
     size = 2 * np.abs(side)
     assert not rows[1:].any()
-    anchor = np.array([10, 30, 10, 30]) / [40, 60, 40, 60]  # number 5 is the second of the third pixel: column 0, row 1
+    # Number 5 is the second of the third pixel: column 0, row 1.
+    anchor = np.array([10, 30, 10, 30]) / [40, 60, 40, 60]
     box = anchor + side + given["loc"][0, 20:24] * variance * size
     np.testing.assert_allclose(rows[0], [0, 1, 0.95, *box], rtol=1e-5)

@@ -45,7 +45,12 @@ UNARY = (
     Case("absolute", "AbsVal", [IMAGE]),
     Case("bnll", "BNLL", [IMAGE]),
     Case("elu", "ELU", [IMAGE]),
-    Case("elu alpha", "ELU elu_param { alpha: 0.3 }", [IMAGE], oracle=lambda x: np.where(x > 0, x, 0.3 * np.expm1(x))),
+    Case(
+        "elu alpha",
+        "ELU elu_param { alpha: 0.3 }",
+        [IMAGE],
+        oracle=lambda x: np.where(x > 0, x, 0.3 * np.expm1(x)),
+    ),
     Case("swish", "Swish", [IMAGE], oracle=lambda x: x * sigmoid(x)),
     Case("swish beta", "Swish swish_param { beta: 1.7 }", [IMAGE], oracle=lambda x: x * sigmoid(1.7 * x)),
     Case("mish", "Mish", [IMAGE], oracle=lambda x: x * np.tanh(np.log1p(np.exp(x)))),
@@ -58,10 +63,25 @@ UNARY = (
     Case("power one", "Power power_param { scale: -0.5 shift: 0.25 }", [IMAGE]),
     Case("power root", "Power power_param { power: 0.5 shift: 3 }", [IMAGE]),
     Case("exponential", "Exp", [IMAGE], oracle=np.exp),
-    Case("exponential base", "Exp exp_param { base: 2 scale: 1.5 shift: -0.5 }", [IMAGE], oracle=lambda x: 2 ** (1.5 * x - 0.5)),
+    Case(
+        "exponential base",
+        "Exp exp_param { base: 2 scale: 1.5 shift: -0.5 }",
+        [IMAGE],
+        oracle=lambda x: 2 ** (1.5 * x - 0.5),
+    ),
     Case("logarithm", "Log", [IMAGE], low=0.5, oracle=np.log),
-    Case("logarithm base", "Log log_param { base: 10 scale: 2 shift: 5 }", [IMAGE], oracle=lambda x: np.log10(2 * x + 5)),
-    Case("threshold", "Threshold threshold_param { threshold: 0.3 }", [IMAGE], oracle=lambda x: (x > 0.3).astype(np.float32)),
+    Case(
+        "logarithm base",
+        "Log log_param { base: 10 scale: 2 shift: 5 }",
+        [IMAGE],
+        oracle=lambda x: np.log10(2 * x + 5),
+    ),
+    Case(
+        "threshold",
+        "Threshold threshold_param { threshold: 0.3 }",
+        [IMAGE],
+        oracle=lambda x: (x > 0.3).astype(np.float32),
+    ),
 )
 CHANNELS = (
     Case("prelu", "PReLU", [IMAGE], [floats(3)]),
@@ -69,7 +89,12 @@ CHANNELS = (
     Case("prelu of a row", "PReLU", [ROW], [floats(7)], oracle=lambda x: np.where(x > 0, x, x * floats(7))),
     Case("batch norm", "BatchNorm", [IMAGE], [MEAN, VARIANCE, FACTOR]),
     Case("batch norm eps", "BatchNorm batch_norm_param { eps: 0.1 }", [IMAGE], [MEAN, VARIANCE, FACTOR]),
-    Case("batch norm factor of 0", "BatchNorm batch_norm_param { eps: 0.1 }", [IMAGE], [MEAN * 0, VARIANCE * 0, FACTOR * 0]),
+    Case(
+        "batch norm factor of 0",
+        "BatchNorm batch_norm_param { eps: 0.1 }",
+        [IMAGE],
+        [MEAN * 0, VARIANCE * 0, FACTOR * 0],
+    ),
     Case(
         "batch norm of the batch",
         "BatchNorm batch_norm_param { use_global_stats: false eps: 0.01 }",
@@ -89,11 +114,18 @@ CHANNELS = (
         "BN",
         [IMAGE],
         [SCALE, SHIFT, MEAN, VARIANCE],
-        oracle=lambda x: (x - column(*MEAN)) / np.sqrt(column(*VARIANCE) + 1e-5) * column(*SCALE) + column(*SHIFT),
+        oracle=lambda x: (
+            (x - column(*MEAN)) / np.sqrt(column(*VARIANCE) + 1e-5) * column(*SCALE) + column(*SHIFT)
+        ),
     ),
     Case("scale", "Scale", [IMAGE], [SCALE]),
     Case("scale and bias", "Scale scale_param { bias_term: true }", [IMAGE], [SCALE, SHIFT]),
-    Case("scale of old shape", "Scale scale_param { bias_term: true }", [IMAGE], [SCALE.reshape(1, 1, 1, 3), SHIFT.reshape(1, 1, 1, 3)]),
+    Case(
+        "scale of old shape",
+        "Scale scale_param { bias_term: true }",
+        [IMAGE],
+        [SCALE.reshape(1, 1, 1, 3), SHIFT.reshape(1, 1, 1, 3)],
+    ),
     Case(
         "scale along two axes",
         "Scale scale_param { axis: 2 num_axes: 2 }",
@@ -101,11 +133,26 @@ CHANNELS = (
         [floats(4, 5)],
         oracle=lambda x: x * floats(4, 5),
     ),
-    Case("scale of all", "Scale scale_param { axis: 1 num_axes: -1 }", [IMAGE], [floats(3, 4, 5)], oracle=lambda x: x * floats(3, 4, 5)),
     Case(
-        "scale by one", "Scale scale_param { num_axes: 0 bias_term: true }", [IMAGE], [floats(1)] * 2, oracle=lambda x: (x + 1) * floats(1)
+        "scale of all",
+        "Scale scale_param { axis: 1 num_axes: -1 }",
+        [IMAGE],
+        [floats(3, 4, 5)],
+        oracle=lambda x: x * floats(3, 4, 5),
     ),
-    Case("scale by a blob", "Scale scale_param { axis: 0 }", [IMAGE, (2, 3)], oracle=lambda x, by: x * by[:, :, None, None]),
+    Case(
+        "scale by one",
+        "Scale scale_param { num_axes: 0 bias_term: true }",
+        [IMAGE],
+        [floats(1)] * 2,
+        oracle=lambda x: (x + 1) * floats(1),
+    ),
+    Case(
+        "scale by a blob",
+        "Scale scale_param { axis: 0 }",
+        [IMAGE, (2, 3)],
+        oracle=lambda x, by: x * by[:, :, None, None],
+    ),
     Case(
         "scale by a blob and bias",
         "Scale scale_param { axis: 0 bias_term: true }",
@@ -113,7 +160,9 @@ CHANNELS = (
         [floats(2, 3)],
         oracle=lambda x, by: x * by[:, :, None, None] + floats(2, 3)[:, :, None, None],
     ),
-    Case("scale by the last axis", "Scale scale_param { axis: -1 }", [IMAGE, (5,)], oracle=lambda x, by: x * by),
+    Case(
+        "scale by the last axis", "Scale scale_param { axis: -1 }", [IMAGE, (5,)], oracle=lambda x, by: x * by
+    ),
     Case("bias", "Bias", [IMAGE], [SHIFT], oracle=lambda x: x + column(*SHIFT)),
     Case("bias by a blob", "Bias", [IMAGE, (3,)], oracle=lambda x, by: x + by[:, None, None]),
     Case("axpy", "Axpy", [(2, 3, 1, 1), IMAGE, IMAGE], oracle=lambda a, x, y: a * x + y),

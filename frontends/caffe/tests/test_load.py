@@ -53,7 +53,14 @@ def small(folder: Path, text: str = SMALL) -> tuple[Path, ...]:
 def test_layers_in_place(tmp_path: Path) -> None:
     files = small(tmp_path)
     graph = load(files)
-    assert [n.sources for n in graph.nodes if n.op.name != "Transpose"] == [("conv",), ("relu",), ("pool",), ("fc",), ("fc",), ("prob",)]
+    assert [n.sources for n in graph.nodes if n.op.name != "Transpose"] == [
+        ("conv",),
+        ("relu",),
+        ("pool",),
+        ("fc",),
+        ("fc",),
+        ("prob",),
+    ]
     np.testing.assert_allclose(execute(graph, X)["prob"], expected(files, X)["prob"], rtol=1e-5)
 
 
@@ -75,7 +82,9 @@ def test_the_form_of_2014(tmp_path: Path) -> None:
     found = execute(graph, X)["prob"]
     np.testing.assert_allclose(found, execute(load(small(tmp_path)), X)["prob"], rtol=1e-6)
     deployed = "\n".join(line for line in OLD.splitlines() if "LOSS" not in line)
-    np.testing.assert_allclose(found, expected(written(tmp_path, deployed, weights(BLOBS, old=True)), X)["prob"], rtol=1e-5)
+    np.testing.assert_allclose(
+        found, expected(written(tmp_path, deployed, weights(BLOBS, old=True)), X)["prob"], rtol=1e-5
+    )
 
 
 def test_the_form_of_2013_gets_advice(tmp_path: Path) -> None:
@@ -119,7 +128,9 @@ def test_cut_on_both_sides(tmp_path: Path) -> None:
     assert (graph.inputs, graph.outputs) == (("conv",), ("fc",))
     conv = floats(1, 3, 4, 4)
     pool = conv.reshape(1, 3, 2, 2, 2, 2).max((3, 5)).reshape(1, 12)
-    np.testing.assert_allclose(execute(graph, {"conv": conv})["fc"], pool @ BLOBS["fc"][0].T + BLOBS["fc"][1], rtol=1e-5)
+    np.testing.assert_allclose(
+        execute(graph, {"conv": conv})["fc"], pool @ BLOBS["fc"][0].T + BLOBS["fc"][1], rtol=1e-5
+    )
 
 
 def test_opencv_knows_no_cut(tmp_path: Path) -> None:
@@ -138,7 +149,10 @@ def test_another_shape(tmp_path: Path) -> None:
 
 def test_messages_of_boundaries(tmp_path: Path) -> None:
     files = small(tmp_path)
-    assert fault(files, outputs=("prbo",)) == "case.prototxt: no tensor 'prbo' for the deployment file's output; did you mean 'prob'?"
+    assert (
+        fault(files, outputs=("prbo",))
+        == "case.prototxt: no tensor 'prbo' for the deployment file's output; did you mean 'prob'?"
+    )
     assert fault(files, (Port("conv"),)).endswith('\n  input_tensors: [conv]\n  input_shapes: ["?"]')
     assert "has no input" in fault(written(tmp_path, SMALL, weights(BLOBS)))
     unsized = 'layer { name: "x" type: "Input" top: "x" }' + SMALL
@@ -149,12 +163,20 @@ def test_messages_of_boundaries(tmp_path: Path) -> None:
 
 def test_messages_of_weights(tmp_path: Path) -> None:
     described = written(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL)
-    assert fault(described) == "case.prototxt: has layers with weights, but no .caffemodel is given; name it: weight_file_path"
+    assert (
+        fault(described)
+        == "case.prototxt: has layers with weights, but no .caffemodel is given; name it: weight_file_path"
+    )
     missing = tmp_path / "none.caffemodel"
     assert "none.caffemodel: cannot be read" in fault((*described, missing))
     other = written(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({"other": [floats(1)]}))
-    assert "layer 'conv' (Convolution): the weights hold no filters of it; give the .caffemodel that belongs" in fault(other)
-    wrong = written(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({**BLOBS, "fc": [floats(4, 10), floats(4)]}))
+    assert (
+        "layer 'conv' (Convolution): the weights hold no filters of it; give the .caffemodel that belongs"
+        in fault(other)
+    )
+    wrong = written(
+        tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({**BLOBS, "fc": [floats(4, 10), floats(4)]})
+    )
     text = "case.prototxt: layer 'fc' (InnerProduct): its weights: [4, 10] numbers, [4, 12] by the .prototxt; give the .caffemodel"
     assert fault(wrong).startswith(text)
 
@@ -164,7 +186,9 @@ def test_messages_of_the_description(tmp_path: Path) -> None:
     assert broken.startswith("case.prototxt, line 2: is no network, or a damaged one:")
     assert "case.prototxt, line 7: is no network" in fault(small(tmp_path, SMALL + "layer {"))
     assert "damaged" in fault(written(tmp_path, OLD.replace("RELU", "RELUU")))
-    unknown = fault(small(tmp_path, SMALL.replace('"Softmax"', '"SoftMin"').replace('"ReLU"', '"Yolov3DetectionOutput"')))
+    unknown = fault(
+        small(tmp_path, SMALL.replace('"Softmax"', '"SoftMin"').replace('"ReLU"', '"Yolov3DetectionOutput"'))
+    )
     assert unknown.splitlines() == [
         f"case.prototxt: layer '{name}': type '{kind}' is not supported; cut the graph before it with output_tensors, or add it by a plugin"
         for name, kind in (("relu", "Yolov3DetectionOutput"), ("prob", "SoftMin"))
@@ -173,10 +197,15 @@ def test_messages_of_the_description(tmp_path: Path) -> None:
 
 def test_faults_of_single_layers_are_told_together(tmp_path: Path) -> None:
     text = entry("x", (1, 2, 6, 6))
-    text += 'layer { name: "a" type: "Reshape" bottom: "x" top: "a" reshape_param { shape { dim: 7 dim: -1 } } }'
+    text += (
+        'layer { name: "a" type: "Reshape" bottom: "x" top: "a" reshape_param { shape { dim: 7 dim: -1 } } }'
+    )
     text += 'layer { name: "b" type: "Pooling" bottom: "x" top: "b" pooling_param { pool: STOCHASTIC kernel_size: 2 } }'
     text += RELU.format("c", "a", "c", "")
-    assert [line.split(": ")[1] for line in fault(written(tmp_path, text)).splitlines()] == ["layer 'a' (Reshape)", "layer 'b' (Pooling)"]
+    assert [line.split(": ")[1] for line in fault(written(tmp_path, text)).splitlines()] == [
+        "layer 'a' (Reshape)",
+        "layer 'b' (Pooling)",
+    ]
 
 
 def test_two_descriptions_or_none(tmp_path: Path) -> None:

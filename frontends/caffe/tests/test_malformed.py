@@ -80,7 +80,14 @@ NETWORKS: tuple[tuple[str, dict[str, list[Array]], bool], ...] = (
     ),
     (MOVEMENT, {}, False),
     (OLD, {"conv": [floats(6, 2, 3, 3), floats(6)]}, True),
-    (RECURRENT, {"lstm": [floats(16, 3), floats(16), floats(16, 4)], "rnn": [SQUARE, floats(4), SQUARE, SQUARE, floats(4)]}, False),
+    (
+        RECURRENT,
+        {
+            "lstm": [floats(16, 3), floats(16), floats(16, 4)],
+            "rnn": [SQUARE, floats(4), SQUARE, SQUARE, floats(4)],
+        },
+        False,
+    ),
 )
 
 
@@ -110,10 +117,17 @@ def random_damage() -> Iterator[Damaged]:
         if len(data) > 100:
             yield from (pair(f"weights {i}", text, d) for d in mutations(data, i, 30))
             model = type(schema.model()).FromString(data)
-            yield from (pair(f"weights' fields {i}", text, m.SerializeToString()) for m in message_mutations(model, i, 25))
+            yield from (
+                pair(f"weights' fields {i}", text, m.SerializeToString())
+                for m in message_mutations(model, i, 25)
+            )
         network = text_format.Parse(text.decode(), schema.net(), allow_unknown_field=True)
         for made in message_mutations(network, i, 45):
-            yield pair(f"fields {i}", text_format.MessageToString(made, as_utf8=True).encode(errors="surrogatepass"), data)
+            yield pair(
+                f"fields {i}",
+                text_format.MessageToString(made, as_utf8=True).encode(errors="surrogatepass"),
+                data,
+            )
 
 
 def layer(kind: str, rest: str = "", *bottoms: str, top: str = "y") -> str:
@@ -131,22 +145,30 @@ TEXTS = {
     "lists without end": HEAD + "layer { foo: " + "[" * 100000,
     "braces in braces": HEAD + "layer { foo " + "{ a " * 2000 + "}" * 2001,
     "a huge input": entry("x", (HUGE, HUGE, HUGE)) + layer("ReLU"),
-    "a large input that is repeated": entry("x", (1, 1 << 20)) + layer("Tile", f"tile_param {{ axis: 0 tiles: {HUGE} }}"),
+    "a large input that is repeated": entry("x", (1, 1 << 20))
+    + layer("Tile", f"tile_param {{ axis: 0 tiles: {HUGE} }}"),
     "an input of nothing": entry("x", (1, 0, 3)) + layer("ReLU"),
     "an input of less": entry("x", (1, -3, 3)) + layer("ReLU"),
     "a huge zoom": HEAD + layer("Interp", f"interp_param {{ zoom_factor: {HUGE} }}"),
     "a huge size": HEAD + layer("Interp", f"interp_param {{ height: {HUGE} width: {HUGE} }}"),
     "a huge scale": HEAD + layer("Upsample", f"upsample_param {{ scale: {HUGE} }}"),
-    "a huge nearest scale": HEAD + layer("ResizeNearest", "resize_nearest_param { height_scale: 1e30 width_scale: nan }"),
-    "a huge number of outputs": HEAD + layer("Convolution", f"convolution_param {{ num_output: {HUGE} kernel_size: {HUGE} }}"),
+    "a huge nearest scale": HEAD
+    + layer("ResizeNearest", "resize_nearest_param { height_scale: 1e30 width_scale: nan }"),
+    "a huge number of outputs": HEAD
+    + layer("Convolution", f"convolution_param {{ num_output: {HUGE} kernel_size: {HUGE} }}"),
     "a huge pad": HEAD + layer("Pooling", f"pooling_param {{ kernel_size: 2 pad: {HUGE} }}"),
     "a huge pyramid": HEAD + layer("SPP", f"spp_param {{ pyramid_height: {HUGE} }}"),
     "columns of a huge kernel": HEAD + layer("Im2col", f"convolution_param {{ kernel_size: 2 pad: {HUGE} }}"),
-    "anchors without end": HEAD + entry("i", (1, 3, 9, 9)) + layer("PriorBox", f"prior_box_param {{ {'min_size: 3 ' * 20000} }}", "x", "i"),
-    "a sequence without end": entry("x", (1 << 20, 1, 1)) + ON.format(1 << 20) + layer("LSTM", SMALL, "x", "on"),
+    "anchors without end": HEAD
+    + entry("i", (1, 3, 9, 9))
+    + layer("PriorBox", f"prior_box_param {{ {'min_size: 3 ' * 20000} }}", "x", "i"),
+    "a sequence without end": entry("x", (1 << 20, 1, 1))
+    + ON.format(1 << 20)
+    + layer("LSTM", SMALL, "x", "on"),
     "a long sequence": entry("x", (256, 1, 3)) + ON.format(256) + layer("LSTM", SMALL, "x", "on"),
     "many layers": HEAD + "".join(layer("ReLU", top="x") for _ in range(20000)),
-    "many layers in a row": HEAD + "".join(layer("ReLU", "", f"x{i}" if i else "x", top=f"x{i + 1}") for i in range(4000)),
+    "many layers in a row": HEAD
+    + "".join(layer("ReLU", "", f"x{i}" if i else "x", top=f"x{i + 1}") for i in range(4000)),
     "a top twice": HEAD + 'layer { name: "s" type: "Slice" bottom: "x" top: "y" top: "y" }',
     "an input twice": HEAD + HEAD + layer("ReLU"),
     "no name": HEAD + 'layer { type: "ReLU" bottom: "x" top: "" }',
@@ -188,8 +210,6 @@ def _length(data: bytes) -> bytes:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_networks(tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ def convolution(x: Array, w: Array, group: int, stride: int, pad: int) -> Array:
         for g in range(group):
             seen = x[(slice(None), slice(g * w.shape[1], (g + 1) * w.shape[1]), *window)]
             own = w[g * each : (g + 1) * each]
-            made[(slice(None), slice(g * each, (g + 1) * each), *place)] = np.tensordot(seen, own, (range(1, rank + 2),) * 2)
+            made[(slice(None), slice(g * each, (g + 1) * each), *place)] = np.tensordot(
+                seen, own, (range(1, rank + 2),) * 2
+            )
     return made
 
 
@@ -35,7 +37,9 @@ def transposed(x: Array, w: Array, group: int, stride: int, pad: int) -> Array:
     n, channels, height, width = x.shape
     each = channels // group
     kernel = w.shape[2:]
-    made = np.zeros((n, w.shape[1] * group, *((s - 1) * stride + k for s, k in zip((height, width), kernel, strict=True))))
+    made = np.zeros(
+        (n, w.shape[1] * group, *((s - 1) * stride + k for s, k in zip((height, width), kernel, strict=True)))
+    )
     for g, i, j in product(range(group), range(height), range(width)):
         put = np.tensordot(x[:, g * each : (g + 1) * each, i, j], w[g * each : (g + 1) * each], 1)
         rows, columns = slice(i * stride, i * stride + kernel[0]), slice(j * stride, j * stride + kernel[1])
@@ -63,14 +67,22 @@ def columns(x: Array) -> Array:
     """What windows of 2 x 3, 2 apart, see of an image padded by 1."""
     padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
     high, wide = (padded.shape[2] - 2) // 2 + 1, (padded.shape[3] - 3) // 2 + 1
-    seen = [padded[:, :, i : i + 2 * high : 2, j : j + 2 * wide : 2][:, :, :high, :wide] for i in range(2) for j in range(3)]
+    seen = [
+        padded[:, :, i : i + 2 * high : 2, j : j + 2 * wide : 2][:, :, :high, :wide]
+        for i in range(2)
+        for j in range(3)
+    ]
     return np.stack(seen, 2).reshape(x.shape[0], -1, high, wide)
 
 
 def pooled_with_places(x: Array) -> tuple[Array, Array]:
     """The greatest of windows of 2 x 2 and where in its image it is."""
     n, c, height, width = x.shape
-    windows = x.reshape(n, c, height // 2, 2, width // 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, c, height // 2, width // 2, 4)
+    windows = (
+        x.reshape(n, c, height // 2, 2, width // 2, 2)
+        .transpose(0, 1, 2, 4, 3, 5)
+        .reshape(n, c, height // 2, width // 2, 4)
+    )
     at = windows.argmax(-1)
     rows, across = np.meshgrid(np.arange(height // 2) * 2, np.arange(width // 2) * 2, indexing="ij")
     return windows.max(-1), ((rows + at // 2) * width + across + at % 2).astype(np.float32)
@@ -89,9 +101,21 @@ def pool(text: str) -> str:
 
 
 CONVOLUTION = (
-    Case("convolution", conv("num_output: 5 kernel_size: 3"), [IMAGE], [floats(5, 4, 3, 3), floats(5, seed=1)]),
-    Case("convolution without bias", conv("num_output: 5 kernel_size: 3 bias_term: false"), [IMAGE], [floats(5, 4, 3, 3)]),
-    Case("convolution pad stride", conv("num_output: 5 kernel_size: 3 pad: 2 stride: 2"), [IMAGE], [floats(5, 4, 3, 3), floats(5)]),
+    Case(
+        "convolution", conv("num_output: 5 kernel_size: 3"), [IMAGE], [floats(5, 4, 3, 3), floats(5, seed=1)]
+    ),
+    Case(
+        "convolution without bias",
+        conv("num_output: 5 kernel_size: 3 bias_term: false"),
+        [IMAGE],
+        [floats(5, 4, 3, 3)],
+    ),
+    Case(
+        "convolution pad stride",
+        conv("num_output: 5 kernel_size: 3 pad: 2 stride: 2"),
+        [IMAGE],
+        [floats(5, 4, 3, 3), floats(5)],
+    ),
     Case(
         "convolution of two sides",
         conv("num_output: 3 kernel_h: 1 kernel_w: 3 pad_h: 0 pad_w: 1 stride_h: 2 stride_w: 1"),
@@ -104,9 +128,24 @@ CONVOLUTION = (
         [IMAGE],
         [floats(3, 4, 1, 3), floats(3)],
     ),
-    Case("convolution dilation", conv("num_output: 3 kernel_size: 3 dilation: 2 pad: 2"), [IMAGE], [floats(3, 4, 3, 3), floats(3)]),
-    Case("convolution group", conv("num_output: 6 kernel_size: 3 group: 2"), [IMAGE], [floats(6, 2, 3, 3), floats(6)]),
-    Case("convolution depthwise", conv("num_output: 4 kernel_size: 3 group: 4 pad: 1"), [IMAGE], [floats(4, 1, 3, 3), floats(4)]),
+    Case(
+        "convolution dilation",
+        conv("num_output: 3 kernel_size: 3 dilation: 2 pad: 2"),
+        [IMAGE],
+        [floats(3, 4, 3, 3), floats(3)],
+    ),
+    Case(
+        "convolution group",
+        conv("num_output: 6 kernel_size: 3 group: 2"),
+        [IMAGE],
+        [floats(6, 2, 3, 3), floats(6)],
+    ),
+    Case(
+        "convolution depthwise",
+        conv("num_output: 4 kernel_size: 3 group: 4 pad: 1"),
+        [IMAGE],
+        [floats(4, 1, 3, 3), floats(4)],
+    ),
     Case(
         "convolution depthwise by type",
         "ConvolutionDepthwise convolution_param { num_output: 4 kernel_size: 3 bias_term: false }",
@@ -128,7 +167,12 @@ CONVOLUTION = (
         [floats(2, 2, 2, 2, 2)],
         oracle=lambda x: convolution(x, floats(2, 2, 2, 2, 2), 2, 1, 0),
     ),
-    Case("deconvolution", deconv("num_output: 5 kernel_size: 3 stride: 2 pad: 1"), [IMAGE], [floats(4, 5, 3, 3), floats(5)]),
+    Case(
+        "deconvolution",
+        deconv("num_output: 5 kernel_size: 3 stride: 2 pad: 1"),
+        [IMAGE],
+        [floats(4, 5, 3, 3), floats(5)],
+    ),
     Case(
         "deconvolution group",
         deconv("num_output: 6 kernel_size: 4 stride: 2 pad: 1 group: 2 bias_term: false"),
@@ -143,13 +187,21 @@ CONVOLUTION = (
         [floats(4, 1, 4, 4)],
         oracle=lambda x: transposed(x, floats(4, 1, 4, 4), 4, 2, 1),
     ),
-    Case("columns", "Im2col convolution_param { kernel_h: 2 kernel_w: 3 stride: 2 pad: 1 }", [IMAGE], oracle=columns),
+    Case(
+        "columns",
+        "Im2col convolution_param { kernel_h: 2 kernel_w: 3 stride: 2 pad: 1 }",
+        [IMAGE],
+        oracle=columns,
+    ),
 )
 POOLING = (
     Case("max pool", pool("kernel_size: 3 stride: 2"), [IMAGE]),
     Case("max pool ceil", pool("kernel_size: 2 stride: 2"), [IMAGE]),
     Case(
-        "max pool floor", pool("kernel_size: 2 stride: 2 round_mode: FLOOR"), [IMAGE], oracle=lambda x: pooled_with_places(x[:, :, :6])[0]
+        "max pool floor",
+        pool("kernel_size: 2 stride: 2 round_mode: FLOOR"),
+        [IMAGE],
+        oracle=lambda x: pooled_with_places(x[:, :, :6])[0],
     ),
     Case(
         "max pool old floor",
@@ -158,12 +210,22 @@ POOLING = (
         oracle=lambda x: pooled_with_places(x[:, :, :6])[0],
     ),
     Case("max pool pad", pool("kernel_size: 3 stride: 2 pad: 1"), [IMAGE]),
-    Case("max pool two sides", pool("kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 1 pad_h: 1 pad_w: 0"), [IMAGE]),
+    Case(
+        "max pool two sides",
+        pool("kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 1 pad_h: 1 pad_w: 0"),
+        [IMAGE],
+    ),
     Case("max pool global", pool("pool: MAX global_pooling: true"), [IMAGE]),
     Case("mean pool", pool("pool: AVE kernel_size: 3 stride: 2"), [IMAGE]),
     Case("mean pool pad", pool("pool: AVE kernel_size: 3 stride: 2 pad: 1"), [IMAGE]),
     Case("mean pool global", pool("pool: AVE global_pooling: true"), [IMAGE]),
-    Case("max pool with places", pool("kernel_size: 2 stride: 2"), [(2, 3, 4, 6)], tops=2, oracle=pooled_with_places),
+    Case(
+        "max pool with places",
+        pool("kernel_size: 2 stride: 2"),
+        [(2, 3, 4, 6)],
+        tops=2,
+        oracle=pooled_with_places,
+    ),
     Case("pyramid", "SPP spp_param { pyramid_height: 3 pool: MAX }", [(2, 3, 9, 7)], oracle=pyramid),
     Case(
         "regions",
@@ -173,7 +235,12 @@ POOLING = (
     ),
 )
 PRODUCTS = (
-    Case("inner product", "InnerProduct inner_product_param { num_output: 5 }", [IMAGE], [floats(5, 168, low=-0.1, high=0.1), floats(5)]),
+    Case(
+        "inner product",
+        "InnerProduct inner_product_param { num_output: 5 }",
+        [IMAGE],
+        [floats(5, 168, low=-0.1, high=0.1), floats(5)],
+    ),
     Case(
         "inner product of old shape",
         "InnerProduct inner_product_param { num_output: 5 bias_term: false }",

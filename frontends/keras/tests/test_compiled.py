@@ -26,8 +26,14 @@ def image(k: Any) -> Any:
 
 def sequence(k: Any) -> Any:
     layers = k.layers
-    steps = [layers.Input((9, 4), name="x"), layers.Conv1D(6, 3, padding="causal", activation="gelu"), layers.LayerNormalization()]
-    return k.Sequential([*steps, layers.Bidirectional(layers.LSTM(5, return_sequences=True)), layers.GRU(4), layers.Dense(3)])
+    steps = [
+        layers.Input((9, 4), name="x"),
+        layers.Conv1D(6, 3, padding="causal", activation="gelu"),
+        layers.LayerNormalization(),
+    ]
+    return k.Sequential(
+        [*steps, layers.Bidirectional(layers.LSTM(5, return_sequences=True)), layers.GRU(4), layers.Dense(3)]
+    )
 
 
 def transformer(k: Any) -> Any:

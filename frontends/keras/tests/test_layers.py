@@ -30,25 +30,59 @@ def cubic(case: Case) -> Case:
 
 def both_ways(mode: str | None, steps: bool) -> Case:
     name = f"Bidirectional-{mode}-{steps}"
-    return Case(name, lambda k: k.layers.Bidirectional(k.layers.LSTM(4, return_sequences=steps), merge_mode=mode), [STEPS])
+    return Case(
+        name,
+        lambda k: k.layers.Bidirectional(k.layers.LSTM(4, return_sequences=steps), merge_mode=mode),
+        [STEPS],
+    )
 
 
 def cell(name: str) -> Case:
-    return Case(f"RNN-{name}", lambda k: k.layers.RNN(getattr(k.layers, name)(4), return_sequences=True), [STEPS])
+    return Case(
+        f"RNN-{name}", lambda k: k.layers.RNN(getattr(k.layers, name)(4), return_sequences=True), [STEPS]
+    )
 
 
-def heads(label: str, *shapes: tuple[int, ...], call: dict[str, object] | None = None, **settings: Any) -> Case:
+def heads(
+    label: str, *shapes: tuple[int, ...], call: dict[str, object] | None = None, **settings: Any
+) -> Case:
     """Attention of two heads of three features, on itself where there is one input."""
 
     def make(k: Any) -> Callable[..., Any]:
-        return lambda *x: k.layers.MultiHeadAttention(2, 3, **settings)(*(x * 2 if len(x) == 1 else x), **(call or {}))
+        return lambda *x: k.layers.MultiHeadAttention(2, 3, **settings)(
+            *(x * 2 if len(x) == 1 else x), **(call or {})
+        )
 
     return Case(f"MultiHeadAttention-{label}", make, shapes)
 
 
 FUNCTIONS = (
-    *("linear", "relu", "relu6", "elu", "selu", "celu", "gelu", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_silu", "softplus"),
-    *("softsign", "exponential", "mish", "leaky_relu", "softmax", "log_softmax", "log_sigmoid", "soft_shrink", "hard_shrink"),
+    *(
+        "linear",
+        "relu",
+        "relu6",
+        "elu",
+        "selu",
+        "celu",
+        "gelu",
+        "tanh",
+        "sigmoid",
+        "hard_sigmoid",
+        "silu",
+        "hard_silu",
+        "softplus",
+    ),
+    *(
+        "softsign",
+        "exponential",
+        "mish",
+        "leaky_relu",
+        "softmax",
+        "log_softmax",
+        "log_sigmoid",
+        "soft_shrink",
+        "hard_shrink",
+    ),
     *("hard_tanh", "tanh_shrink", "squareplus", "sparse_plus", "sparse_sigmoid", "glu"),
 )
 FIRST = {"data_format": "channels_first"}
@@ -58,14 +92,20 @@ PRODUCTS = (
     layer("Dense", 4, on=STEPS, activation="relu"),
     layer("Dense", 4, on=ROW, use_bias=False, activation="hard_silu"),
     layer("Dense", 4, on=IMAGE, activation="squareplus"),
-    *(layer("EinsumDense", e, s, on=STEPS, bias_axes=b) for e, s, b in (("abc,cd->abd", (None, 4), "d"), ("abc,bd->acd", (6, 5), None))),
+    *(
+        layer("EinsumDense", e, s, on=STEPS, bias_axes=b)
+        for e, s, b in (("abc,cd->abd", (None, 4), "d"), ("abc,bd->acd", (6, 5), None))
+    ),
     layer("EinsumDense", "abc,cde->abde", (None, 2, 3), on=STEPS, bias_axes="de", activation="relu"),
     layer("EinsumDense", "...x,xy->...y", 5, on=STEPS, bias_axes="y"),
     Case("Embedding", lambda k: k.layers.Embedding(9, 4), [(5,)], "int32", 0, 9),
     Case("Embedding-floats", lambda k: k.layers.Embedding(9, 4), [(5,)], "float32", 0, 9),
 )
 CONVOLUTIONS = (
-    *(layer("Conv1D", 4, 3, on=STEPS, padding=p, strides=s) for p, s in (("valid", 1), ("same", 2), ("causal", 1))),
+    *(
+        layer("Conv1D", 4, 3, on=STEPS, padding=p, strides=s)
+        for p, s in (("valid", 1), ("same", 2), ("causal", 1))
+    ),
     layer("Conv1D", 4, 3, on=STEPS, padding="causal", dilation_rate=2, activation="relu"),
     *(layer("Conv2D", 4, (3, 2), padding=p, strides=s) for p in ("valid", "same") for s in (1, (2, 3))),
     layer("Conv2D", 4, 3, dilation_rate=2, activation="relu", use_bias=False),
@@ -76,17 +116,33 @@ CONVOLUTIONS = (
     layer("DepthwiseConv2D", (3, 2)),
     layer("SeparableConv1D", 5, 3, on=STEPS, padding="same", depth_multiplier=2),
     layer("SeparableConv2D", 5, 3, strides=2, activation="relu"),
-    *(layer("Conv1DTranspose", 4, k, on=STEPS, padding=p, strides=s) for p in ("valid", "same") for k, s in ((3, 1), (2, 3), (4, 2))),
-    *(layer("Conv2DTranspose", 4, k, padding=p, strides=s) for p in ("valid", "same") for k, s in ((3, 2), (2, 3), ((5, 4), 2))),
+    *(
+        layer("Conv1DTranspose", 4, k, on=STEPS, padding=p, strides=s)
+        for p in ("valid", "same")
+        for k, s in ((3, 1), (2, 3), (4, 2))
+    ),
+    *(
+        layer("Conv2DTranspose", 4, k, padding=p, strides=s)
+        for p in ("valid", "same")
+        for k, s in ((3, 2), (2, 3), ((5, 4), 2))
+    ),
     layer("Conv2DTranspose", 4, 3, strides=2, padding="same", output_padding=1, activation="relu"),
     layer("Conv2DTranspose", 4, 3, strides=2, padding="valid", output_padding=1),
     layer("Conv3DTranspose", 3, 2, on=VOLUME, strides=2, padding="same"),
 )
 POOLS = (
-    *(layer(f"{kind}Pooling{n}D", 2, on=on) for kind in ("Max", "Average") for n, on in ((1, STEPS), (2, IMAGE), (3, VOLUME))),
+    *(
+        layer(f"{kind}Pooling{n}D", 2, on=on)
+        for kind in ("Max", "Average")
+        for n, on in ((1, STEPS), (2, IMAGE), (3, VOLUME))
+    ),
     *(layer(f"{kind}Pooling2D", (3, 2), strides=(1, 2), padding="same") for kind in ("Max", "Average")),
     *(layer(f"{kind}Pooling2D", 2, padding="same") for kind in ("Max", "Average")),
-    *(layer(f"Global{kind}Pooling{n}D", on=on) for kind in ("Max", "Average") for n, on in ((1, STEPS), (2, IMAGE), (3, VOLUME))),
+    *(
+        layer(f"Global{kind}Pooling{n}D", on=on)
+        for kind in ("Max", "Average")
+        for n, on in ((1, STEPS), (2, IMAGE), (3, VOLUME))
+    ),
     *(layer(f"Global{kind}Pooling2D", keepdims=True) for kind in ("Max", "Average")),
     *(layer(f"Adaptive{kind}Pooling2D", (3, 7)) for kind in ("Max", "Average")),
 )
@@ -127,7 +183,10 @@ ACTIVATIONS = (
 )
 PAIR = [SMALL, SMALL]
 MERGES = (
-    *(layer(name, on=PAIR) for name in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")),
+    *(
+        layer(name, on=PAIR)
+        for name in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")
+    ),
     *(layer(name, on=[SMALL, SMALL, SMALL]) for name in ("Add", "Average", "Maximum")),
     layer("Add", on=[SMALL, (3,)], label="Add-broadcast"),
     layer("Concatenate", axis=1, on=[SMALL, (2, 5, 3)]),
@@ -159,7 +218,14 @@ MOVES = (
     cubic(layer("Resizing", 5, 11, interpolation="bicubic")),
     layer("CenterCrop", 4, 5),
 )
-TRAINING = ("Dropout", "SpatialDropout2D", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization")
+TRAINING = (
+    "Dropout",
+    "SpatialDropout2D",
+    "AlphaDropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "ActivityRegularization",
+)
 NOTHING = (
     *(layer(name, 0.3) for name in TRAINING),
     layer("SpatialDropout1D", 0.3, on=STEPS),
@@ -170,22 +236,48 @@ NOTHING = (
     layer("Masking", 0.5, on=STEPS),
 )
 RECURRENT = (
-    *(layer(name, 5, on=STEPS, return_sequences=s) for name in ("LSTM", "GRU", "SimpleRNN") for s in (False, True)),
-    *(layer(name, 5, on=STEPS, go_backwards=True, return_sequences=s) for name in ("LSTM", "GRU", "SimpleRNN") for s in (False, True)),
+    *(
+        layer(name, 5, on=STEPS, return_sequences=s)
+        for name in ("LSTM", "GRU", "SimpleRNN")
+        for s in (False, True)
+    ),
+    *(
+        layer(name, 5, on=STEPS, go_backwards=True, return_sequences=s)
+        for name in ("LSTM", "GRU", "SimpleRNN")
+        for s in (False, True)
+    ),
     *(layer(name, 5, on=STEPS, return_state=True, use_bias=False) for name in ("LSTM", "GRU", "SimpleRNN")),
     *(layer("GRU", 5, on=STEPS, reset_after=False, return_sequences=s) for s in (False, True)),
-    layer("LSTM", 5, on=STEPS, activation="relu", recurrent_activation="hard_sigmoid", unroll=True, dropout=0.1),
+    layer(
+        "LSTM", 5, on=STEPS, activation="relu", recurrent_activation="hard_sigmoid", unroll=True, dropout=0.1
+    ),
     layer("SimpleRNN", 5, on=STEPS, activation="leaky_relu"),
     cell("LSTMCell"),
     cell("GRUCell"),
     Case(
-        "RNN-stacked", lambda k: k.layers.RNN([k.layers.LSTMCell(4), k.layers.LSTMCell(3), k.layers.GRUCell(2)], return_state=True), [STEPS]
+        "RNN-stacked",
+        lambda k: k.layers.RNN(
+            [k.layers.LSTMCell(4), k.layers.LSTMCell(3), k.layers.GRUCell(2)], return_state=True
+        ),
+        [STEPS],
     ),
     *(both_ways(mode, steps) for mode in ("concat", "sum", "ave", "mul", None) for steps in (False, True)),
-    Case("Bidirectional-GRU-states", lambda k: k.layers.Bidirectional(k.layers.GRU(4, return_state=True)), [STEPS]),
-    Case("TimeDistributed-Dense", lambda k: k.layers.TimeDistributed(k.layers.Dense(3, activation="relu")), [STEPS]),
+    Case(
+        "Bidirectional-GRU-states",
+        lambda k: k.layers.Bidirectional(k.layers.GRU(4, return_state=True)),
+        [STEPS],
+    ),
+    Case(
+        "TimeDistributed-Dense",
+        lambda k: k.layers.TimeDistributed(k.layers.Dense(3, activation="relu")),
+        [STEPS],
+    ),
     Case("TimeDistributed-Conv2D", lambda k: k.layers.TimeDistributed(k.layers.Conv2D(3, 2)), [(3, *SMALL)]),
-    Case("LSTM-initial-state", lambda k: lambda x, h, c: k.layers.LSTM(4, return_state=True)(x, initial_state=[h, c]), [STEPS, (4,), (4,)]),
+    Case(
+        "LSTM-initial-state",
+        lambda k: lambda x, h, c: k.layers.LSTM(4, return_state=True)(x, initial_state=[h, c]),
+        [STEPS, (4,), (4,)],
+    ),
     Case("GRU-initial-state", lambda k: lambda x, h: k.layers.GRU(4)(x, initial_state=h), [STEPS, (4,)]),
 )
 ATTENTION = (
@@ -196,19 +288,39 @@ ATTENTION = (
     heads("image", SMALL),
     Case(
         "MultiHeadAttention-mask",
-        lambda k: lambda x, m: k.layers.MultiHeadAttention(2, 3)(x, x, attention_mask=m > 0, return_attention_scores=True),
+        lambda k: (
+            lambda x, m: k.layers.MultiHeadAttention(2, 3)(
+                x, x, attention_mask=m > 0, return_attention_scores=True
+            )
+        ),
         [STEPS, (7, 7)],
         low=-1.0,
     ),
     Case("GroupQueryAttention", lambda k: lambda x: k.layers.GroupQueryAttention(3, 4, 2)(x, x), [STEPS]),
-    *(layer("Attention", on=[STEPS, (5, 6)], **how) for how in ({}, {"use_scale": True}, {"score_mode": "concat"})),
+    *(
+        layer("Attention", on=[STEPS, (5, 6)], **how)
+        for how in ({}, {"use_scale": True}, {"score_mode": "concat"})
+    ),
     layer("Attention", on=[STEPS, (5, 6), (5, 6)], score_mode="concat", use_scale=True),
     Case("Attention-causal", lambda k: lambda x: k.layers.Attention()([x, x], use_causal_mask=True), [STEPS]),
     layer("AdditiveAttention", on=[STEPS, (5, 6)]),
     layer("AdditiveAttention", on=[STEPS, (5, 6), (5, 6)], use_scale=False),
 )
 WEIGHED = (*PRODUCTS, *CONVOLUTIONS, *NORMS, *RECURRENT, *ATTENTION)
-CASES = (*(*PRODUCTS, *CONVOLUTIONS, *POOLS, *NORMS, *ACTIVATIONS, *MERGES, *MOVES, *NOTHING, *RECURRENT, *ATTENTION),)
+CASES = (
+    *(
+        *PRODUCTS,
+        *CONVOLUTIONS,
+        *POOLS,
+        *NORMS,
+        *ACTIVATIONS,
+        *MERGES,
+        *MOVES,
+        *NOTHING,
+        *RECURRENT,
+        *ATTENTION,
+    ),
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -221,6 +333,8 @@ def test_layer_in_the_older_format(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path, ".h5")
 
 
-@pytest.mark.parametrize("case", [*CONVOLUTIONS[3:7], *RECURRENT[:4], *ATTENTION[:2], *MERGES[:3]], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "case", [*CONVOLUTIONS[3:7], *RECURRENT[:4], *ATTENTION[:2], *MERGES[:3]], ids=lambda c: c.name
+)
 def test_batch_of_the_deployment_file(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path, batch=3)

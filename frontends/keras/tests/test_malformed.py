@@ -34,13 +34,22 @@ def ref(name: str, call: int = 0, index: int = 0) -> Json:
 
 def described(kind: str, name: str, *given: Any, **config: Any) -> Json:
     nodes = [{"args": list(given), "kwargs": {}}] if given else []
-    made = {"module": "keras.layers", "class_name": kind, "config": {"name": name, "trainable": True, "dtype": "float32", **config}}
+    made = {
+        "module": "keras.layers",
+        "class_name": kind,
+        "config": {"name": name, "trainable": True, "dtype": "float32", **config},
+    }
     return {**made, "registered_name": None, "name": name, "inbound_nodes": nodes}
 
 
 def functional(name: str, layers: list[Json], first: list[Any], last: list[Any]) -> Json:
     config = {"name": name, "trainable": True, "layers": layers, "input_layers": first, "output_layers": last}
-    return {"module": "keras.src.models.functional", "class_name": "Functional", "config": config, "registered_name": "Functional"}
+    return {
+        "module": "keras.src.models.functional",
+        "class_name": "Functional",
+        "config": config,
+        "registered_name": "Functional",
+    }
 
 
 def network() -> Json:
@@ -58,13 +67,40 @@ def network() -> Json:
     nodes = [{"args": [ref("pool")], "kwargs": {}}, {"args": [ref("inner")], "kwargs": {}}]
     layers = [
         described("InputLayer", "x", batch_shape=[None, 8, 8, 3]),
-        described("Conv2D", "c", ref("x"), filters=4, kernel_size=[3, 3], strides=[2, 2], padding="same", activation="relu"),
+        described(
+            "Conv2D",
+            "c",
+            ref("x"),
+            filters=4,
+            kernel_size=[3, 3],
+            strides=[2, 2],
+            padding="same",
+            activation="relu",
+        ),
         described("GlobalAveragePooling2D", "pool", ref("c"), data_format="channels_last", keepdims=False),
         {**inner, "name": "inner", "inbound_nodes": nodes},
-        {**described("Add", "add", ref("inner", 1), 2.0), "module": "keras.src.ops.numpy", "config": {"name": "add"}},
+        {
+            **described("Add", "add", ref("inner", 1), 2.0),
+            "module": "keras.src.ops.numpy",
+            "config": {"name": "add"},
+        },
         described("Reshape", "steps", ref("add"), target_shape=[2, 2]),
-        described("LSTM", "lstm", ref("steps"), units=3, activation="tanh", recurrent_activation="sigmoid", return_sequences=True),
-        described("Bidirectional", "bi", ref("lstm"), merge_mode="concat", layer=described("GRU", "gru", units=2, reset_after=True)),
+        described(
+            "LSTM",
+            "lstm",
+            ref("steps"),
+            units=3,
+            activation="tanh",
+            recurrent_activation="sigmoid",
+            return_sequences=True,
+        ),
+        described(
+            "Bidirectional",
+            "bi",
+            ref("lstm"),
+            merge_mode="concat",
+            layer=described("GRU", "gru", units=2, reset_after=True),
+        ),
     ]
     return functional("net", layers, [["x", 0, 0]], [["bi", 0, 0], ["inner", 2, 0]])
 
@@ -75,9 +111,14 @@ def array(*shape: int) -> np.ndarray:
 
 WEIGHTS = {
     "c": {"layers/conv2d": [(3, 3, 3, 4), (4,)]},
-    "inner": {"layers/functional/layers/dense": [(4, 4), (4,)], "layers/functional/layers/batch_normalization": [(4,)] * 4},
+    "inner": {
+        "layers/functional/layers/dense": [(4, 4), (4,)],
+        "layers/functional/layers/batch_normalization": [(4,)] * 4,
+    },
     "lstm": {"layers/lstm/cell": [(2, 12), (3, 12), (12,)]},
-    "bi": {f"layers/bidirectional/{way}_layer/cell": [(3, 6), (2, 6), (2, 6)] for way in ("forward", "backward")},
+    "bi": {
+        f"layers/bidirectional/{way}_layer/cell": [(3, 6), (2, 6), (2, 6)] for way in ("forward", "backward")
+    },
 }
 
 
@@ -91,7 +132,9 @@ def stored() -> bytes:
     return buffer.getvalue()
 
 
-def archive(config: bytes, weights: bytes, names: tuple[str, str] = ("config.json", "model.weights.h5")) -> bytes:
+def archive(
+    config: bytes, weights: bytes, names: tuple[str, str] = ("config.json", "model.weights.h5")
+) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("metadata.json", json.dumps({"keras_version": "3.9.0"}))
@@ -168,17 +211,31 @@ def changed(rng: random.Random) -> Json:
 
 def nested(depth: int, kind: str) -> Json:
     """Models in models, or wrappers in wrappers."""
-    made = functional("net", [described("InputLayer", "i", batch_shape=[1, 4]), described("ReLU", "r", ref("i"))], ["i", 0, 0], ["r", 0, 0])
+    made = functional(
+        "net",
+        [described("InputLayer", "i", batch_shape=[1, 4]), described("ReLU", "r", ref("i"))],
+        ["i", 0, 0],
+        ["r", 0, 0],
+    )
     for level in range(depth):
         if kind == "wrapper":
-            layer = described("TimeDistributed", "w", ref("i"), layer={k: made[k] for k in ("module", "class_name", "config")})
+            layer = described(
+                "TimeDistributed",
+                "w",
+                ref("i"),
+                layer={k: made[k] for k in ("module", "class_name", "config")},
+            )
         else:
             calls = [
-                {"args": [ref("i") if kind == "model" or i == 0 else ref("m", i - 1)], "kwargs": {}} for i in range(1 + (kind == "double"))
+                {"args": [ref("i") if kind == "model" or i == 0 else ref("m", i - 1)], "kwargs": {}}
+                for i in range(1 + (kind == "double"))
             ]
             layer = {**made, "name": "m", "inbound_nodes": calls}
         made = functional(
-            f"n{level}", [described("InputLayer", "i", batch_shape=[1, 4]), layer], ["i", 0, 0], [layer["name"], 1 + (kind == "double"), 0]
+            f"n{level}",
+            [described("InputLayer", "i", batch_shape=[1, 4]), layer],
+            ["i", 0, 0],
+            [layer["name"], 1 + (kind == "double"), 0],
         )
     return made
 
@@ -248,7 +305,9 @@ def sized(rng: random.Random, data: bytes) -> bytes:
         at = made.find(mark, rng.randrange(len(made) // 2) if rng.random() < 0.5 else 0)
         if at >= 0:
             place = at + (20 if mark == b"PK\x01\x02" else 18) + rng.choice((0, 4))
-            made[place : place + 4] = rng.choice((b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\0", b"\0\0\0\x10"))
+            made[place : place + 4] = rng.choice(
+                (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\0", b"\0\0\0\x10")
+            )
     return bytes(made)
 
 
@@ -288,9 +347,16 @@ def mutations() -> Iterator[tuple[str, bytes]]:
             yield f"{kind}-{depth}.keras", archive(encoded(nested(depth, kind)), weights)
     for change in (huge, wide, outside, circle, raw, virtual, upwards, words):
         yield f"{change.__name__}.h5", old(network(), change)
-    for names in (("../config.json", "model.weights.h5"), ("config.json", "../../model.weights.h5"), ("config.json", "/etc/passwd")):
+    for names in (
+        ("../config.json", "model.weights.h5"),
+        ("config.json", "../../model.weights.h5"),
+        ("config.json", "/etc/passwd"),
+    ):
         yield "traversal.keras", archive(whole, weights, names)
-    yield "endless.h5", endless(old(network(), lambda made: made.attrs.update(model_config=json.dumps(network()))))
+    yield (
+        "endless.h5",
+        endless(old(network(), lambda made: made.attrs.update(model_config=json.dumps(network())))),
+    )
     yield "bomb.keras", bomb(1 << 28)
     yield "bomb-config.keras", archive(b" " * (1 << 27), weights)
 
@@ -316,8 +382,6 @@ def test_unharmed_it_is_a_valid_graph(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 def test_mutations(tmp_path: Path) -> None:
     before, kinds, errors = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0, 0
@@ -337,11 +401,15 @@ def test_mutations(tmp_path: Path) -> None:
     assert grown < BYTES
 
 
-@pytest.mark.parametrize("change", [huge, outside, circle, raw, virtual, upwards, words], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "change", [huge, outside, circle, raw, virtual, upwards, words], ids=lambda c: c.__name__
+)
 def test_weights_from_elsewhere_are_refused(change: Callable[[h5py.File], None], tmp_path: Path) -> None:
     file = tmp_path / "model.h5"
     file.write_bytes(old(network(), change))
-    with pytest.raises(MaceError, match=r"layer 'c'|is a link|lies in another file|holds no numbers|states .* bytes"):
+    with pytest.raises(
+        MaceError, match=r"layer 'c'|is a link|lies in another file|holds no numbers|states .* bytes"
+    ):
         load(file)
 
 
@@ -361,7 +429,9 @@ def test_heap_without_end_is_told(tmp_path: Path) -> None:
         load(file)
 
 
-@pytest.mark.parametrize(("place", "value"), [(17, b"\x05"), (64, b"\xff\xff\xff\x7f")], ids=["no-text", "too-long"])
+@pytest.mark.parametrize(
+    ("place", "value"), [(17, b"\x05"), (64, b"\xff\xff\xff\x7f")], ids=["no-text", "too-long"]
+)
 def test_texts_that_bring_the_library_down_are_told(place: int, value: bytes, tmp_path: Path) -> None:
     def texts(made: h5py.File) -> None:
         made["model_weights/c"].attrs["weight_names"] = ["c/w0", "c/w1"]
@@ -378,7 +448,9 @@ def test_texts_that_bring_the_library_down_are_told(place: int, value: bytes, tm
 def test_bombs_are_told(tmp_path: Path) -> None:
     file = tmp_path / "model.keras"
     file.write_bytes(bomb(1 << 28))
-    with pytest.raises(MaceError, match=r"model.weights.h5 unpacks to 268435456 bytes from \d+; save the model again"):
+    with pytest.raises(
+        MaceError, match=r"model.weights.h5 unpacks to 268435456 bytes from \d+; save the model again"
+    ):
         load(file)
     file.write_bytes(archive(encoded(nested(25, "double")), stored()))
     with pytest.raises(MaceError, match="it calls more than 20000 layers"):

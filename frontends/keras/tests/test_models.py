@@ -47,7 +47,9 @@ def encoder(k: Any) -> Any:
     y = layers.BatchNormalization(name="norm")(y)
     y = layers.Conv2D(4, 3, name="conv2", trainable=False)(y)
     y = layers.BatchNormalization(name="norm2")(y)
-    return k.Model(x, [layers.Flatten(name="flat")(y), layers.GlobalMaxPooling2D(name="best")(y)], name="encoder")
+    return k.Model(
+        x, [layers.Flatten(name="flat")(y), layers.GlobalMaxPooling2D(name="best")(y)], name="encoder"
+    )
 
 
 @FORMATS
@@ -57,7 +59,9 @@ def test_nested_model_that_is_called_twice(suffix: str, tmp_path: Path) -> None:
     inner = encoder(k)
     flat, best = inner(a)
     other, second = inner(b)
-    head = k.Sequential([k.layers.Input((64,)), k.layers.Dense(5, activation="tanh"), k.layers.Dense(2)], name="head")
+    head = k.Sequential(
+        [k.layers.Input((64,)), k.layers.Dense(5, activation="tanh"), k.layers.Dense(2)], name="head"
+    )
     model = k.Model([a, b], [head(flat), head(other), k.layers.Concatenate(name="both")([best, second])])
     graph = agrees(model, tmp_path, suffix)
     assert graph.outputs == ("head", "head/1", "both")
@@ -72,7 +76,9 @@ def test_frozen_models_in_models(suffix: str, tmp_path: Path) -> None:
     inner.trainable = False
     x = k.layers.Input((8, 8, 3), name="x")
     outer = k.Model(x, k.layers.Dense(4, name="d")(inner(x)[0]), name="outer")
-    model = k.Sequential([k.layers.Input((8, 8, 3), name="in"), outer, k.layers.LayerNormalization(), k.layers.Dense(3)])
+    model = k.Sequential(
+        [k.layers.Input((8, 8, 3), name="in"), outer, k.layers.LayerNormalization(), k.layers.Dense(3)]
+    )
     assert agrees(model, tmp_path, suffix).outputs[0].startswith("dense")
 
 
@@ -81,7 +87,9 @@ def test_shared_layers(suffix: str, tmp_path: Path) -> None:
     k = keras()
     x, y = k.layers.Input((4,), name="x"), k.layers.Input((4,), name="y")
     shared = k.layers.Dense(4, activation="relu", name="shared")
-    graph = agrees(k.Model([x, y], k.layers.Add(name="sum")([shared(shared(x)), shared(y)])), tmp_path, suffix)
+    graph = agrees(
+        k.Model([x, y], k.layers.Add(name="sum")([shared(shared(x)), shared(y)])), tmp_path, suffix
+    )
     assert sum(n.op.name == "MatMul" for n in graph.nodes) == 3
     assert sum(a.ndim == 2 for a in graph.weights.values()) == 1
 
@@ -89,9 +97,16 @@ def test_shared_layers(suffix: str, tmp_path: Path) -> None:
 @FORMATS
 def test_model_in_time_distributed(suffix: str, tmp_path: Path) -> None:
     k = keras()
-    cnn = k.Sequential([k.layers.Input((8, 8, 1)), k.layers.Conv2D(3, 3), k.layers.BatchNormalization(), k.layers.Flatten()], name="cnn")
+    cnn = k.Sequential(
+        [k.layers.Input((8, 8, 1)), k.layers.Conv2D(3, 3), k.layers.BatchNormalization(), k.layers.Flatten()],
+        name="cnn",
+    )
     steps = k.layers.TimeDistributed(cnn)
-    agrees(k.Sequential([k.layers.Input((3, 8, 8, 1)), steps, k.layers.Bidirectional(k.layers.GRU(3))]), tmp_path, suffix)
+    agrees(
+        k.Sequential([k.layers.Input((3, 8, 8, 1)), steps, k.layers.Bidirectional(k.layers.GRU(3))]),
+        tmp_path,
+        suffix,
+    )
 
 
 @FORMATS
@@ -112,7 +127,10 @@ def test_several_layers_of_one_class_keep_their_weights_apart(tmp_path: Path) ->
 def test_dictionaries_of_inputs_and_outputs(tmp_path: Path) -> None:
     k = keras()
     x, y = k.layers.Input((4,), name="zebra"), k.layers.Input((3,), name="ant")
-    model = k.Model({"zebra": x, "ant": y}, {"second": k.layers.Dense(2, name="b")(x), "first": k.layers.Dense(2, name="c")(y)})
+    model = k.Model(
+        {"zebra": x, "ant": y},
+        {"second": k.layers.Dense(2, name="b")(x), "first": k.layers.Dense(2, name="c")(y)},
+    )
     graph = load(saved(model, tmp_path / "model.keras"))
     assert set(graph.inputs) == {"zebra", "ant"}
     assert graph.outputs == ("c", "b")
@@ -120,8 +138,19 @@ def test_dictionaries_of_inputs_and_outputs(tmp_path: Path) -> None:
 
 def cnn(k: Any) -> Any:
     layers = k.layers
-    parts = [layers.Input((16, 16, 3), name="image"), layers.Conv2D(4, 3, activation="relu", name="conv"), layers.MaxPooling2D(name="pool")]
-    return k.Sequential([*parts, layers.Flatten(name="flat"), layers.Dense(5, name="scores"), layers.Softmax(name="probabilities")])
+    parts = [
+        layers.Input((16, 16, 3), name="image"),
+        layers.Conv2D(4, 3, activation="relu", name="conv"),
+        layers.MaxPooling2D(name="pool"),
+    ]
+    return k.Sequential(
+        [
+            *parts,
+            layers.Flatten(name="flat"),
+            layers.Dense(5, name="scores"),
+            layers.Softmax(name="probabilities"),
+        ]
+    )
 
 
 def test_cut_between_inner_tensors(tmp_path: Path) -> None:
@@ -132,7 +161,9 @@ def test_cut_between_inner_tensors(tmp_path: Path) -> None:
     x = random(1, 7, 7, 4)
     run = Keras().reference((file,), Model("m", (file,), **ports))
     assert run is not None
-    np.testing.assert_allclose(execute(graph, {"pool": x})["scores"], run({"pool": x})["scores"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        execute(graph, {"pool": x})["scores"], run({"pool": x})["scores"], rtol=1e-5, atol=1e-5
+    )
     assert [n.op.name for n in graph.nodes] == ["Reshape", "MatMul"]
 
 
@@ -169,12 +200,16 @@ def test_reference_knows_inner_tensors(suffix: str, tmp_path: Path) -> None:
 def test_shapes_of_the_deployment_file(tmp_path: Path) -> None:
     k = keras()
     x = k.layers.Input((None, None, 3), name="x")
-    file = saved(k.Model(x, k.layers.GlobalAveragePooling2D()(k.layers.Conv2D(2, 3)(x))), tmp_path / "model.keras")
+    file = saved(
+        k.Model(x, k.layers.GlobalAveragePooling2D()(k.layers.Conv2D(2, 3)(x))), tmp_path / "model.keras"
+    )
     lines = r'\n  input_tensors: \[x\]\n  input_shapes: \["1,\?,\?,3"\]$'
     with pytest.raises(MaceError, match=rf"'x' leaves dimension 1, 2 open; write [^\n]*{lines}"):
         load(file)
     assert load(file, inputs=(Port("x", (2, 9, 8, 3)),)).tensors["x"].shape == (2, 9, 8, 3)
-    with pytest.raises(MaceError, match=r"has shape \[\?,\?,\?,3\] in the model, \[1, 3, 8, 9\] in the deployment file"):
+    with pytest.raises(
+        MaceError, match=r"has shape \[\?,\?,\?,3\] in the model, \[1, 3, 8, 9\] in the deployment file"
+    ):
         load(file, inputs=(Port("x", (1, 3, 8, 9)),))
     with pytest.raises(MaceError, match=r"no tensor 'xx'.*did you mean 'x'"):
         load(file, inputs=(Port("xx", (1, 8, 8, 3)),))
@@ -186,10 +221,22 @@ def test_channels_first_is_channels_last_turned(tmp_path: Path) -> None:
 
     def made(order: str) -> Any:
         how = {"data_format": order}
-        layers = [k.layers.Conv2D(4, 3, padding="same", activation="relu", **how), k.layers.DepthwiseConv2D(3, **how)]
-        layers += [k.layers.MaxPooling2D(2, **how), k.layers.Conv2DTranspose(3, 3, strides=2, **how), k.layers.SeparableConv2D(4, 3, **how)]
-        layers += [k.layers.BatchNormalization(axis=1 if order == "channels_first" else -1), k.layers.AveragePooling2D(2, **how)]
-        return k.Sequential([k.layers.Input((2, 12, 12) if order == "channels_first" else (12, 12, 2), name="x"), *layers])
+        layers = [
+            k.layers.Conv2D(4, 3, padding="same", activation="relu", **how),
+            k.layers.DepthwiseConv2D(3, **how),
+        ]
+        layers += [
+            k.layers.MaxPooling2D(2, **how),
+            k.layers.Conv2DTranspose(3, 3, strides=2, **how),
+            k.layers.SeparableConv2D(4, 3, **how),
+        ]
+        layers += [
+            k.layers.BatchNormalization(axis=1 if order == "channels_first" else -1),
+            k.layers.AveragePooling2D(2, **how),
+        ]
+        return k.Sequential(
+            [k.layers.Input((2, 12, 12) if order == "channels_first" else (12, 12, 2), name="x"), *layers]
+        )
 
     first, last = made("channels_first"), made("channels_last")
     randomise(first)
@@ -197,19 +244,28 @@ def test_channels_first_is_channels_last_turned(tmp_path: Path) -> None:
     x = random(1, 2, 12, 12)
     graph = load(saved(first, tmp_path / "model.keras"))
     wanted = computed(last, {"x": np.transpose(x, (0, 2, 3, 1))})[0]
-    np.testing.assert_allclose(execute(graph, {"x": x})[graph.outputs[0]], np.transpose(wanted, (0, 3, 1, 2)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        execute(graph, {"x": x})[graph.outputs[0]], np.transpose(wanted, (0, 3, 1, 2)), rtol=1e-5, atol=1e-5
+    )
 
 
 # What Keras 2 wrote, by hand: no Keras of today writes it.
 
 
 def old_layer(kind: str, name: str, nodes: list[Any], **config: Any) -> dict[str, Any]:
-    made = {"class_name": kind, "config": {"name": name, "trainable": True, "dtype": "float32", **config}, "name": name}
+    made = {
+        "class_name": kind,
+        "config": {"name": name, "trainable": True, "dtype": "float32", **config},
+        "name": name,
+    }
     return {**made, "inbound_nodes": nodes}
 
 
 def old_model(name: str, layers: list[Any], inputs: list[Any], outputs: list[Any]) -> dict[str, Any]:
-    return {"class_name": "Functional", "config": {"name": name, "layers": layers, "input_layers": inputs, "output_layers": outputs}}
+    return {
+        "class_name": "Functional",
+        "config": {"name": name, "layers": layers, "input_layers": inputs, "output_layers": outputs},
+    }
 
 
 def source(name: str, *shape: int) -> dict[str, Any]:
@@ -217,7 +273,10 @@ def source(name: str, *shape: int) -> dict[str, Any]:
 
 
 def test_functional_model_of_keras_2(tmp_path: Path) -> None:
-    """A nested model counts its calls from 1, its weights are trained ones first; functions of TensorFlow are layers."""
+    """A nested model counts its calls from 1, its weights are trained ones first.
+
+    Functions of TensorFlow are layers.
+    """
     inner = old_model(
         "inner",
         [
@@ -233,9 +292,21 @@ def test_functional_model_of_keras_2(tmp_path: Path) -> None:
         [
             source("x", 3),
             {**inner, "name": "inner", "inbound_nodes": [[["x", 0, 0, {}]], [["inner", 1, 0, {}]]]},
-            old_layer("TFOpLambda", "add", [["inner", 1, 0, {"y": ["inner", 2, 0], "name": None}]], function="math.add"),
-            old_layer("TFOpLambda", "scale", [["add", 0, 0, {"y": 2.0, "name": None}]], function="math.multiply"),
-            old_layer("TFOpLambda", "less", [["_CONSTANT_VALUE", -1, 1.0, {"y": ["scale", 0, 0], "name": None}]], function="math.subtract"),
+            old_layer(
+                "TFOpLambda",
+                "add",
+                [["inner", 1, 0, {"y": ["inner", 2, 0], "name": None}]],
+                function="math.add",
+            ),
+            old_layer(
+                "TFOpLambda", "scale", [["add", 0, 0, {"y": 2.0, "name": None}]], function="math.multiply"
+            ),
+            old_layer(
+                "TFOpLambda",
+                "less",
+                [["_CONSTANT_VALUE", -1, 1.0, {"y": ["scale", 0, 0], "name": None}]],
+                function="math.subtract",
+            ),
             old_layer("Activation", "gate", [[["less", 0, 0, {}]]], activation="hard_sigmoid"),
         ],
         [["x", 0, 0]],
@@ -244,7 +315,11 @@ def test_functional_model_of_keras_2(tmp_path: Path) -> None:
     kernel, bias = random(3, 3), random(3, seed=1)
     gamma, beta, mean, variance = (np.abs(random(3, seed=i)) for i in range(2, 6))
     trained = {"bn/gamma:0": gamma, "bn/beta:0": beta, "d/kernel:0": kernel, "d/bias:0": bias}
-    file = old_file(tmp_path / "old.h5", outer, {"inner": {**trained, "bn/moving_mean:0": mean, "bn/moving_variance:0": variance}})
+    file = old_file(
+        tmp_path / "old.h5",
+        outer,
+        {"inner": {**trained, "bn/moving_mean:0": mean, "bn/moving_variance:0": variance}},
+    )
     graph = load(file)
     x = random(1, 3, seed=9)
 
@@ -255,27 +330,49 @@ def test_functional_model_of_keras_2(tmp_path: Path) -> None:
     expected = np.clip(0.2 * (1 - (once(x) + once(once(x))) * 2) + 0.5, 0, 1)
     assert graph.outputs == ("gate", "inner/1")
     if find_spec("keras"):
-        with pytest.raises(MaceError, match=r"old.h5: was written by Keras 2, whose hard_sigmoid has another slope"):
+        with pytest.raises(
+            MaceError, match=r"old.h5: was written by Keras 2, whose hard_sigmoid has another slope"
+        ):
             Keras().reference((file,), Model("m", (file,)))
     np.testing.assert_allclose(values["gate"], expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(values["inner/1"], once(once(x)), rtol=1e-5, atol=1e-5)
 
 
 def test_sequential_model_without_an_input_layer(tmp_path: Path) -> None:
-    """Keras 2.0 lists the layers alone; the first one has the shape, and there is a GRU that resets before."""
+    """Keras 2.0 lists the layers alone.
+
+    The first one has the shape, and there is a GRU that resets before.
+    """
     layers = [
-        {"class_name": "LeakyReLU", "config": {"name": "leaky", "batch_input_shape": [None, 5, 2], "alpha": 0.1}},
-        {"class_name": "GRU", "config": {"name": "gru", "units": 2, "recurrent_activation": "hard_sigmoid", "use_bias": True}},
+        {
+            "class_name": "LeakyReLU",
+            "config": {"name": "leaky", "batch_input_shape": [None, 5, 2], "alpha": 0.1},
+        },
+        {
+            "class_name": "GRU",
+            "config": {"name": "gru", "units": 2, "recurrent_activation": "hard_sigmoid", "use_bias": True},
+        },
     ]
-    arrays = {"gru/kernel:0": random(2, 6), "gru/recurrent_kernel:0": random(2, 6, seed=1), "gru/bias:0": random(6, seed=2)}
-    file = old_file(tmp_path / "old.hdf5", {"class_name": "Sequential", "config": layers}, {"leaky": {}, "gru": arrays}, "2.0.8")
+    arrays = {
+        "gru/kernel:0": random(2, 6),
+        "gru/recurrent_kernel:0": random(2, 6, seed=1),
+        "gru/bias:0": random(6, seed=2),
+    }
+    file = old_file(
+        tmp_path / "old.hdf5",
+        {"class_name": "Sequential", "config": layers},
+        {"leaky": {}, "gru": arrays},
+        "2.0.8",
+    )
     graph = load(file)
     assert graph.inputs == ("leaky_input",)
     x, h = random(1, 5, 2, seed=3), np.zeros((1, 2), np.float32)
     w, r, b = arrays.values()
     for step in np.where(x > 0, x, 0.1 * x)[0]:
         xz, xr, xh = np.split(step @ w + b, 3)
-        z, reset = (np.clip(0.2 * (v + h @ r[:, i * 2 : i * 2 + 2]) + 0.5, 0, 1) for i, v in enumerate((xz, xr)))
+        z, reset = (
+            np.clip(0.2 * (v + h @ r[:, i * 2 : i * 2 + 2]) + 0.5, 0, 1) for i, v in enumerate((xz, xr))
+        )
         h = z * h + (1 - z) * np.tanh(xh + (reset * h) @ r[:, 4:])
     np.testing.assert_allclose(execute(graph, {"leaky_input": x})["gru"], h, rtol=1e-5, atol=1e-5)
 
@@ -296,7 +393,9 @@ def renamed(file: Path, old: str, new: str) -> None:
             archive.writestr(name, data)
 
 
-@pytest.mark.parametrize(("old", "new"), [("layers", "_layer_checkpoint_dependencies"), ("query_dense", "_query_dense")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("layers", "_layer_checkpoint_dependencies"), ("query_dense", "_query_dense")]
+)
 def test_archives_of_the_first_keras_3(old: str, new: str, tmp_path: Path) -> None:
     k = keras()
     x = k.layers.Input((6, 8), name="x")
@@ -311,7 +410,9 @@ def test_archives_of_the_first_keras_3(old: str, new: str, tmp_path: Path) -> No
 def test_bidirectional_layer_of_keras_2_0(tmp_path: Path) -> None:
     """It does not describe the layer that goes backwards."""
     k = keras()
-    model = k.Sequential([k.layers.Input((5, 4), name="x"), k.layers.Bidirectional(k.layers.LSTM(3, return_sequences=True))])
+    model = k.Sequential(
+        [k.layers.Input((5, 4), name="x"), k.layers.Bidirectional(k.layers.LSTM(3, return_sequences=True))]
+    )
     randomise(model)
     file = saved(model, tmp_path / "model.h5")
     with h5py.File(file, "a") as opened:
@@ -333,7 +434,13 @@ def test_layers_of_plugins(tmp_path: Path) -> None:
     file = saved(stacked(Twice(name="twice"), k.layers.ReLU(name="r")), tmp_path / "model.keras")
     with pytest.raises(MaceError, match=r"Twice is not supported; .* or add 'keras::Twice' by a plugin"):
         load(file)
-    op = Op("keras::Twice", ("x",), ("y",), lambda inputs, _: [(inputs[0].dtype, inputs[0].shape)], lambda x: x * 2)  # type: ignore[union-attr]
+    op = Op(
+        "keras::Twice",
+        ("x",),
+        ("y",),
+        lambda inputs, _: [(inputs[0].dtype, inputs[0].shape)],
+        lambda x: x * 2,
+    )  # type: ignore[union-attr]
     graph = verify(Keras().load((file,), Model("m", (file,)), {**core_ops(), op.name: op}))
     x = random(1, 5, 4)
     np.testing.assert_allclose(execute(graph, {"x": x})["r"], np.maximum(2 * x, 0))

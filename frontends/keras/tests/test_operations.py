@@ -16,7 +16,13 @@ Compute = Callable[..., Any]
 
 def unary(name: str, low: float = -2.0, high: float = 2.0, **settings: Any) -> Case:
     text = ",".join(f"{k}={v}" for k, v in settings.items())
-    return Case(f"{name}({text})", lambda k: lambda x: getattr(k.ops, name)(x, **settings), [STEPS], low=low, high=high)
+    return Case(
+        f"{name}({text})",
+        lambda k: lambda x: getattr(k.ops, name)(x, **settings),
+        [STEPS],
+        low=low,
+        high=high,
+    )
 
 
 def of(label: str, compute: Compute, *shapes: tuple[int, ...], **how: Any) -> Case:
@@ -27,12 +33,52 @@ def of(label: str, compute: Compute, *shapes: tuple[int, ...], **how: Any) -> Ca
 ELEMENTS = (
     *(
         unary(n)
-        for n in ("abs", "negative", "sign", "ceil", "floor", "round", "exp", "expm1", "sin", "cos", "tanh", "sinh", "cosh", "arctan")
+        for n in (
+            "abs",
+            "negative",
+            "sign",
+            "ceil",
+            "floor",
+            "round",
+            "exp",
+            "expm1",
+            "sin",
+            "cos",
+            "tanh",
+            "sinh",
+            "cosh",
+            "arctan",
+        )
     ),
-    *(unary(n) for n in ("square", "erf", "sigmoid", "relu", "relu6", "silu", "softplus", "softsign", "selu", "hard_sigmoid", "hard_silu")),
     *(
         unary(n)
-        for n in ("hard_tanh", "log_sigmoid", "tanh_shrink", "sparse_plus", "sparse_sigmoid", "squareplus", "glu", "arcsinh", "tan")
+        for n in (
+            "square",
+            "erf",
+            "sigmoid",
+            "relu",
+            "relu6",
+            "silu",
+            "softplus",
+            "softsign",
+            "selu",
+            "hard_sigmoid",
+            "hard_silu",
+        )
+    ),
+    *(
+        unary(n)
+        for n in (
+            "hard_tanh",
+            "log_sigmoid",
+            "tanh_shrink",
+            "sparse_plus",
+            "sparse_sigmoid",
+            "squareplus",
+            "glu",
+            "arcsinh",
+            "tan",
+        )
     ),
     *(unary(n, 0.1, 3.0) for n in ("sqrt", "rsqrt", "reciprocal", "log", "log2", "log10", "log1p")),
     *(unary(n, -0.9, 0.9) for n in ("arcsin", "arccos", "arctanh")),
@@ -52,7 +98,15 @@ ELEMENTS = (
     of("cast", lambda o, x: o.cast(o.cast(x, "int32"), "float32")),
     of("stop_gradient", lambda o, x: o.stop_gradient(x)),
 )
-SYMBOLS = (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.floordiv, operator.mod)
+SYMBOLS = (
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.pow,
+    operator.floordiv,
+    operator.mod,
+)
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 
@@ -68,8 +122,16 @@ PAIRS = (
     of("maximum", lambda o, a, b: o.maximum(a, b), STEPS, STEPS),
     of("minimum-number", lambda o, a: o.minimum(a, 0.5)),
     *(compared(name) for name in COMPARISONS),
-    of("logical", lambda o, a, b: o.cast(o.logical_and(a > 0, o.logical_or(b > 0, o.logical_not(a > 1))), "float32"), STEPS, STEPS),
-    of("constants", lambda o, x: x * o.convert_to_tensor(np.arange(6, dtype="float32")) + np.full((7, 1), 2.0, "float32")),
+    of(
+        "logical",
+        lambda o, a, b: o.cast(o.logical_and(a > 0, o.logical_or(b > 0, o.logical_not(a > 1))), "float32"),
+        STEPS,
+        STEPS,
+    ),
+    of(
+        "constants",
+        lambda o, x: x * o.convert_to_tensor(np.arange(6, dtype="float32")) + np.full((7, 1), 2.0, "float32"),
+    ),
     of("integers", lambda _, a, b: a * 2 + b, ROW, ROW, dtype="int32", low=-5, high=5),
     of("mixed", lambda _, a, b: a + b * 0.5, ROW, ROW, dtype="int32", low=-5, high=5),
 )
@@ -124,6 +186,8 @@ def test_operation(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
 
-@pytest.mark.parametrize("case", [PAIRS[0], PAIRS[9], REDUCTIONS[1], MOVES[0], MOVES[11]], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "case", [PAIRS[0], PAIRS[9], REDUCTIONS[1], MOVES[0], MOVES[11]], ids=lambda c: c.name
+)
 def test_operation_in_the_older_format(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path, ".h5")

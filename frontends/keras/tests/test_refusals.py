@@ -21,13 +21,23 @@ def refused(model: Any, file: Path) -> str:
 def test_python_code_is_refused(tmp_path: Path) -> None:
     k = keras()
     text = refused(stacked(k.layers.Lambda(lambda x: x * 2, name="twice")), tmp_path / "model.keras")
-    assert "layer 'twice' (Lambda): it is Python code, which is never executed here; write it with operations of keras.ops" in text
+    assert (
+        "layer 'twice' (Lambda): it is Python code, which is never executed here; write it with operations of keras.ops"
+        in text
+    )
 
 
 def test_every_unknown_layer_is_named(tmp_path: Path) -> None:
     k = keras()
     file = tmp_path / "model.keras"
-    text = refused(stacked(k.layers.ConvLSTM1D(2, 3, name="a"), k.layers.Discretization([0.0, 1.0], name="b"), shape=(5, 8, 2)), file)
+    text = refused(
+        stacked(
+            k.layers.ConvLSTM1D(2, 3, name="a"),
+            k.layers.Discretization([0.0, 1.0], name="b"),
+            shape=(5, 8, 2),
+        ),
+        file,
+    )
     assert text.count("is not supported; cut the graph before it with output_tensors") == 2
     assert "model.keras: layer 'a' (ConvLSTM1D)" in text
 
@@ -35,14 +45,26 @@ def test_every_unknown_layer_is_named(tmp_path: Path) -> None:
 def test_masks_that_change_what_is_computed_are_refused(tmp_path: Path) -> None:
     k = keras()
     embedding = k.layers.Embedding(9, 4, mask_zero=True)
-    text = refused(stacked(embedding, k.layers.Dropout(0.1), k.layers.LSTM(3), shape=(5,), dtype="int32"), tmp_path / "model.keras")
-    assert "it is given sequences with a mask, which is computed at run time; make the model without masks" in text
+    text = refused(
+        stacked(embedding, k.layers.Dropout(0.1), k.layers.LSTM(3), shape=(5,), dtype="int32"),
+        tmp_path / "model.keras",
+    )
+    assert (
+        "it is given sequences with a mask, which is computed at run time; make the model without masks"
+        in text
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Layer 'conv1d' .of type Conv1D. was passed an input with a mask")
 def test_masks_that_change_nothing_are_not(tmp_path: Path) -> None:
     k = keras()
-    model = stacked(k.layers.Embedding(9, 4, mask_zero=True), k.layers.Conv1D(3, 2), k.layers.LSTM(3), shape=(5,), dtype="int32")
+    model = stacked(
+        k.layers.Embedding(9, 4, mask_zero=True),
+        k.layers.Conv1D(3, 2),
+        k.layers.LSTM(3),
+        shape=(5,),
+        dtype="int32",
+    )
     randomise(model)
     graph = load(saved(model, tmp_path / "model.keras"))
     x = np.array([[1, 0, 3, 0, 8]], np.int32)
@@ -57,22 +79,30 @@ def test_a_stateful_layer_that_is_called_twice_is_refused(tmp_path: Path) -> Non
     assert "it is stateful and called more than once; give each call a layer of its own" in text
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
+)
 @pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize` method")
 def test_quantized_models_are_refused(tmp_path: Path) -> None:
     k = keras()
     model = stacked(k.layers.Dense(3))
     model.quantize("int8")
-    assert "it is quantized by Keras; save the model before it is quantized, or convert it to TFLite" in refused(
-        model, tmp_path / "m.keras"
+    assert (
+        "it is quantized by Keras; save the model before it is quantized, or convert it to TFLite"
+        in refused(model, tmp_path / "m.keras")
     )
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
+)
 def test_weights_alone_are_refused(tmp_path: Path) -> None:
     model = stacked(keras().layers.Dense(3))
     model.save_weights(tmp_path / "model.weights.h5")
-    with pytest.raises(MaceError, match=r"holds weights without the model that they belong to; save the whole model: model.save\(\)"):
+    with pytest.raises(
+        MaceError,
+        match=r"holds weights without the model that they belong to; save the whole model: model.save\(\)",
+    ):
         load(tmp_path / "model.weights.h5")
 
 
@@ -113,5 +143,7 @@ def test_reference_refuses_what_is_none(tmp_path: Path) -> None:
         Keras().reference((file,), Model("m", (file,)))
     k = keras()
     file = saved(stacked(k.layers.Lambda(lambda x: x * 2)), tmp_path / "code.keras")
-    with pytest.raises(MaceError, match=r"code.keras: Keras refuses it: .*; validate against stored data instead"):
+    with pytest.raises(
+        MaceError, match=r"code.keras: Keras refuses it: .*; validate against stored data instead"
+    ):
         Keras().reference((file,), Model("m", (file,)))

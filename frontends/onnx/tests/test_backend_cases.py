@@ -19,11 +19,15 @@ from mace_frontend_onnx.cases import cases, graph_of
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # the cases take 12 seconds to make, whichever test is first
+# The cases take 12 seconds to make, whichever test is first.
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 PASS, WRONG, REFUSED = "pass", "wrong", "refused"
 FLOOR = 1579
-"""Of the 1884 cases of onnx 1.23; the others are of training, text, sequences, small floats, and operators without handler."""
+"""Of the 1884 cases of onnx 1.23.
+
+The others are of training, text, sequences, small floats, and operators without handler.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,16 @@ def outcomes() -> dict[str, Outcome]:
 def expected_to_pass(case: Any) -> bool:
     """Whether every tensor is of a type that the IR holds, floats in single precision, and every operator has a handler."""
     kinds = {
-        v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else 0 for v in (*case.model.graph.input, *case.model.graph.output)
+        v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else 0
+        for v in (*case.model.graph.input, *case.model.graph.output)
     }
-    known = {onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.UINT8}
+    known = {
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.BOOL,
+        onnx.TensorProto.INT32,
+        onnx.TensorProto.INT64,
+        onnx.TensorProto.UINT8,
+    }
     known |= {
         onnx.TensorProto.INT8,
         onnx.TensorProto.INT16,
@@ -73,14 +84,21 @@ def expected_to_pass(case: Any) -> bool:
     return kinds <= known and all(handler_name(node) in handlers() for node in case.model.graph.node)
 
 
-RESIZE = tuple(f"test_resize_downsample_{by}_{mode}_antialias" for by in ("scales", "sizes") for mode in ("linear", "cubic"))
+RESIZE = tuple(
+    f"test_resize_downsample_{by}_{mode}_antialias"
+    for by in ("scales", "sizes")
+    for mode in ("linear", "cubic")
+)
 REASONS: Mapping[str, tuple[str, ...]] = {
     "The IR's Resize has no antialias.": RESIZE,
     "Corners of the rounded size are aligned, as ONNX Runtime does; the cases align those of the unrounded one.": (
         "test_resize_downsample_scales_linear_align_corners",
         "test_resize_downsample_scales_cubic_align_corners",
     ),
-    "The case was computed in single precision; where it has 1e-7, the sum is 0.": ("test_dft_inverse", "test_dft_inverse_opset19"),
+    "The case was computed in single precision; where it has 1e-7, the sum is 0.": (
+        "test_dft_inverse",
+        "test_dft_inverse_opset19",
+    ),
     "Random numbers: a library computes the same from the same inputs.": (
         "test_bernoulli_seed",
         "test_bernoulli_seed_expanded",
@@ -100,7 +118,9 @@ REASONS: Mapping[str, tuple[str, ...]] = {
 
 def test_every_failure_has_its_reason() -> None:
     listed = {name for names in REASONS.values() for name in names}
-    failed = {c.name: outcomes()[c.name] for c in cases() if expected_to_pass(c) and outcomes()[c.name].kind != PASS}
+    failed = {
+        c.name: outcomes()[c.name] for c in cases() if expected_to_pass(c) and outcomes()[c.name].kind != PASS
+    }
     assert {name: o.why for name, o in failed.items() if name not in listed} == {}
     assert sorted(listed & {c.name for c in cases()} - set(failed)) == [], "they pass now"
 

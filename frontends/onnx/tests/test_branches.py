@@ -38,7 +38,9 @@ def saved(folder: Path, text: str = RATES) -> Path:
 
 
 def load(path: Path, values: dict[str, Any], inputs: tuple[Port, ...] = ()) -> Graph:
-    return verify(Onnx().load((path,), Model("m", (path,), inputs=inputs, keys={"input_values": values}), core_ops()))
+    return verify(
+        Onnx().load((path,), Model("m", (path,), inputs=inputs, keys={"input_values": values}), core_ops())
+    )
 
 
 def fault(path: Path, values: dict[str, Any], inputs: tuple[Port, ...] = ()) -> str:

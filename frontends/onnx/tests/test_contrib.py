@@ -67,7 +67,11 @@ CASES = (
         weights={"w": (7, 12), "b": (7,)},
         outputs="float[a,b] y",
     ),
-    Case("simplified norm", "y = SimplifiedLayerNormalization<axis=-1, epsilon=0.01>(x, g)", weights={"g": (12,)}),
+    Case(
+        "simplified norm",
+        "y = SimplifiedLayerNormalization<axis=-1, epsilon=0.01>(x, g)",
+        weights={"g": (12,)},
+    ),
     Case(
         "skip norm",
         "y, , , s = com.microsoft.SkipLayerNormalization<epsilon=0.01>(x, k, g, b, c)",
@@ -172,7 +176,10 @@ NMS = "y = NonMaxSuppression(b, s, n, i)"
 
 
 def test_boxes_found_and_then_none(tmp_path: Path) -> None:
-    constants: dict[str, Array | tuple[int, ...]] = {"n": np.array([4], np.int64), "i": np.array([0.1], np.float32)}
+    constants: dict[str, Array | tuple[int, ...]] = {
+        "n": np.array([4], np.int64),
+        "i": np.array([0.1], np.float32),
+    }
     case = Case("nms", NMS, BOXES, constants, "int64[a,3] y")
     case.write(tmp_path / "m.onnx")
     graph = load(tmp_path / "m.onnx")

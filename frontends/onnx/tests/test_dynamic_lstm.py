@@ -38,7 +38,9 @@ def test_dynamic_lstm(direction: str, per_column: bool, tmp_path: Path) -> None:
     node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "h", "c"], domain="com.microsoft", **attrs)
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "h", "c")]
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [STEPS, 1, WIDTH])
-    graph = helper.make_graph([node], "g", [given], ends, [numpy_helper.from_array(a, n) for n, a in constants.items()])
+    graph = helper.make_graph(
+        [node], "g", [given], ends, [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    )
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
     path = tmp_path / "m.onnx"
     path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
@@ -49,5 +51,6 @@ def test_dynamic_lstm(direction: str, per_column: bool, tmp_path: Path) -> None:
     x = {"x": rng.normal(0, 1, (STEPS, 1, WIDTH)).astype(np.float32)}
     found, wanted = execute(read, x), run(x)
     for name in ("y", "h", "c"):
-        assert np.abs(found[name] - wanted[name]).max() < 0.02, name  # half a step of x, 4 / 255, through weights of about 0.3
+        # Half a step of x, 4 / 255, through weights of about 0.3.
+        assert np.abs(found[name] - wanted[name]).max() < 0.02, name
         assert np.corrcoef(found[name].reshape(-1), wanted[name].reshape(-1))[0, 1] > 0.999

@@ -86,7 +86,9 @@ def test_every_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("domain", ["", "ai.onnx.ml", "local", "com.acme"])
 def test_operator_sets_beyond_32_bits(version: int, domain: str, tmp_path: Path) -> None:
     model = onnx.parser.parse_model(LAYERS)
-    entry = next((o for o in model.opset_import if o.domain == domain), None) or model.opset_import.add(domain=domain)
+    entry = next((o for o in model.opset_import if o.domain == domain), None) or model.opset_import.add(
+        domain=domain
+    )
     entry.version = version
     said = loaded(model, tmp_path / "m.onnx")
     assert domain in ("local", "com.acme") or "operator set" in said

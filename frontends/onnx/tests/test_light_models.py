@@ -1,7 +1,7 @@
 """The light models of the onnx package through transforms and generated C, against ONNX Runtime and the outputs beside them.
 
-All their weights are the same number, so that most of them give the same whatever they compute; those of moderate size are computed with
-weights of many numbers as well.
+All their weights are the same number, so that most of them give the same whatever they compute; those of
+moderate size are computed with weights of many numbers as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Model
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], graph.name
         program = target.lower(graph)
         placed.append(plan_calls(program))
-    return native.load(shared_library(code.library("light", placed, target.levels("host")[:1]), host(), folder, ("-O1",)), "light")
+    return native.load(
+        shared_library(code.library("light", placed, target.levels("host")[:1]), host(), folder, ("-O1",)),
+        "light",
+    )
 
 
 def picture(graph: Graph) -> dict[str, Array]:
@@ -60,8 +63,6 @@ def runtime(path: Path, arrays: Mapping[str, Array], outputs: tuple[str, ...] = 
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_light_models(tmp_path: Path) -> None:
@@ -80,11 +81,18 @@ def filled(path: Path, made: Path) -> str:
     """Write the model with weights of many numbers; what it computes before a last Softmax."""
     model = onnx.load(path)
     model.ir_version = 8  # before 4, initializers must be inputs as well
-    rng, shapes = np.random.default_rng(7), {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    rng, shapes = (
+        np.random.default_rng(7),
+        {t.name: numpy_helper.to_array(t) for t in model.graph.initializer},
+    )
     kept = [n for n in model.graph.node if n.op_type != "ConstantOfShape"]
     for node in (n for n in model.graph.node if n.op_type == "ConstantOfShape"):
         shape = tuple(shapes[node.input[0]])
-        wide = rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else rng.uniform(0.5, 1.5, shape)
+        wide = (
+            rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))
+            if len(shape) > 1
+            else rng.uniform(0.5, 1.5, shape)
+        )
         model.graph.initializer.append(numpy_helper.from_array(wide.astype(np.float32), node.output[0]))
     del model.graph.node[:]
     model.graph.node.extend(kept)
@@ -94,8 +102,6 @@ def filled(path: Path, made: Path) -> str:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_light_models_with_weights(tmp_path: Path) -> None:
@@ -104,7 +110,10 @@ def test_light_models_with_weights(tmp_path: Path) -> None:
     models = compiled(graphs.values(), tmp_path)
     for name, output in outputs.items():
         arrays = picture(graphs[name])
-        found, wanted = models[name].run(arrays)[output], runtime(tmp_path / f"{name}.onnx", arrays, (output,))
+        found, wanted = (
+            models[name].run(arrays)[output],
+            runtime(tmp_path / f"{name}.onnx", arrays, (output,)),
+        )
         assert found.shape == wanted.shape
         assert np.ptp(wanted) > 0
         assert np.abs(found - wanted).max() <= 2e-5 * np.abs(wanted).max(), name

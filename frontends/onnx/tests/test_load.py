@@ -23,7 +23,10 @@ from mace_frontend_onnx import Onnx
 from mace_frontend_onnx.wire import LEAST, WireError, without_payloads
 
 HEAD = '<ir_version: 8, opset_import: ["" : 13]> g '
-CHAIN = HEAD + "(float[N,3,H] x, float[N] s) => (float[N,3,H] y) { [first] a = Relu(x) [second] b = Neg(a) [third] y = Exp(b) }"
+CHAIN = (
+    HEAD
+    + "(float[N,3,H] x, float[N] s) => (float[N,3,H] y) { [first] a = Relu(x) [second] b = Neg(a) [third] y = Exp(b) }"
+)
 FIXED = CHAIN.replace("[N,3,H]", "[2,3,4]").replace("float[N] s", "float[2] s")
 
 
@@ -69,7 +72,8 @@ def test_unknown_dimensions_are_told_together(tmp_path: Path) -> None:
 
 def test_an_open_batch_is_one_and_a_note_says_so(tmp_path: Path) -> None:
     text = (
-        HEAD + "(float[N,3] x, float[5,N] mask, float[M] t, float r) => (float[a,b] y) { a = MatMul(mask, x) b = Add(a, t) y = Mul(b, r) }"
+        HEAD
+        + "(float[N,3] x, float[5,N] mask, float[M] t, float r) => (float[a,b] y) { a = MatMul(mask, x) b = Add(a, t) y = Mul(b, r) }"
     )
     graph = load(saved(tmp_path / "m.onnx", text))
     assert [graph.tensors[n].shape for n in graph.inputs] == [(1, 3), (5, 1), (1,), ()]
@@ -81,7 +85,8 @@ def test_an_open_batch_is_one_and_a_note_says_so(tmp_path: Path) -> None:
 
 def test_the_lines_of_the_note_load(tmp_path: Path) -> None:
     text = HEAD + "(float[N,3] x, float r) => (float[a,b] y) { y = Mul(x, r) }"
-    graph = load(saved(tmp_path / "m.onnx", text), (Port("x", (4, 3)), Port("r", (1,))))  # "" is read as (1,)
+    # "" is read as (1,).
+    graph = load(saved(tmp_path / "m.onnx", text), (Port("x", (4, 3)), Port("r", (1,))))
     assert [graph.tensors[n].shape for n in graph.inputs] == [(4, 3), ()]
     assert graph.notes == ()
 
@@ -98,7 +103,9 @@ def test_contradicting_shape(tmp_path: Path) -> None:
 
 def test_unknown_name_gets_a_suggestion(tmp_path: Path) -> None:
     big = saved(tmp_path / "m.onnx", FIXED.replace(" x", " image").replace("(x)", "(image)"))
-    assert "no tensor 'imge' for the deployment file's input; did you mean 'image'?" in fault(big, (Port("imge"),))
+    assert "no tensor 'imge' for the deployment file's input; did you mean 'image'?" in fault(
+        big, (Port("imge"),)
+    )
     assert "the model's outputs are y" in fault(big, outputs=("probabilities",))
 
 
@@ -116,13 +123,18 @@ def test_cut_on_both_sides(tmp_path: Path) -> None:
 
 
 def test_cut_hides_what_is_not_supported(tmp_path: Path) -> None:
-    path = saved(tmp_path / "m.onnx", HEAD + "(float[2,3] x) => (float[k,n] y) { a = Relu(x) b = Thing(a) y = other.Thing(b) }")
+    path = saved(
+        tmp_path / "m.onnx",
+        HEAD + "(float[2,3] x) => (float[k,n] y) { a = Relu(x) b = Thing(a) y = other.Thing(b) }",
+    )
     assert load(path, outputs=("a",)).outputs == ("a",)
 
 
 def test_unsupported_operators_are_told_together(tmp_path: Path) -> None:
     body = "{ [one] a = ImageDecoder(x) b = StringConcat(x, x) [two] y = ImageDecoder(b) }"
-    lines = fault(saved(tmp_path / "m.onnx", HEAD + "(float[2,3,3] x) => (float[2] a, float[2] y) " + body)).splitlines()
+    lines = fault(
+        saved(tmp_path / "m.onnx", HEAD + "(float[2,3,3] x) => (float[2] a, float[2] y) " + body)
+    ).splitlines()
     assert [line.split(" is not supported")[0] for line in lines] == [
         "m.onnx: node 'one' (ImageDecoder): operator ai.onnx::ImageDecoder",
         "m.onnx: node 'StringConcat_1' (StringConcat): operator ai.onnx::StringConcat",
@@ -134,12 +146,25 @@ def test_unsupported_operators_are_told_together(tmp_path: Path) -> None:
 def test_faults_of_single_nodes_are_told_together(tmp_path: Path) -> None:
     body = "{ [one] a = Reshape(x, s) [two] b = Tile(x, s) c = Relu(b) y = Add(a, c) }"
     text = fault(saved(tmp_path / "m.onnx", HEAD + "(float[2,3] x, int64[2] s) => (float[a,b] y) " + body))
-    assert [line.split(":")[1] for line in text.splitlines()] == [" node 'one' (Reshape)", " node 'two' (Tile)"]
+    assert [line.split(":")[1] for line in text.splitlines()] == [
+        " node 'one' (Reshape)",
+        " node 'two' (Tile)",
+    ]
 
 
 def test_operator_of_a_plugin(tmp_path: Path) -> None:
-    op = Op("acme::Scale", ("x",), ("y",), same, lambda x, by, up: x * by if up else x / by, {"by": 1.0, "up": False})
-    text = HEAD.replace('["" : 13]', '["" : 13, "acme" : 1]') + "(float[2] x) => (float[2] y) { [n] y = acme.Scale<by=2.0, up=1>(x) }"
+    op = Op(
+        "acme::Scale",
+        ("x",),
+        ("y",),
+        same,
+        lambda x, by, up: x * by if up else x / by,
+        {"by": 1.0, "up": False},
+    )
+    text = (
+        HEAD.replace('["" : 13]', '["" : 13, "acme" : 1]')
+        + "(float[2] x) => (float[2] y) { [n] y = acme.Scale<by=2.0, up=1>(x) }"
+    )
     path = saved(tmp_path / "m.onnx", text)
     graph = verify(Onnx().load((path,), Model("m", (path,)), {**core_ops(), op.name: op}))
     assert dict(graph.nodes[0].attrs) == {"by": 2.0, "up": True}
@@ -161,7 +186,9 @@ def test_functions_of_the_model(tmp_path: Path) -> None:
     assert graph.nodes[1].outputs == ("a",)
 
 
-@pytest.mark.parametrize("content", [b"", b"no model at all", b"\x08\x07", bytes(4096), b"\xff" * 300, b"\n\xff\xff\xff\xff\x7f"])
+@pytest.mark.parametrize(
+    "content", [b"", b"no model at all", b"\x08\x07", bytes(4096), b"\xff" * 300, b"\n\xff\xff\xff\xff\x7f"]
+)
 def test_no_model(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
@@ -181,9 +208,14 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def weighty() -> onnx.ModelProto:
     model = onnx.parser.parse_model(
-        HEAD + "(float[1,4,6,6] x) => (float[a,b,c,d] y) { [c] a = Conv(x, w) r = Reshape(w, s) y = Mul(a, t) }"
+        HEAD
+        + "(float[1,4,6,6] x) => (float[a,b,c,d] y) { [c] a = Conv(x, w) r = Reshape(w, s) y = Mul(a, t) }"
     )
-    weights = {"w": np.ones((16, 4, 5, 5), np.float32), "t": np.ones((1, 16, 2, 2), np.float32), "s": np.array([-1], np.int64)}
+    weights = {
+        "w": np.ones((16, 4, 5, 5), np.float32),
+        "t": np.ones((1, 16, 2, 2), np.float32),
+        "s": np.array([-1], np.int64),
+    }
     model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in weights.items())
     return model
 
@@ -215,7 +247,9 @@ def test_damaged_files_give_one_error(tmp_path: Path) -> None:
 def test_cyclic_graph(tmp_path: Path) -> None:
     nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
     values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2]) for n in "xb"]
-    model = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 13)])
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 13)]
+    )
     assert "topologically sorted" in fault(saved(tmp_path / "m.onnx", model))
 
 
@@ -232,7 +266,9 @@ def test_weights_outside_of_the_folder(location: str, tmp_path: Path) -> None:
 
 def test_weights_beside_the_file(tmp_path: Path) -> None:
     model = weighty()
-    onnx.save_model(model, str(tmp_path / "m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=100)
+    onnx.save_model(
+        model, str(tmp_path / "m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=100
+    )
     graph = load(tmp_path / "m.onnx")
     assert graph.weights["w"].shape == (16, 5, 5, 4)
     assert graph.weights["w"].sum() == 16 * 4 * 5 * 5
@@ -247,7 +283,9 @@ def test_old_versions_and_newer_ones(tmp_path: Path) -> None:
 def test_payloads_stay_in_the_file() -> None:
     model = weighty()
     for array in (np.arange(3000, dtype=np.float32), np.arange(2000, dtype=np.float64)):
-        tensor = model.graph.initializer.add(name=str(array.dtype), data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+        tensor = model.graph.initializer.add(
+            name=str(array.dtype), data_type=helper.np_dtype_to_tensor_dtype(array.dtype)
+        )
         tensor.dims.extend(array.shape)
         (tensor.float_data if array.dtype == np.float32 else tensor.double_data).extend(array)
     data = model.SerializeToString()
@@ -270,7 +308,9 @@ def test_an_output_that_a_function_does_not_have_is_refused(tmp_path: Path) -> N
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
     function = helper.make_function("acme", "F", ["a"], ["b"], body, opsets[:1])
     ports = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 2]) for n in ("x", "z")]
-    graph = helper.make_graph([helper.make_node("F", ["x"], ["y", "z"], domain="acme")], "g", ports[:1], ports[1:])
+    graph = helper.make_graph(
+        [helper.make_node("F", ["x"], ["y", "z"], domain="acme")], "g", ports[:1], ports[1:]
+    )
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=9)
     with pytest.raises(MaceError, match="output 'z': nothing computes it; export the model again"):
         load(saved(tmp_path / "net.onnx", model))
@@ -314,7 +354,9 @@ print(peak() - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc"
+)
 def test_memory(tmp_path: Path) -> None:
     body = "(float[1,1024] x) => (float[1,1024] y) "
     body += "{ a = Gemm<transB=1>(x, w0) b = MatMul(a, w1) c = Gemm<transB=1>(b, w2) y = MatMul(c, w3) }"
@@ -324,5 +366,7 @@ def test_memory(tmp_path: Path) -> None:
         weight = np.full((1024, 1024), i, np.float32)
         model.graph.initializer.append(numpy_helper.from_array(weight, f"w{i}"))
     path = saved(tmp_path / "m.onnx", model)
-    done = subprocess.run([sys.executable, "-c", MEMORY, str(path)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(path)], check=True, capture_output=True, text=True
+    )
     assert 4 * size < int(done.stdout) < 1.75 * 4 * size

@@ -166,7 +166,9 @@ MODELS = (CONVOLUTION, MOVEMENT, RECURRENT, CONTROL, QUANTIZED, FUNCTIONS, DETEC
 
 def one(what: str, model: onnx.ModelProto | bytes | None, **beside: bytes) -> Damaged:
     data = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
-    return Damaged(what, {"m.onnx": data, **{name.replace("_", "."): b for name, b in beside.items()}}, ("m.onnx",))
+    return Damaged(
+        what, {"m.onnx": data, **{name.replace("_", "."): b for name, b in beside.items()}}, ("m.onnx",)
+    )
 
 
 def random_damage() -> Iterator[Damaged]:
@@ -187,14 +189,22 @@ MODELS_BY_FAULT = {
     "a huge expansion": changed("y = Expand(x, s)", s=[HUGE, 2, 3]),
     "a constant of a huge shape": changed("a = ConstantOfShape(s) y = Add(x, a)", s=[1 << 40, 1 << 10]),
     "a constant of 8 GiB": changed("a = ConstantOfShape(s) b = Exp(a) y = ReduceMax(b)", s=[1 << 31]),
-    "constants of 2 GiB": changed("a = Expand(x, s) b = ConstantOfShape(t) c = Exp(b) y = Add(a, c)", s=[1 << 28, 2, 3], t=[1 << 29, 1, 1]),
+    "constants of 2 GiB": changed(
+        "a = Expand(x, s) b = ConstantOfShape(t) c = Exp(b) y = Add(a, c)",
+        s=[1 << 28, 2, 3],
+        t=[1 << 29, 1, 1],
+    ),
     "a constant of a shape below 0": changed("a = ConstantOfShape(s) y = Add(x, a)", s=[-1, -3]),
     "a huge tile": changed("y = Tile(x, s)", s=[HUGE, HUGE]),
     "a tile of a constant": changed("a = Tile(w, s) y = Add(x, a)", w=numbers(2, 3), s=[1 << 20, 1 << 20]),
     "a huge pad": changed("y = Pad(x, s)", s=[HUGE, 0, 0, HUGE]),
     "a pad below all": changed("y = Pad(x, s)", s=[-9, -9, 0, 0]),
-    "a huge range": changed("a = Range(o, n, i) b = Cast<to=1>(a) y = Add(x, b)", o=np.array(0), n=np.array(HUGE), i=np.array(1)),
-    "a range of steps of 0": changed("a = Range(o, n, i) b = Cast<to=1>(a) y = Add(x, b)", o=np.array(0), n=np.array(9), i=np.array(0)),
+    "a huge range": changed(
+        "a = Range(o, n, i) b = Cast<to=1>(a) y = Add(x, b)", o=np.array(0), n=np.array(HUGE), i=np.array(1)
+    ),
+    "a range of steps of 0": changed(
+        "a = Range(o, n, i) b = Cast<to=1>(a) y = Add(x, b)", o=np.array(0), n=np.array(9), i=np.array(0)
+    ),
     "a huge one-hot": changed("a = Cast<to=7>(x) y = OneHot(a, n, v)", n=[HUGE], v=np.float32([0, 1])),
     "a huge eye": changed("a = EyeLike(x) b = Tile(a, s) y = Relu(b)", s=[HUGE, 1]),
     "a huge resize": changed("y = Resize(x, , s)", s=np.float32([1e30, 1e30])),
@@ -235,17 +245,25 @@ MODELS_BY_FAULT = {
     "an operator of no inputs": changed("y = Relu()"),
     "a divided by 0": changed("a = Div(n, z) b = Cast<to=1>(a) y = Add(x, b)", n=[1], z=[0]),
     "a modulo by 0": changed("a = Mod(n, z) b = Cast<to=1>(a) y = Add(x, b)", n=[1], z=[0]),
-    "a shift by much": changed('a = BitShift<direction="LEFT">(n, z) b = Cast<to=1>(a) y = Add(x, b)', n=np.uint8([1]), z=np.uint8([200])),
+    "a shift by much": changed(
+        'a = BitShift<direction="LEFT">(n, z) b = Cast<to=1>(a) y = Add(x, b)',
+        n=np.uint8([1]),
+        z=np.uint8([200]),
+    ),
     "a huge power": changed("a = Pow(n, z) b = Cast<to=1>(a) y = Add(x, b)", n=[9], z=[-3]),
 }
 
 
 def function(name: str, *bodies: NodeProto) -> onnx.FunctionProto:
-    return helper.make_function("local", name, ["v"], ["w"], bodies, [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+    return helper.make_function(
+        "local", name, ["v"], ["w"], bodies, [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    )
 
 
 def with_functions(*functions: onnx.FunctionProto) -> onnx.ModelProto:
-    model = onnx.parser.parse_model(HEAD.replace('"" : 17', '"" : 17, "local" : 1') + "(float[2] x) => (float[2] y) { y = local.f0(x) }")
+    model = onnx.parser.parse_model(
+        HEAD.replace('"" : 17', '"" : 17, "local" : 1') + "(float[2] x) => (float[2] y) { y = local.f0(x) }"
+    )
     model.functions.extend(functions)
     return model
 
@@ -257,9 +275,17 @@ def calls() -> Iterator[tuple[str, onnx.ModelProto]]:
         return helper.make_node(name, [x], [y], domain="local")
 
     yield "a function that calls itself", with_functions(function("f0", call("f0")))
-    yield "functions that call each other", with_functions(function("f0", call("f1")), function("f1", call("f0")))
-    doubling = [function(f"f{i}", call(f"f{i + 1}", "v", "a"), call(f"f{i + 1}", "a", "w")) for i in range(40)]
-    yield "functions that double", with_functions(*doubling, function("f40", helper.make_node("Relu", ["v"], ["w"])))
+    yield (
+        "functions that call each other",
+        with_functions(function("f0", call("f1")), function("f1", call("f0"))),
+    )
+    doubling = [
+        function(f"f{i}", call(f"f{i + 1}", "v", "a"), call(f"f{i + 1}", "a", "w")) for i in range(40)
+    ]
+    yield (
+        "functions that double",
+        with_functions(*doubling, function("f40", helper.make_node("Relu", ["v"], ["w"]))),
+    )
     row = [function(f"f{i}", call(f"f{i + 1}")) for i in range(500)]
     yield "functions in a row", with_functions(*row, function("f500", helper.make_node("Relu", ["v"], ["w"])))
 
@@ -279,19 +305,49 @@ def branches_within(depth: int, *, both: bool) -> onnx.ModelProto:
 def outside(**places: str | int) -> onnx.ModelProto:
     """A model whose weights lie in another file."""
     model = changed("y = Add(x, w)")
-    tensor = model.graph.initializer.add(name="w", data_type=1, dims=[2, 3], data_location=TensorProto.EXTERNAL)
+    tensor = model.graph.initializer.add(
+        name="w", data_type=1, dims=[2, 3], data_location=TensorProto.EXTERNAL
+    )
     for key, value in places.items():
         tensor.external_data.add(key=key, value=str(value))
     return model
 
 
 def elsewhere() -> Iterator[Damaged]:
-    for location in ("../0/m.onnx", "/etc/passwd", "/dev/zero", "/proc/self/mem", "none.bin", "", ".", "..", "w.bin/x", "\x00", "w" * 5000):
-        yield one(f"weights in {location[:20]!r}", outside(location=location, offset=0, length=24), w_bin=bytes(24))
-    for offset, length in ((HUGE, 24), (0, HUGE), (-8, 24), (0, -1), (12, 24), ("nan", 24), (0, "0x18"), (0, 23), ("9" * 400, 24)):
+    for location in (
+        "../0/m.onnx",
+        "/etc/passwd",
+        "/dev/zero",
+        "/proc/self/mem",
+        "none.bin",
+        "",
+        ".",
+        "..",
+        "w.bin/x",
+        "\x00",
+        "w" * 5000,
+    ):
+        yield one(
+            f"weights in {location[:20]!r}", outside(location=location, offset=0, length=24), w_bin=bytes(24)
+        )
+    for offset, length in (
+        (HUGE, 24),
+        (0, HUGE),
+        (-8, 24),
+        (0, -1),
+        (12, 24),
+        ("nan", 24),
+        (0, "0x18"),
+        (0, 23),
+        ("9" * 400, 24),
+    ):
         places = {"offset": offset, "length": length}
-        yield one(f"weights at {str(offset)[:9]} of {length}", outside(location="w.bin", **places), w_bin=bytes(24))
-        yield one(f"own weights at {str(offset)[:9]} of {length}", outside(location="", **places), w_bin=bytes(24))
+        yield one(
+            f"weights at {str(offset)[:9]} of {length}", outside(location="w.bin", **places), w_bin=bytes(24)
+        )
+        yield one(
+            f"own weights at {str(offset)[:9]} of {length}", outside(location="", **places), w_bin=bytes(24)
+        )
     yield one("weights without a place", outside())
     for dims in ([1 << 40], [-4], [1 << 20, 1 << 20], [2, 3]):
         sparse = changed("y = Add(x, w)")
@@ -342,7 +398,12 @@ def attributes() -> Iterator[tuple[str, onnx.ModelProto]]:
         AttributeProto.TENSOR,
     )
     places = (
-        *((CONVOLUTION, "conv", "pads"), (MOVEMENT, "turn", "perm"), (CONTROL, "if", "then_branch"), (QUANTIZED, "dw", "axis")),
+        *(
+            (CONVOLUTION, "conv", "pads"),
+            (MOVEMENT, "turn", "perm"),
+            (CONTROL, "if", "then_branch"),
+            (QUANTIZED, "dw", "axis"),
+        ),
         *(
             (RUNTIME, "skip", "epsilon"),
             (RUNTIME, "conv", "activation_params"),
@@ -388,9 +449,13 @@ def length(data: bytes) -> bytes:
 
 
 def known_damage() -> Iterator[Damaged]:
-    yield from (one(what, model) for what, model in (*MODELS_BY_FAULT.items(), *calls(), *tensors(), *attributes()))
+    yield from (
+        one(what, model) for what, model in (*MODELS_BY_FAULT.items(), *calls(), *tensors(), *attributes())
+    )
     yield from elsewhere()
-    yield from (one(f"branches {depth} deep", branches_within(depth, both=depth < 20)) for depth in (3, 12, 30))
+    yield from (
+        one(f"branches {depth} deep", branches_within(depth, both=depth < 20)) for depth in (3, 12, 30)
+    )
     yield from (one(f"messages {3 * depth} deep", nested_messages(depth)) for depth in (30, 3000))
     yield one("nothing", b"")
     yield one("a folder", None)
@@ -404,8 +469,6 @@ def known_damage() -> Iterator[Damaged]:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path) -> None:

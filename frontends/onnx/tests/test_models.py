@@ -22,7 +22,8 @@ MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shar
 class Case:
     """A model; `golden` holds in_<input>_<sample> and out_<output>_<sample>.
 
-    cosine, error: the least cosine and greatest difference; integers round, so that the last step depends on the machine.
+    cosine, error: the least cosine and greatest difference; integers round, so that the last step depends on
+    the machine.
     """
 
     file: str
@@ -33,7 +34,8 @@ class Case:
 
 
 CASES = (
-    Case("onnx2c_mnist/model.onnx", "onnx2c_mnist/golden_model_onnx.npz", error=2e-3),  # outputs of some 1000s
+    # Outputs of some 1000s.
+    Case("onnx2c_mnist/model.onnx", "onnx2c_mnist/golden_model_onnx.npz", error=2e-3),
     Case("ultraface_rfb/version-RFB-320.onnx"),
     Case("silero_vad/silero_vad_openvino_16k.onnx", "silero_vad/golden_silero_vad_openvino_16k_onnx.npz"),
     Case(

@@ -14,9 +14,17 @@ def model(folder: Path, outside: bool) -> Path:
     """A product with a matrix."""
     matrix = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
     x, y = (onnx.helper.make_tensor_value_info(n, 1, (1, 64)) for n in "xy")
-    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [matrix])
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [matrix]
+    )
     file = folder / "model.onnx"
-    onnx.save(onnx.helper.make_model(graph), file, save_as_external_data=outside, location="weights.bin", size_threshold=0)
+    onnx.save(
+        onnx.helper.make_model(graph),
+        file,
+        save_as_external_data=outside,
+        location="weights.bin",
+        size_threshold=0,
+    )
     return file
 
 

@@ -45,29 +45,57 @@ CONV = (
     Case("runtime weights", "y = Conv(x, w)", inputs="float[1,3,8,9] x, float[4,3,2,2] w"),
     Case("1 d", "y = Conv<pads=[1,1]>(x, w)", inputs="float[2,3,8] x", weights=(("w", (4, 3, 3)),), rank=3),
     Case("3 d", "y = Conv(x, w)", inputs="float[1,2,4,5,6] x", weights=(("w", (4, 2, 2, 3, 2)),), rank=5),
-    Case("transposed", "y = ConvTranspose<strides=[2,3], pads=[1,0,1,2]>(x, w, b)", weights=(("w", (3, 6, 3, 3)), ("b", (6,)))),
-    Case("transposed groups", "y = ConvTranspose<group=3, strides=[2,2]>(x, w)", weights=(("w", (3, 2, 3, 2)),)),
+    Case(
+        "transposed",
+        "y = ConvTranspose<strides=[2,3], pads=[1,0,1,2]>(x, w, b)",
+        weights=(("w", (3, 6, 3, 3)), ("b", (6,))),
+    ),
+    Case(
+        "transposed groups", "y = ConvTranspose<group=3, strides=[2,2]>(x, w)", weights=(("w", (3, 2, 3, 2)),)
+    ),
     Case(
         "transposed runtime groups",
         "y = ConvTranspose<group=2>(x, w)",
         inputs="float[1,4,5,5] x, float[4,3,2,2] w",
     ),
-    Case("transposed shape", "y = ConvTranspose<strides=[2,2], output_shape=[18,19]>(x, w)", weights=(("w", (3, 2, 3, 3)),)),
-    Case("transposed extra", "y = ConvTranspose<strides=[2,2], output_padding=[1,1]>(x, w)", weights=(("w", (3, 2, 3, 3)),)),
-    Case("transposed same", 'y = ConvTranspose<strides=[2,2], auto_pad="SAME_UPPER">(x, w)', weights=(("w", (3, 2, 3, 3)),)),
+    Case(
+        "transposed shape",
+        "y = ConvTranspose<strides=[2,2], output_shape=[18,19]>(x, w)",
+        weights=(("w", (3, 2, 3, 3)),),
+    ),
+    Case(
+        "transposed extra",
+        "y = ConvTranspose<strides=[2,2], output_padding=[1,1]>(x, w)",
+        weights=(("w", (3, 2, 3, 3)),),
+    ),
+    Case(
+        "transposed same",
+        'y = ConvTranspose<strides=[2,2], auto_pad="SAME_UPPER">(x, w)',
+        weights=(("w", (3, 2, 3, 3)),),
+    ),
 )
 POOL = (
     Case("max", "y = MaxPool<kernel_shape=[3,2], strides=[2,2], pads=[1,0,1,1]>(x)"),
     Case("max ceil", "y = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(x)"),
     Case("max dilated", "y = MaxPool<kernel_shape=[2,2], dilations=[2,3]>(x)"),
     Case("average", "y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(x)"),
-    Case("average count", "y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1, strides=[2,2]>(x)"),
+    Case(
+        "average count",
+        "y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1, strides=[2,2]>(x)",
+    ),
     Case("average same", 'y = AveragePool<kernel_shape=[3,3], auto_pad="SAME_LOWER", strides=[2,2]>(x)'),
     Case("lp", "y = LpPool<kernel_shape=[2,2], p=3>(x)"),
-    Case("global", "a = GlobalAveragePool(x) b = GlobalMaxPool(x) c = GlobalLpPool<p=3>(x) d = Add(a, b) y = Add(c, d)"),
+    Case(
+        "global",
+        "a = GlobalAveragePool(x) b = GlobalMaxPool(x) c = GlobalLpPool<p=3>(x) d = Add(a, b) y = Add(c, d)",
+    ),
 )
 NORM = (
-    Case("batch", "y = BatchNormalization<epsilon=0.01>(x, s, t, s, v)", weights=(("s", (3,)), ("t", (3,)), ("v", (3,)))),
+    Case(
+        "batch",
+        "y = BatchNormalization<epsilon=0.01>(x, s, t, s, v)",
+        weights=(("s", (3,)), ("t", (3,)), ("v", (3,))),
+    ),
     Case(
         "batch of vectors",
         "y = BatchNormalization(x, s, t, s, v)",
@@ -76,7 +104,9 @@ NORM = (
         rank=2,
     ),
     Case("instance", "y = InstanceNormalization(x, s, t)", weights=(("s", (3,)), ("t", (3,)))),
-    Case("layer", "y = LayerNormalization<axis=2>(x, s, t)", weights=(("s", (8, 9)), ("t", (8, 9))), opset=17),
+    Case(
+        "layer", "y = LayerNormalization<axis=2>(x, s, t)", weights=(("s", (8, 9)), ("t", (8, 9))), opset=17
+    ),
     Case("layer by row", "y = LayerNormalization(x, s)", weights=(("s", (9,)),), opset=17),
     Case("local response", "y = LRN<size=3, alpha=0.1>(x)"),
     Case("softmax of old", "y = Softmax<axis=1>(x)", opset=11),
@@ -102,7 +132,10 @@ MOVE = (
         """s = Constant<value=int64[2] {-1,7}>() e = Constant<value=int64[2] {-100,1}>() a = Constant<value=int64[2] {3,2}>()
         t = Constant<value=int64[2] {-2,-3}>() y = Slice(x, s, e, a, t)""",
     ),
-    Case("pad", "p = Constant<value=int64[8] {0,0,1,2,0,0,3,0}>() v = Constant<value=float {7.5}>() y = Pad(x, p, v)"),
+    Case(
+        "pad",
+        "p = Constant<value=int64[8] {0,0,1,2,0,0,3,0}>() v = Constant<value=float {7.5}>() y = Pad(x, p, v)",
+    ),
     Case("pad and cut", "p = Constant<value=int64[8] {0,0,-1,2,0,0,3,-2}>() y = Pad(x, p)"),
     Case("reflect", 'p = Constant<value=int64[8] {0,0,1,2,0,0,3,0}>() y = Pad<mode="reflect">(x, p)'),
     Case("pad of old", 'y = Pad<mode="edge", pads=[0,0,1,2,0,0,3,0]>(x)', opset=9),
@@ -113,7 +146,11 @@ MOVE = (
     Case("tile", "s = Constant<value=int64[4] {1,2,1,3}>() y = Tile(x, s)"),
     Case("flatten", "y = Flatten<axis=-2>(x)", rank=2),
     Case("scale up", "s = Constant<value=float[4] {1,1,2,2}>() y = Upsample(x, s)", opset=9),
-    Case("scale of 10", 's = Constant<value=float[4] {1,1,1.5,0.7}>() y = Resize<mode="linear">(x, s)', opset=10),
+    Case(
+        "scale of 10",
+        's = Constant<value=float[4] {1,1,1.5,0.7}>() y = Resize<mode="linear">(x, s)',
+        opset=10,
+    ),
     Case("scale up of old", 'y = Upsample<scales=[1.0,1.0,2.0,3.0], mode="nearest">(x)', opset=7),
     Case("resize", 's = Constant<value=int64[4] {1,3,5,20}>() y = Resize<mode="cubic">(x, , , s)'),
     Case(
@@ -125,14 +162,35 @@ MOVE = (
     Case("top", "k = Constant<value=int64[1] {3}>() y, i = TopK<axis=1, largest=0>(x, k)"),
 )
 MATH = (
-    Case("gemm", "y = Gemm<transB=1, alpha=0.5, beta=2.0>(x, w, b)", "float[2,5] x", (("w", (4, 5)), ("b", (4,))), rank=2),
-    Case("gemm turned", "y = Gemm<transA=1>(x, w, b)", "float[5,2] x", (("w", (5, 4)), ("b", (1, 4))), rank=2),
+    Case(
+        "gemm",
+        "y = Gemm<transB=1, alpha=0.5, beta=2.0>(x, w, b)",
+        "float[2,5] x",
+        (("w", (4, 5)), ("b", (4,))),
+        rank=2,
+    ),
+    Case(
+        "gemm turned", "y = Gemm<transA=1>(x, w, b)", "float[5,2] x", (("w", (5, 4)), ("b", (1, 4))), rank=2
+    ),
     Case("gemm rows", "y = Gemm(x, w, b)", "float[2,5] x", (("w", (5, 4)), ("b", (2, 1))), rank=2),
     Case("gemm alone", "y = Gemm(x, w)", "float[2,5] x", (("w", (5, 4)),), rank=2, opset=11),
-    Case("einsum", 'y = Einsum<equation="bij,bjk->bik">(x, w)', "float[2,3,4] x", (("w", (2, 4, 5)),), rank=3),
-    Case("einsum heads", 'y = Einsum<equation="bthd,bshd->bhts">(x, w)', "float[2,3,4,5] x", (("w", (2, 6, 4, 5)),)),
+    Case(
+        "einsum", 'y = Einsum<equation="bij,bjk->bik">(x, w)', "float[2,3,4] x", (("w", (2, 4, 5)),), rank=3
+    ),
+    Case(
+        "einsum heads",
+        'y = Einsum<equation="bthd,bshd->bhts">(x, w)',
+        "float[2,3,4,5] x",
+        (("w", (2, 6, 4, 5)),),
+    ),
     Case("einsum outer", 'y = Einsum<equation="i,j->ij">(x, w)', "float[3] x", (("w", (4,)),), rank=2),
-    Case("einsum dots", 'y = Einsum<equation="...ij,jk->...ik">(x, w)', "float[2,3,4] x", (("w", (4, 5)),), rank=3),
+    Case(
+        "einsum dots",
+        'y = Einsum<equation="...ij,jk->...ik">(x, w)',
+        "float[2,3,4] x",
+        (("w", (4, 5)),),
+        rank=3,
+    ),
     Case("einsum sum", 'y = Einsum<equation="ijk->ki">(x)', "float[2,3,4] x", rank=2),
     Case("clip of old", "y = Clip<min=-0.3, max=0.5>(x)", opset=9),
     Case("clip", "l = Constant<value=float {-0.2}>() y = Clip(x, l)"),
@@ -146,7 +204,9 @@ MATH = (
     Case("power of integers", "t = Constant<value=int64 {2}>() y = Pow(x, t)"),
     Case("where", "z = Constant<value=float {0}>() c = Greater(x, z) y = Where(c, x, z)"),
     Case("dropout", "y, m = Dropout(x)"),
-    Case("functions", "a = HardSwish(x) b = Gelu(x) c = Mish(a) d = Add(b, c) y = Elu<alpha=0.4>(d)", opset=20),
+    Case(
+        "functions", "a = HardSwish(x) b = Gelu(x) c = Mish(a) d = Add(b, c) y = Elu<alpha=0.4>(d)", opset=20
+    ),
     Case(
         "function body",
         "z = Constant<value=int64[1] {6}>() c = CenterCropPad<axes=[2]>(x, z) y = Softsign(c)",
@@ -205,7 +265,9 @@ def made(case: Case, path: Path) -> onnx.ModelProto:
     rng = np.random.default_rng(7)
     model = onnx.parser.parse_model(case.text())
     for name, shape in case.weights:
-        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.random(shape, np.float32) + np.float32(0.1), name))
+        model.graph.initializer.append(
+            onnx.numpy_helper.from_array(rng.random(shape, np.float32) + np.float32(0.1), name)
+        )
     path.write_bytes(model.SerializeToString())
     return model
 

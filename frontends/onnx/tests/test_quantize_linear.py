@@ -48,14 +48,21 @@ def cases() -> Iterator[Case]:
     for op in ("QuantizeLinear", "DequantizeLinear"):
         for shape in SHAPES:
             for scale, axis, block in forms(shape):
-                yield from (Case(op, shape, scale, axis, block, zero, constant) for zero in (True, False) for constant in (True, False))
+                yield from (
+                    Case(op, shape, scale, axis, block, zero, constant)
+                    for zero in (True, False)
+                    for constant in (True, False)
+                )
 
 
 def computed(case: Case, folder: Path) -> tuple[Array | None, Array | None]:
     """What the graph and what ONNX Runtime compute; None where it is refused."""
     rng = np.random.default_rng(0)
     down = case.op == "DequantizeLinear"
-    x = np.asarray(rng.integers(-100, 100, case.shape) if down else rng.random(case.shape) * 4 - 2, np.int8 if down else np.float32)
+    x = np.asarray(
+        rng.integers(-100, 100, case.shape) if down else rng.random(case.shape) * 4 - 2,
+        np.int8 if down else np.float32,
+    )
     scale = np.asarray(rng.random(case.scale) * 0.1 + 0.01, np.float32)
     zero = np.asarray(rng.integers(-9, 9, case.scale), np.int8)
     attrs = {} if case.axis is None else {"axis": case.axis}
@@ -65,10 +72,17 @@ def computed(case: Case, folder: Path) -> tuple[Array | None, Array | None]:
     if not case.constant:
         nodes.insert(0, helper.make_node("Abs", ["runtime"], ["s"]))
         given["runtime"] = scale
-    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()]
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in given.items()
+    ]
     kind = TensorProto.FLOAT if down else TensorProto.INT8 if case.has_zero else TensorProto.UINT8
-    held = [numpy_helper.from_array(scale, "s")] * case.constant + [numpy_helper.from_array(zero, "z")] * case.has_zero
-    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("y", kind, case.shape)], held)
+    held = [numpy_helper.from_array(scale, "s")] * case.constant + [
+        numpy_helper.from_array(zero, "z")
+    ] * case.has_zero
+    graph = helper.make_graph(
+        nodes, "g", inputs, [helper.make_tensor_value_info("y", kind, case.shape)], held
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset)], ir_version=10)
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())

@@ -92,7 +92,11 @@ def test_a_damaged_export_is_exported_anew(file: Path, exports: Callable[[], int
     for entry in kept_files:
         data = bytearray(entry.read_bytes())
         data[len(data) // 2] ^= 0xFF
-        entry.write_bytes({"empty": b"", "cut": entry.read_bytes()[:-9], "bits": bytes(data), "json": b'[["x"], "1"]'}[damage])
+        entry.write_bytes(
+            {"empty": b"", "cut": entry.read_bytes()[:-9], "bits": bytes(data), "json": b'[["x"], "1"]'}[
+                damage
+            ]
+        )
     again = load(Model("case", (file,)))
     assert exports() == 2
     given = arrays(graph)

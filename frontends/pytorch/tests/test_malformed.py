@@ -81,7 +81,9 @@ def sized(rng: random.Random, data: bytes) -> bytes:
     for _ in range(rng.randrange(12)):
         at = max(made.find(b"PK\x01\x02", at + 1), made.find(b"PK\x01\x02"))
     place = at + 20 + rng.choice((0, 4))
-    made[place : place + 4] = rng.choice((b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\0", b"\0\0\0\x10"))
+    made[place : place + 4] = rng.choice(
+        (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\0", b"\0\0\0\x10")
+    )
     return bytes(made)
 
 
@@ -157,7 +159,9 @@ def test_mutations(tmp_path: Path) -> None:
     assert grown < BYTES
 
 
-@pytest.mark.parametrize("make", [lambda d: d[:-30], lambda d: d.replace(b"PK\x05\x06", b"PK\x05\x07")], ids=["cut", "no-end"])
+@pytest.mark.parametrize(
+    "make", [lambda d: d[:-30], lambda d: d.replace(b"PK\x05\x06", b"PK\x05\x07")], ids=["cut", "no-end"]
+)
 def test_archives_are_checked_before_torch_sees_them(
     make: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

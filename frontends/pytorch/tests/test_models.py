@@ -28,7 +28,14 @@ def cnn(nn: Any) -> Any:
         nn.Conv2d(8, 8, 3, groups=8),
         nn.Hardswish(),
     ]
-    last = [nn.MaxPool2d(2), nn.Dropout(0.2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5), nn.Softmax(-1)]
+    last = [
+        nn.MaxPool2d(2),
+        nn.Dropout(0.2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+        nn.Softmax(-1),
+    ]
     return nn.Sequential(*first, *last)
 
 
@@ -63,7 +70,11 @@ def transformer(nn: Any) -> Any:
     return Block()
 
 
-MODELS: tuple[tuple[Callable[[Any], Any], tuple[int, ...]], ...] = ((cnn, (1, 3, 16, 16)), (lstm, (1, 7, 4)), (transformer, (1, 6, 8)))
+MODELS: tuple[tuple[Callable[[Any], Any], tuple[int, ...]], ...] = (
+    (cnn, (1, 3, 16, 16)),
+    (lstm, (1, 7, 4)),
+    (transformer, (1, 6, 8)),
+)
 
 
 def made(build: Callable[[Any], Any]) -> Any:
@@ -128,7 +139,9 @@ def two_inputs(nn: Any) -> Any:
 
 def difference(model: Model, first: str, second: str) -> Array:
     graph = load(model)
-    return execute(graph, {first: np.full((2, 3), 10, np.float32), second: np.full((2, 3), 1, np.float32)})[graph.outputs[0]]
+    return execute(graph, {first: np.full((2, 3), 10, np.float32), second: np.full((2, 3), 1, np.float32)})[
+        graph.outputs[0]
+    ]
 
 
 @EACH
@@ -136,10 +149,17 @@ def test_names_of_inputs(ending: str, tmp_path: Path) -> None:
     """Those of forward() in any order, or others in its order."""
     shape = (2, 3)
     file = saved(made(two_inputs), {"left": shape, "right": shape}, tmp_path / f"model{ending}")
-    for first, second, names in (("left", "right", ("right", "left")), ("a", "b", ("a", "b")), ("right", "b", ("right", "b"))):
+    for first, second, names in (
+        ("left", "right", ("right", "left")),
+        ("a", "b", ("a", "b")),
+        ("right", "b", ("right", "b")),
+    ):
         model = model_of(file, dict.fromkeys(names, shape))
         np.testing.assert_array_equal(difference(model, first, second), np.full(shape, 8))
-    with pytest.raises(MaceError, match="has 2 inputs, the deployment file names 'a', 'b', 'c'; name each once, in the order of forward"):
+    with pytest.raises(
+        MaceError,
+        match="has 2 inputs, the deployment file names 'a', 'b', 'c'; name each once, in the order of forward",
+    ):
         load(model_of(file, dict.fromkeys("abc", shape)))
     with pytest.raises(MaceError, match="has 1 outputs, the deployment file names 'y', 'z'"):
         load(model_of(file, {"left": shape, "right": shape}, ("y", "z")))
@@ -159,7 +179,10 @@ def test_shapes_that_an_exported_program_leaves_open(tmp_path: Path) -> None:
 
 def test_shapes_that_torchscript_does_not_tell(tmp_path: Path) -> None:
     file = saved(made(cnn), {"x": (1, 3, 16, 16)}, tmp_path / "model.traced.pt")
-    with pytest.raises(MaceError, match=r"(?s)TorchScript does not tell the shape of .*; write them in the deployment file.*input_shapes"):
+    with pytest.raises(
+        MaceError,
+        match=r"(?s)TorchScript does not tell the shape of .*; write them in the deployment file.*input_shapes",
+    ):
         load(Model("case", (file,)))
 
 

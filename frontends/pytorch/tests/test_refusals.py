@@ -33,7 +33,9 @@ def script(folder: Path) -> Path:
 
 
 def exported(folder: Path, program: object = None) -> Path:
-    return archive(folder / "model.pt2", models__model_dot_json=json.dumps(program or {}).encode(), archive_format=b"pt2")
+    return archive(
+        folder / "model.pt2", models__model_dot_json=json.dumps(program or {}).encode(), archive_format=b"pt2"
+    )
 
 
 def fault(file: Path) -> str:
@@ -55,12 +57,19 @@ def test_without_torch_it_says_what_to_install_and_what_to_do_instead(
     for file, kind in ((script(tmp_path), SCRIPT), (exported(tmp_path), EXPORTED)):
         text = fault(file)
         are = "is" if len(absent) == 1 else "are"
-        assert f"{file.name}: is a {kind}, which needs torch: {' and '.join(absent)} {are} not installed" in text
-        assert "pip install 'mace-frontend-pytorch[torch]', or export the model to ONNX yourself: torch.onnx.export(" in text
+        assert (
+            f"{file.name}: is a {kind}, which needs torch: {' and '.join(absent)} {are} not installed" in text
+        )
+        assert (
+            "pip install 'mace-frontend-pytorch[torch]', or export the model to ONNX yourself: torch.onnx.export("
+            in text
+        )
         assert PyTorch().reference((file,), Model("m", (file,))) is None
 
 
-def test_weights_alone_are_refused_with_advice_and_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_alone_are_refused_with_advice_and_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(program_module, "find_spec", lambda _: None)
     old = tmp_path / "old.pth"
     old.write_bytes(pickle.dumps({"weight": 1}, protocol=2))
@@ -68,7 +77,9 @@ def test_weights_alone_are_refused_with_advice_and_without_torch(tmp_path: Path,
         assert f"{file.name}: {ALONE}" in fault(file)
 
 
-@pytest.mark.parametrize("name", ["ai8x/mnist/ai85-mnist-qat8-q.pth.tar", "ai8x/kws20_v3/ai85-kws20_v3-qat8.pth.tar"])
+@pytest.mark.parametrize(
+    "name", ["ai8x/mnist/ai85-mnist-qat8-q.pth.tar", "ai8x/kws20_v3/ai85-kws20_v3-qat8.pth.tar"]
+)
 def test_checkpoints_of_others_are_refused_with_advice(name: str) -> None:
     file = MODELS / name
     if not file.is_file():
@@ -91,7 +102,9 @@ def test_pickles_are_never_run(tmp_path: Path) -> None:
     changed = tmp_path / "model.pt2"
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(changed, "w") as made:
         for info in source.infolist():
-            made.writestr(info.filename, trap.read_bytes() if "sample_inputs" in info.filename else source.read(info))
+            made.writestr(
+                info.filename, trap.read_bytes() if "sample_inputs" in info.filename else source.read(info)
+            )
     text = fault(changed)
     assert text.startswith("model.pt2: is no PyTorch model, or a damaged one")
     assert ALONE in fault(trap)
@@ -118,7 +131,14 @@ def test_dimensions_that_are_code_are_refused(text: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["s77", "2*s0 + 1", "Max(1, s0//2)", "Mul(Integer(6), Symbol('s16', positive=True, integer=True))", "Eq(s0, 3)"]
+    "text",
+    [
+        "s77",
+        "2*s0 + 1",
+        "Max(1, s0//2)",
+        "Mul(Integer(6), Symbol('s16', positive=True, integer=True))",
+        "Eq(s0, 3)",
+    ],
 )
 def test_dimensions_that_are_arithmetic_are_not(text: str) -> None:
     assert is_arithmetic(text)
@@ -126,7 +146,10 @@ def test_dimensions_that_are_arithmetic_are_not(text: str) -> None:
 
 def test_programs_compiled_for_a_machine_are_refused(tmp_path: Path) -> None:
     file = archive(tmp_path / "model.pt2", data__aotinductor__model__x_dot_so=b"", archive_format=b"pt2")
-    assert "holds a program that torch has compiled for one machine; save the exported program itself" in fault(file)
+    assert (
+        "holds a program that torch has compiled for one machine; save the exported program itself"
+        in fault(file)
+    )
 
 
 def test_modules_that_take_more_than_tensors_are_refused(tmp_path: Path) -> None:
@@ -139,7 +162,10 @@ def test_modules_that_take_more_than_tensors_are_refused(tmp_path: Path) -> None
     file = tmp_path / "model.pt"
     with quiet():
         t.jit.save(t.jit.script(Scaled()), str(file))
-    assert "its forward() takes 'factor', which is no tensor; trace a module whose forward() takes tensors alone" in fault(file)
+    assert (
+        "its forward() takes 'factor', which is no tensor; trace a module whose forward() takes tensors alone"
+        in fault(file)
+    )
 
 
 def test_what_torch_cannot_export_is_told(tmp_path: Path) -> None:
@@ -151,7 +177,10 @@ def test_what_torch_cannot_export_is_told(tmp_path: Path) -> None:
 
     shapes = {"x": (2, 2)}
     file = saved(Sorted(), shapes, tmp_path / "model.traced.pt")
-    with pytest.raises(MaceError, match=r"model.traced.pt: torch cannot export it to ONNX: .*; export it yourself and give the ONNX file"):
+    with pytest.raises(
+        MaceError,
+        match=r"model.traced.pt: torch cannot export it to ONNX: .*; export it yourself and give the ONNX file",
+    ):
         load(model_of(file, shapes))
 
 

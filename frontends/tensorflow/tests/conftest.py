@@ -16,7 +16,8 @@ def tf() -> Any:
     """The module `tensorflow`; tests that ask for it are skipped where it is not installed."""
     require(None if find_spec("tensorflow") else "TensorFlow is not installed: pip install tensorflow-cpu")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it and its dependencies say of each other when they are loaded
+        # What it and its dependencies say of each other when they are loaded.
+        warnings.simplefilter("ignore")
         from mace_frontend_tensorflow.reference import tensorflow
 
         return tensorflow()

@@ -60,11 +60,19 @@ def test_nobody_trains(tmp_path: Path, tf: Any) -> None:
     """A truth value that the deployment file does not name is false."""
     v1, file = tf.compat.v1, tmp_path / "model.pb"
     with tf.Graph().as_default() as graph:
-        training, x = v1.placeholder(tf.bool, name="phase_train"), v1.placeholder(tf.float32, (1, 4, 4, 3), "x")
+        training, x = (
+            v1.placeholder(tf.bool, name="phase_train"),
+            v1.placeholder(tf.float32, (1, 4, 4, 3), "x"),
+        )
         told = [tf.raw_ops.Switch(data=x, pred=training) for _ in range(2)]
         sides = [
-            tf.raw_ops.FusedBatchNormV3(x=side, scale=floats(3), offset=floats(3), mean=mean, variance=mean, is_training=not len(mean)).y
-            for side, mean in ((told[0].output_false, np.ones(3, np.float32)), (told[1].output_true, np.zeros(0, np.float32)))
+            tf.raw_ops.FusedBatchNormV3(
+                x=side, scale=floats(3), offset=floats(3), mean=mean, variance=mean, is_training=not len(mean)
+            ).y
+            for side, mean in (
+                (told[0].output_false, np.ones(3, np.float32)),
+                (told[1].output_true, np.zeros(0, np.float32)),
+            )
         ]
         tf.raw_ops.Merge(inputs=sides, name="y")
     file.write_bytes(graph.as_graph_def().SerializeToString())
@@ -91,9 +99,13 @@ def v1_loop(tf: Any, x: Any) -> Any:
 
 def nested_v1_loop(tf: Any, x: Any) -> Any:
     def inner(i: Any, value: Any) -> Any:
-        return tf.compat.v1.while_loop(lambda j, _: j < i, lambda j, v: [j + 1, v * 1.5 + 1.0], [tf.constant(0), value])[1]
+        return tf.compat.v1.while_loop(
+            lambda j, _: j < i, lambda j, v: [j + 1, v * 1.5 + 1.0], [tf.constant(0), value]
+        )[1]
 
-    return tf.compat.v1.while_loop(lambda i, _: i < 4, lambda i, v: [i + 1, inner(i, v)], [tf.constant(0), x])[1]
+    return tf.compat.v1.while_loop(
+        lambda i, _: i < 4, lambda i, v: [i + 1, inner(i, v)], [tf.constant(0), x]
+    )[1]
 
 
 def sequence(tf: Any, x: Any) -> Any:
@@ -110,7 +122,11 @@ def sequence(tf: Any, x: Any) -> Any:
     return [done[1], done[2].stack(), done[2].size()]
 
 
-V1 = (Case("loop", v1_loop, [f32(2, 3)]), Case("nested", nested_v1_loop, [f32(2, 3)]), Case("sequence", sequence, [f32(2, 6, 2)]))
+V1 = (
+    Case("loop", v1_loop, [f32(2, 3)]),
+    Case("nested", nested_v1_loop, [f32(2, 3)]),
+    Case("sequence", sequence, [f32(2, 6, 2)]),
+)
 
 
 @pytest.mark.parametrize("case", V1, ids=lambda c: c.name)
@@ -121,7 +137,9 @@ def test_loops_of_tensorflow_1_are_written_out(case: Case, tmp_path: Path, tf: A
     finally:
         tf.compat.v1.enable_control_flow_v2()
     assert "Tanh" not in ops(graph) or ops(graph)["Tanh"] in (4, 6)
-    assert len([w for w in graph.weights.values() if w.shape in ((3, 3), (5, 3))]) <= 1, "weights of a loop are there once"
+    assert len([w for w in graph.weights.values() if w.shape in ((3, 3), (5, 3))]) <= 1, (
+        "weights of a loop are there once"
+    )
     check_graphs(Cpu(), [graph], tmp_path)
 
 
@@ -149,11 +167,22 @@ def appended(tf: Any, x: Any) -> Any:
     for row in tf.unstack(x):
         made = lists.TensorListPushBack(input_handle=made, tensor=row)
     popped = lists.TensorListPopBack(input_handle=made, element_shape=[2], element_dtype=tf.float32)
-    rest = lists.TensorListGather(input_handle=popped.output_handle, indices=[1, 0], element_shape=[2], element_dtype=tf.float32)
-    whole = lists.TensorListConcatV2(input_handle=made, element_shape=[2], leading_dims=np.zeros(0, np.int64), element_dtype=tf.float32)
+    rest = lists.TensorListGather(
+        input_handle=popped.output_handle, indices=[1, 0], element_shape=[2], element_dtype=tf.float32
+    )
+    whole = lists.TensorListConcatV2(
+        input_handle=made, element_shape=[2], leading_dims=np.zeros(0, np.int64), element_dtype=tf.float32
+    )
     empty = lists.TensorListReserve(element_shape=[2], num_elements=3, element_dtype=tf.float32)
     zeros = lists.TensorListStack(input_handle=empty, element_shape=[2], element_dtype=tf.float32)
-    return [popped.tensor, rest, whole.tensor, whole.lengths, zeros, lists.TensorListLength(input_handle=made)]
+    return [
+        popped.tensor,
+        rest,
+        whole.tensor,
+        whole.lengths,
+        zeros,
+        lists.TensorListLength(input_handle=made),
+    ]
 
 
 def test_functions_are_written_out(tmp_path: Path, tf: Any) -> None:
@@ -179,13 +208,23 @@ def test_loops_and_branches_of_tensorflow_2(tmp_path: Path, tf: Any) -> None:
 
 
 def test_loops_that_end_at_run_time_are_refused(tmp_path: Path, tf: Any) -> None:
-    case = Case("loop", lambda tf, x: tf.while_loop(lambda v: tf.reduce_sum(v) < 9, lambda v: [v * 2.0], [x]), [f32(3)])
-    with pytest.raises(MaceError, match=r"node 'while'.*when it ends is known at run time only; export the model"):
+    case = Case(
+        "loop",
+        lambda tf, x: tf.while_loop(lambda v: tf.reduce_sum(v) < 9, lambda v: [v * 2.0], [x]),
+        [f32(3)],
+    )
+    with pytest.raises(
+        MaceError, match=r"node 'while'.*when it ends is known at run time only; export the model"
+    ):
         freeze(case, tmp_path, tf).graph()
 
 
 def test_loops_without_end_are_refused(tmp_path: Path, tf: Any) -> None:
-    case = Case("loop", lambda tf, x: tf.while_loop(lambda i, v: i < 1, lambda i, v: [i, v], [tf.constant(0), x])[1], [f32(3)])
+    case = Case(
+        "loop",
+        lambda tf, x: tf.while_loop(lambda i, v: i < 1, lambda i, v: [i, v], [tf.constant(0), x])[1],
+        [f32(3)],
+    )
     with pytest.raises(MaceError, match=r"turns more than 4096 times"):
         freeze(case, tmp_path, tf).graph()
 
@@ -207,5 +246,7 @@ def test_dropout_is_removed(tmp_path: Path, tf: Any) -> None:
 
 def test_random_numbers_for_another_purpose_are_refused(tmp_path: Path, tf: Any) -> None:
     for make in (lambda tf, x: x + tf.random.uniform([3]), lambda tf, x: x + tf.random.normal([3])):
-        with pytest.raises(MaceError, match="random numbers for another purpose than dropout; export the model for inference"):
+        with pytest.raises(
+            MaceError, match="random numbers for another purpose than dropout; export the model for inference"
+        ):
             freeze(Case("noise", make, [f32(3)]), tmp_path, tf).graph()

@@ -16,7 +16,12 @@ UNARY = (
     *(
         raw(op, f32(2, 3, 5, low=low, high=high), tolerance=tolerance)
         for ops, low, high, tolerance in (
-            ("Abs Neg Ceil Floor Sign Exp Erf Erfc Sin Cos Atan Sinh Cosh Tanh Asinh Sigmoid Expm1 Square Rint Round", -4.0, 4.0, 4e-6),
+            (
+                "Abs Neg Ceil Floor Sign Exp Erf Erfc Sin Cos Atan Sinh Cosh Tanh Asinh Sigmoid Expm1 Square Rint Round",
+                -4.0,
+                4.0,
+                4e-6,
+            ),
             ("Relu Relu6 Elu LeakyRelu Selu Softplus Softsign IsNan IsInf IsFinite", -8.0, 8.0, 4e-6),
             ("Sqrt Rsqrt Reciprocal Inv Log Log1p", 0.1, 4.0, 4e-6),
             ("Asin Acos Atanh", -0.9, 0.9, 4e-6),
@@ -25,7 +30,10 @@ UNARY = (
         )
         for op in ops.split()
     ),
-    *(raw(op, ints(2, 5, low=-9, high=9), name=f"{op} i32") for op in ["Abs", "Neg", "Sign", "Invert", "Square", "Relu"]),
+    *(
+        raw(op, ints(2, 5, low=-9, high=9), name=f"{op} i32")
+        for op in ["Abs", "Neg", "Sign", "Invert", "Square", "Relu"]
+    ),
     raw("LogicalNot", truths(2, 5)),
     raw("LeakyRelu", f32(3, 5), alpha=0.3, name="LeakyRelu alpha"),
     raw("Cast", f32(3, 5, low=-9, high=9), DstT=np.int32, name="Cast to i32"),
@@ -40,18 +48,31 @@ COMPARE = "Equal NotEqual Less LessEqual Greater GreaterEqual"
 BINARY = (
     *(raw(op, f32(2, 3, 5), f32(3, 1)) for op in f"{NUMBERS} {COMPARE}".split()),
     *(raw(op, ints(2, 3, 5), ints(2, 3, 5), name=f"{op} i32") for op in f"{NUMBERS} {COMPARE}".split()),
-    *(raw(op, f32(4, 5, low=0.5), f32(4, 5, low=0.5)) for op in ["Div", "RealDiv", "Pow", "FloorDiv", "FloorMod", "Mod", "TruncateMod"]),
-    *(raw(op, f32(6, 8, low=-9, high=9), f32(8, low=1.5, high=3), name=f"{op} negative") for op in ["FloorDiv", "FloorMod", "TruncateMod"]),
+    *(
+        raw(op, f32(4, 5, low=0.5), f32(4, 5, low=0.5))
+        for op in ["Div", "RealDiv", "Pow", "FloorDiv", "FloorMod", "Mod", "TruncateMod"]
+    ),
+    *(
+        raw(op, f32(6, 8, low=-9, high=9), f32(8, low=1.5, high=3), name=f"{op} negative")
+        for op in ["FloorDiv", "FloorMod", "TruncateMod"]
+    ),
     *(
         raw(op, ints(6, 8, low=-9, high=9), np.array([3, -3, 2, -2, 5, -5, 7, -7], "i4"), name=f"{op} i32")
         for op in ["Div", "FloorDiv", "TruncateDiv", "FloorMod", "Mod", "TruncateMod"]
     ),
     *(raw(op, truths(4, 5), truths(4, 5)) for op in ["LogicalAnd", "LogicalOr"]),
     *(raw(op, ints(4, 5, high=99), ints(5, high=99)) for op in ["BitwiseAnd", "BitwiseOr", "BitwiseXor"]),
-    *(raw(op, ints(4, 5, low=0 if op == "LeftShift" else -99, high=99), ints(5, low=0, high=5)) for op in ("LeftShift", "RightShift")),
+    *(
+        raw(op, ints(4, 5, low=0 if op == "LeftShift" else -99, high=99), ints(5, low=0, high=5))
+        for op in ("LeftShift", "RightShift")
+    ),
     raw("Atan2", f32(4, 9), f32(4, 9)),
     raw("Atan2", np.array([0, 0, 1, -1, 0], "f4"), np.array([0, -1, 0, 0, 1], "f4"), name="Atan2 axes"),
-    Case("ApproximateEqual", lambda tf, x, y: tf.raw_ops.ApproximateEqual(x=x, y=y, tolerance=0.4), [f32(4, 9), f32(4, 9)]),
+    Case(
+        "ApproximateEqual",
+        lambda tf, x, y: tf.raw_ops.ApproximateEqual(x=x, y=y, tolerance=0.4),
+        [f32(4, 9), f32(4, 9)],
+    ),
     raw("DivNoNan", f32(4, 5), np.array([1, 0, 2, 0, -1], "f4")),
     raw("MulNoNan", f32(4, 5), np.array([1, 0, 2, 0, -1], "f4")),
     raw("Xdivy", np.array([1, 0, 2, 0, -1], "f4"), f32(4, 5, low=0.5)),
@@ -70,7 +91,19 @@ BINARY = (
     raw("SelectV2", truths(3, 1), f32(3, 5), f32(5)),
 )
 CASES = (*UNARY, *BINARY)
-COMPILED = ["Erfc", "Expm1", "Log1p", "Atan2", "FloorDiv", "FloorMod", "DivNoNan", "Xlogy", "BiasAdd", "ClipByValue", "SelectV2"]
+COMPILED = [
+    "Erfc",
+    "Expm1",
+    "Log1p",
+    "Atan2",
+    "FloorDiv",
+    "FloorMod",
+    "DivNoNan",
+    "Xlogy",
+    "BiasAdd",
+    "ClipByValue",
+    "SelectV2",
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -17,7 +17,14 @@ FLOAT = 1
 STATISTICS = (floats(4), floats(4, seed=1), floats(4, seed=2), np.abs(floats(4, seed=3)) + np.float32(0.5))
 
 
-def fused(folder: Path, op: str, shape: tuple[int, ...], *constants: Any, steps: tuple[bytes, ...], **lists: list[int]) -> Frozen:
+def fused(
+    folder: Path,
+    op: str,
+    shape: tuple[int, ...],
+    *constants: Any,
+    steps: tuple[bytes, ...],
+    **lists: list[int],
+) -> Frozen:
     """A graph of one operator with its steps."""
     graph = GraphDef()
     x = graph.node.add(name="x", op="Placeholder")
@@ -45,15 +52,38 @@ def fused(folder: Path, op: str, shape: tuple[int, ...], *constants: Any, steps:
     return Frozen(file, ["y"], "fused")
 
 
-@pytest.mark.parametrize("steps", [(), (b"Relu",), (b"Relu6",), (b"Elu",), (b"LeakyRelu",), (b"Tanh",), (b"Sigmoid",)])
+@pytest.mark.parametrize(
+    "steps", [(), (b"Relu",), (b"Relu6",), (b"Elu",), (b"LeakyRelu",), (b"Tanh",), (b"Sigmoid",)]
+)
 def test_a_product_of_matrices(steps: tuple[bytes, ...], tmp_path: Path, tf: Any) -> None:
-    agree(fused(tmp_path, "_FusedMatMul", (3, 5), floats(5, 4), floats(4), steps=(b"BiasAdd", *steps)), (3, 5))
+    agree(
+        fused(tmp_path, "_FusedMatMul", (3, 5), floats(5, 4), floats(4), steps=(b"BiasAdd", *steps)), (3, 5)
+    )
 
 
 def test_a_convolution(tmp_path: Path, tf: Any) -> None:
     shape = (1, 6, 6, 3)
-    agree(fused(tmp_path, "_FusedConv2D", shape, floats(3, 3, 3, 4), floats(4), steps=(b"BiasAdd", b"Relu"), strides=[1, 2, 2, 1]), shape)
-    normal = fused(tmp_path, "_FusedConv2D", shape, floats(3, 3, 3, 4), *STATISTICS, steps=(b"FusedBatchNorm", b"Relu6"), strides=[1] * 4)
+    agree(
+        fused(
+            tmp_path,
+            "_FusedConv2D",
+            shape,
+            floats(3, 3, 3, 4),
+            floats(4),
+            steps=(b"BiasAdd", b"Relu"),
+            strides=[1, 2, 2, 1],
+        ),
+        shape,
+    )
+    normal = fused(
+        tmp_path,
+        "_FusedConv2D",
+        shape,
+        floats(3, 3, 3, 4),
+        *STATISTICS,
+        steps=(b"FusedBatchNorm", b"Relu6"),
+        strides=[1] * 4,
+    )
     agree(normal, shape)
 
 
@@ -63,7 +93,10 @@ def agree(frozen: Frozen, shape: tuple[int, ...]) -> None:
 
 
 def test_an_unknown_step_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match=r"step 'Swirl' of an operator of TensorFlow's optimizer; freeze the model without optimizing it"):
+    with pytest.raises(
+        MaceError,
+        match=r"step 'Swirl' of an operator of TensorFlow's optimizer; freeze the model without optimizing it",
+    ):
         fused(tmp_path, "_FusedMatMul", (3, 5), floats(5, 4), floats(4), steps=(b"Swirl",)).graph()
     with pytest.raises(MaceError, match=r"no operand for its step 'BiasAdd'"):
         fused(tmp_path, "_FusedMatMul", (3, 5), floats(5, 4), steps=(b"BiasAdd",)).graph()

@@ -22,7 +22,9 @@ def written(tf: Any, make: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
     """A frozen graph as a message."""
     graph = tf.Graph()
     with graph.as_default():
-        made = make(tf, *(tf.compat.v1.placeholder(tf.float32, shape, f"x{i}") for i, shape in enumerate(shapes)))
+        made = make(
+            tf, *(tf.compat.v1.placeholder(tf.float32, shape, f"x{i}") for i, shape in enumerate(shapes))
+        )
         for i, tensor in enumerate(tf.nest.flatten(made)):
             tf.identity(tensor, name=f"y{i}")
     return GraphDef.FromString(graph.as_graph_def().SerializeToString())
@@ -30,7 +32,9 @@ def written(tf: Any, make: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
 
 def convolution(tf: Any, x: Any) -> Any:
     x = tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0)
-    x = tf.nn.conv2d(x, tf.quantization.fake_quant_with_min_max_vars(floats(3, 3, 3, 4), -1.0, 1.0), 2, "SAME") + floats(4)
+    x = tf.nn.conv2d(
+        x, tf.quantization.fake_quant_with_min_max_vars(floats(3, 3, 3, 4), -1.0, 1.0), 2, "SAME"
+    ) + floats(4)
     x = tf.compat.v1.nn.fused_batch_norm(x, *(np.ones(4, np.float32),) * 4, is_training=False)[0]
     x = tf.nn.depthwise_conv2d(tf.nn.relu6(x), floats(3, 3, 4, 2), [1] * 4, "VALID")
     x = tf.nn.conv2d_transpose(x, floats(2, 2, 3, 8), (1, 8, 8, 3), 2, "VALID" if x.shape[1] == 4 else "SAME")
@@ -45,10 +49,23 @@ def movement(tf: Any, x: Any) -> Any:
     d = tf.transpose(tf.stack(tf.split(c, 3, 1)), [1, 2, 0])
     e = tf.space_to_batch(tf.reshape(d, [2, 3, 3, 1]), [2, 2], [[0, 1], [1, 0]])
     f = tf.tensor_scatter_nd_update(c, [[1], [0]], c) * tf.linspace(0.0, 1.0, 9) + tf.cumsum(c, 1)
-    g = tf.einsum("ij,kj->ik", f, c) + tf.cast(tf.argmax(c, 1), tf.float32) + tf.math.unsorted_segment_sum(tf.ones((4, 2)), [0, 1, 0, 3], 2)
+    g = (
+        tf.einsum("ij,kj->ik", f, c)
+        + tf.cast(tf.argmax(c, 1), tf.float32)
+        + tf.math.unsorted_segment_sum(tf.ones((4, 2)), [0, 1, 0, 3], 2)
+    )
     h = tf.image.non_max_suppression_padded(tf.ones((5, 4)), x[0, 0, :5], 3)[0]
     i = tf.image.crop_and_resize(tf.reshape(x, (1, 4, 5, 2)), [[0.0, 0.1, 1.0, 0.9]], [0], (3, 2))
-    return [e, g, tf.math.top_k(f, 2), h, i, tf.roll(x, [1], [0]), tf.reverse_sequence(x, [2, 3], 1), tf.range(0, 9, 2)]
+    return [
+        e,
+        g,
+        tf.math.top_k(f, 2),
+        h,
+        i,
+        tf.roll(x, [1], [0]),
+        tf.reverse_sequence(x, [2, 3], 1),
+        tf.range(0, 9, 2),
+    ]
 
 
 def control(tf: Any, x: Any) -> Any:
@@ -63,7 +80,10 @@ def control(tf: Any, x: Any) -> Any:
 
 
 def recurrent(tf: Any, x: Any) -> Any:
-    given, made = tf.TensorArray(tf.float32, 5).unstack(x), tf.TensorArray(tf.float32, 5, element_shape=(2, 4))
+    given, made = (
+        tf.TensorArray(tf.float32, 5).unstack(x),
+        tf.TensorArray(tf.float32, 5, element_shape=(2, 4)),
+    )
 
     def body(i: Any, h: Any, c: Any, made: Any) -> Any:
         a, j, f, o = tf.split(tf.concat([given.read(i), h], 1) @ floats(7, 16), 4, 1)
@@ -73,7 +93,9 @@ def recurrent(tf: Any, x: Any) -> Any:
 
     zeros = tf.zeros((2, 4))
     _, h, c, made = tf.while_loop(lambda i, *_: i < 5, body, [tf.constant(0), zeros, zeros, made])
-    cell = tf.raw_ops.LSTMBlockCell(x=h, cs_prev=c, h_prev=h, w=floats(8, 16), wci=floats(4), wcf=floats(4), wco=floats(4), b=floats(16))
+    cell = tf.raw_ops.LSTMBlockCell(
+        x=h, cs_prev=c, h_prev=h, w=floats(8, 16), wci=floats(4), wcf=floats(4), wco=floats(4), b=floats(16)
+    )
     return [made.stack(), cell.cs, cell.h]
 
 
@@ -89,7 +111,13 @@ def old_loop(tf: Any, x: Any) -> Any:
         tf.compat.v1.enable_control_flow_v2()
 
 
-GRAPHS = ((convolution, (1, 8, 8, 3)), (movement, (2, 4, 5)), (control, (2, 3)), (recurrent, (5, 2, 3)), (old_loop, (2, 3)))
+GRAPHS = (
+    (convolution, (1, 8, 8, 3)),
+    (movement, (2, 4, 5)),
+    (control, (2, 3)),
+    (recurrent, (5, 2, 3)),
+    (old_loop, (2, 3)),
+)
 
 
 def saved(tf: Any, folder: Path) -> dict[str, bytes]:
@@ -107,7 +135,11 @@ def saved(tf: Any, folder: Path) -> dict[str, bytes]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own making
         tf.saved_model.save(module, str(folder), signatures=serve)
-    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file() and f.name != "fingerprint.pb"}
+    return {
+        str(f.relative_to(folder)): f.read_bytes()
+        for f in sorted(folder.rglob("*"))
+        if f.is_file() and f.name != "fingerprint.pb"
+    }
 
 
 def frozen(what: str, graph: Any) -> Damaged:
@@ -130,13 +162,19 @@ def random_damage(graphs: list[Any], files: dict[str, bytes]) -> Iterator[Damage
     whole = SavedModel.FromString(files["saved_model.pb"])
     index, data = (next(d for n, d in files.items() if part in n) for part in ("index", ".data"))
     yield from (folder_of("saved bytes", files, saved=d) for d in mutations(files["saved_model.pb"], 7, 60))
-    yield from (folder_of("saved fields", files, saved=m.SerializeToString()) for m in message_mutations(whole, 7, 100))
+    yield from (
+        folder_of("saved fields", files, saved=m.SerializeToString())
+        for m in message_mutations(whole, 7, 100)
+    )
     yield from (folder_of("index", files, **{"variables.index": d}) for d in mutations(index, 8, 120))
     yield from (folder_of("data", files, **{"variables.data": d}) for d in mutations(data, 9, 20))
 
 
 def graph_of(*nodes: tuple[Any, ...]) -> Any:
-    """A graph of placeholder x [2, 3], and of nodes told by name, operator and operands; an array is a constant."""
+    """A graph of placeholder x [2, 3], and of nodes told by name, operator and operands.
+
+    An array is a constant.
+    """
     graph = GraphDef()
     x = graph.node.add(name="x", op="Placeholder")
     x.attr["dtype"].type = FLOAT
@@ -169,7 +207,9 @@ def big(*values: int) -> Any:
 BY_FAULT = {
     "a cycle": graph_of(("a", "Add", "x", "b"), ("b", "Relu", "a"), ("y", "Relu", "b")),
     "a node that reads itself": graph_of(("y", "Add", "x", "y")),
-    "a cycle of loops": graph_of(("e", "Enter", "n"), ("m", "Merge", "e", "n"), ("n", "NextIteration", "m"), ("y", "Exit", "m")),
+    "a cycle of loops": graph_of(
+        ("e", "Enter", "n"), ("m", "Merge", "e", "n"), ("n", "NextIteration", "m"), ("y", "Exit", "m")
+    ),
     "a loop without a body": graph_of(("e", "Enter", "x"), ("m", "Merge", "e"), ("y", "Exit", "m")),
     "nodes of one name": graph_of(("y", "Relu", "x"), ("y", "Tanh", "x")),
     "a node without a name": graph_of(("", "Relu", "x"), ("y", "Relu", "")),
@@ -177,12 +217,25 @@ BY_FAULT = {
     "a huge broadcast": graph_of(("s", "Const", big(HUGE, 2, 3)), ("y", "BroadcastTo", "x", "s")),
     "a huge tile": graph_of(("s", "Const", big(HUGE, HUGE)), ("y", "Tile", "x", "s")),
     "a huge fill": graph_of(
-        ("s", "Const", big(1 << 40, 1 << 20)), ("v", "Const", np.float32(1)), ("a", "Fill", "s", "v"), ("y", "Relu", "a")
+        ("s", "Const", big(1 << 40, 1 << 20)),
+        ("v", "Const", np.float32(1)),
+        ("a", "Fill", "s", "v"),
+        ("y", "Relu", "a"),
     ),
-    "a fill of 8 GB": graph_of(("s", "Const", big(1 << 31)), ("v", "Const", np.float32(1)), ("a", "Fill", "s", "v"), ("y", "Exp", "a")),
-    "a fill below 0": graph_of(("s", "Const", big(-4)), ("v", "Const", np.float32(1)), ("y", "Fill", "s", "v")),
+    "a fill of 8 GB": graph_of(
+        ("s", "Const", big(1 << 31)),
+        ("v", "Const", np.float32(1)),
+        ("a", "Fill", "s", "v"),
+        ("y", "Exp", "a"),
+    ),
+    "a fill below 0": graph_of(
+        ("s", "Const", big(-4)), ("v", "Const", np.float32(1)), ("y", "Fill", "s", "v")
+    ),
     "a constant of 8 GB": graph_of(
-        ("w", "Const", np.float32(1), (1 << 31,)), ("a", "Exp", "w"), ("y", "Reverse", "a", "z"), ("z", "Const", big(0))
+        ("w", "Const", np.float32(1), (1 << 31,)),
+        ("a", "Exp", "w"),
+        ("y", "Reverse", "a", "z"),
+        ("z", "Const", big(0)),
     ),
     "a constant of a huge shape": graph_of(("w", "Const", np.float32(1), (HUGE, 4)), ("y", "Neg", "w")),
     "a constant of a shape below 0": graph_of(("w", "Const", np.float32(1), (-3,)), ("y", "Neg", "w")),
@@ -194,16 +247,32 @@ BY_FAULT = {
         ("y", "Range", "a", "b", "c"),
     ),
     "a range of nothing": graph_of(
-        ("a", "Const", np.float32(0)), ("b", "Const", np.float32(np.nan)), ("c", "Const", np.float32(1)), ("y", "Range", "a", "b", "c")
+        ("a", "Const", np.float32(0)),
+        ("b", "Const", np.float32(np.nan)),
+        ("c", "Const", np.float32(1)),
+        ("y", "Range", "a", "b", "c"),
     ),
     "a huge one-hot": graph_of(
-        ("i", "Const", big(1, 2)), ("d", "Const", big(HUGE)), ("v", "Const", np.float32(1)), ("y", "OneHot", "i", "d", "v", "v")
+        ("i", "Const", big(1, 2)),
+        ("d", "Const", big(HUGE)),
+        ("v", "Const", np.float32(1)),
+        ("y", "OneHot", "i", "d", "v", "v"),
     ),
-    "a huge roll": graph_of(("s", "Const", big(HUGE, HUGE)), ("t", "Tile", "x", "s"), ("i", "Const", big(1)), ("y", "Roll", "t", "i", "i")),
+    "a huge roll": graph_of(
+        ("s", "Const", big(HUGE, HUGE)),
+        ("t", "Tile", "x", "s"),
+        ("i", "Const", big(1)),
+        ("y", "Roll", "t", "i", "i"),
+    ),
     "a huge list": graph_of(
-        ("s", "Const", big(2)), ("n", "Const", big(HUGE)), ("a", "TensorListReserve", "s", "n"), ("y", "TensorListStack", "a", "s")
+        ("s", "Const", big(2)),
+        ("n", "Const", big(HUGE)),
+        ("a", "TensorListReserve", "s", "n"),
+        ("y", "TensorListStack", "a", "s"),
     ),
-    "an item of nothing": graph_of(("s", "Const", big(2)), ("a", "EmptyTensorList", "s", "s"), ("y", "TensorListPopBack", "a", "s")),
+    "an item of nothing": graph_of(
+        ("s", "Const", big(2)), ("a", "EmptyTensorList", "s", "s"), ("y", "TensorListPopBack", "a", "s")
+    ),
     "a huge resize": graph_of(
         ("s", "Const", big(HUGE, HUGE)),
         ("d", "Const", big(0)),
@@ -218,16 +287,31 @@ BY_FAULT = {
         ("b", "ExpandDims", "a", "d"),
         ("y", "ResizeArea", "b", "s"),
     ),
-    "a huge diagonal": graph_of(("s", "Const", big(HUGE, 1)), ("t", "Tile", "x", "s"), ("y", "MatrixDiag", "t")),
+    "a huge diagonal": graph_of(
+        ("s", "Const", big(HUGE, 1)), ("t", "Tile", "x", "s"), ("y", "MatrixDiag", "t")
+    ),
     "segments of many": graph_of(("i", "Const", big(0, HUGE)), ("y", "SegmentSum", "x", "i")),
     "a stitch of many": graph_of(("i", "Const", big(0, HUGE)), ("y", "DynamicStitch", "i", "x")),
-    "a huge scatter": graph_of(("i", "Const", big(0, 1).reshape(2, 1)), ("s", "Const", big(HUGE, 3)), ("y", "ScatterNd", "i", "x", "s")),
-    "a divided by 0": graph_of(("a", "Const", big(1)), ("b", "Const", big(0)), ("y", "FloorDiv", "a", "b"), ("z", "FloorMod", "a", "b")),
+    "a huge scatter": graph_of(
+        ("i", "Const", big(0, 1).reshape(2, 1)),
+        ("s", "Const", big(HUGE, 3)),
+        ("y", "ScatterNd", "i", "x", "s"),
+    ),
+    "a divided by 0": graph_of(
+        ("a", "Const", big(1)),
+        ("b", "Const", big(0)),
+        ("y", "FloorDiv", "a", "b"),
+        ("z", "FloorMod", "a", "b"),
+    ),
     "operators without operands": graph_of(
         *((f"n{i}", op) for i, op in enumerate(("Relu", "ConcatV2", "Pack", "AddN", "Switch", "Merge", "If")))
     ),
-    "operators with a node's name": graph_of(*((f"n{i}", op, "x") for i, op in enumerate(("Reshape", "While", "Case", "Split", "Conv2D")))),
-    "an output that is none": graph_of(("y", "Relu", "x:99999999"), ("z", "Relu", "x:-1"), ("w", "Relu", "x:a:b:c")),
+    "operators with a node's name": graph_of(
+        *((f"n{i}", op, "x") for i, op in enumerate(("Reshape", "While", "Case", "Split", "Conv2D")))
+    ),
+    "an output that is none": graph_of(
+        ("y", "Relu", "x:99999999"), ("z", "Relu", "x:-1"), ("w", "Relu", "x:a:b:c")
+    ),
     "a type that is none": graph_of(("y", "Cast", "x")),
     "a loop of another kind": graph_of(("y", "loop of TensorFlow 1", "x")),
 }
@@ -271,11 +355,16 @@ def long_loops(levels: int, turns: int) -> Any:
             _constant(function.node_def.add(name="one", op="Const"), np.int32(1))
             _constant(function.node_def.add(name="none", op="Const"), np.int32(0))
             function.node_def.add(name="next", op="AddV2", input=["i", "one:output:0"])
-            inner = function.node_def.add(name="inner", op="Sin" if level == levels - 1 else "While", input=["v"])
+            inner = function.node_def.add(
+                name="inner", op="Sin" if level == levels - 1 else "While", input=["v"]
+            )
             if level < levels - 1:
                 inner.input.insert(0, "none:output:0")
                 _calls(inner, level + 1)
-            function.ret["j"], function.ret["w"] = "next:z:0", "inner:y:0" if level == levels - 1 else "inner:output:1"
+            function.ret["j"], function.ret["w"] = (
+                "next:z:0",
+                "inner:y:0" if level == levels - 1 else "inner:output:1",
+            )
     return graph
 
 
@@ -288,7 +377,8 @@ def nested_messages(depth: int) -> bytes:
     data = b""
     for _ in range(depth):
         data = b"\x52" + _size(data) + data  # attr_value.func
-        data = b"\x12" + _size(b"\x0a\x01k\x12" + _size(data) + data) + b"\x0a\x01k\x12" + _size(data) + data  # its attr
+        # Its attr.
+        data = b"\x12" + _size(b"\x0a\x01k\x12" + _size(data) + data) + b"\x0a\x01k\x12" + _size(data) + data
     return b"\x0a" + _size(b"\x0a\x01a\x12\x04Relu" + data) + b"\x0a\x01a\x12\x04Relu" + data
 
 
@@ -315,13 +405,13 @@ def known_damage(files: dict[str, bytes]) -> Iterator[Damaged]:
     yield frozen("nothing", b"")
     yield Damaged("a folder without a model", {"m.pb": None})
     yield Damaged("a model without variables", {"saved_model.pb": files["saved_model.pb"]})
-    yield from (folder_of("variables of another length", files, **{"variables.data": bytes(n)}) for n in (0, 1, 10**6))
+    yield from (
+        folder_of("variables of another length", files, **{"variables.data": bytes(n)}) for n in (0, 1, 10**6)
+    )
     yield folder_of("an index that is none", files, **{"variables.index": bytes(48)})
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path, tf: Any) -> None:

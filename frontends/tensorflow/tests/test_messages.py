@@ -74,7 +74,10 @@ def test_an_unknown_operator_is_named_with_its_node_and_a_way_out(tmp_path: Path
     node(graph, "odder", "Betainc", "layer/activated", T=FLOAT)
     node(graph, "both", "Add", "odd", "odder", T=FLOAT)
     text = refusal(graph, tmp_path, inputs=(Port("image", (2, 4)),))
-    assert "model.pb: node 'odd' (Sinkhorn): this operator is not supported; cut the graph before it with output_tensors" in text
+    assert (
+        "model.pb: node 'odd' (Sinkhorn): this operator is not supported; cut the graph before it with output_tensors"
+        in text
+    )
     assert "node 'odder' (Betainc)" in text
     assert "'both'" not in text
 
@@ -83,7 +86,10 @@ def test_a_missing_tensor_comes_with_the_nearest_name(tmp_path: Path) -> None:
     text = refusal(chain(), tmp_path, inputs=(Port("imagine", (2, 4)),))
     assert "no tensor 'imagine' for the deployment file's input; did you mean 'image'?" in text
     text = refusal(chain(), tmp_path, outputs=(Port("quite else"),))
-    assert "no tensor 'quite else' for the deployment file's output; the model's outputs are layer/activated" in text
+    assert (
+        "no tensor 'quite else' for the deployment file's output; the model's outputs are layer/activated"
+        in text
+    )
 
 
 def test_open_shapes_are_asked_for(tmp_path: Path) -> None:
@@ -98,12 +104,17 @@ def test_open_shapes_are_asked_for(tmp_path: Path) -> None:
 
 def test_a_shape_that_does_not_fit_is_told(tmp_path: Path) -> None:
     text = refusal(chain(), tmp_path, inputs=(Port("image", (2, 5)),))
-    assert "input 'image' has shape [?,4] in the model, [2, 5] in the deployment file; state that shape" in text
+    assert (
+        "input 'image' has shape [?,4] in the model, [2, 5] in the deployment file; state that shape" in text
+    )
 
 
 def test_names_with_and_without_number_mean_the_same(tmp_path: Path) -> None:
     ports = ("image", "image:0"), ("layer/activated", "layer/activated:0")
-    made = [load(chain(), tmp_path, inputs=(Port(i, (2, 4)),), outputs=(Port(o),)) for i, o in zip(*ports, strict=True)]
+    made = [
+        load(chain(), tmp_path, inputs=(Port(i, (2, 4)),), outputs=(Port(o),))
+        for i, o in zip(*ports, strict=True)
+    ]
     assert [g.outputs for g in made] == [("layer/activated",), ("layer/activated:0",)]
     assert [n.op for n in made[0].nodes] == [n.op for n in made[1].nodes]
 
@@ -125,7 +136,14 @@ def test_sound_is_fed_as_features(tmp_path: Path) -> None:
 
 
 def test_an_operator_of_a_plugin_is_used(tmp_path: Path) -> None:
-    odd = Op("tensorflow::Sinkhorn", ("x",), ("y",), lambda i, a: [(i[0].dtype, i[0].shape)], lambda x, alpha: x * alpha, {"alpha": 1.0})  # type: ignore[union-attr]
+    odd = Op(
+        "tensorflow::Sinkhorn",
+        ("x",),
+        ("y",),
+        lambda i, a: [(i[0].dtype, i[0].shape)],
+        lambda x, alpha: x * alpha,
+        {"alpha": 1.0},
+    )  # type: ignore[union-attr]
     graph = chain()
     node(graph, "odd", "Sinkhorn", "layer/activated", T=FLOAT).attr["alpha"].f = 3.0
     made = load(graph, tmp_path, {**core_ops(), odd.name: odd}, inputs=(Port("image", (1, 4)),))
@@ -171,6 +189,9 @@ def test_tensorflow_itself_is_not_loaded(tmp_path: Path) -> None:
         "sys.exit(' '.join(m for m in sys.modules if m.partition('.')[0] in ('tensorflow', 'keras')))"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(tmp_path / "model.pb")], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", script, str(tmp_path / "model.pb")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stderr.strip() == ""

@@ -32,7 +32,12 @@ def stated(row: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
     assert given is not None
     assert made is not None
     name = given[1].removesuffix(":0")
-    return Model("m", (file,), inputs=(Port(name, samples["in_0_0"].shape),), outputs=(Port(made[1].removesuffix(":0")),)), samples
+    return Model(
+        "m",
+        (file,),
+        inputs=(Port(name, samples["in_0_0"].shape),),
+        outputs=(Port(made[1].removesuffix(":0")),),
+    ), samples
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r["file"])

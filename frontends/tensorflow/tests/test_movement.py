@@ -46,7 +46,11 @@ SHAPES = (
     raw("ListDiff", const(1, 2, 3, 4), const(2, 4)),
     raw("Unique", const(4, 1, 4, 2, 1)),
     raw("BroadcastArgs", const(3, 1), const(2, 1, 4)),
-    Case("shapes folded", lambda tf, x: tf.reshape(x, tf.concat([tf.shape(x)[:1], [tf.reduce_prod(tf.shape(x)[1:])]], 0)), [f32(2, 3, 4)]),
+    Case(
+        "shapes folded",
+        lambda tf, x: tf.reshape(x, tf.concat([tf.shape(x)[:1], [tf.reduce_prod(tf.shape(x)[1:])]], 0)),
+        [f32(2, 3, 4)],
+    ),
 )
 PARTS = (
     raw("ConcatV2", [f32(2, 3), f32(2, 4)], np.int32(-1)),
@@ -65,7 +69,16 @@ PARTS = (
     sliced("new axes", (4, 5), (None, 1, slice(None), None)),
     sliced("ellipsis inside", (4, 5, 6, 2), (slice(0, 2), Ellipsis, None, 1)),
     sliced("empty", (4, 5), (slice(2, 2),)),
-    raw("StridedSlice", f32(4, 5, 6), const(1, 2, 0), const(3, 0, 4), const(1, -1, 2), begin_mask=4, end_mask=2, shrink_axis_mask=1),
+    raw(
+        "StridedSlice",
+        f32(4, 5, 6),
+        const(1, 2, 0),
+        const(3, 0, 4),
+        const(1, -1, 2),
+        begin_mask=4,
+        end_mask=2,
+        shrink_axis_mask=1,
+    ),
     raw("Tile", f32(2, 3), const(2, 3)),
     raw("ReverseV2", f32(2, 3, 4), const(1, -1)),
     raw("Reverse", f32(2, 3, 4), np.array([True, False, True])),
@@ -85,9 +98,22 @@ BLOCKS = (
     raw("BatchToSpace", f32(4, 2, 3, 3), const([0, 1], [1, 0]), block_size=2),
     raw("SpaceToDepth", f32(1, 4, 6, 3), block_size=2),
     raw("DepthToSpace", f32(1, 2, 3, 8), block_size=2),
-    raw("ExtractImagePatches", f32(1, 7, 6, 2), ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, 2, 1], padding="SAME"),
     raw(
-        "ExtractImagePatches", f32(1, 7, 6, 2), ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 2, 1, 1], padding="VALID", name="valid"
+        "ExtractImagePatches",
+        f32(1, 7, 6, 2),
+        ksizes=[1, 3, 2, 1],
+        strides=[1, 2, 1, 1],
+        rates=[1, 1, 2, 1],
+        padding="SAME",
+    ),
+    raw(
+        "ExtractImagePatches",
+        f32(1, 7, 6, 2),
+        ksizes=[1, 3, 2, 1],
+        strides=[1, 2, 1, 1],
+        rates=[1, 2, 1, 1],
+        padding="VALID",
+        name="valid",
     ),
 )
 LOOKUPS = (
@@ -101,12 +127,20 @@ LOOKUPS = (
         raw(op, f32(5, 4), np.array([[1], [3]], np.int32), f32(2, 4))
         for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub")
     ),
-    *(raw(op, f32(5, 4), np.array([[1], [3], [1]], np.int32), f32(3, 4)) for op in ("TensorScatterMax", "TensorScatterMin")),
+    *(
+        raw(op, f32(5, 4), np.array([[1], [3], [1]], np.int32), f32(3, 4))
+        for op in ("TensorScatterMax", "TensorScatterMin")
+    ),
     raw("SparseToDense", const([0, 1], [2, 0]), const(3, 4), f32(2), np.float32(-1)),
-    *(raw(f"UnsortedSegment{op}", f32(5, 2), const(0, 2, 0, -1, 2), np.int32(4)) for op in ("Sum", "Prod", "Max", "Min")),
+    *(
+        raw(f"UnsortedSegment{op}", f32(5, 2), const(0, 2, 0, -1, 2), np.int32(4))
+        for op in ("Sum", "Prod", "Max", "Min")
+    ),
     raw("SegmentSum", f32(5, 2), const(0, 0, 1, 1, 3)),
     raw("OneHot", ints(2, 3, low=-1, high=5), np.int32(4), np.float32(2), np.float32(-1)),
-    raw("OneHot", ints(2, 3, high=3), np.int32(4), np.float32(1), np.float32(0), axis=1, name="OneHot inside"),
+    raw(
+        "OneHot", ints(2, 3, high=3), np.int32(4), np.float32(1), np.float32(0), axis=1, name="OneHot inside"
+    ),
     raw("TopKV2", f32(3, 8), np.int32(3)),
     raw("DynamicStitch", [const(0, 3), const([2, 1])], [f32(2, 3), f32(1, 2, 3)]),
     raw("MatrixDiag", f32(2, 3)),
@@ -119,22 +153,47 @@ TABLE = 3e-3
 SIZES = (
     *(
         raw(op, f32(1, 4, 6, 2), const(*size), name=f"{op} {size} {attrs}", tolerance=tolerance, **attrs)
-        for op, tolerance in (("ResizeBilinear", 1e-5), ("ResizeNearestNeighbor", 0), ("ResizeBicubic", TABLE))
+        for op, tolerance in (
+            ("ResizeBilinear", 1e-5),
+            ("ResizeNearestNeighbor", 0),
+            ("ResizeBicubic", TABLE),
+        )
         for size in ((7, 9), (3, 4), (8, 12), (4, 6))
         for attrs in ({}, {"align_corners": True}, {"half_pixel_centers": True})
     ),
-    raw("ResizeBilinear", ints(1, 3, 3, 1, high=99), const(5, 5), name="ResizeBilinear of integers", tolerance=1e-5),
+    raw(
+        "ResizeBilinear",
+        ints(1, 3, 3, 1, high=99),
+        const(5, 5),
+        name="ResizeBilinear of integers",
+        tolerance=1e-5,
+    ),
     raw("ResizeArea", f32(1, 4, 6, 2), const(2, 2), name="ResizeArea of whole pixels"),
     raw("ResizeArea", f32(2, 4, 6, 2), const(7, 5), tolerance=1e-5),
     *(
         raw(
-            *("ScaleAndTranslate", f32(1, 7, 6, 2), const(4, 9), np.float32([4 / 7, 9 / 6]), np.float32([0.3, -0.5])),
+            *(
+                "ScaleAndTranslate",
+                f32(1, 7, 6, 2),
+                const(4, 9),
+                np.float32([4 / 7, 9 / 6]),
+                np.float32([0.3, -0.5]),
+            ),
             kernel_type=kernel,
             antialias=smooth,
             name=f"ScaleAndTranslate {kernel} {smooth}",
             tolerance=1e-5,
         )
-        for kernel in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic")
+        for kernel in (
+            "lanczos1",
+            "lanczos3",
+            "lanczos5",
+            "gaussian",
+            "box",
+            "triangle",
+            "keyscubic",
+            "mitchellcubic",
+        )
         for smooth in (True, False)
     ),
     raw(
@@ -146,7 +205,15 @@ SIZES = (
         extrapolation_value=0.5,
         tolerance=1e-5,
     ),
-    raw("CropAndResize", f32(1, 5, 6, 3), np.array([[0, 0, 1, 0.7]], np.float32), const(0), const(3, 1), method="nearest", name="nearest"),
+    raw(
+        "CropAndResize",
+        f32(1, 5, 6, 3),
+        np.array([[0, 0, 1, 0.7]], np.float32),
+        const(0),
+        const(3, 1),
+        method="nearest",
+        name="nearest",
+    ),
 )
 CASES = (*SHAPES, *PARTS, *BLOCKS, *LOOKUPS, *SIZES)
 
@@ -156,21 +223,42 @@ def test_operator(case: Case, tmp_path: Path, tf: Any) -> None:
     check(case, tmp_path, tf)
 
 
-BOXES = np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 0.9, 1, 1.9], [2, 2, 3, 3], [2, 2.05, 3, 3.1], [5, 5, 6, 6]], np.float32)
+BOXES = np.array(
+    [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 0.9, 1, 1.9], [2, 2, 3, 3], [2, 2.05, 3, 3.1], [5, 5, 6, 6]],
+    np.float32,
+)
 
 
 @pytest.mark.parametrize("form", ["", "V2", "V3", "V4", "V5"])
 def test_best_of_boxes_that_overlap(form: str, tmp_path: Path, tf: Any) -> None:
     """As many as can be: TensorFlow's own result is the beginning."""
-    attrs = {"": {"iou_threshold": 0.5}, "V4": {"pad_to_max_output_size": True}, "V5": {"pad_to_max_output_size": True}}.get(form, {})
+    attrs = {
+        "": {"iou_threshold": 0.5},
+        "V4": {"pad_to_max_output_size": True},
+        "V5": {"pad_to_max_output_size": True},
+    }.get(form, {})
     operands = {"V2": [np.float32(0.5)], "V3": [np.float32(0.5), np.float32(0.3)]}.get(form, [])
-    operands = [np.float32(0.5), np.float32(0.3), *([np.float32(0)] if form == "V5" else [])] if form in ("V4", "V5") else operands
+    operands = (
+        [np.float32(0.5), np.float32(0.3), *([np.float32(0)] if form == "V5" else [])]
+        if form in ("V4", "V5")
+        else operands
+    )
     case = raw(f"NonMaxSuppression{form}", BOXES, Value((6,), low=0, high=1), np.int32(8), *operands, **attrs)
     frozen, arrays = freeze(case, tmp_path, tf), case.arrays()
     found, wanted = computed(frozen, arrays), frozen.expected(arrays)
     for name, array in wanted.items():
-        length = len(array) if form not in ("V4", "V5") else min(len(array), len(np.atleast_1d(found[name]))) if array.ndim else None
-        np.testing.assert_allclose(found[name][:length] if array.ndim else found[name], array[:length] if array.ndim else array, atol=1e-6)
+        length = (
+            len(array)
+            if form not in ("V4", "V5")
+            else min(len(array), len(np.atleast_1d(found[name])))
+            if array.ndim
+            else None
+        )
+        np.testing.assert_allclose(
+            found[name][:length] if array.ndim else found[name],
+            array[:length] if array.ndim else array,
+            atol=1e-6,
+        )
 
 
 def computed(frozen: Frozen, arrays: Any) -> Any:
@@ -192,7 +280,11 @@ def test_large_constants_of_one_element_are_not_written_out(tmp_path: Path, tf: 
 
 
 def test_unread_constants_stay_out(tmp_path: Path, tf: Any) -> None:
-    graph = check(Case("transposed", lambda tf, x: x @ tf.transpose(tf.constant(floats(5, 4))), [f32(2, 4)]), tmp_path, tf)
+    graph = check(
+        Case("transposed", lambda tf, x: x @ tf.transpose(tf.constant(floats(5, 4))), [f32(2, 4)]),
+        tmp_path,
+        tf,
+    )
     assert [a.shape for a in graph.weights.values()] == [(4, 5)]
 
 

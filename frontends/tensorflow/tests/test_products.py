@@ -29,9 +29,22 @@ CONVOLUTIONS = (
     conv("valid", f32(2, 7, 6, 3), (3, 2, 3, 4), padding="VALID", strides=[1, 2, 1, 1]),
     conv("strided", f32(1, 7, 6, 3), (3, 3, 3, 4), strides=[1, 2, 3, 1]),
     conv("dilated", f32(1, 9, 9, 3), (3, 3, 3, 4), dilations=[1, 2, 3, 1]),
-    conv("explicit", f32(1, 7, 6, 3), (3, 3, 3, 4), padding="EXPLICIT", explicit_paddings=[0, 0, 1, 0, 2, 1, 0, 0]),
+    conv(
+        "explicit",
+        f32(1, 7, 6, 3),
+        (3, 3, 3, 4),
+        padding="EXPLICIT",
+        explicit_paddings=[0, 0, 1, 0, 2, 1, 0, 0],
+    ),
     conv("grouped", f32(1, 7, 6, 4), (3, 3, 2, 6)),
-    raw("Conv2D", f32(1, 5, 5, 2), f32(3, 3, 2, 4), name="Conv2D weights at run time", strides=[1] * 4, padding="SAME"),
+    raw(
+        "Conv2D",
+        f32(1, 5, 5, 2),
+        f32(3, 3, 2, 4),
+        name="Conv2D weights at run time",
+        strides=[1] * 4,
+        padding="SAME",
+    ),
     raw("Conv3D", f32(1, 5, 4, 6, 2), floats(3, 2, 3, 2, 4), strides=[1, 2, 1, 1, 1], padding="SAME"),
     raw("DepthwiseConv2dNative", f32(1, 7, 6, 3), floats(3, 3, 3, 2), strides=[1, 2, 2, 1], padding="SAME"),
     raw(
@@ -42,20 +55,65 @@ CONVOLUTIONS = (
         padding="VALID",
         name="depthwise",
     ),
-    raw("DepthwiseConv2dNative", f32(1, 7, 6, 3), f32(3, 3, 3, 2), strides=[1] * 4, padding="SAME", name="depthwise at run time"),
-    raw("Conv2DBackpropInput", const(1, 8, 7, 3), floats(3, 3, 3, 4), f32(1, 4, 4, 4), strides=[1, 2, 2, 1], padding="SAME"),
     raw(
-        "Conv2DBackpropInput", const(1, 10, 9, 3), floats(4, 3, 3, 4), f32(1, 4, 4, 4), strides=[1, 2, 2, 1], padding="VALID", name="valid"
+        "DepthwiseConv2dNative",
+        f32(1, 7, 6, 3),
+        f32(3, 3, 3, 2),
+        strides=[1] * 4,
+        padding="SAME",
+        name="depthwise at run time",
     ),
-    raw("DepthwiseConv2dNativeBackpropInput", const(1, 8, 7, 3), floats(3, 3, 3, 2), f32(1, 4, 4, 6), strides=[1, 2, 2, 1], padding="SAME"),
-    raw("Conv3DBackpropInputV2", const(1, 4, 4, 6, 2), floats(3, 2, 3, 2, 4), f32(1, 2, 4, 6, 4), strides=[1, 2, 1, 1, 1], padding="SAME"),
+    raw(
+        "Conv2DBackpropInput",
+        const(1, 8, 7, 3),
+        floats(3, 3, 3, 4),
+        f32(1, 4, 4, 4),
+        strides=[1, 2, 2, 1],
+        padding="SAME",
+    ),
+    raw(
+        "Conv2DBackpropInput",
+        const(1, 10, 9, 3),
+        floats(4, 3, 3, 4),
+        f32(1, 4, 4, 4),
+        strides=[1, 2, 2, 1],
+        padding="VALID",
+        name="valid",
+    ),
+    raw(
+        "DepthwiseConv2dNativeBackpropInput",
+        const(1, 8, 7, 3),
+        floats(3, 3, 3, 2),
+        f32(1, 4, 4, 6),
+        strides=[1, 2, 2, 1],
+        padding="SAME",
+    ),
+    raw(
+        "Conv3DBackpropInputV2",
+        const(1, 4, 4, 6, 2),
+        floats(3, 2, 3, 2, 4),
+        f32(1, 2, 4, 6, 4),
+        strides=[1, 2, 1, 1, 1],
+        padding="SAME",
+    ),
     Case("conv1d", lambda tf, x: tf.nn.conv1d(x, floats(3, 4, 5), 2, "SAME", dilations=1), [f32(2, 9, 4)]),
     Case("atrous", lambda tf, x: tf.nn.atrous_conv2d(x, floats(3, 3, 4, 5), 2, "SAME"), [f32(1, 9, 7, 4)]),
-    Case("separable", lambda tf, x: tf.nn.separable_conv2d(x, floats(3, 3, 4, 1), floats(1, 1, 4, 5), [1] * 4, "SAME"), [f32(1, 9, 7, 4)]),
+    Case(
+        "separable",
+        lambda tf, x: tf.nn.separable_conv2d(x, floats(3, 3, 4, 1), floats(1, 1, 4, 5), [1] * 4, "SAME"),
+        [f32(1, 9, 7, 4)],
+    ),
 )
 POOLS = (
     *(
-        raw(op, f32(1, 7, 6, 3), name=f"{op} {padding}", ksize=[1, 3, 2, 1], strides=[1, 2, 2, 1], padding=padding)
+        raw(
+            op,
+            f32(1, 7, 6, 3),
+            name=f"{op} {padding}",
+            ksize=[1, 3, 2, 1],
+            strides=[1, 2, 2, 1],
+            padding=padding,
+        )
         for op in ("MaxPool", "AvgPool")
         for padding in ("SAME", "VALID")
     ),
@@ -106,7 +164,9 @@ NORMS = (
     ),
     Case(
         "BatchNormWithGlobalNormalization",
-        lambda tf, x: tf.nn.batch_norm_with_global_normalization(x, SCALE[2], SCALE[3], SCALE[1], SCALE[0], 1e-3, True),
+        lambda tf, x: tf.nn.batch_norm_with_global_normalization(
+            x, SCALE[2], SCALE[3], SCALE[1], SCALE[0], 1e-3, True
+        ),
         [f32(2, 4, 5, 3)],
     ),
     raw("LRN", f32(1, 3, 4, 8), depth_radius=2, bias=1.5, alpha=0.3, beta=0.7),
@@ -124,7 +184,15 @@ NORMS = (
 
 def batch_norm(x: Any) -> dict[str, Any]:
     scale, offset, mean, variance = SCALE
-    return {"x": x, "scale": scale, "offset": offset, "mean": mean, "variance": variance, "is_training": False, "epsilon": 0.01}
+    return {
+        "x": x,
+        "scale": scale,
+        "offset": offset,
+        "mean": mean,
+        "variance": variance,
+        "is_training": False,
+        "epsilon": 0.01,
+    }
 
 
 def lstm_weights(width: int, hidden: int) -> dict[str, Any]:
@@ -139,13 +207,22 @@ def block_cell(tf: Any, x: Any, state: Any, hidden: Any, **attrs: Any) -> Any:
 
 def block_layer(tf: Any, form: str, x: Any, length: int, **attrs: Any) -> Any:
     zeros = {"cs_prev": floats(2, 3), "h_prev": floats(2, 3, seed=1)}
-    made = getattr(tf.raw_ops, form)(seq_len_max=np.int64(length), x=x, **zeros, **lstm_weights(4, 3), **attrs)
+    made = getattr(tf.raw_ops, form)(
+        seq_len_max=np.int64(length), x=x, **zeros, **lstm_weights(4, 3), **attrs
+    )
     return [made.cs[:length], made.h]
 
 
 def gru_cell(tf: Any, x: Any, hidden: Any) -> Any:
     return list(
-        tf.raw_ops.GRUBlockCell(x=x, h_prev=hidden, w_ru=floats(7, 6), w_c=floats(7, 3, seed=1), b_ru=floats(6), b_c=floats(3, seed=2))
+        tf.raw_ops.GRUBlockCell(
+            x=x,
+            h_prev=hidden,
+            w_ru=floats(7, 6),
+            w_c=floats(7, 3, seed=1),
+            b_ru=floats(6),
+            b_c=floats(3, seed=2),
+        )
     )
 
 
@@ -157,12 +234,17 @@ CELLS = (
         [f32(2, 4), f32(2, 3), f32(2, 3)],
     ),
     Case("BlockLSTM", lambda tf, x: block_layer(tf, "BlockLSTM", x, 5), [f32(5, 2, 4)]),
-    Case("BlockLSTM short", lambda tf, x: block_layer(tf, "BlockLSTM", x, 3, use_peephole=True), [f32(5, 2, 4)]),
+    Case(
+        "BlockLSTM short", lambda tf, x: block_layer(tf, "BlockLSTM", x, 3, use_peephole=True), [f32(5, 2, 4)]
+    ),
     Case("BlockLSTMV2", lambda tf, x: block_layer(tf, "BlockLSTMV2", x, 5), [f32(5, 2, 4)]),
     Case("GRUBlockCell", gru_cell, [f32(2, 4), f32(2, 3)]),
 )
 REDUCTIONS = (
-    *(raw(op, f32(2, 3, 4), const(-1, 0), name=op, tolerance=4e-6) for op in ("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")),
+    *(
+        raw(op, f32(2, 3, 4), const(-1, 0), name=op, tolerance=4e-6)
+        for op in ("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")
+    ),
     raw("Mean", f32(2, 3, 4), const(1), keep_dims=True, name="Mean kept"),
     raw("Sum", f32(2, 3, 4), np.zeros(0, np.int32), name="Sum of nothing"),
     raw("ArgMax", f32(2, 3, 4), np.int32(1)),
@@ -195,7 +277,9 @@ def test_through_c(tmp_path: Path, tf: Any) -> None:
 
 
 FORMS = {
-    "conv": lambda tf, x, **how: tf.raw_ops.Conv2D(input=x, filter=floats(3, 3, 4, 5), padding="SAME", **both(how, strides=(2, 1))),
+    "conv": lambda tf, x, **how: tf.raw_ops.Conv2D(
+        input=x, filter=floats(3, 3, 4, 5), padding="SAME", **both(how, strides=(2, 1))
+    ),
     "dilated": lambda tf, x, **how: tf.raw_ops.Conv2D(
         input=x, filter=floats(3, 3, 4, 5), padding="SAME", **both(how, strides=(1, 1), dilations=(1, 2))
     ),
@@ -216,16 +300,29 @@ FORMS = {
         padding="SAME",
         **both(how, strides=(2, 1)),
     ),
-    "max pool": lambda tf, x, **how: tf.raw_ops.MaxPool(input=x, padding="SAME", **both(how, ksize=(3, 2), strides=(2, 1))),
-    "average pool": lambda tf, x, **how: tf.raw_ops.AvgPool(value=x, padding="VALID", **both(how, ksize=(3, 2), strides=(2, 1))),
+    "max pool": lambda tf, x, **how: tf.raw_ops.MaxPool(
+        input=x, padding="SAME", **both(how, ksize=(3, 2), strides=(2, 1))
+    ),
+    "average pool": lambda tf, x, **how: tf.raw_ops.AvgPool(
+        value=x, padding="VALID", **both(how, ksize=(3, 2), strides=(2, 1))
+    ),
     "bias": lambda tf, x, **how: tf.raw_ops.BiasAdd(value=x, bias=floats(4), **how),
     "batch norm": lambda tf, x, **how: (
         tf.raw_ops.FusedBatchNormV3(
-            **{**batch_norm(x), **{k: np.resize(v, 4) for k, v in zip(("scale", "offset", "mean", "variance"), SCALE, strict=True)}}, **how
+            **{
+                **batch_norm(x),
+                **{
+                    k: np.resize(v, 4)
+                    for k, v in zip(("scale", "offset", "mean", "variance"), SCALE, strict=True)
+                },
+            },
+            **how,
         ).y
     ),
     "depth to space": lambda tf, x, **how: tf.raw_ops.DepthToSpace(input=x, block_size=2, **how),
-    "space to depth": lambda tf, x, **how: tf.raw_ops.SpaceToDepth(input=x[:, :, :6] if how else x[:, :6], block_size=2, **how),
+    "space to depth": lambda tf, x, **how: tf.raw_ops.SpaceToDepth(
+        input=x[:, :, :6] if how else x[:, :6], block_size=2, **how
+    ),
 }
 
 
@@ -241,5 +338,7 @@ def test_channels_first(form: str, tmp_path: Path, tf: Any) -> None:
     x = f32(1, 4, 7, 6)
     plain = Case("last", lambda tf, x: tf.transpose(FORMS[form](tf, tf.transpose(x, last)), first), [x])
     wanted = freeze(plain, tmp_path, tf).expected(plain.arrays())["out0"]
-    graph = freeze(Case("first", lambda tf, x: FORMS[form](tf, x, data_format="NCHW"), [x]), tmp_path, tf).graph()
+    graph = freeze(
+        Case("first", lambda tf, x: FORMS[form](tf, x, data_format="NCHW"), [x]), tmp_path, tf
+    ).graph()
     same(execute(graph, plain.arrays())["out0"], wanted, 4e-6, form)

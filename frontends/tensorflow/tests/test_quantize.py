@@ -31,7 +31,9 @@ def fake(name: str, low: Any, high: Any, **attrs: Any) -> tuple[Case, Case]:
     ends = (np.asarray(low, np.float32), np.asarray(high, np.float32))
     computed = raw(channels, f32(40, 3, low=-3, high=3), *ends, name=name, **attrs)
     return computed, Case(
-        f"{name} constant", lambda tf, x: x + getattr(tf.raw_ops, channels)(inputs=WIDE, min=ends[0], max=ends[1], **attrs), [f32(40, 3)]
+        f"{name} constant",
+        lambda tf, x: x + getattr(tf.raw_ops, channels)(inputs=WIDE, min=ends[0], max=ends[1], **attrs),
+        [f32(40, 3)],
     )
 
 
@@ -47,16 +49,38 @@ CASES = (
     *fake("an empty channel", np.float32([-1, 0, -1]), np.float32([1, 0, 2])),
     raw("FakeQuantWithMinMaxArgs", f32(40, 3, low=-9, high=9)),
     *(
-        raw("QuantizeAndDequantizeV2", f32(40, 3), np.float32(-1.3), np.float32(1.7), range_given=True, name=f"both {attrs}", **attrs)
+        raw(
+            "QuantizeAndDequantizeV2",
+            f32(40, 3),
+            np.float32(-1.3),
+            np.float32(1.7),
+            range_given=True,
+            name=f"both {attrs}",
+            **attrs,
+        )
         for attrs in ({}, {"narrow_range": True}, {"num_bits": 6})
     ),
-    raw("QuantizeAndDequantizeV2", f32(40, 3), np.float32(0), np.float32(1.7), range_given=True, signed_input=False, name="both unsigned"),
+    raw(
+        "QuantizeAndDequantizeV2",
+        f32(40, 3),
+        np.float32(0),
+        np.float32(1.7),
+        range_given=True,
+        signed_input=False,
+        name="both unsigned",
+    ),
     Case(
         "both channels",
-        lambda tf, x: x + tf.quantization.quantize_and_dequantize_v2(WIDE, ZEROS, ZEROS, range_given=False, axis=1),
+        lambda tf, x: (
+            x + tf.quantization.quantize_and_dequantize_v2(WIDE, ZEROS, ZEROS, range_given=False, axis=1)
+        ),
         [f32(40, 3)],
     ),
-    Case("both constant", lambda tf, x: x + tf.quantization.quantize_and_dequantize_v2(WIDE, 0, 0, range_given=False), [f32(40, 3)]),
+    Case(
+        "both constant",
+        lambda tf, x: x + tf.quantization.quantize_and_dequantize_v2(WIDE, 0, 0, range_given=False),
+        [f32(40, 3)],
+    ),
 )
 
 
@@ -97,7 +121,11 @@ def test_a_network_is_computed_in_integers(per_channel: bool, tmp_path: Path, tf
     frozen, arrays = freeze(case, tmp_path, tf), case.arrays()
     graph = normalise(frozen.graph(), Registry.load())
     for op in ("Conv", "MatMul"):
-        assert all(integers(graph, node.inputs[:2]) and integers(graph, node.outputs) for node in graph.nodes if node.op.name == op)
+        assert all(
+            integers(graph, node.inputs[:2]) and integers(graph, node.outputs)
+            for node in graph.nodes
+            if node.op.name == op
+        )
     kernels, (found,) = built(graph, arrays, tmp_path)
     assert not any(name.startswith(("conv", "matmul")) and name.endswith("f32") for name in kernels), kernels
     (wanted,) = frozen.expected(arrays).values()

@@ -71,7 +71,11 @@ def gru_of_biases(tf: Any, x: Any, at: Any, h: Any) -> Any:
 def gru_after(tf: Any, x: Any, _: Any, h: Any) -> Any:
     """The reset gate behind the product, a bias before it."""
     ours, theirs = (
-        tf.split(v, 3, 1) for v in (x @ weights(WIDTH, 3) + weights(1, 3, 1)[0], h @ weights(HIDDEN, 3, 2) + weights(1, 3, 3)[0])
+        tf.split(v, 3, 1)
+        for v in (
+            x @ weights(WIDTH, 3) + weights(1, 3, 1)[0],
+            h @ weights(HIDDEN, 3, 2) + weights(1, 3, 3)[0],
+        )
     )
     z, r = (tf.sigmoid(a + b) for a, b in zip(ours[:2], theirs[:2], strict=True))
     return (z * h + (1.0 - z) * tf.tanh(ours[2] + r * theirs[2]),)
@@ -89,7 +93,9 @@ def scaled(tf: Any, x: Any, at: Any, h: Any, c: Any) -> Any:
 
 def by_time(tf: Any, x: Any, at: Any, h: Any, c: Any) -> Any:
     """From the fifth turn on another cell."""
-    return tuple(tf.cond(at < 4, lambda: basic_lstm(tf, x, at, h, c), lambda: basic_lstm(tf, x, at, h, c, forget=0.0)))
+    return tuple(
+        tf.cond(at < 4, lambda: basic_lstm(tf, x, at, h, c), lambda: basic_lstm(tf, x, at, h, c, forget=0.0))
+    )
 
 
 def faded(tf: Any, x: Any, at: Any, h: Any, c: Any) -> Any:
@@ -128,7 +134,9 @@ def test_a_layer_is_found(name: str, reverse: bool, tmp_path: Path, tf: Any) -> 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_none_is_written_out(name: str, tmp_path: Path, tf: Any) -> None:
     step, states = OTHERS[name]
-    graph = check(Case(name, lambda tf, x: layer(tf, x, step, states), [f32(TIME, BATCH, WIDTH)], 4e-6), tmp_path, tf)
+    graph = check(
+        Case(name, lambda tf, x: layer(tf, x, step, states), [f32(TIME, BATCH, WIDTH)], 4e-6), tmp_path, tf
+    )
     assert Counter(n.op.name for n in graph.nodes)["Sigmoid"] >= TIME
 
 
@@ -146,7 +154,10 @@ def test_a_loop_that_leaves_a_part_of_the_sequence_is_written_out(tmp_path: Path
 def test_a_state_that_is_broadcast_is_written_out(tmp_path: Path, tf: Any) -> None:
     def make(tf: Any, x: Any) -> Any:
         given = tf.TensorArray(tf.float32, TIME).unstack(x)
-        body = lambda i, *now: (i + 1, *basic_lstm(tf, given.read(i), i, now[0] + tf.zeros((BATCH, 1)), now[1]))  # noqa: E731
+
+        def body(i: Any, *now: Any) -> tuple[Any, ...]:
+            return (i + 1, *basic_lstm(tf, given.read(i), i, now[0] + tf.zeros((BATCH, 1)), now[1]))
+
         begin = [tf.constant(0), tf.ones((1, HIDDEN)), tf.ones((1, HIDDEN))]
         shapes = [tf.TensorShape(()), tf.TensorShape((None, HIDDEN)), tf.TensorShape((None, HIDDEN))]
         return list(tf.while_loop(lambda i, *_: i < TIME, body, begin, shape_invariants=shapes)[1:])

@@ -75,7 +75,9 @@ def module(tf: Any) -> tuple[Any, dict[str, Any]]:
     made.table = tf.Variable(floats(6, 3, seed=1))
     made.count = tf.Variable(0)
 
-    @tf.function(input_signature=[tf.TensorSpec([2, 4], tf.float32, "left"), tf.TensorSpec([2], tf.int32, "places")])
+    @tf.function(
+        input_signature=[tf.TensorSpec([2, 4], tf.float32, "left"), tf.TensorSpec([2], tf.int32, "places")]
+    )
     def both(left: Any, places: Any) -> Any:
         made.count.assign_add(1)
         return {"product": left @ made.weights, "rows": tf.gather(made.table, places)}
@@ -135,7 +137,10 @@ def test_missing_variables_are_named(saved: Any, tf: Any) -> None:
     made, signatures = module(tf)
     folder = saved(made, signatures=signatures)
     (folder / "variables" / "variables.index").unlink()
-    with pytest.raises(MaceError, match=r"VarHandleOp.*its value is not stored; freeze the graph, or keep the folder `variables`"):
+    with pytest.raises(
+        MaceError,
+        match=r"VarHandleOp.*its value is not stored; freeze the graph, or keep the folder `variables`",
+    ):
         load(folder)
 
 
@@ -177,7 +182,10 @@ def randomised(model: Any) -> Any:
     """The network with random weights, its statistics too; variances stay positive."""
     rng = np.random.default_rng(5)
     model.set_weights(
-        [np.abs(rng.normal(0, 0.5, w.shape)) + 0.1 if w.ndim == 1 else rng.normal(0, 0.5, w.shape) for w in model.get_weights()]
+        [
+            np.abs(rng.normal(0, 0.5, w.shape)) + 0.1 if w.ndim == 1 else rng.normal(0, 0.5, w.shape)
+            for w in model.get_weights()
+        ]
     )
     return model
 
@@ -224,7 +232,9 @@ def test_a_frozen_sequence_network(lowered: bool, tf: Any, tmp_path: Path) -> No
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     model = randomised(recurrent(tf, tf.keras.layers.LSTM(5)))
-    function = tf.function(lambda x: {"y": model(x)}).get_concrete_function(tf.TensorSpec((2, 6, 4), tf.float32, "x"))
+    function = tf.function(lambda x: {"y": model(x)}).get_concrete_function(
+        tf.TensorSpec((2, 6, 4), tf.float32, "x")
+    )
     frozen = convert_variables_to_constants_v2(function, lower_control_flow=lowered)
     file = tmp_path / "frozen.pb"
     file.write_bytes(frozen.graph.as_graph_def().SerializeToString())
@@ -249,12 +259,19 @@ def test_an_open_batch_is_one(saved: Any, tf: Any) -> None:
 
 def test_an_open_axis_of_a_sequence_is_asked_for(saved: Any, tf: Any) -> None:
     model = tf.keras.Sequential([tf.keras.Input((None, 4), name="given"), tf.keras.layers.Dense(3)])
-    with pytest.raises(MaceError, match=r"leaves dimension 1 open; write in the deployment file[^\n]*\n.*\n  input_shapes: \[\"1,\?,4\"\]"):
+    with pytest.raises(
+        MaceError,
+        match=r"leaves dimension 1 open; write in the deployment file[^\n]*\n.*\n  input_shapes: \[\"1,\?,4\"\]",
+    ):
         load(saved(model))
 
 
 def test_tensors_inside_of_functions_can_be_cut_at(saved: Any, tf: Any) -> None:
-    model = randomised(tf.keras.Sequential([tf.keras.Input((4,)), *(tf.keras.layers.Dense(3, activation="relu") for _ in range(2))]))
+    model = randomised(
+        tf.keras.Sequential(
+            [tf.keras.Input((4,)), *(tf.keras.layers.Dense(3, activation="relu") for _ in range(2))]
+        )
+    )
     folder = saved(model)
     whole = load(folder, inputs=given(folder, (2, 4)))
     inner = next(o for n in whole.nodes for o in n.outputs if o.endswith("Relu"))

@@ -45,7 +45,9 @@ def folder(tmp_path: Path, tf: Any) -> Path:
     return tmp_path / "saved"
 
 
-def model(folder: Path, inputs: list[str] | None = None, outputs: list[str] | None = None, **keys: object) -> Model:
+def model(
+    folder: Path, inputs: list[str] | None = None, outputs: list[str] | None = None, **keys: object
+) -> Model:
     ports = [tuple(Port(name) for name in names or ()) for names in (inputs, outputs)]
     return Model("filter", (folder,), inputs=ports[0], outputs=ports[1], keys=keys)
 
@@ -109,12 +111,15 @@ def test_a_variable_changed_in_a_loop_is_refused(tmp_path: Path, tf: Any) -> Non
     module = Loop()
     tf.saved_model.save(module, str(tmp_path / "saved"), signatures=module.serve)
     with pytest.raises(
-        MaceError, match=r"lasts from run to run, and a variable is changed inside its branches or loop; export .*\n    states: reset"
+        MaceError,
+        match=r"lasts from run to run, and a variable is changed inside its branches or loop; export .*\n    states: reset",
     ):
         TensorFlow().load((tmp_path / "saved",), model(tmp_path / "saved"), core_ops())
 
 
-def test_batch_normalization_that_is_trained_further_keeps_no_state(tmp_path: Path, saved_network: Callable[..., Path]) -> None:
+def test_batch_normalization_that_is_trained_further_keeps_no_state(
+    tmp_path: Path, saved_network: Callable[..., Path]
+) -> None:
     """What inference reads is not what training writes."""
     folder = saved_network(tmp_path)
     TensorFlow().load((folder,), model(folder), core_ops())

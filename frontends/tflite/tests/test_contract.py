@@ -24,7 +24,10 @@ class TestTfLite(FrontendContract):
         written = Case("relu", "RELU", [f32(2, 3)]).written()
         names = {"in0": x, "out0": y}
         values = [replace(v, name=names.get(v.name, v.name)) for v in written.values]
-        steps = [replace(s, inputs=[names[n] for n in s.inputs], outputs=[names[n] for n in s.outputs]) for s in written.steps]
+        steps = [
+            replace(s, inputs=[names[n] for n in s.inputs], outputs=[names[n] for n in s.outputs])
+            for s in written.steps
+        ]
         file.write_bytes(write(replace(written, values=values, steps=steps, inputs=[x], outputs=[y])))
         return (file,)
 

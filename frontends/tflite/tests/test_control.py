@@ -28,7 +28,9 @@ def value(name: str, *shape: int, dtype: DType = DType.F32) -> Value:
 
 def unary(code: str, shape: tuple[int, ...] = (3,)) -> Written:
     """A graph of one operator."""
-    return Written([value("x", *shape), value("y", *shape)], [Step(code, ["x"], ["y"])], ["x"], ["y"], code.lower())
+    return Written(
+        [value("x", *shape), value("y", *shape)], [Step(code, ["x"], ["y"])], ["x"], ["y"], code.lower()
+    )
 
 
 def agrees(folder: Path, *graphs: Written) -> None:
@@ -75,7 +77,10 @@ def loop(turns: int, limit: Value | None = None) -> tuple[Written, Written, Writ
     )
     body = Written(
         [*state, Value.constant("one", np.int32([1])), value("next", 1, dtype=i32), value("twice", 3)],
-        [Step("ADD", ["i", "one"], ["next"], ("AddOptions", {})), Step("ADD", ["x", "x"], ["twice"], ("AddOptions", {}))],
+        [
+            Step("ADD", ["i", "one"], ["next"], ("AddOptions", {})),
+            Step("ADD", ["x", "x"], ["twice"], ("AddOptions", {})),
+        ],
         ["i", "x"],
         ["next", "twice"],
     )
@@ -118,7 +123,10 @@ def handle(name: str) -> Value:
 
 
 def variables(*after: Step) -> tuple[Written, Written]:
-    """A model that adds a variable, and the initialiser that sets it to 1; after: what else the model does."""
+    """A model that adds a variable, and the initialiser that sets it to 1.
+
+    after: what else the model does.
+    """
     name = ("VarHandleOptions", {"SharedName": "v", "Container": "c"})
     main = Written(
         [value("x", 3), handle("h"), value("v", 1), value("y", 3)],
@@ -200,7 +208,10 @@ def test_a_variable_is_read_as_the_run_has_left_it(tmp_path: Path) -> None:
     more = [Step("READ_VARIABLE", ["h"], ["again"]), Step("MUL", ["again", "x"], ["z"], ("MulOptions", {}))]
     graphs = replace(main, values=values, steps=[*main.steps, *more], outputs=["z"]), initial
     x = np.float32([3])
-    for chosen_model, inputs in ((model(tmp_path, states="reset"), {}), (model(tmp_path, "x v", "z v.next"), {"v": np.float32([1])})):
+    for chosen_model, inputs in (
+        (model(tmp_path, states="reset"), {}),
+        (model(tmp_path, "x v", "z v.next"), {"v": np.float32([1])}),
+    ):
         graph = load(tmp_path, *graphs, model=chosen_model)
         assert execute(graph, {"x": x, **inputs})["z"] == expected(tmp_path, {"x": x})["z"] == 12
 
@@ -208,7 +219,11 @@ def test_a_variable_is_read_as_the_run_has_left_it(tmp_path: Path) -> None:
 def test_a_branch_chosen_at_run_time_that_changes_a_variable_is_refused(tmp_path: Path) -> None:
     condition = value("condition", 1, dtype=DType.BOOL)
     name = ("VarHandleOptions", {"SharedName": "v", "Container": "c"})
-    steps = [Step("VAR_HANDLE", [], ["h"], name), Step("ASSIGN_VARIABLE", ["h", "x"], []), Step("EXP", ["x"], ["y"])]
+    steps = [
+        Step("VAR_HANDLE", [], ["h"], name),
+        Step("ASSIGN_VARIABLE", ["h", "x"], []),
+        Step("EXP", ["x"], ["y"]),
+    ]
     side = Written([value("x", 3), handle("h"), value("y", 3)], steps, ["x"], ["y"])
     with pytest.raises(MaceError, match="a branch that is chosen at run time changes a state"):
         load(tmp_path, chosen(condition), side, unary("SIN"))

@@ -69,11 +69,19 @@ def sampled(image: Array, matrix: Array, height: int, width: int) -> Array:
 
 @pytest.mark.parametrize(
     "matrix",
-    [affine(1, 0, (0, 0)), affine(0.5, 0.4, (1.2, 0.3)), affine(1.7, -2.5, (4, 6)), affine(1, 0, (0.25, -0.5)), affine(1, 0, (99, 0))],
+    [
+        affine(1, 0, (0, 0)),
+        affine(0.5, 0.4, (1.2, 0.3)),
+        affine(1.7, -2.5, (4, 6)),
+        affine(1, 0, (0.25, -0.5)),
+        affine(1, 0, (99, 0)),
+    ],
     ids=["same", "turned", "far", "moved", "outside"],
 )
 @pytest.mark.parametrize("shape", [(6, 8, 3), (1, 1, 2), (7, 9, 1)])
-def test_an_image_is_sampled_where_the_matrix_says(matrix: Array, shape: tuple[int, int, int], tmp_path: Path) -> None:
+def test_an_image_is_sampled_where_the_matrix_says(
+    matrix: Array, shape: tuple[int, int, int], tmp_path: Path
+) -> None:
     case = transform([f32(1, *shape), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE))
     graph = load(tmp_path, case.written())
     image = case.arrays()["in0"]
@@ -94,7 +102,9 @@ def test_landmarks_are_moved_and_keep_their_depth(dimensions: int, tmp_path: Pat
 
 def crop_matrix(points: Array, crop: Mapping[str, object] = CROP) -> Array:
     """What brings pixels of the crop to the image, matrix by matrix in double precision."""
-    (ax, ay), (bx, by) = (points[crop[name], :2].astype(float) for name in ("left_rotation_idx", "right_rotation_idx"))  # type: ignore[index]
+    (ax, ay), (bx, by) = (
+        points[crop[name], :2].astype(float) for name in ("left_rotation_idx", "right_rotation_idx")
+    )  # type: ignore[index]
     turn = float(str(crop["target_rotation_radians"])) - math.atan2(by - ay, bx - ax)
     cos, sin = math.cos(turn), math.sin(turn)
     around, back = np.array([[cos, -sin], [sin, cos]]), np.array([[cos, sin], [-sin, cos]])
@@ -118,7 +128,9 @@ def test_the_matrix_of_a_crop(seed: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, crop_matrix(points)[None], rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("way", [(0.0, 0.0), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (1e-30, 1e-30)])
+@pytest.mark.parametrize(
+    "way", [(0.0, 0.0), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (1e-30, 1e-30)]
+)
 def test_a_crop_along_an_axis_or_of_one_point(way: tuple[float, float], tmp_path: Path) -> None:
     case = transform([f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**CROP))
     graph = load(tmp_path, case.written())
@@ -132,20 +144,54 @@ def test_a_crop_along_an_axis_or_of_one_point(way: tuple[float, float], tmp_path
 @pytest.mark.parametrize(
     ("case", "problem"),
     [
-        (transform([f32(1, 5, 3), f32(1, 4, 4)], "TransformLandmarks", version=1), "it is version 1 of its operator"),
-        (transform([f32(1, 5, 3)], "Landmarks2TransformMatrix", options_of(**CROP), 1), "it is version 1 of its operator"),
-        (transform([f32(1, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE), 3), "it is version 3 of its operator"),
-        (transform([f32(1, 5, 4), f32(1, 4, 4)], "TransformLandmarks"), r"landmarks of shape \[1, 5, 4\] instead of"),
-        (transform([f32(1, 5, 3), f32(1, 3, 4)], "TransformLandmarks"), r"a matrix of shape \[1, 3, 4\] instead of 4x4"),
-        (transform([f32(2, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE)), "an image of shape"),
-        (transform([f32(1, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", b"\xff"), "its options cannot be read"),
         (
-            transform([f32(1, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", options_of(output_height=3)),
+            transform([f32(1, 5, 3), f32(1, 4, 4)], "TransformLandmarks", version=1),
+            "it is version 1 of its operator",
+        ),
+        (
+            transform([f32(1, 5, 3)], "Landmarks2TransformMatrix", options_of(**CROP), 1),
+            "it is version 1 of its operator",
+        ),
+        (
+            transform([f32(1, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE), 3),
+            "it is version 3 of its operator",
+        ),
+        (
+            transform([f32(1, 5, 4), f32(1, 4, 4)], "TransformLandmarks"),
+            r"landmarks of shape \[1, 5, 4\] instead of",
+        ),
+        (
+            transform([f32(1, 5, 3), f32(1, 3, 4)], "TransformLandmarks"),
+            r"a matrix of shape \[1, 3, 4\] instead of 4x4",
+        ),
+        (
+            transform([f32(2, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE)),
+            "an image of shape",
+        ),
+        (
+            transform([f32(1, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", b"\xff"),
+            "its options cannot be read",
+        ),
+        (
+            transform(
+                [f32(1, 4, 4, 1), f32(1, 4, 4)], "TransformTensorBilinear", options_of(output_height=3)
+            ),
             "its option output_width is None",
         ),
-        (transform([f32(1, 9, 3)], "Landmarks2TransformMatrix", options_of(**CROP)), "landmarks that are not among 9"),
-        (transform([f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**{**CROP, "subset_idxs": []})), "its option subset_idxs"),
-        (transform([f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**{**CROP, "scale_x": 0.0})), "a crop of"),
+        (
+            transform([f32(1, 9, 3)], "Landmarks2TransformMatrix", options_of(**CROP)),
+            "landmarks that are not among 9",
+        ),
+        (
+            transform(
+                [f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**{**CROP, "subset_idxs": []})
+            ),
+            "its option subset_idxs",
+        ),
+        (
+            transform([f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**{**CROP, "scale_x": 0.0})),
+            "a crop of",
+        ),
     ],
 )
 def test_what_the_kernels_do_not_define_is_refused(case: Case, problem: str, tmp_path: Path) -> None:

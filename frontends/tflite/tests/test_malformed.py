@@ -50,10 +50,22 @@ def network() -> Written:
         Value("y", DType.F32, (1, 36)),
     ]
     steps = [
-        Step("CONV_2D", ["x", "w", "b"], ["conv"], ("Conv2DOptions", {**WINDOW, "FusedActivationFunction": 1})),
+        Step(
+            "CONV_2D", ["x", "w", "b"], ["conv"], ("Conv2DOptions", {**WINDOW, "FusedActivationFunction": 1})
+        ),
         Step("QUANTIZE", ["conv"], ["stored"]),
-        Step("DEPTHWISE_CONV_2D", ["stored", "v", "c"], ["deep"], ("DepthwiseConv2DOptions", {**WINDOW, "DepthMultiplier": 1})),
-        Step("AVERAGE_POOL_2D", ["deep"], ["pool"], ("Pool2DOptions", {"StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2})),
+        Step(
+            "DEPTHWISE_CONV_2D",
+            ["stored", "v", "c"],
+            ["deep"],
+            ("DepthwiseConv2DOptions", {**WINDOW, "DepthMultiplier": 1}),
+        ),
+        Step(
+            "AVERAGE_POOL_2D",
+            ["deep"],
+            ["pool"],
+            ("Pool2DOptions", {"StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2}),
+        ),
         Step("RESHAPE", ["pool", "shape"], ["row"]),
         Step("DEQUANTIZE", ["row"], ["y"]),
     ]
@@ -92,23 +104,43 @@ def every_number() -> Iterator[Damaged]:
     data = write(*sound()[2])
     for at in range(0, len(data) - 4, 8):
         for number in NUMBERS[at // 8 % 3 :: 3]:
-            yield one(f"{number} at {at}", data[:at] + (number % (1 << 32)).to_bytes(4, "little") + data[at + 4 :])
+            yield one(
+                f"{number} at {at}", data[:at] + (number % (1 << 32)).to_bytes(4, "little") + data[at + 4 :]
+            )
 
 
-def single(code: str, *operands: Value | np.ndarray[Any, Any], options: tuple[str, TableFields] | None = None, made: int = 1) -> Written:
+def single(
+    code: str,
+    *operands: Value | np.ndarray[Any, Any],
+    options: tuple[str, TableFields] | None = None,
+    made: int = 1,
+) -> Written:
     """A graph of one operator."""
-    values = [replace(o, name=f"in{i}") if isinstance(o, Value) else Value.constant(f"in{i}", o) for i, o in enumerate(operands)]
+    values = [
+        replace(o, name=f"in{i}") if isinstance(o, Value) else Value.constant(f"in{i}", o)
+        for i, o in enumerate(operands)
+    ]
     outputs = [Value(f"out{i}") for i in range(made)]
     names = [v.name for v in values]
     inputs = [v.name for v in values if v.data is None]
-    return Written([*values, *outputs], [Step(code, names, [o.name for o in outputs], options)], inputs, [o.name for o in outputs])
+    return Written(
+        [*values, *outputs],
+        [Step(code, names, [o.name for o in outputs], options)],
+        inputs,
+        [o.name for o in outputs],
+    )
 
 
 def sparse(
-    shape: tuple[int, ...], *dimensions: int | tuple[list[int], list[int]], order: tuple[int, ...] = (0, 1), blocks: tuple[int, ...] = ()
+    shape: tuple[int, ...],
+    *dimensions: int | tuple[list[int], list[int]],
+    order: tuple[int, ...] = (0, 1),
+    blocks: tuple[int, ...] = (),
 ) -> Written:
     """A sparse constant whose description lies."""
-    constant = Value("", DType.F32, shape, np.float32([1, 2, 3]), sparsity=Sparsity(order, blocks, dimensions))
+    constant = Value(
+        "", DType.F32, shape, np.float32([1, 2, 3]), sparsity=Sparsity(order, blocks, dimensions)
+    )
     return single("ADD", f32(2, 2), constant, options=("AddOptions", {}))
 
 
@@ -129,23 +161,50 @@ GRAPHS = {
     "a huge broadcast": single("BROADCAST_TO", floats(1, 1), const(1 << 15, 1 << 15)),
     "a huge pad": single("PAD", f32(2, 3), const([BIG, BIG], [BIG, BIG])),
     "a huge pad of a constant": single("PAD", floats(2, 3), const([1 << 15, 0], [1 << 15, 0])),
-    "a huge resize": single("RESIZE_BILINEAR", f32(1, 2, 2, 1), const(HUGE, HUGE), options=("ResizeBilinearOptions", {})),
-    "a huge one-hot": single("ONE_HOT", ints(4), np.int32(HUGE), np.float32(1), np.float32(0), options=("OneHotOptions", {})),
+    "a huge resize": single(
+        "RESIZE_BILINEAR", f32(1, 2, 2, 1), const(HUGE, HUGE), options=("ResizeBilinearOptions", {})
+    ),
+    "a huge one-hot": single(
+        "ONE_HOT", ints(4), np.int32(HUGE), np.float32(1), np.float32(0), options=("OneHotOptions", {})
+    ),
     "a huge top": single("TOPK_V2", f32(4), np.int32(HUGE), made=2),
     "a huge scatter": single("SCATTER_ND", const([1], [3]), f32(2, 4), const(HUGE, 4)),
     "a huge scatter of constants": single("SCATTER_ND", const([1], [3]), floats(2, 4), const(1 << 28, 4)),
-    "a sparse result of a huge size": single("SPARSE_TO_DENSE", const([0, 1]), const(BIG, BIG), np.float32(1), np.float32(0)),
+    "a sparse result of a huge size": single(
+        "SPARSE_TO_DENSE", const([0, 1]), const(BIG, BIG), np.float32(1), np.float32(0)
+    ),
     "a huge batch": single("BATCH_TO_SPACE_ND", f32(4, 2, 2, 1), const(HUGE, HUGE), const([0, 0], [0, 0])),
     "blocks of 0": single("SPACE_TO_BATCH_ND", f32(4, 2, 2, 1), const(0, 0), const([0, 0], [0, 0])),
-    "a block of 0": single("SPACE_TO_DEPTH", f32(1, 4, 4, 1), options=("SpaceToDepthOptions", {"BlockSize": 0})),
-    "a huge depth": single("DEPTH_TO_SPACE", f32(1, 4, 4, 4), options=("DepthToSpaceOptions", {"BlockSize": HUGE})),
-    "strides of 0": single("MAX_POOL_2D", f32(1, 4, 4, 1), options=("Pool2DOptions", {"FilterHeight": 2, "FilterWidth": 2})),
-    "a huge window": single("MAX_POOL_2D", f32(1, 4, 4, 1), options=("Pool2DOptions", {"StrideH": 1, "StrideW": 1, "FilterHeight": HUGE})),
-    "a slice by 0": single("STRIDED_SLICE", f32(4), const(0), const(4), const(0), options=("StridedSliceOptions", {})),
+    "a block of 0": single(
+        "SPACE_TO_DEPTH", f32(1, 4, 4, 1), options=("SpaceToDepthOptions", {"BlockSize": 0})
+    ),
+    "a huge depth": single(
+        "DEPTH_TO_SPACE", f32(1, 4, 4, 4), options=("DepthToSpaceOptions", {"BlockSize": HUGE})
+    ),
+    "strides of 0": single(
+        "MAX_POOL_2D", f32(1, 4, 4, 1), options=("Pool2DOptions", {"FilterHeight": 2, "FilterWidth": 2})
+    ),
+    "a huge window": single(
+        "MAX_POOL_2D",
+        f32(1, 4, 4, 1),
+        options=("Pool2DOptions", {"StrideH": 1, "StrideW": 1, "FilterHeight": HUGE}),
+    ),
+    "a slice by 0": single(
+        "STRIDED_SLICE", f32(4), const(0), const(4), const(0), options=("StridedSliceOptions", {})
+    ),
     "a division by 0": single("FLOOR_DIV", np.array([1], "i4"), np.array([0], "i4")),
     "a huge shift": single("RIGHT_SHIFT", np.array([1], "i4"), np.array([99], "i4")),
-    "parts of less": single("SPLIT_V", f32(4), const(HUGE, -HUGE), np.int32(0), options=("SplitVOptions", {"NumSplits": 2}), made=2),
-    "a huge number of parts": single("SPLIT", np.int32(0), f32(4), options=("SplitOptions", {"NumSplits": HUGE})),
+    "parts of less": single(
+        "SPLIT_V",
+        f32(4),
+        const(HUGE, -HUGE),
+        np.int32(0),
+        options=("SplitVOptions", {"NumSplits": 2}),
+        made=2,
+    ),
+    "a huge number of parts": single(
+        "SPLIT", np.int32(0), f32(4), options=("SplitOptions", {"NumSplits": HUGE})
+    ),
     "a diagonal of a huge matrix": single("MATRIX_DIAG", floats(1 << 16)),
     "segments without end": single("UNSORTED_SEGMENT_SUM", f32(2), const(0, HUGE), np.int32(HUGE)),
     "random numbers without end": single("RANDOM_UNIFORM", const(BIG, BIG), options=("RandomOptions", {})),
@@ -160,7 +219,10 @@ GRAPHS = {
     "an order of one": sparse((2, 2), 2, 2, order=(0, 0)),
     "blocks that lie": sparse((2, 2), 2, 2, 2, order=(0, 1, 2), blocks=(9,)),
     "a node that reads itself": Written(
-        [Value("x", shape=(2,)), Value("y")], [Step("ADD", ["x", "y"], ["y"], ("AddOptions", {}))], ["x"], ["y"]
+        [Value("x", shape=(2,)), Value("y")],
+        [Step("ADD", ["x", "y"], ["y"], ("AddOptions", {}))],
+        ["x"],
+        ["y"],
     ),
     "a cycle": Written(
         [Value("x", shape=(2,)), Value("a"), Value("y")],
@@ -168,19 +230,35 @@ GRAPHS = {
         ["x"],
         ["y"],
     ),
-    "a tensor written twice": Written([Value("x", shape=(2,)), Value("y")], [Step("EXP", ["x"], ["y"])] * 2, ["x"], ["y"]),
-    "an input that is written": Written(
-        [Value("x", shape=(2,)), Value("y")], [Step("EXP", ["x"], ["x"]), Step("EXP", ["x"], ["y"])], ["x"], ["y"]
+    "a tensor written twice": Written(
+        [Value("x", shape=(2,)), Value("y")], [Step("EXP", ["x"], ["y"])] * 2, ["x"], ["y"]
     ),
-    "a node of nothing": Written([Value("x", shape=(2,)), Value("y")], [Step("ADD", [], ["y"])], ["x"], ["y"]),
-    "a node of absent tensors": Written([Value("x", shape=(2,)), Value("y")], [Step("ADD", ["", ""], ["y"])], ["x"], ["y"]),
-    "an output twice": Written([Value("x", shape=(2,)), Value("y")], [Step("EXP", ["x"], ["y"])], ["x"], ["y", "y"]),
+    "an input that is written": Written(
+        [Value("x", shape=(2,)), Value("y")],
+        [Step("EXP", ["x"], ["x"]), Step("EXP", ["x"], ["y"])],
+        ["x"],
+        ["y"],
+    ),
+    "a node of nothing": Written(
+        [Value("x", shape=(2,)), Value("y")], [Step("ADD", [], ["y"])], ["x"], ["y"]
+    ),
+    "a node of absent tensors": Written(
+        [Value("x", shape=(2,)), Value("y")], [Step("ADD", ["", ""], ["y"])], ["x"], ["y"]
+    ),
+    "an output twice": Written(
+        [Value("x", shape=(2,)), Value("y")], [Step("EXP", ["x"], ["y"])], ["x"], ["y", "y"]
+    ),
     "scales of 0": single("DEQUANTIZE", Value("", DType.I8, (2,), scales=Scales([0.0], [0]))),
     "scales of nan": single("DEQUANTIZE", Value("", DType.I8, (2,), scales=Scales([float("nan")], [0]))),
     "a huge zero": single("DEQUANTIZE", Value("", DType.I8, (2,), scales=Scales([0.1], [1 << 62]))),
-    "scales along no axis": single("DEQUANTIZE", Value("", DType.I8, (2,), scales=Scales([0.1, 0.2], [0, 0], 7))),
+    "scales along no axis": single(
+        "DEQUANTIZE", Value("", DType.I8, (2,), scales=Scales([0.1, 0.2], [0, 0], 7))
+    ),
     "a row of many nodes": Written(
-        [Value(f"t{i}", shape=(2,)) for i in range(2001)], [Step("EXP", [f"t{i}"], [f"t{i + 1}"]) for i in range(2000)], ["t0"], ["t2000"]
+        [Value(f"t{i}", shape=(2,)) for i in range(2001)],
+        [Step("EXP", [f"t{i}"], [f"t{i + 1}"]) for i in range(2000)],
+        ["t0"],
+        ["t2000"],
     ),
 }
 
@@ -200,15 +278,31 @@ def calls() -> Iterator[tuple[str, tuple[Written, ...]]]:
         yield f"a branch into graph {number}", (branch, branch)
         turn = call("WHILE", ("WhileOptions", {"CondSubgraphIndex": number, "BodySubgraphIndex": number}))
         yield f"a loop of graph {number}", (turn, turn)
-        yield f"a call of graph {number}", (call("CALL_ONCE", ("CallOnceOptions", {"InitSubgraphIndex": number})), exp)
-        yield f"a stable call of graph {number}", (call("CALL", ("CallOptions", {"Subgraph": max(number, 0)})), exp)
-    row = [call("IF", ("IfOptions", {"ThenSubgraphIndex": i + 1, "ElseSubgraphIndex": i + 1})) for i in range(400)]
+        yield (
+            f"a call of graph {number}",
+            (call("CALL_ONCE", ("CallOnceOptions", {"InitSubgraphIndex": number})), exp),
+        )
+        yield (
+            f"a stable call of graph {number}",
+            (call("CALL", ("CallOptions", {"Subgraph": max(number, 0)})), exp),
+        )
+    row = [
+        call("IF", ("IfOptions", {"ThenSubgraphIndex": i + 1, "ElseSubgraphIndex": i + 1}))
+        for i in range(400)
+    ]
     yield "calls in a row", (*row, exp)
     both = []
     for i in range(40):
         options = ("IfOptions", {"ThenSubgraphIndex": i + 1, "ElseSubgraphIndex": i + 1})
         values = [Value.constant("c", np.array([True])), Value("x", shape=(2,)), Value("a"), Value("y")]
-        both.append(Written(values, [Step("IF", ["c", "x"], ["a"], options), Step("IF", ["c", "a"], ["y"], options)], ["x"], ["y"]))
+        both.append(
+            Written(
+                values,
+                [Step("IF", ["c", "x"], ["a"], options), Step("IF", ["c", "a"], ["y"], options)],
+                ["x"],
+                ["y"],
+            )
+        )
     yield "calls that double", (*both, exp)
     yield "a loop of many turns", control.loop(HUGE)
     yield "a loop of as many turns as are written out", control.loop(4000)
@@ -228,12 +322,15 @@ def known_damage() -> Iterator[Damaged]:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_damaged_models(tmp_path: Path) -> None:
-    damaged = [*(one("sound", write(*graphs)) for graphs in sound()), *random_damage(), *every_number(), *known_damage()]
+    damaged = [
+        *(one("sound", write(*graphs)) for graphs in sound()),
+        *random_damage(),
+        *every_number(),
+        *known_damage(),
+    ]
     assert len(damaged) >= 500
     found = holds("tflite", damaged, tmp_path)
     assert found["graph"] >= len(sound())

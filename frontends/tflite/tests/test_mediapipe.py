@@ -24,7 +24,10 @@ def ints(*numbers: int) -> bytes:
 
 
 def scattered(x: Array, w: Array, b: Array, how: tuple[tuple[int, int], list[int], tuple[int, ...]]) -> Array:
-    """The transposed convolution by its definition: every input adds its filters to the output; how: strides, padding before, shape."""
+    """The transposed convolution by its definition: every input adds its filters to the output.
+
+    how: strides, padding before, shape.
+    """
     (sy, sx), (py, px), shape = how
     wide = np.zeros((1, shape[1] + 40, shape[2] + 40, shape[3]), np.float64)
     for i, j in np.ndindex(*x.shape[1:3]):
@@ -34,22 +37,37 @@ def scattered(x: Array, w: Array, b: Array, how: tuple[tuple[int, int], list[int
 
 
 @pytest.mark.parametrize("padding", [SAME, VALID])
-@pytest.mark.parametrize(("stride", "kernel"), [((2, 2), (4, 4)), ((2, 2), (3, 3)), ((1, 3), (3, 4)), ((2, 2), (2, 2)), ((1, 1), (3, 3))])
+@pytest.mark.parametrize(
+    ("stride", "kernel"),
+    [((2, 2), (4, 4)), ((2, 2), (3, 3)), ((1, 3), (3, 4)), ((2, 2), (2, 2)), ((1, 1), (3, 3))],
+)
 def test_the_transposed_convolution_is_that_of_litert_with_a_bias(
     padding: int, stride: tuple[int, int], kernel: tuple[int, int], tmp_path: Path
 ) -> None:
     x, w, b = f32(1, 4, 5, 3), floats(6, *kernel, 3), floats(6, seed=1)
-    case = Case("deconv", "custom Convolution2DTransposeBias", [x, w, b], custom=ints(padding, stride[1], stride[0]))
+    case = Case(
+        "deconv", "custom Convolution2DTransposeBias", [x, w, b], custom=ints(padding, stride[1], stride[0])
+    )
     graph, arrays = load(tmp_path, case.written()), case.arrays()
     (name,) = graph.outputs
     found = execute(graph, arrays)[name]
-    cut = [max(0, k - (n - 1) % s - 1) if padding == SAME else 0 for n, k, s in zip((4, 5), kernel, stride, strict=True)]
-    np.testing.assert_allclose(found, scattered(arrays["in0"], w, b, (stride, [c // 2 for c in cut], found.shape)), rtol=1e-5, atol=1e-5)
+    cut = [
+        max(0, k - (n - 1) % s - 1) if padding == SAME else 0
+        for n, k, s in zip((4, 5), kernel, stride, strict=True)
+    ]
+    np.testing.assert_allclose(
+        found,
+        scattered(arrays["in0"], w, b, (stride, [c // 2 for c in cut], found.shape)),
+        rtol=1e-5,
+        atol=1e-5,
+    )
     options = ("TransposeConvOptions", {"StrideH": stride[0], "StrideW": stride[1], "Padding": padding - 1})
     same = Case("deconv", "TRANSPOSE_CONV", [const(*found.shape), w, x, b], options, version=3)
     load(tmp_path, same.written())
     (wanted,) = expected(tmp_path, {"in2": arrays["in0"]}).values()
-    assert found.shape[1:3] == tuple(s * (n - 1) + k - c for n, k, s, c in zip((4, 5), kernel, stride, cut, strict=True))
+    assert found.shape[1:3] == tuple(
+        s * (n - 1) + k - c for n, k, s, c in zip((4, 5), kernel, stride, cut, strict=True)
+    )
     if padding == VALID or all(c == max(0, k - s) for c, k, s in zip(cut, kernel, stride, strict=True)):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
@@ -57,7 +75,10 @@ def test_the_transposed_convolution_is_that_of_litert_with_a_bias(
 def pooled(x: Array, kernel: tuple[int, int], stride: tuple[int, int], padding: int) -> tuple[Array, Array]:
     """The greatest values and their places, window by window."""
     size = x.shape[1:3]
-    out = [-(-n // s) if padding == SAME else (n - k) // s + 1 for n, k, s in zip(size, kernel, stride, strict=True)]
+    out = [
+        -(-n // s) if padding == SAME else (n - k) // s + 1
+        for n, k, s in zip(size, kernel, stride, strict=True)
+    ]
     before = [max(0, (o - 1) * s + k - n) // 2 for o, n, k, s in zip(out, size, kernel, stride, strict=True)]
     values, places = (np.zeros((x.shape[0], *out, x.shape[3]), np.float32) for _ in range(2))
     for n, i, j, c in np.ndindex(*values.shape):
@@ -72,9 +93,17 @@ def pooled(x: Array, kernel: tuple[int, int], stride: tuple[int, int], padding: 
 
 @pytest.mark.parametrize("padding", [SAME, VALID])
 @pytest.mark.parametrize(("kernel", "stride"), [((2, 2), (2, 2)), ((3, 2), (2, 2)), ((3, 3), (1, 2))])
-def test_a_pool_gives_the_places_in_its_windows(padding: int, kernel: tuple[int, int], stride: tuple[int, int], tmp_path: Path) -> None:
+def test_a_pool_gives_the_places_in_its_windows(
+    padding: int, kernel: tuple[int, int], stride: tuple[int, int], tmp_path: Path
+) -> None:
     options = ints(padding, stride[1], stride[0], kernel[1], kernel[0], 0)
-    case = Case("pool", "custom MaxPoolingWithArgmax2D", [f32(2, 5, 6, 3)], outputs=(Value(""), Value("")), custom=options)
+    case = Case(
+        "pool",
+        "custom MaxPoolingWithArgmax2D",
+        [f32(2, 5, 6, 3)],
+        outputs=(Value(""), Value("")),
+        custom=options,
+    )
     graph, arrays = load(tmp_path, case.written()), case.arrays()
     values = execute(graph, arrays)
     for name, wanted in zip(graph.outputs, pooled(arrays["in0"], kernel, stride, padding), strict=True):
@@ -92,15 +121,29 @@ def test_unpooling_undoes_a_pool(tmp_path: Path) -> None:
 
 
 def test_options_that_are_cut_short_are_refused(tmp_path: Path) -> None:
-    case = Case("deconv", "custom Convolution2DTransposeBias", [f32(1, 4, 5, 3), floats(6, 2, 2, 3), floats(6)], custom=b"\x01\x00")
+    case = Case(
+        "deconv",
+        "custom Convolution2DTransposeBias",
+        [f32(1, 4, 5, 3), floats(6, 2, 2, 3), floats(6)],
+        custom=b"\x01\x00",
+    )
     with pytest.raises(MaceError, match="its options are 2 bytes, and 12 were expected"):
         load(tmp_path, case.written())
 
 
 def test_the_library_computes_them(tmp_path: Path) -> None:
     pool = Case(
-        "pool", "custom MaxPoolingWithArgmax2D", [f32(1, 5, 6, 3)], outputs=(Value(""), Value("")), custom=ints(SAME, 2, 2, 2, 2, 1)
+        "pool",
+        "custom MaxPoolingWithArgmax2D",
+        [f32(1, 5, 6, 3)],
+        outputs=(Value(""), Value("")),
+        custom=ints(SAME, 2, 2, 2, 2, 1),
     )
-    deconv = Case("deconv", "custom Convolution2DTransposeBias", [f32(1, 4, 5, 3), floats(6, 4, 4, 3), floats(6)], custom=ints(SAME, 2, 2))
+    deconv = Case(
+        "deconv",
+        "custom Convolution2DTransposeBias",
+        [f32(1, 4, 5, 3), floats(6, 4, 4, 3), floats(6)],
+        custom=ints(SAME, 2, 2),
+    )
     graphs = [load(tmp_path, case.written()).renamed(case.name) for case in (pool, deconv)]
     check_graphs(Cpu(), graphs, tmp_path / "library")

@@ -28,20 +28,29 @@ def test_every_unknown_operator_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(MaceError) as caught:
         load(tmp_path, Written([X, Value("m"), Y], steps, ["x"], ["y"]))
     first, second = str(caught.value).splitlines()
-    assert "case.tflite: node 'm': operator SKIP_GRAM is not supported; cut the graph before it with output_tensors" in first
+    assert (
+        "case.tflite: node 'm': operator SKIP_GRAM is not supported; cut the graph before it with output_tensors"
+        in first
+    )
     assert "node 'y': operator custom Own" in second
 
 
 def test_what_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:
     steps = [Step("RELU", ["x"], ["m"]), Step("custom Own", ["m"], ["y"])]
-    graph = load(tmp_path, Written([X, Value("m"), Y], steps, ["x"], ["y"]), model=model(tmp_path, outputs=(Port("m"),)))
+    graph = load(
+        tmp_path,
+        Written([X, Value("m"), Y], steps, ["x"], ["y"]),
+        model=model(tmp_path, outputs=(Port("m"),)),
+    )
     assert list(graph.outputs) == ["m"]
 
 
 def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
     with pytest.raises(MaceError, match="no tensor 'yy' for the deployment file's output; did you mean 'y'"):
         load(tmp_path, RELU, model=model(tmp_path, outputs=(Port("yy"),)))
-    with pytest.raises(MaceError, match="no tensor 'image' for the deployment file's input; the model's inputs are x"):
+    with pytest.raises(
+        MaceError, match="no tensor 'image' for the deployment file's input; the model's inputs are x"
+    ):
         load(tmp_path, RELU, model=model(tmp_path, inputs=(Port("image"),)))
 
 
@@ -51,7 +60,9 @@ def test_an_open_dimension_is_asked_for_with_the_line_to_write(tmp_path: Path) -
     lines = r'\n  input_tensors: \[x\]\n  input_shapes: \["1,\?,4"\]$'
     with pytest.raises(MaceError, match=rf"'x' leaves dimension 1 open; write [^\n]*{lines}"):
         load(tmp_path, written)
-    two = Written([open_x, Value("off", shape=(2, 3)), Y], [Step("ADD", ["x", "off"], ["y"])], ["x", "off"], ["y"])
+    two = Written(
+        [open_x, Value("off", shape=(2, 3)), Y], [Step("ADD", ["x", "off"], ["y"])], ["x", "off"], ["y"]
+    )
     with pytest.raises(MaceError) as caught:
         load(tmp_path, two)
     assert str(caught.value).endswith('\n  input_tensors: [x, "off"]\n  input_shapes: ["1,?,4", "2,3"]')
@@ -61,21 +72,34 @@ def test_an_open_dimension_is_asked_for_with_the_line_to_write(tmp_path: Path) -
 
 def test_a_shape_that_contradicts_the_file_is_told(tmp_path: Path) -> None:
     fixed = Written([Value("x", shape=(1, 3, 4), signature=(-1, 3, 4)), Y], RELU.steps, ["x"], ["y"])
-    with pytest.raises(MaceError, match=r"has shape \[\?,3,4\] in the model, \[1, 4, 3\] in the deployment file; .*input_data_formats"):
+    with pytest.raises(
+        MaceError,
+        match=r"has shape \[\?,3,4\] in the model, \[1, 4, 3\] in the deployment file; .*input_data_formats",
+    ):
         load(tmp_path, fixed, model=model(tmp_path, inputs=(Port("x", shape=(1, 4, 3)),)))
 
 
 def test_a_shape_of_more_axes_reaches_the_nodes(tmp_path: Path) -> None:
-    written = Written([X, Value("w", shape=(2, 3), data=np.ones((2, 3), "f4")), Y], [Step("BATCH_MATMUL", ["x", "w"], ["y"])], ["x"], ["y"])
+    written = Written(
+        [X, Value("w", shape=(2, 3), data=np.ones((2, 3), "f4")), Y],
+        [Step("BATCH_MATMUL", ["x", "w"], ["y"])],
+        ["x"],
+        ["y"],
+    )
     with pytest.raises(MaceError, match=r"case\.tflite: node 'y' \(BATCH_MATMUL\)"):
         load(tmp_path, written)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\x1c\x00\x00\x00TFL3", b"\xff\xff\xff\x7fTFL3" + bytes(40)])
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x03\x04", b"\x1c\x00\x00\x00TFL3", b"\xff\xff\xff\x7fTFL3" + bytes(40)]
+)
 def test_what_is_no_model_is_told(data: bytes, tmp_path: Path) -> None:
     file = tmp_path / "case.tflite"
     file.write_bytes(data)
-    with pytest.raises(MaceError, match=r"case\.tflite: is no TensorFlow Lite model, or a damaged one.*; convert or download it again"):
+    with pytest.raises(
+        MaceError,
+        match=r"case\.tflite: is no TensorFlow Lite model, or a damaged one.*; convert or download it again",
+    ):
         TfLite().load((file,), Model("case", (file,)), core_ops())
 
 

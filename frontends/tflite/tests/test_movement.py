@@ -12,7 +12,12 @@ from mace_frontend_tflite.cases import Case, check, const, f32, floats, i8, ints
 
 MOVE = (
     Case("reshape", "RESHAPE", [f32(2, 3, 4), const(4, -1)]),
-    Case("reshape by options", "RESHAPE", [f32(2, 3, 4)], ("ReshapeOptions", {"NewShape": np.array([6, 4], "i4")})),
+    Case(
+        "reshape by options",
+        "RESHAPE",
+        [f32(2, 3, 4)],
+        ("ReshapeOptions", {"NewShape": np.array([6, 4], "i4")}),
+    ),
     Case("reshape i8", "RESHAPE", [i8(2, 3, 4), const(4, -1)], None, [i8()]),
     Case("squeeze", "SQUEEZE", [f32(1, 3, 1, 4)], ("SqueezeOptions", {"SqueezeDims": np.array([-2], "i4")})),
     Case("squeeze all", "SQUEEZE", [f32(1, 3, 1, 4)], ("SqueezeOptions", {})),
@@ -20,7 +25,13 @@ MOVE = (
     Case("transpose", "TRANSPOSE", [f32(2, 3, 4), const(2, 0, 1)]),
     Case("transpose i8", "TRANSPOSE", [i8(2, 3, 4), const(2, 0, 1)], None, [i8()]),
     Case("concatenation", "CONCATENATION", [f32(2, 3), f32(2, 4)], ("ConcatenationOptions", {"Axis": -1})),
-    Case("concatenation i8", "CONCATENATION", [i8(2, 3), i8(2, 4)], ("ConcatenationOptions", {"Axis": 1}), [i8()]),
+    Case(
+        "concatenation i8",
+        "CONCATENATION",
+        [i8(2, 3), i8(2, 4)],
+        ("ConcatenationOptions", {"Axis": 1}),
+        [i8()],
+    ),
     Case(
         "concatenation u8 of scales",
         "CONCATENATION",
@@ -33,7 +44,13 @@ MOVE = (
     Case("unpack", "UNPACK", [f32(3, 2, 4)], ("UnpackOptions", {"Axis": 1, "Num": 2}), [f32(), f32()]),
     Case("unpack i8", "UNPACK", [i8(3, 2)], ("UnpackOptions", {"Axis": -1, "Num": 2}), [i8(), i8()]),
     Case("split", "SPLIT", [const(1), f32(2, 6)], ("SplitOptions", {"NumSplits": 3}), [f32()] * 3),
-    Case("split v", "SPLIT_V", [f32(2, 6), const(1, -1, 2), const(-1)], ("SplitVOptions", {"NumSplits": 3}), [f32()] * 3),
+    Case(
+        "split v",
+        "SPLIT_V",
+        [f32(2, 6), const(1, -1, 2), const(-1)],
+        ("SplitVOptions", {"NumSplits": 3}),
+        [f32()] * 3,
+    ),
     Case("slice", "SLICE", [f32(3, 4, 5), const(1, 0, 2), const(2, -1, 2)]),
     Case(
         "strided slice",
@@ -56,13 +73,30 @@ MOVE = (
     Case("pad", "PAD", [f32(2, 3), const([1, 0], [2, 3])]),
     Case("pad i8", "PAD", [i8(2, 3), const([1, 0], [2, 3])], None, [i8()]),
     Case("pad v2", "PADV2", [f32(2, 3), const([1, 0], [2, 3]), np.float32([7.5])]),
-    Case("pad v2 i8", "PADV2", [i8(2, 3), const([1, 0], [2, 3]), stored(np.array([20]), 0.05, 3)], None, [i8()]),
+    Case(
+        "pad v2 i8", "PADV2", [i8(2, 3), const([1, 0], [2, 3]), stored(np.array([20]), 0.05, 3)], None, [i8()]
+    ),
     Case("mirror pad", "MIRROR_PAD", [f32(3, 4), const([1, 2], [2, 0])], ("MirrorPadOptions", {"Mode": 0})),
-    Case("mirror pad symmetric", "MIRROR_PAD", [f32(3, 4), const([1, 2], [2, 4])], ("MirrorPadOptions", {"Mode": 1})),
+    Case(
+        "mirror pad symmetric",
+        "MIRROR_PAD",
+        [f32(3, 4), const([1, 2], [2, 4])],
+        ("MirrorPadOptions", {"Mode": 1}),
+    ),
     Case("tile", "TILE", [f32(2, 3), const(2, 1)]),
     Case("gather", "GATHER", [f32(4, 3, 2), const([2, 0], [1, 1])], ("GatherOptions", {"Axis": 1})),
-    Case("gather batches", "GATHER", [f32(2, 4, 3), const([2, 0], [1, 1])], ("GatherOptions", {"Axis": 1, "BatchDims": 1})),
-    Case("gather inner batches", "GATHER", [f32(2, 3, 4), const([2, 0, 1], [1, 1, 3])], ("GatherOptions", {"Axis": 2, "BatchDims": 1})),
+    Case(
+        "gather batches",
+        "GATHER",
+        [f32(2, 4, 3), const([2, 0], [1, 1])],
+        ("GatherOptions", {"Axis": 1, "BatchDims": 1}),
+    ),
+    Case(
+        "gather inner batches",
+        "GATHER",
+        [f32(2, 3, 4), const([2, 0, 1], [1, 1, 3])],
+        ("GatherOptions", {"Axis": 2, "BatchDims": 1}),
+    ),
     Case("gather at run time", "GATHER", [f32(4, 3), ints(5)], ("GatherOptions", {"Axis": 0}), low=0, high=3),
     Case("gather i8", "GATHER", [i8(4, 3), const(2, 0)], ("GatherOptions", {"Axis": 0}), [i8()]),
     Case("gather nd", "GATHER_ND", [f32(4, 3, 2), const([2, 0], [1, 1])]),
@@ -72,9 +106,20 @@ MOVE = (
     Case("space to depth", "SPACE_TO_DEPTH", [f32(1, 4, 6, 3)], ("SpaceToDepthOptions", {"BlockSize": 2})),
     Case("space to batch", "SPACE_TO_BATCH_ND", [f32(1, 5, 6, 3), const(2, 3), const([1, 0], [0, 0])]),
     Case("batch to space", "BATCH_TO_SPACE_ND", [f32(6, 3, 2, 3), const(2, 3), const([1, 0], [0, 2])]),
-    Case("space to batch i8", "SPACE_TO_BATCH_ND", [i8(1, 5, 6, 3), const(2, 3), const([1, 0], [0, 0])], None, [i8()]),
+    Case(
+        "space to batch i8",
+        "SPACE_TO_BATCH_ND",
+        [i8(1, 5, 6, 3), const(2, 3), const([1, 0], [0, 0])],
+        None,
+        [i8()],
+    ),
     Case("reverse", "REVERSE_V2", [f32(2, 3, 4), const(1)]),
-    Case("reverse sequence", "REVERSE_SEQUENCE", [f32(2, 5, 3), const(3, 5)], ("ReverseSequenceOptions", {"SeqDim": 1, "BatchDim": 0})),
+    Case(
+        "reverse sequence",
+        "REVERSE_SEQUENCE",
+        [f32(2, 5, 3), const(3, 5)],
+        ("ReverseSequenceOptions", {"SeqDim": 1, "BatchDim": 0}),
+    ),
     Case(
         "one hot",
         "ONE_HOT",
@@ -94,18 +139,41 @@ MOVE = (
     Case("range f32", "RANGE", [np.float32(2), np.float32(0.4), np.float32(-0.5)]),
     Case("matrix diagonal", "MATRIX_DIAG", [f32(2, 3)]),
     Case("matrix set diagonal", "MATRIX_SET_DIAG", [f32(2, 3, 4), f32(2, 3)]),
-    Case("sparse to dense", "SPARSE_TO_DENSE", [const([0, 1], [2, 3]), const(3, 4), f32(2), np.float32(0.5)], ("SparseToDenseOptions", {})),
+    Case(
+        "sparse to dense",
+        "SPARSE_TO_DENSE",
+        [const([0, 1], [2, 3]), const(3, 4), f32(2), np.float32(0.5)],
+        ("SparseToDenseOptions", {}),
+    ),
     Case("dynamic update slice", "DYNAMIC_UPDATE_SLICE", [f32(5, 4), f32(2, 3), const(2, 1)]),
-    Case("dynamic update at run time", "DYNAMIC_UPDATE_SLICE", [f32(5, 4), f32(2, 3), ints(2)], low=0, high=4),
+    Case(
+        "dynamic update at run time", "DYNAMIC_UPDATE_SLICE", [f32(5, 4), f32(2, 3), ints(2)], low=0, high=4
+    ),
     Case("broadcast args", "BROADCAST_ARGS", [const(3, 1), const(2, 1, 4)], None, [ints()]),
     Case("where constant", "WHERE", [np.array([[True, False], [True, True]])], None, [ints(dtype=DType.I64)]),
-    Case("unique constant", "UNIQUE", [const(3, 1, 3, 7, 1)], ("UniqueOptions", {"IdxOutType": 2}), [ints(), ints()]),
+    Case(
+        "unique constant",
+        "UNIQUE",
+        [const(3, 1, 3, 7, 1)],
+        ("UniqueOptions", {"IdxOutType": 2}),
+        [ints(), ints()],
+    ),
     Case("segment sum", "SEGMENT_SUM", [f32(5, 2), const(0, 0, 1, 2, 2)]),
     *(
-        Case(f"unsorted segment {kind}", f"UNSORTED_SEGMENT_{kind}", [f32(5, 2), const(2, 0, 1, 2, -1), np.int32(4)])
+        Case(
+            f"unsorted segment {kind}",
+            f"UNSORTED_SEGMENT_{kind}",
+            [f32(5, 2), const(2, 0, 1, 2, -1), np.int32(4)],
+        )
         for kind in ("SUM", "PROD", "MAX", "MIN")
     ),
-    Case("bucketize", "BUCKETIZE", [f32(3, 9)], ("BucketizeOptions", {"Boundaries": np.float32([-1, 0, 0.5])}), [ints()]),
+    Case(
+        "bucketize",
+        "BUCKETIZE",
+        [f32(3, 9)],
+        ("BucketizeOptions", {"Boundaries": np.float32([-1, 0, 0.5])}),
+        [ints()],
+    ),
     Case("bitcast", "BITCAST", [floats(3, 5)], None, [ints()]),
 )
 CASES = MOVE

@@ -42,30 +42,61 @@ SX = i8(2, 7, 9, 4, scale=2**-10, zero=0, dtype=DType.I16)
 SB = stored(BIAS, [s * 2**-10 for s in SCALES], dtype="i8")
 CONV = (
     Case("conv", "CONV_2D", [X, floats(6, 3, 2, 4), floats(6)], conv()),
-    Case("conv clamped", "CONV_2D", [X, floats(6, 3, 2, 4), np.zeros(6, "f4")], conv(FusedActivationFunction=2)),
+    Case(
+        "conv clamped", "CONV_2D", [X, floats(6, 3, 2, 4), np.zeros(6, "f4")], conv(FusedActivationFunction=2)
+    ),
     Case("conv same", "CONV_2D", [X, floats(6, 3, 2, 4), floats(6)], conv(stride=2, padding=0)),
-    Case("conv valid", "CONV_2D", [X, floats(6, 3, 2, 4), floats(6)], conv(stride=2, padding=1, FusedActivationFunction=3)),
-    Case("conv dilated", "CONV_2D", [X, floats(6, 3, 2, 4), floats(6)], conv(DilationHFactor=2, DilationWFactor=3)),
+    Case(
+        "conv valid",
+        "CONV_2D",
+        [X, floats(6, 3, 2, 4), floats(6)],
+        conv(stride=2, padding=1, FusedActivationFunction=3),
+    ),
+    Case(
+        "conv dilated",
+        "CONV_2D",
+        [X, floats(6, 3, 2, 4), floats(6)],
+        conv(DilationHFactor=2, DilationWFactor=3),
+    ),
     Case("conv tanh", "CONV_2D", [X, floats(6, 3, 2, 4), floats(6)], conv(FusedActivationFunction=1)),
     Case("conv groups", "CONV_2D", [X, floats(6, 3, 2, 2), floats(6)], conv(padding=1)),
     Case("conv i8", "CONV_2D", [QX, QW, QB], conv(), [i8(scale=0.15)]),
     Case("conv i8 relu", "CONV_2D", [QX, QW, QB], conv(FusedActivationFunction=1), [i8(scale=0.15)]),
-    Case("conv i8 relu6", "CONV_2D", [QX, QW, QB], conv(padding=1, FusedActivationFunction=3), [i8(scale=0.04, zero=-100)]),
+    Case(
+        "conv i8 relu6",
+        "CONV_2D",
+        [QX, QW, QB],
+        conv(padding=1, FusedActivationFunction=3),
+        [i8(scale=0.04, zero=-100)],
+    ),
     Case("conv u8", "CONV_2D", [UX, UW, UB], conv(stride=2), [i8(scale=0.2, zero=128, dtype=DType.U8)]),
     Case("conv i16", "CONV_2D", [SX, QW, SB], conv(), [i8(scale=2**-9, zero=0, dtype=DType.I16)]),
     Case("depthwise", "DEPTHWISE_CONV_2D", [X, floats(1, 3, 2, 8), floats(8)], depthwise(2, stride=2)),
-    Case("depthwise dilated", "DEPTHWISE_CONV_2D", [X, floats(1, 3, 2, 4), floats(4)], depthwise(1, DilationHFactor=2, DilationWFactor=2)),
+    Case(
+        "depthwise dilated",
+        "DEPTHWISE_CONV_2D",
+        [X, floats(1, 3, 2, 4), floats(4)],
+        depthwise(1, DilationHFactor=2, DilationWFactor=2),
+    ),
     Case(
         "depthwise i8",
         "DEPTHWISE_CONV_2D",
-        [QX, stored(bytes_of(1, 3, 2, 4), SCALES[:4], axis=3), stored(BIAS[:4], [s * 0.05 for s in SCALES[:4]], dtype="i4")],
+        [
+            QX,
+            stored(bytes_of(1, 3, 2, 4), SCALES[:4], axis=3),
+            stored(BIAS[:4], [s * 0.05 for s in SCALES[:4]], dtype="i4"),
+        ],
         depthwise(1, FusedActivationFunction=1),
         [i8(scale=0.04)],
     ),
     Case(
         "depthwise u8",
         "DEPTHWISE_CONV_2D",
-        [UX, stored(bytes_of(1, 3, 2, 8, low=0, high=255), 0.01, 99, dtype="u1"), stored(bytes_of(8), 0.0005, dtype="i4")],
+        [
+            UX,
+            stored(bytes_of(1, 3, 2, 8, low=0, high=255), 0.01, 99, dtype="u1"),
+            stored(bytes_of(8), 0.0005, dtype="i4"),
+        ],
         depthwise(2),
         [i8(scale=0.04, dtype=DType.U8)],
     ),
@@ -81,15 +112,30 @@ CONV = (
         [const(1, 8, 5, 6, 3), floats(2, 3, 2, 3, 2), f32(1, 4, 5, 6, 2)],
         ("Conv3DOptions", {"StrideD": 2, "StrideH": 1, "StrideW": 1, "Padding": 0}),
     ),
-    Case("transpose conv", "TRANSPOSE_CONV", [const(2, 14, 18, 5), floats(5, 3, 3, 4), X], ("TransposeConvOptions", window(2))),
+    Case(
+        "transpose conv",
+        "TRANSPOSE_CONV",
+        [const(2, 14, 18, 5), floats(5, 3, 3, 4), X],
+        ("TransposeConvOptions", window(2)),
+    ),
     Case(
         "transpose conv valid",
         "TRANSPOSE_CONV",
         [const(2, 15, 19, 5), floats(5, 3, 3, 4), X, floats(5)],
         ("TransposeConvOptions", window(2, 1)),
     ),
-    Case("transpose conv wide", "TRANSPOSE_CONV", [const(2, 21, 27, 5), floats(5, 2, 2, 4), X], ("TransposeConvOptions", window(3, 0))),
-    Case("transpose conv odd", "TRANSPOSE_CONV", [const(2, 13, 17, 5), floats(5, 4, 4, 4), X], ("TransposeConvOptions", window(2))),
+    Case(
+        "transpose conv wide",
+        "TRANSPOSE_CONV",
+        [const(2, 21, 27, 5), floats(5, 2, 2, 4), X],
+        ("TransposeConvOptions", window(3, 0)),
+    ),
+    Case(
+        "transpose conv odd",
+        "TRANSPOSE_CONV",
+        [const(2, 13, 17, 5), floats(5, 4, 4, 4), X],
+        ("TransposeConvOptions", window(2)),
+    ),
     Case(
         "transpose conv i8",
         "TRANSPOSE_CONV",
@@ -108,9 +154,19 @@ CONV = (
 FC = "FullyConnectedOptions"
 PRODUCT = (
     Case("fully connected", "FULLY_CONNECTED", [f32(3, 8), floats(5, 8), floats(5)], (FC, {})),
-    Case("fully connected no bias", "FULLY_CONNECTED", [f32(3, 8), floats(5, 8), None], (FC, {"FusedActivationFunction": 1})),
+    Case(
+        "fully connected no bias",
+        "FULLY_CONNECTED",
+        [f32(3, 8), floats(5, 8), None],
+        (FC, {"FusedActivationFunction": 1}),
+    ),
     Case("fully connected flat", "FULLY_CONNECTED", [f32(3, 2, 4), floats(5, 8), floats(5)], (FC, {})),
-    Case("fully connected rank 3", "FULLY_CONNECTED", [f32(3, 2, 8), floats(5, 8), floats(5)], (FC, {"KeepNumDims": True})),
+    Case(
+        "fully connected rank 3",
+        "FULLY_CONNECTED",
+        [f32(3, 2, 8), floats(5, 8), floats(5)],
+        (FC, {"KeepNumDims": True}),
+    ),
     Case("fully connected of results", "FULLY_CONNECTED", [f32(3, 8), f32(5, 8)], (FC, {})),
     Case(
         "fully connected i8",
@@ -119,7 +175,13 @@ PRODUCT = (
         (FC, {}),
         [i8()],
     ),
-    Case("fully connected per row", "FULLY_CONNECTED", [i8(3, 8), stored(bytes_of(6, 8), SCALES), QB], (FC, {}), [i8()]),
+    Case(
+        "fully connected per row",
+        "FULLY_CONNECTED",
+        [i8(3, 8), stored(bytes_of(6, 8), SCALES), QB],
+        (FC, {}),
+        [i8()],
+    ),
     Case(
         "fully connected u8",
         "FULLY_CONNECTED",
@@ -134,13 +196,28 @@ PRODUCT = (
     Case(
         "fully connected i16",
         "FULLY_CONNECTED",
-        [i8(3, 8, scale=2**-10, zero=0, dtype=DType.I16), stored(bytes_of(6, 8), 0.01), stored(BIAS, 0.01 * 2**-10, dtype="i8")],
+        [
+            i8(3, 8, scale=2**-10, zero=0, dtype=DType.I16),
+            stored(bytes_of(6, 8), 0.01),
+            stored(BIAS, 0.01 * 2**-10, dtype="i8"),
+        ],
         (FC, {}),
         [i8(scale=2**-9, zero=0, dtype=DType.I16)],
     ),
     Case("batch matmul", "BATCH_MATMUL", [f32(2, 3, 4), f32(2, 4, 5)], ("BatchMatMulOptions", {})),
-    Case("batch matmul adjoint", "BATCH_MATMUL", [f32(2, 4, 3), f32(1, 5, 4)], ("BatchMatMulOptions", {"AdjX": True, "AdjY": True})),
-    Case("batch matmul i8", "BATCH_MATMUL", [i8(2, 3, 4), i8(2, 4, 5)], ("BatchMatMulOptions", {}), [i8(scale=0.3)]),
+    Case(
+        "batch matmul adjoint",
+        "BATCH_MATMUL",
+        [f32(2, 4, 3), f32(1, 5, 4)],
+        ("BatchMatMulOptions", {"AdjX": True, "AdjY": True}),
+    ),
+    Case(
+        "batch matmul i8",
+        "BATCH_MATMUL",
+        [i8(2, 3, 4), i8(2, 4, 5)],
+        ("BatchMatMulOptions", {}),
+        [i8(scale=0.3)],
+    ),
 )
 CASES = (*CONV, *PRODUCT)
 

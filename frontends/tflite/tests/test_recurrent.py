@@ -13,7 +13,21 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType
 from mace_core.run.reference import ReferenceSession, execute
 from mace_frontend_tflite import TfLite
-from mace_frontend_tflite.cases import Case, Operand, bytes_of, check, expected, f32, floats, i8, load, random, same, state, stored
+from mace_frontend_tflite.cases import (
+    Case,
+    Operand,
+    bytes_of,
+    check,
+    expected,
+    f32,
+    floats,
+    i8,
+    load,
+    random,
+    same,
+    state,
+    stored,
+)
 from mace_frontend_tflite.write import Scales, Step, TableFields, Value, Written
 
 TIME, BATCH, WIDTH, UNITS = 4, 2, 3, 5
@@ -57,13 +71,37 @@ FLOAT = (
     Case(
         "lstm with coupled gates",
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
-        [X, None, *weights(1)[1:], None, *weights(9, UNITS)[1:], None, *PEEPHOLES[1:], None, *gates(20)[1:], None, None, H, C],
+        [
+            X,
+            None,
+            *weights(1)[1:],
+            None,
+            *weights(9, UNITS)[1:],
+            None,
+            *PEEPHOLES[1:],
+            None,
+            *gates(20)[1:],
+            None,
+            None,
+            H,
+            C,
+        ],
         (LSTM, TANH),
     ),
     Case(
         "lstm with projection",
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
-        [X, *weights(1), *weights(9, 2), *NONE3, *gates(20), floats(2, UNITS, seed=30), floats(2, seed=31), state(BATCH, 2), C],
+        [
+            X,
+            *weights(1),
+            *weights(9, 2),
+            *NONE3,
+            *gates(20),
+            floats(2, UNITS, seed=30),
+            floats(2, seed=31),
+            state(BATCH, 2),
+            C,
+        ],
         (LSTM, {**TANH, "ProjClip": 0.4}),
     ),
     Case(
@@ -105,12 +143,20 @@ FLOAT = (
         )
         for function in (0, 1, 3, 4)
     ),
-    Case("rnn step", "RNN", [f32(BATCH, WIDTH), *ONE, state(BATCH, UNITS)], ("RNNOptions", {"FusedActivationFunction": 4})),
+    Case(
+        "rnn step",
+        "RNN",
+        [f32(BATCH, WIDTH), *ONE, state(BATCH, UNITS)],
+        ("RNNOptions", {"FusedActivationFunction": 4}),
+    ),
     Case(
         "rnn both ways",
         "BIDIRECTIONAL_SEQUENCE_RNN",
         [X, *ONE, state(BATCH, UNITS), *WAY, state(BATCH, UNITS), None, None, None],
-        ("BidirectionalSequenceRNNOptions", {"TimeMajor": True, "FusedActivationFunction": 4, "MergeOutputs": True}),
+        (
+            "BidirectionalSequenceRNNOptions",
+            {"TimeMajor": True, "FusedActivationFunction": 4, "MergeOutputs": True},
+        ),
     ),
     Case(
         "svdf",
@@ -141,14 +187,20 @@ INTEGER = (
         [
             i8(TIME, BATCH, WIDTH, scale=X_SCALE, zero=5),
             *(*whole(1, WIDTH), *whole(9, UNITS), *NONE3),
-            *(stored(bytes_of(UNITS, seed=20 + g, low=-3000, high=3000), 0.01 * X_SCALE, dtype="i4") for g in GATES),
+            *(
+                stored(bytes_of(UNITS, seed=20 + g, low=-3000, high=3000), 0.01 * X_SCALE, dtype="i4")
+                for g in GATES
+            ),
             *(None, None),
             state(BATCH, UNITS, scales=Scales((H_SCALE,), (0,)), dtype=DType.I8),
             state(BATCH, UNITS, scales=Scales((STATE_SCALE,), (0,)), dtype=DType.I16),
         ],
         (LSTM, TANH),
         outputs=(i8(scale=H_SCALE, zero=0),),
-        intermediates=(*(Value("", DType.I16, (1,), scales=Scales((2.0**-12,), (0,))) for _ in GATES), i8(1, scale=H_SCALE, zero=0)),
+        intermediates=(
+            *(Value("", DType.I16, (1,), scales=Scales((2.0**-12,), (0,))) for _ in GATES),
+            i8(1, scale=H_SCALE, zero=0),
+        ),
         version=2,
         steps=1,
     ),
@@ -163,18 +215,24 @@ def test_layer(case: Case, tmp_path: Path) -> None:
 
 def test_a_state_can_be_carried_from_run_to_run(tmp_path: Path) -> None:
     """Cut at its states, the layer goes on where the run before has ended: two halves are the whole."""
-    case = Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", [f32(2 * TIME, BATCH, WIDTH), *PLAIN[1:]], (LSTM, TANH))
+    case = Case(
+        "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", [f32(2 * TIME, BATCH, WIDTH), *PLAIN[1:]], (LSTM, TANH)
+    )
     x = case.arrays()["in0"]
     load(tmp_path, case.written())
     (wanted,) = expected(tmp_path, {"in0": x}).values()
     ports = tuple(Port(n) for n in ("in0", "in18", "in19"))
     outputs = tuple(Port(n) for n in ("out0", "in18.next", "in19.next"))
     half = Case("lstm", case.code, PLAIN, case.options).written()
-    graph = load(tmp_path, half, model=Model("half", (tmp_path / "case.tflite",), inputs=ports, outputs=outputs))
+    graph = load(
+        tmp_path, half, model=Model("half", (tmp_path / "case.tflite",), inputs=ports, outputs=outputs)
+    )
     hidden = cell = np.zeros((BATCH, UNITS), np.float32)
     made = []
     for part in (x[:TIME], x[TIME:]):
-        y, hidden, cell = (execute(graph, {"in0": part, "in18": hidden, "in19": cell})[n] for n in graph.outputs)
+        y, hidden, cell = (
+            execute(graph, {"in0": part, "in18": hidden, "in19": cell})[n] for n in graph.outputs
+        )
         made.append(y)
     np.testing.assert_allclose(np.concatenate(made), wanted, rtol=1e-5, atol=1e-6)
 
@@ -194,7 +252,9 @@ STREAMS = (
 def test_states_equal_the_framework_over_60_runs_and_again_after_a_reset(case: Case, tmp_path: Path) -> None:
     model = Model("case", (tmp_path / "case.tflite",))
     graph = load(tmp_path, case.written(), model=model)
-    assert graph.port_outputs == tuple(output.name for output in case.written().values if output.name in case.written().outputs)
+    assert graph.port_outputs == tuple(
+        output.name for output in case.written().values if output.name in case.written().outputs
+    )
     session = ReferenceSession(graph)
     inputs = [value for value in case.written().values if value.name in graph.port_inputs]
     for _ in range(2):
@@ -212,7 +272,11 @@ def test_states_equal_the_framework_over_60_runs_and_again_after_a_reset(case: C
 
 def test_states_that_the_application_carries_are_inputs_and_outputs(tmp_path: Path) -> None:
     case = STREAMS[0]
-    graph = load(tmp_path, case.written(), model=Model("case", (tmp_path / "case.tflite",), keys={"states": "application"}))
+    graph = load(
+        tmp_path,
+        case.written(),
+        model=Model("case", (tmp_path / "case.tflite",), keys={"states": "application"}),
+    )
     assert graph.port_inputs == ("in0", "in18", "in19")
     assert graph.port_outputs == ("out0", "in18.next", "in19.next")
 
@@ -223,28 +287,47 @@ def test_a_state_of_integers_begins_with_its_zero_point(tmp_path: Path) -> None:
     operands[18] = state(BATCH, UNITS, scales=scales, dtype=DType.I8)
     case = replace(INTEGER[0], operands=operands, outputs=(replace(INTEGER[0].outputs[0], scales=scales),))
     graph = load(tmp_path, case.written(), model=Model("case", (tmp_path / "case.tflite",)))
-    assert {state.input: np.unique(state.start).tolist() for state in graph.states} == {"in18": [-7], "in19": [0]}
+    assert {state.input: np.unique(state.start).tolist() for state in graph.states} == {
+        "in18": [-7],
+        "in19": [0],
+    }
 
 
 def test_a_state_that_is_quantized_otherwise_after_a_run_is_refused(tmp_path: Path) -> None:
     operands = [*INTEGER[0].operands]
     operands[18] = state(BATCH, UNITS, scales=Scales((H_SCALE,), (-7,)), dtype=DType.I8)
-    with pytest.raises(MaceError, match=r"state 'in18': is i8.* before a run and i8.* after it; convert the model again"):
-        load(tmp_path, replace(INTEGER[0], operands=operands).written(), model=Model("case", (tmp_path / "case.tflite",)))
+    with pytest.raises(
+        MaceError, match=r"state 'in18': is i8.* before a run and i8.* after it; convert the model again"
+    ):
+        load(
+            tmp_path,
+            replace(INTEGER[0], operands=operands).written(),
+            model=Model("case", (tmp_path / "case.tflite",)),
+        )
 
 
 def test_a_state_in_the_body_of_a_loop_goes_on_from_turn_to_turn(tmp_path: Path) -> None:
     """Two turns of one step are a sequence of two steps."""
     step = ("RNNOptions", {"FusedActivationFunction": 4})
     weights = [Value.constant(name, array) for name, array in zip("wrb", ONE, strict=True)]
-    body = [f32(BATCH, WIDTH), *weights, replace(state(BATCH, UNITS), name="h"), Value("y", shape=(BATCH, UNITS))]
+    body = [
+        f32(BATCH, WIDTH),
+        *weights,
+        replace(state(BATCH, UNITS), name="h"),
+        Value("y", shape=(BATCH, UNITS)),
+    ]
     body[0] = replace(body[0], name="x")
     called = Written(body, [Step("RNN", ["x", "w", "r", "b", "h"], ["y"], step)], ["x"], ["y"])
     call = ("CallOptions", {"Subgraph": 1})
     names = ("first", "second", "y1", "y2")
     shapes = ((BATCH, WIDTH), (BATCH, WIDTH), (BATCH, UNITS), (BATCH, UNITS))
     values = [Value(name, shape=shape) for name, shape in zip(names, shapes, strict=True)]
-    main = Written(values, [Step("CALL", ["first"], ["y1"], call), Step("CALL", ["second"], ["y2"], call)], names[:2], names[2:])
+    main = Written(
+        values,
+        [Step("CALL", ["first"], ["y1"], call), Step("CALL", ["second"], ["y2"], call)],
+        names[:2],
+        names[2:],
+    )
     graph = load(tmp_path, main, called)
     x = {name: floats(BATCH, WIDTH, seed=i) for i, name in enumerate(names[:2])}
     hidden = np.zeros((BATCH, UNITS), np.float32)
@@ -262,9 +345,20 @@ def test_a_state_in_the_body_of_a_loop_goes_on_from_turn_to_turn(tmp_path: Path)
 
 def test_one_step_in_its_basic_form(tmp_path: Path) -> None:
     """Of floats, it is the other kernel's cell with zeros before it."""
-    values = [f32(BATCH, WIDTH), f32(BATCH, UNITS), floats(4 * UNITS, WIDTH + UNITS), floats(4 * UNITS, seed=1), f32(BATCH, UNITS)]
+    values = [
+        f32(BATCH, WIDTH),
+        f32(BATCH, UNITS),
+        floats(4 * UNITS, WIDTH + UNITS),
+        floats(4 * UNITS, seed=1),
+        f32(BATCH, UNITS),
+    ]
     outputs = (Value(""), Value(""), Value(""), Value(""))
-    check(Case("basic", "LSTM", values, ("LSTMOptions", {"FusedActivationFunction": 4, "KernelType": 1}), outputs), tmp_path)
+    check(
+        Case(
+            "basic", "LSTM", values, ("LSTMOptions", {"FusedActivationFunction": 4, "KernelType": 1}), outputs
+        ),
+        tmp_path,
+    )
 
 
 def test_weights_of_a_gate_that_is_missing_are_told(tmp_path: Path) -> None:

@@ -20,14 +20,29 @@ RESIZES = tuple(
         (kind, dict.fromkeys(flags.split(), True)),
         tolerance=1e-5,
     )
-    for mode, kind in (("BILINEAR", "ResizeBilinearOptions"), ("NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"))
+    for mode, kind in (
+        ("BILINEAR", "ResizeBilinearOptions"),
+        ("NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"),
+    )
     for flags in ("", "AlignCorners", "HalfPixelCenters")
     for size in ((10, 14), (3, 11), (1, 1))
 )
 RESIZE = (
     *RESIZES,
-    Case("resize i8", "RESIZE_BILINEAR", [i8(1, 5, 7, 3), const(9, 9)], ("ResizeBilinearOptions", {"HalfPixelCenters": True}), [i8()]),
-    Case("resize nearest i8", "RESIZE_NEAREST_NEIGHBOR", [i8(1, 5, 7, 3), const(9, 9)], ("ResizeNearestNeighborOptions", {}), [i8()]),
+    Case(
+        "resize i8",
+        "RESIZE_BILINEAR",
+        [i8(1, 5, 7, 3), const(9, 9)],
+        ("ResizeBilinearOptions", {"HalfPixelCenters": True}),
+        [i8()],
+    ),
+    Case(
+        "resize nearest i8",
+        "RESIZE_NEAREST_NEIGHBOR",
+        [i8(1, 5, 7, 3), const(9, 9)],
+        ("ResizeNearestNeighborOptions", {}),
+        [i8()],
+    ),
 )
 SIGNED = Scales((1 / 128,), (0,))
 AXES = const(1, -1)
@@ -38,17 +53,51 @@ REDUCE = (
         for keep in (True, False)
     ),
     *(
-        Case(code, code, [ints(2, 3, 4, dtype=DType.BOOL), AXES], ("ReducerOptions", {}), [ints(dtype=DType.BOOL)], 0, 1)
+        Case(
+            code,
+            code,
+            [ints(2, 3, 4, dtype=DType.BOOL), AXES],
+            ("ReducerOptions", {}),
+            [ints(dtype=DType.BOOL)],
+            0,
+            1,
+        )
         for code in ("REDUCE_ANY", "REDUCE_ALL")
     ),
-    *(Case(f"{code} i32", code, [ints(2, 3, 4), AXES], ("ReducerOptions", {}), [ints()]) for code in ("SUM", "REDUCE_MAX", "REDUCE_PROD")),
-    *(Case(f"{code} i8", code, [i8(2, 3, 4), AXES], ("ReducerOptions", {}), [i8()]) for code in ("REDUCE_MAX", "REDUCE_MIN")),
-    Case("mean i8", "MEAN", [i8(2, 3, 4, 5), const(1, 2)], ("ReducerOptions", {"KeepDims": True}), [i8(scale=0.03)]),
-    Case("mean u8", "MEAN", [i8(2, 3, 4, 5, dtype=DType.U8), const(1, 2)], ("ReducerOptions", {}), [i8(dtype=DType.U8)]),
+    *(
+        Case(f"{code} i32", code, [ints(2, 3, 4), AXES], ("ReducerOptions", {}), [ints()])
+        for code in ("SUM", "REDUCE_MAX", "REDUCE_PROD")
+    ),
+    *(
+        Case(f"{code} i8", code, [i8(2, 3, 4), AXES], ("ReducerOptions", {}), [i8()])
+        for code in ("REDUCE_MAX", "REDUCE_MIN")
+    ),
+    Case(
+        "mean i8",
+        "MEAN",
+        [i8(2, 3, 4, 5), const(1, 2)],
+        ("ReducerOptions", {"KeepDims": True}),
+        [i8(scale=0.03)],
+    ),
+    Case(
+        "mean u8",
+        "MEAN",
+        [i8(2, 3, 4, 5, dtype=DType.U8), const(1, 2)],
+        ("ReducerOptions", {}),
+        [i8(dtype=DType.U8)],
+    ),
     Case("arg max", "ARG_MAX", [f32(3, 7), np.int32(-1)], ("ArgMaxOptions", {"OutputType": 2}), [ints()]),
-    Case("arg min", "ARG_MIN", [f32(3, 7), np.int32(0)], ("ArgMinOptions", {"OutputType": 4}), [ints(dtype=DType.I64)]),
+    Case(
+        "arg min",
+        "ARG_MIN",
+        [f32(3, 7), np.int32(0)],
+        ("ArgMinOptions", {"OutputType": 4}),
+        [ints(dtype=DType.I64)],
+    ),
     Case("arg max i8", "ARG_MAX", [i8(3, 7), np.int32(1)], ("ArgMaxOptions", {"OutputType": 2}), [ints()]),
-    Case("cumsum", "CUMSUM", [f32(3, 7), np.int32(1)], ("CumsumOptions", {"Exclusive": True, "Reverse": True})),
+    Case(
+        "cumsum", "CUMSUM", [f32(3, 7), np.int32(1)], ("CumsumOptions", {"Exclusive": True, "Reverse": True})
+    ),
     Case("l2 norm i8", "L2_NORMALIZATION", [i8(3, 17)], None, [Value("", DType.I8, scales=SIGNED)]),
     Case(
         "local response",
@@ -57,9 +106,20 @@ REDUCE = (
         ("LocalResponseNormalizationOptions", {"Radius": 2, "Bias": 1.5, "Alpha": 0.3, "Beta": 0.6}),
     ),
 )
-OVERLAPPING = np.float32([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]])
+OVERLAPPING = np.float32(
+    [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]
+)
 BOXES = (OVERLAPPING, f32(6), np.int32(4), np.float32(0.5), np.float32(0.2))
-ANCHORS = np.float32([[0.5, 0.5, 1, 1], [0.5, 1.5, 1, 1], [0.5, 2.5, 1, 1], [0.5, 10.5, 1, 1], [0.5, 10.6, 1, 1], [0.5, 100.5, 1, 1]])
+ANCHORS = np.float32(
+    [
+        [0.5, 0.5, 1, 1],
+        [0.5, 1.5, 1, 1],
+        [0.5, 2.5, 1, 1],
+        [0.5, 10.5, 1, 1],
+        [0.5, 10.6, 1, 1],
+        [0.5, 100.5, 1, 1],
+    ]
+)
 SSD = {
     "max_detections": 4,
     "max_classes_per_detection": 1,
@@ -75,7 +135,15 @@ SSD = {
 FOUND = (f32(1, 4, 4), f32(1, 4), f32(1, 4), f32(1))
 DETECT = (
     Case("boxes", "NON_MAX_SUPPRESSION_V4", BOXES, None, (ints(4), ints()), low=0, high=1),
-    Case("boxes with scores", "NON_MAX_SUPPRESSION_V5", (*BOXES, np.float32(0)), None, (ints(4), f32(4), ints()), low=0, high=1),
+    Case(
+        "boxes with scores",
+        "NON_MAX_SUPPRESSION_V5",
+        (*BOXES, np.float32(0)),
+        None,
+        (ints(4), f32(4), ints()),
+        low=0,
+        high=1,
+    ),
     *(
         Case(
             f"detections {form}",

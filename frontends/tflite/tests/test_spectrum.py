@@ -31,12 +31,18 @@ def spectrum(shape: Shape, lengths: tuple[int, int], last: str) -> Written:
         Value("row", shape=flat, kind=COMPLEX),
         Value("y", shape=flat),
     ]
-    steps = [Step("RFFT2D", ["x", "lengths"], ["z"]), Step("RESHAPE", ["z", "flat"], ["row"]), Step(last, ["row"], ["y"])]
+    steps = [
+        Step("RFFT2D", ["x", "lengths"], ["z"]),
+        Step("RESHAPE", ["z", "flat"], ["row"]),
+        Step(last, ["row"], ["y"]),
+    ]
     return Written(values, steps, ["x"], ["y"])
 
 
 @pytest.mark.parametrize("last", ["COMPLEX_ABS", "REAL", "IMAG"])
-@pytest.mark.parametrize(("shape", "lengths"), [((1, 16), (1, 16)), ((3, 4, 8), (4, 8)), ((2, 4, 8), (2, 4)), ((2, 3, 5), (4, 8))])
+@pytest.mark.parametrize(
+    ("shape", "lengths"), [((1, 16), (1, 16)), ((3, 4, 8), (4, 8)), ((2, 4, 8), (2, 4)), ((2, 3, 5), (4, 8))]
+)
 def test_a_spectrum(last: str, shape: Shape, lengths: tuple[int, int], tmp_path: Path) -> None:
     graph = load(tmp_path, spectrum(shape, lengths, last))
     x = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
@@ -55,5 +61,7 @@ def test_other_operators_on_complex_numbers_are_refused(tmp_path: Path) -> None:
 def test_a_complex_output_is_refused(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    with pytest.raises(MaceError, match="output 'z': it is of complex numbers; name their REAL and IMAG parts"):
+    with pytest.raises(
+        MaceError, match="output 'z': it is of complex numbers; name their REAL and IMAG parts"
+    ):
         load(tmp_path, replace(spectrum((1, 16), (1, 16), "REAL"), outputs=["z"]))

@@ -31,7 +31,9 @@ def product(*weights: Value, before: tuple[Step, ...] = ()) -> Written:
 
 def same_as_litert(folder: Path, graph: Graph, tolerance: float = 1e-5) -> None:
     x = {"x": floats(*graph.tensors["x"].shape)}
-    np.testing.assert_allclose(execute(graph, x)["y"], expected(folder, x)["y"], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        execute(graph, x)["y"], expected(folder, x)["y"], rtol=tolerance, atol=tolerance
+    )
 
 
 def test_half_precision_weights_become_floats(tmp_path: Path) -> None:
@@ -57,7 +59,10 @@ def test_four_bits_are_read_two_a_byte(tmp_path: Path) -> None:
     graph = load(tmp_path, product(weights))
     y = execute(graph, {"x": np.repeat(np.eye(5, dtype="f4")[:2], 1, axis=0)})["y"]
     assert y.ravel().tolist() == [0.5, 1.0]
-    assert execute(graph, {"x": np.float32([[0, 0, 1, 0, 0], [0, 0, 0, 1, 1]])})["y"].ravel().tolist() == [-4.0, 3.0]
+    assert execute(graph, {"x": np.float32([[0, 0, 1, 0, 0], [0, 0, 0, 1, 1]])})["y"].ravel().tolist() == [
+        -4.0,
+        3.0,
+    ]
 
 
 def sparse(values: Array | list[float], sparsity: Sparsity) -> Written:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Storage
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import random_inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
 from mace_transform_standard.quantize.fuse_quantize import fuse_quantize

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mace_core import recipes
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant
 from mace_core.transforms import PHASES
 from mace_core.verify import verify

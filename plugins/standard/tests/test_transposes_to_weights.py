@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
 from mace_transform_standard.cleanup.transposes_to_weights import transposes_to_weights

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import Toolchain
-from mace_core.build import Builder
 from mace_core.emit import code
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.plan import plan_calls
 from mace_core.registry import Registry

@@ -1,6 +1,7 @@
 """Convolutions and products of real networks, in gigaflops and as a share of what one core can do.
 
-Run: python bench_gemm.py [COMPILER ...], each compiler one argument ("cc -O3"); this machine's must be an x86-64 with AVX2.
+Run: python bench_gemm.py [COMPILER ...], each compiler one argument ("cc -O3"); this machine's must be an
+x86-64 with AVX2.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ def conv(size: int, channels: tuple[int, int], kernel: int, stride: int = 1, gro
     shape = (results, kernel, kernel, before // group)
     arrays = [rng.standard_normal(s).astype("f4") for s in ((1, size, size, before), shape, (results,))]
     pads = (kernel // 2,) * 2
-    attrs = {"strides": (stride,) * 2, "pads_before": pads, "pads_after": pads, "dilations": (1, 1), "group": group}
+    attrs = {
+        "strides": (stride,) * 2,
+        "pads_before": pads,
+        "pads_after": pads,
+        "dilations": (1, 1),
+        "group": group,
+    }
     depth = f"_g{group}" if group > 1 else ""
     name = f"conv{kernel}x{kernel}s{stride}_{size}_{before}_{results}{depth}"
     graph = case(name, "Conv", arrays, {**attrs, "low": 0.0, "high": 6.0}, constants=(1, 2))
@@ -56,7 +63,9 @@ def conv(size: int, channels: tuple[int, int], kernel: int, stride: int = 1, gro
 def matmul(rows: int, depth: int, columns: int) -> Case:
     """Return a product with a constant right factor."""
     arrays = [np.ones(s, np.float32) for s in ((rows, depth), (depth, columns))]
-    return Case(case(f"matmul_{rows}_{depth}_{columns}", "MatMul", arrays, constants=(1,)), 2 * rows * depth * columns)
+    return Case(
+        case(f"matmul_{rows}_{depth}_{columns}", "MatMul", arrays, constants=(1,)), 2 * rows * depth * columns
+    )
 
 
 def cases() -> list[Case]:
@@ -110,7 +119,8 @@ def runner(model: native.Model, graph: Graph) -> Callable[[], object]:
 def peak(cc: tuple[str, ...], folder: Path) -> float:
     """Return the gigaflops of peak.c."""
     source, library = Path(__file__).with_name("peak.c"), folder / "peak.so"
-    subprocess.run([*cc, "-O2", "-mavx2", "-mfma", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)  # noqa: S603
+    command = [*cc, "-O2", "-mavx2", "-mfma", "-shared", "-fPIC", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)  # noqa: S603  # the compiler that the caller names
     function = c.CDLL(str(library)).peak
     function.restype = c.c_double
     return float(function(20))
@@ -127,8 +137,12 @@ def main(compilers: list[str]) -> None:
             for one in cases():
                 seconds = best(runner(models[one.graph.name], one.graph))
                 rate = one.flops / seconds / 1e9
-                rows.append((one.graph.name, f"{seconds * 1e6:.0f}", f"{rate:.1f}", f"{100 * rate / top:.0f}"))
-        sys.stdout.write(f"{compiler}: one core does {top:.1f} Gflop/s\n{table(('name', 'us', 'Gflop/s', '% of peak'), rows)}\n")
+                rows.append(
+                    (one.graph.name, f"{seconds * 1e6:.0f}", f"{rate:.1f}", f"{100 * rate / top:.0f}")
+                )
+        sys.stdout.write(
+            f"{compiler}: one core does {top:.1f} Gflop/s\n{table(('name', 'us', 'Gflop/s', '% of peak'), rows)}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ SHAPES = [
     ((3, 5), (3, 5)), ((2, 3, 33), (33,)), ((4, 1, 7), (1, 6, 1)), ((), (5,)), ((2, 9), ()), ((), ()), ((0, 3), (3,)),
     ((2, 3, 4, 5), (3, 1, 5)), ((2, 1, 3, 1, 2, 1), (1, 2, 1, 2, 1, 3)), ((1, 1), (1,)), ((17,), (1,)), ((2, 8, 16), (2, 8, 1)),
 ]  # fmt: skip
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -3.0, 3.0, np.inf, -np.inf, np.nan, 1e-3, 100.25], np.float32)
+SPECIAL = np.array(
+    [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -3.0, 3.0, np.inf, -np.inf, np.nan, 1e-3, 100.25], np.float32
+)
 
 
 def test_broadcasting(tmp_path: Path) -> None:
@@ -36,7 +38,9 @@ def test_special_values(tmp_path: Path, op: str) -> None:
 def test_integers(tmp_path: Path, dtype: str) -> None:
     values = np.array([0, 1, 2, 3, 7, *([] if dtype[0] == "u" else [-1, -2, -7])], dtype)
     x, y = np.meshgrid(values, values)
-    ops = sorted({*binary.SIGNED} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight", "And", "Or", "Xor", "Pow"})
+    ops = sorted(
+        {*binary.SIGNED} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight", "And", "Or", "Xor", "Pow"}
+    )
     graphs = [case(op, op, [x, y]) for op in ops]
     graphs += [case("Mod", "Mod", [x, y]), case("ModC", "Mod", [x, y], {"fmod": True})]
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs})

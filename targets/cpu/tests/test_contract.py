@@ -11,7 +11,7 @@ import pytest
 
 from mace_core.ir import Graph, Node, Quant
 from mace_core.kernel_target import Lower
-from mace_core.program import Lowering
+from mace_core.lowering import Lowering
 from mace_core.testing.target import TargetContract
 from mace_target_cpu import Cpu
 
@@ -26,7 +26,9 @@ def swap_operands(node: Node, to: Lowering) -> Node:
 
 def swap_pads(node: Node, to: Lowering) -> Node:
     names = ("pads_before", "pads_after") if "pads_before" in node.attrs else ("before", "after")
-    return replace(node, attrs={**node.attrs, **dict(zip(names, (node.attrs[n] for n in names[::-1]), strict=True))})
+    return replace(
+        node, attrs={**node.attrs, **dict(zip(names, (node.attrs[n] for n in names[::-1]), strict=True))}
+    )
 
 
 def turn(key: str) -> Callable[[Node, Lowering], Node]:

@@ -28,7 +28,12 @@ class OneLevel(Cpu):
 def conv(name: str, x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, **attrs: Any) -> Graph:
     rank = len(x) - 2
     dynamic = attrs.pop("dynamic", False)
-    full = {"strides": (1,) * rank, "pads_before": (0,) * rank, "pads_after": (0,) * rank, "dilations": (1,) * rank} | attrs
+    full = {
+        "strides": (1,) * rank,
+        "pads_before": (0,) * rank,
+        "pads_after": (0,) * rank,
+        "dilations": (1,) * rank,
+    } | attrs
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) for s in (x, w, w[:1])]
     arrays[1] /= np.float32(np.sqrt(np.prod(w[1:])))  # results of about 1, however deep the sums
@@ -37,16 +42,45 @@ def conv(name: str, x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, *
 
 GRAPHS = [
     conv("pointwise", (1, 5, 7, 33), (17, 1, 1, 33)),
-    conv("first", (1, 13, 11, 3), (32, 3, 3, 3), strides=(2, 2), pads_before=(1, 1), pads_after=(1, 1), low=0.0),
+    conv(
+        "first", (1, 13, 11, 3), (32, 3, 3, 3), strides=(2, 2), pads_before=(1, 1), pads_after=(1, 1), low=0.0
+    ),
     conv("five", (2, 9, 9, 5), (16, 5, 5, 5), bias=False, pads_before=(2, 2), pads_after=(2, 2)),
     conv("dilated", (1, 12, 12, 4), (7, 3, 3, 4), dilations=(2, 3), pads_before=(2, 3), pads_after=(2, 3)),
     conv("uneven", (1, 8, 9, 2), (3, 2, 3, 2), pads_before=(1, 0), pads_after=(0, 2), strides=(1, 2)),
-    conv("groups", (1, 6, 6, 12), (18, 3, 3, 4), group=3, pads_before=(1, 1), pads_after=(1, 1), low=0.0, high=6.0),
-    conv("depthwise", (2, 9, 8, 41), (41, 3, 3, 1), group=41, pads_before=(1, 1), pads_after=(1, 1), high=1.0),
-    conv("depthwise2", (1, 9, 9, 64), (64, 5, 5, 1), bias=False, group=64, strides=(2, 2), pads_before=(2, 2), pads_after=(2, 2)),
+    conv(
+        "groups",
+        (1, 6, 6, 12),
+        (18, 3, 3, 4),
+        group=3,
+        pads_before=(1, 1),
+        pads_after=(1, 1),
+        low=0.0,
+        high=6.0,
+    ),
+    conv(
+        "depthwise", (2, 9, 8, 41), (41, 3, 3, 1), group=41, pads_before=(1, 1), pads_after=(1, 1), high=1.0
+    ),
+    conv(
+        "depthwise2",
+        (1, 9, 9, 64),
+        (64, 5, 5, 1),
+        bias=False,
+        group=64,
+        strides=(2, 2),
+        pads_before=(2, 2),
+        pads_after=(2, 2),
+    ),
     conv("multiplier", (1, 6, 6, 5), (15, 3, 3, 1), group=5),
     conv("line", (1, 20, 6), (8, 3, 6), pads_before=(1,), pads_after=(1,), dilations=(2,)),
-    conv("cube", (1, 5, 6, 7, 3), (4, 2, 3, 3, 3), strides=(2, 1, 2), pads_before=(1, 1, 1), pads_after=(0, 1, 1)),
+    conv(
+        "cube",
+        (1, 5, 6, 7, 3),
+        (4, 2, 3, 3, 3),
+        strides=(2, 1, 2),
+        pads_before=(1, 1, 1),
+        pads_after=(0, 1, 1),
+    ),
     conv("deep", (1, 30, 30, 64), (64, 3, 3, 64), pads_before=(1, 1), pads_after=(1, 1)),
     conv("one", (1, 7, 7, 1), (1, 3, 3, 1), pads_before=(1, 1), pads_after=(1, 1)),
     conv("narrow", (1, 7, 11, 17), (24, 1, 1, 17), bias=False, high=1.0),
@@ -54,11 +88,36 @@ GRAPHS = [
     conv("row", (1, 1, 1, 300), (130, 1, 1, 300)),
     conv("groups_apart", (1, 5, 5, 34), (34, 1, 1, 17), group=2),
     conv("unrolled5", (1, 6, 12, 24), (24, 5, 5, 1), group=24, pads_before=(2, 2), pads_after=(2, 2)),
-    conv("unrolled3_2", (1, 7, 13, 17), (17, 3, 3, 1), group=17, strides=(2, 2), pads_before=(0, 0), pads_after=(1, 1)),
+    conv(
+        "unrolled3_2",
+        (1, 7, 13, 17),
+        (17, 3, 3, 1),
+        group=17,
+        strides=(2, 2),
+        pads_before=(0, 0),
+        pads_after=(1, 1),
+    ),
     conv("depthwise_narrow", (1, 6, 9, 3), (3, 3, 3, 1), group=3, pads_before=(1, 1), pads_after=(1, 1)),
-    conv("depthwise_dilated", (1, 9, 12, 20), (20, 3, 3, 1), group=20, dilations=(2, 2), pads_before=(2, 2), pads_after=(2, 2)),
-    conv("depthwise_all_padding", (1, 2, 2, 20), (20, 3, 3, 1), group=20, pads_before=(4, 4), pads_after=(4, 4)),
-    conv("depthwise_cube", (1, 4, 5, 8, 18), (18, 3, 2, 3, 1), group=18, pads_before=(1, 0, 1), pads_after=(1, 1, 1)),
+    conv(
+        "depthwise_dilated",
+        (1, 9, 12, 20),
+        (20, 3, 3, 1),
+        group=20,
+        dilations=(2, 2),
+        pads_before=(2, 2),
+        pads_after=(2, 2),
+    ),
+    conv(
+        "depthwise_all_padding", (1, 2, 2, 20), (20, 3, 3, 1), group=20, pads_before=(4, 4), pads_after=(4, 4)
+    ),
+    conv(
+        "depthwise_cube",
+        (1, 4, 5, 8, 18),
+        (18, 3, 2, 3, 1),
+        group=18,
+        pads_before=(1, 0, 1),
+        pads_after=(1, 1, 1),
+    ),
     conv("runtime_groups", (1, 6, 6, 6), (8, 3, 3, 3), dynamic=True, group=2),
     conv("runtime", (1, 6, 6, 5), (18, 3, 3, 5), dynamic=True),
     conv("runtime_depthwise", (1, 6, 6, 5), (5, 3, 3, 1), dynamic=True, group=5),

@@ -30,12 +30,17 @@ def test_dft(tmp_path: Path, inverse: bool) -> None:
             for parts in (1, 2):
                 graphs.append(case(f"d{len(graphs)}", "DFT", [zeros(3, length, parts)], attrs))
             graphs.append(case(f"d{len(graphs)}", "DFT", [zeros(2, length + 3, 2, 2)], {**attrs, "axis": 1}))
-            graphs.append(case(f"d{len(graphs)}", "DFT", [zeros(max(1, length // 2), 3, 1)], {**attrs, "axis": 0}))
+            graphs.append(
+                case(f"d{len(graphs)}", "DFT", [zeros(max(1, length // 2), 3, 1)], {**attrs, "axis": 0})
+            )
     check_graphs(Cpu(), graphs, tmp_path, tolerance=2e-5)
 
 
 def test_det(tmp_path: Path) -> None:
-    graphs = [case(f"d{i}", "Det", [zeros(*s)]) for i, s in enumerate(((1, 1), (3, 2, 2), (2, 2, 5, 5), (20, 20), (2, 0, 0)))]
+    graphs = [
+        case(f"d{i}", "Det", [zeros(*s)])
+        for i, s in enumerate(((1, 1), (3, 2, 2), (2, 2, 5, 5), (20, 20), (2, 0, 0)))
+    ]
     singular = {"x0": np.ones((20, 20), np.float32)}
     check_graphs(Cpu(), graphs, tmp_path, tolerance=2e-4)
     check_graphs(Cpu(), graphs[3:4], tmp_path / "singular", {"d3": singular})
@@ -61,5 +66,9 @@ def test_rms_norm(tmp_path: Path) -> None:
         for scale in (shape[axis:], (1,)):
             constants = (1,) if scale == (1,) else ()
             arrays = [zeros(*shape), np.full(scale, 1.5, np.float32)]
-            graphs.append(case(f"r{len(graphs)}", "RMSNorm", arrays, {"axis": axis, "epsilon": 1e-3}, constants=constants))
+            graphs.append(
+                case(
+                    f"r{len(graphs)}", "RMSNorm", arrays, {"axis": axis, "epsilon": 1e-3}, constants=constants
+                )
+            )
     check_graphs(Cpu(), graphs, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import case, check_graphs, compile_graphs, random_inputs
@@ -32,7 +32,20 @@ def test_elements(tmp_path: Path) -> None:
 def test_pairs(tmp_path: Path) -> None:
     values = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -7.25, np.inf, -np.inf, np.nan, 1e300])
     x, y = np.meshgrid(values, values)
-    names = ("Add", "Sub", "Mul", "Div", "Minimum", "Maximum", "PRelu", "Pow", "Mod", "Less", "Equal", "GreaterEqual")
+    names = (
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Minimum",
+        "Maximum",
+        "PRelu",
+        "Pow",
+        "Mod",
+        "Less",
+        "Equal",
+        "GreaterEqual",
+    )
     graphs = [case(name, name, [x, y]) for name in names]
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs}, tolerance=EXACT)
 
@@ -41,7 +54,12 @@ def products() -> list[Graph]:
     x, w = doubles(2, 7, 6, 4), doubles(6, 3, 3, 2)
     pool = {**WINDOW, "kernel": (2, 2)}
     return [
-        case("matmul", "MatMul", [doubles(2, 1, 5, 7), doubles(3, 7, 4), doubles(4)], {"low": -1.0, "high": 1.5}),
+        case(
+            "matmul",
+            "MatMul",
+            [doubles(2, 1, 5, 7), doubles(3, 7, 4), doubles(4)],
+            {"low": -1.0, "high": 1.5},
+        ),
         case("vectors", "MatMul", [doubles(7), doubles(7)]),
         case("constant", "MatMul", [doubles(5, 7), doubles(7, 3)], constants=(1,)),
         case("conv", "Conv", [x, w, doubles(6)], {**WINDOW, "group": 2, "low": 0.0}, constants=(1, 2)),
@@ -51,7 +69,12 @@ def products() -> list[Graph]:
         case("highest", "MaxPool", [x], pool),
         case("softmax", "Softmax", [x * 50], {"axis": 2}),
         case("log_softmax", "LogSoftmax", [x * 50]),
-        case("batch_norm", "BatchNorm", [x, doubles(4), doubles(4), doubles(4), np.abs(doubles(4))], constants=(4,)),
+        case(
+            "batch_norm",
+            "BatchNorm",
+            [x, doubles(4), doubles(4), doubles(4), np.abs(doubles(4))],
+            constants=(4,),
+        ),
         case("layer_norm", "LayerNorm", [x, doubles(6, 4), doubles(6, 4)], {"axis": 2}),
     ]
 
@@ -69,7 +92,9 @@ def positive(graph: Graph) -> dict[str, np.ndarray]:
 def test_reductions(tmp_path: Path) -> None:
     names = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare")
     x = doubles(3, 4, 5)
-    graphs = [case(f"{n}{len(axes)}", f"Reduce{n}", [x], {"axes": axes}) for n in names for axes in ((1,), (0, 2))]
+    graphs = [
+        case(f"{n}{len(axes)}", f"Reduce{n}", [x], {"axes": axes}) for n in names for axes in ((1,), (0, 2))
+    ]
     graphs += [case(n, n, [x], {"axis": 1}) for n in ("CumSum", "CumProd", "ArgMax", "ArgMin")]
     check_graphs(Cpu(), graphs, tmp_path, tolerance=EXACT)
 
@@ -88,7 +113,9 @@ def test_products_of_integers_wrap(tmp_path: Path) -> None:
 
 def test_a_network_in_double_precision(tmp_path: Path) -> None:
     new = Builder("network")
-    y = new.one("Conv", [new.input("x", DType.F64, (1, 8, 8, 3)), new.weight("w", doubles(6, 3, 3, 3))], WINDOW)
+    y = new.one(
+        "Conv", [new.input("x", DType.F64, (1, 8, 8, 3)), new.weight("w", doubles(6, 3, 3, 3))], WINDOW
+    )
     y = new.one("Sigmoid", [new.one("Pad", [y], {"before": (0, 1, 0, 0), "after": (0, 0, 1, 0)})])
     y = new.one("Reshape", [new.one("ReduceMean", [y], {"axes": (1, 2)})], {"shape": (1, 6)})
     graph = new.finish([new.one("Softmax", [new.one("MatMul", [y, new.weight("m", doubles(6, 4))])])])

@@ -1,7 +1,7 @@
 """Every op on the ends of its types, under the undefined-behavior sanitizer, beside its numpy reference.
 
-The data: the least and the greatest integer, -1, 0, 1; NaN, infinities, denormals, 1e38. The plain run tries each op on the
-types that users have; marked slow, every type on every level.
+The data: the least and the greatest integer, -1, 0, 1; NaN, infinities, denormals, 1e38. The plain run tries
+each op on the types that users have; marked slow, every type on every level.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ SANITIZE = ("-O0", "-fsanitize=undefined,float-cast-overflow")
 LEVELS = {level.name: level for level in (*X86, *GENERIC)}
 COMMON = (DType.F32, DType.I32, DType.U8, DType.BOOL)
 ELEMENTWISE = {*unary.LOWERINGS, *binary.LOWERINGS, "Cast"}
-"""Ops whose results are the reference's even where floats overflow; others add up in another order or precision."""
+"""Ops whose results are the reference's even where floats overflow.
+
+Others add up in another order or precision.
+"""
 
 
 def accepted(types: Iterable[DType], quantized: Iterable[DType] = ()) -> list[Graph]:
@@ -54,9 +57,14 @@ def differences(graph: Graph, found: dict[str, Array], given: dict[str, Array]) 
         floats = expected.dtype.kind == "f"
         if graph.tensors[name].quant or (floats and not {n.op.name for n in graph.nodes} <= ELEMENTWISE):
             continue
-        # A step of half precision is 1e-3; the halfway cases of floats and of the reference's doubles round to either side.
+        # A step of half precision is 1e-3; the halfway cases of floats and of the reference's doubles round
+        # to either side.
         near = 1e-3 if expected.dtype == np.float16 else 2e-6
-        same = np.isclose(found[name], expected, near, near, equal_nan=True) if floats else found[name] == expected
+        same = (
+            np.isclose(found[name], expected, near, near, equal_nan=True)
+            if floats
+            else found[name] == expected
+        )
         if not same.all():
             at = np.flatnonzero(~same)[:5]
             wrong.append(f"{graph.name}: {found[name].reshape(-1)[at]} expected {expected.reshape(-1)[at]}")
@@ -68,7 +76,9 @@ def check(graphs: Sequence[Graph], level: Level, folder: Path, capfd: pytest.Cap
     whole = merge("ends", graphs)
     program = Cpu().lower(whole)
     sources = code.library("ends", [plan_calls(program)], (level,))
-    model = native.load(shared_library(sources, Compiler(("gcc",), ("ar",)), folder, SANITIZE), "ends")["ends"]
+    model = native.load(shared_library(sources, Compiler(("gcc",), ("ar",)), folder, SANITIZE), "ends")[
+        "ends"
+    ]
     wrong: list[str] = []
     capfd.readouterr()
     for seed in range(2):
@@ -101,10 +111,10 @@ GROUPS = {
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_type_on_every_level(level: str, group: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_type_on_every_level(
+    level: str, group: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     check(accepted(*GROUPS[group]), LEVELS[level], tmp_path, capfd)

@@ -31,7 +31,9 @@ class Cases(dict[str, tuple[Graph, list[Array]]]):
         self[name] = (case(name, op, arrays, attrs, outputs=outputs), arrays)
 
 
-def indices(rng: np.random.Generator, count: int, shape: tuple[int, ...], dtype: type[np.integer] = np.int64) -> Array:
+def indices(
+    rng: np.random.Generator, count: int, shape: tuple[int, ...], dtype: type[np.integer] = np.int64
+) -> Array:
     """Some negative, some outside on either side."""
     return np.asarray(rng.integers(-2 * count - 3, 2 * count + 3, shape)).astype(dtype)
 
@@ -57,8 +59,17 @@ def test_gather(tmp_path: Path) -> None:
 def test_gather_elements(tmp_path: Path) -> None:
     rng, cases = RNG(1), Cases()
     for dtype in DTYPES:
-        for shape, where, axis in (((5,), (7,), 0), ((4, 3), (2, 3), 0), ((4, 3), (3, 5), 1), ((2, 5, 3), (2, 6, 2), 1)):
-            cases.put("GatherElements", [values(rng, shape, dtype), indices(rng, shape[axis], where)], {"axis": axis})
+        for shape, where, axis in (
+            ((5,), (7,), 0),
+            ((4, 3), (2, 3), 0),
+            ((4, 3), (3, 5), 1),
+            ((2, 5, 3), (2, 6, 2), 1),
+        ):
+            cases.put(
+                "GatherElements",
+                [values(rng, shape, dtype), indices(rng, shape[axis], where)],
+                {"axis": axis},
+            )
     cases.put("GatherElements", [values(rng, (4, 3), np.float32), np.zeros((0, 3), np.int32)], {"axis": 0})
     check(cases, tmp_path)
 
@@ -66,9 +77,18 @@ def test_gather_elements(tmp_path: Path) -> None:
 def test_gather_nd(tmp_path: Path) -> None:
     rng, cases = RNG(2), Cases()
     for dtype in DTYPES:
-        for shape, where, batch in (((5,), (1,), 0), ((4, 3), (3, 2), 0), ((4, 3, 2), (2, 3, 1), 0), ((2, 4, 3), (2, 5, 1), 1)):
+        for shape, where, batch in (
+            ((5,), (1,), 0),
+            ((4, 3), (3, 2), 0),
+            ((4, 3, 2), (2, 3, 1), 0),
+            ((2, 4, 3), (2, 5, 1), 1),
+        ):
             cases.put("GatherND", [values(rng, shape, dtype), indices(rng, 4, where)], {"batch_dims": batch})
-    cases.put("GatherND", [values(rng, (2, 3, 4, 5), np.float32), indices(rng, 4, (2, 3, 2), np.int32)], {"batch_dims": 2})
+    cases.put(
+        "GatherND",
+        [values(rng, (2, 3, 4, 5), np.float32), indices(rng, 4, (2, 3, 2), np.int32)],
+        {"batch_dims": 2},
+    )
     cases.put("GatherND", [values(rng, (2, 3), np.float32), indices(rng, 4, (4, 0), np.int32)], {})
     check(cases, tmp_path)
 
@@ -76,26 +96,54 @@ def test_gather_nd(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
 def test_scatter(tmp_path: Path, reduction: str) -> None:
     rng, cases = RNG(3), Cases()
-    for dtype in (np.int8, np.uint16, np.int32, np.int64, np.float32, np.float64, *((np.bool_,) if reduction == "none" else ())):
+    for dtype in (
+        np.int8,
+        np.uint16,
+        np.int32,
+        np.int64,
+        np.float32,
+        np.float64,
+        *((np.bool_,) if reduction == "none" else ()),
+    ):
         for shape, where, axis in (((5,), (7,), 0), ((4, 3), (2, 3), 0), ((2, 5, 3), (2, 6, 2), -2)):
             arrays = [values(rng, shape, dtype), indices(rng, shape[axis], where), values(rng, where, dtype)]
             cases.put("ScatterElements", arrays, {"axis": axis, "reduction": reduction})
         for shape, depth in (((5,), 1), ((4, 3), 1), ((4, 3, 2), 2), ((2, 3), 0)):
             updates = values(rng, (3, 2, *shape[depth:]), dtype)
-            cases.put("ScatterND", [values(rng, shape, dtype), indices(rng, 4, (3, 2, depth)), updates], {"reduction": reduction})
+            cases.put(
+                "ScatterND",
+                [values(rng, shape, dtype), indices(rng, 4, (3, 2, depth)), updates],
+                {"reduction": reduction},
+            )
     none = [values(rng, (2, 3), np.float32), np.zeros((0, 1), np.int64), np.zeros((0, 3), np.float32)]
     cases.put("ScatterND", none, {"reduction": reduction})
     nan = np.array([np.nan, 1, 2], np.float32)
-    cases.put("ScatterElements", [nan, np.array([0, 1], np.int32), np.array([1, np.nan], np.float32)], {"reduction": reduction})
+    cases.put(
+        "ScatterElements",
+        [nan, np.array([0, 1], np.int32), np.array([1, np.nan], np.float32)],
+        {"reduction": reduction},
+    )
     check(cases, tmp_path)
 
 
 def test_topk(tmp_path: Path) -> None:
     rng, cases = RNG(4), Cases()
     for dtype in (np.int8, np.uint8, np.int64, np.float32, np.float64):
-        for shape, k, axis in (((1,), 1, 0), ((9,), 4, 0), ((3, 8), 8, -1), ((3, 8, 2), 3, 1), ((2, 50), 7, -1), ((2, 3), 0, 1)):
+        for shape, k, axis in (
+            ((1,), 1, 0),
+            ((9,), 4, 0),
+            ((3, 8), 8, -1),
+            ((3, 8, 2), 3, 1),
+            ((2, 50), 7, -1),
+            ((2, 3), 0, 1),
+        ):
             for largest in (True, False):
-                cases.put("TopK", [values(rng, shape, dtype) % 7], {"k": k, "axis": axis, "largest": largest}, outputs=2)
+                cases.put(
+                    "TopK",
+                    [values(rng, shape, dtype) % 7],
+                    {"k": k, "axis": axis, "largest": largest},
+                    outputs=2,
+                )
     odd = np.array([1, np.nan, -np.inf, np.nan, np.inf, -0.0, 0.0], np.float32)
     cases.put("TopK", [odd], {"k": 7}, outputs=2)
     cases.put("TopK", [odd], {"k": 7, "largest": False}, outputs=2)
@@ -109,7 +157,11 @@ def test_onehot(tmp_path: Path) -> None:
         for where, axis in (((), 0), ((4,), -1), ((4,), 0), ((2, 3), 1)):
             for itype in (np.int32, np.int64, np.uint8):
                 pair = np.array([0, 1]).astype(dtype)
-                cases.put("OneHot", [indices(rng, 5, where, np.int64).astype(itype), pair], {"depth": 5, "axis": axis})
+                cases.put(
+                    "OneHot",
+                    [indices(rng, 5, where, np.int64).astype(itype), pair],
+                    {"depth": 5, "axis": axis},
+                )
     cases.put("OneHot", [np.array([0]), np.array([0, 1], np.float32)], {"depth": 0})
     check(cases, tmp_path)
 
@@ -126,7 +178,16 @@ def test_trilu(tmp_path: Path) -> None:
 def test_reverse_sequence(tmp_path: Path) -> None:
     rng, cases = RNG(7), Cases()
     for dtype in DTYPES:
-        for shape, batch, time in (((4, 3), 0, 1), ((4, 3), 1, 0), ((2, 5, 3, 2), 2, 0), ((2, 5, 3, 2), 1, 3)):
+        for shape, batch, time in (
+            ((4, 3), 0, 1),
+            ((4, 3), 1, 0),
+            ((2, 5, 3, 2), 2, 0),
+            ((2, 5, 3, 2), 1, 3),
+        ):
             lengths = rng.integers(-1, shape[time] + 3, shape[batch])
-            cases.put("ReverseSequence", [values(rng, shape, dtype), lengths], {"batch_axis": batch, "time_axis": time})
+            cases.put(
+                "ReverseSequence",
+                [values(rng, shape, dtype), lengths],
+                {"batch_axis": batch, "time_axis": time},
+            )
     check(cases, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import compile_graphs

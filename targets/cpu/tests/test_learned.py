@@ -14,8 +14,13 @@ from mace_target_cpu import Cpu
 FEATURES = 7
 
 
-def forest(rng: np.random.Generator, dtype: type[np.floating], codes: tuple[int, ...], outputs: int) -> list[Array]:
-    """Splits, links, modes, roots, targets, weights of random trees; splits are small numbers, so that features meet them."""
+def forest(
+    rng: np.random.Generator, dtype: type[np.floating], codes: tuple[int, ...], outputs: int
+) -> list[Array]:
+    """Splits, links, modes, roots, targets, weights of random trees.
+
+    Splits are small numbers, so that features meet them.
+    """
     links: list[list[int]] = []
     roots, targets = [], []
 
@@ -32,7 +37,14 @@ def forest(rng: np.random.Generator, dtype: type[np.floating], codes: tuple[int,
 
     roots = [grow(depth) for depth in (0, 1, 3, 5, 6)]
     count = len(links)
-    arrays = (rng.integers(0, 4, count), links, rng.choice(codes, count), roots, targets, rng.standard_normal(len(targets)))
+    arrays = (
+        rng.integers(0, 4, count),
+        links,
+        rng.choice(codes, count),
+        roots,
+        targets,
+        rng.standard_normal(len(targets)),
+    )
     kinds = (dtype, np.int32, np.uint8, np.int32, np.int64, dtype)
     return [np.asarray(a, k) for a, k in zip(arrays, kinds, strict=True)]
 
@@ -47,21 +59,45 @@ def check(cases: list[tuple[Graph, list[Array]]], folder: Path, rtol: float = 0)
     models = compile_graphs(Cpu(), [g for g, _ in cases], folder)
     for graph, arrays in cases:
         given = {f"x{i}": a for i, a in enumerate(arrays) if f"x{i}" in graph.inputs}
-        np.testing.assert_allclose(models[graph.name].run(given)["y0"], execute(graph, given)["y0"], rtol=rtol, atol=0, err_msg=graph.name)
+        np.testing.assert_allclose(
+            models[graph.name].run(given)["y0"],
+            execute(graph, given)["y0"],
+            rtol=rtol,
+            atol=0,
+            err_msg=graph.name,
+        )
 
 
 def test_trees(tmp_path: Path) -> None:
     rng, cases = np.random.default_rng(0), []
     every = tuple(range(6))
     plain = [(np.float32, (code,), "sum", False) for code in every]
-    mixed = [(np.float32, (*every, *(8 + c for c in every)), aggregate, True) for aggregate in tree_ensemble.AGGREGATES]
-    others = [(np.float64, (0,), "average", False), (np.float64, every, "sum", True), (np.float32, (8,), "sum", False)]
+    mixed = [
+        (np.float32, (*every, *(8 + c for c in every)), aggregate, True)
+        for aggregate in tree_ensemble.AGGREGATES
+    ]
+    others = [
+        (np.float64, (0,), "average", False),
+        (np.float64, every, "sum", True),
+        (np.float32, (8,), "sum", False),
+    ]
     for dtype, codes, aggregate, has_base in (*plain, *mixed, *others):
         trees = forest(rng, dtype, codes, 3)
         base = [rng.standard_normal(3).astype(dtype)] * has_base
         arrays = [rows(rng, dtype), *trees, *base]
         attrs = {"outputs": 3, "aggregate": aggregate}
-        cases.append((case(f"trees{len(cases)}", "TreeEnsemble", arrays, attrs, constants=tuple(range(1, len(arrays)))), arrays))
+        cases.append(
+            (
+                case(
+                    f"trees{len(cases)}",
+                    "TreeEnsemble",
+                    arrays,
+                    attrs,
+                    constants=tuple(range(1, len(arrays))),
+                ),
+                arrays,
+            )
+        )
     many = [np.tile(rows(rng, np.float32), (100, 1)), *forest(rng, np.float32, (0,), 2)]
     cases.append((case("many", "TreeEnsemble", many, {"outputs": 2}, constants=tuple(range(1, 7))), many))
     check(cases, tmp_path)
@@ -83,7 +119,14 @@ def test_trees(tmp_path: Path) -> None:
 def test_trees_that_lead_astray_are_refused(place: tuple[int, object], value: int, reason: str) -> None:
     x = np.zeros((1, FEATURES), np.float32)
     links = np.array([[0, 1, 2], [-1, 0, 1], [-1, 1, 2]], np.int64)
-    trees = [np.zeros(3, np.float32), links, np.zeros(3, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64), np.ones(2, np.float32)]
+    trees = [
+        np.zeros(3, np.float32),
+        links,
+        np.zeros(3, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(2, np.int64),
+        np.ones(2, np.float32),
+    ]
     arrays = [x, *trees]
     trees[place[0]][place[1]] = value
     graph = case("bad", "TreeEnsemble", arrays, {"outputs": 2}, constants=tuple(range(1, 7)))

@@ -24,9 +24,13 @@ def test_a_panel_holds_whole_tiles_and_a_tile_whole_registers(level: CpuLevel) -
 
 
 @pytest.mark.parametrize("numbers", [(4, 6, 16), (4, 12, 16), (8, 16, 24)])
-def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(numbers: tuple[int, int, int]) -> None:
+def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(
+    numbers: tuple[int, int, int],
+) -> None:
     lanes, columns, panel = numbers
-    with pytest.raises(PluginError, match=r"level odd: panels of .* do not divide each other; let a panel hold whole tiles"):
+    with pytest.raises(
+        PluginError, match=r"level odd: panels of .* do not divide each other; let a panel hold whole tiles"
+    ):
         CpuLevel("odd", (), "", VECTOR, lanes=lanes, rows=4, columns=columns, panel=panel)
 
 
@@ -78,7 +82,11 @@ def test_a_target_that_borrows_lowerings_without_their_parameters_is_told_so() -
         def levels(self, abi: str) -> tuple[CpuLevel, ...]:
             return GENERIC
 
-    graph = case("product", "MatMul", [np.zeros((2, 3), np.float32), np.zeros((3, 4), np.float32)], constants=(1,))
+    graph = case(
+        "product", "MatMul", [np.zeros((2, 3), np.float32), np.zeros((3, 4), np.float32)], constants=(1,)
+    )
     assert graph.tensors["y0"].dtype is DType.F32
-    with pytest.raises(PluginError, match=r"parameters\(\) returns no Packing; derive the target from mace_target_cpu.Cpu"):
+    with pytest.raises(
+        PluginError, match=r"parameters\(\) returns no Packing; derive the target from mace_target_cpu.Cpu"
+    ):
         Borrower().refuses(graph.nodes[0], graph)

@@ -20,7 +20,10 @@ def test_products(tmp_path: Path) -> None:
     graphs = []
     for i, (a, b) in enumerate(PRODUCTS):
         arrays = [rng.standard_normal(a).astype("f4"), (rng.standard_normal(b) / np.sqrt(a[-1])).astype("f4")]
-        graphs += [case(f"constant{i}", "MatMul", arrays, constants=(1,)), case(f"runtime{i}", "MatMul", arrays)]
+        graphs += [
+            case(f"constant{i}", "MatMul", arrays, constants=(1,)),
+            case(f"runtime{i}", "MatMul", arrays),
+        ]
     bias = np.linspace(-1, 1, 17).astype("f4")
     arrays = [np.zeros((6, 9), "f4"), rng.standard_normal((9, 17)).astype("f4"), bias]
     graphs.append(case("fused", "MatMul", arrays, {"low": 0.0, "high": 2.0}, constants=(1, 2)))
@@ -29,7 +32,13 @@ def test_products(tmp_path: Path) -> None:
 
 def pool(name: str, op: str, x: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Graph:
     rank = len(kernel)
-    full = {"kernel": kernel, "strides": (1,) * rank, "pads_before": (0,) * rank, "pads_after": (0,) * rank, "dilations": (1,) * rank}
+    full = {
+        "kernel": kernel,
+        "strides": (1,) * rank,
+        "pads_before": (0,) * rank,
+        "pads_after": (0,) * rank,
+        "dilations": (1,) * rank,
+    }
     return case(name, op, [np.zeros(x, np.float32)], full | attrs)
 
 
@@ -38,11 +47,41 @@ def test_pools(tmp_path: Path) -> None:
     for op in ("MaxPool", "AveragePool", "LpPool"):
         graphs += [
             pool(f"{op}0", op, (2, 7, 8, 5), (2, 2), strides=(2, 2)),
-            pool(f"{op}1", op, (1, 9, 9, 33), (3, 3), strides=(2, 2), pads_before=(1, 1), pads_after=(1, 1), ceil=True),
+            pool(
+                f"{op}1",
+                op,
+                (1, 9, 9, 33),
+                (3, 3),
+                strides=(2, 2),
+                pads_before=(1, 1),
+                pads_after=(1, 1),
+                ceil=True,
+            ),
             pool(f"{op}2", op, (1, 20, 3), (4,), strides=(3,), pads_before=(1,)),
             pool(f"{op}3", op, (1, 5, 6, 7, 2), (2, 3, 2), dilations=(2, 1, 3)),
         ]
-    graphs.append(pool("padded", "AveragePool", (1, 6, 6, 3), (3, 3), pads_before=(1, 0), pads_after=(0, 2), count_pad=True))
-    graphs.append(pool("ceiling", "AveragePool", (1, 6, 6, 3), (3, 3), strides=(2, 2), pads_after=(1, 1), ceil=True, count_pad=True))
+    graphs.append(
+        pool(
+            "padded",
+            "AveragePool",
+            (1, 6, 6, 3),
+            (3, 3),
+            pads_before=(1, 0),
+            pads_after=(0, 2),
+            count_pad=True,
+        )
+    )
+    graphs.append(
+        pool(
+            "ceiling",
+            "AveragePool",
+            (1, 6, 6, 3),
+            (3, 3),
+            strides=(2, 2),
+            pads_after=(1, 1),
+            ceil=True,
+            count_pad=True,
+        )
+    )
     graphs.append(pool("norm3", "LpPool", (1, 6, 6, 3), (3, 3), p=3))
     check_graphs(Cpu(), graphs, tmp_path)

@@ -25,9 +25,14 @@ def test_products(constant: bool, tmp_path: Path) -> None:
     graphs, given = [], {}
     for name, (a, b) in SHAPES.items():
         for left, right in ((np.int8, np.uint8), (np.uint8, np.int8)):
-            arrays = [rng.integers(np.iinfo(t).min, np.iinfo(t).max + 1, s).astype(t) for t, s in ((left, a), (right, b))]
+            arrays = [
+                rng.integers(np.iinfo(t).min, np.iinfo(t).max + 1, s).astype(t)
+                for t, s in ((left, a), (right, b))
+            ]
             arrays += [np.array(7, left), np.array(3, right)]
-            graph = case(f"{name}_{left.__name__}", "MatMulInteger", arrays, constants=(1, 3) if constant else ())
+            graph = case(
+                f"{name}_{left.__name__}", "MatMulInteger", arrays, constants=(1, 3) if constant else ()
+            )
             graphs.append(graph)
             given[graph.name] = {n: arrays[int(n[1:])] for n in graph.inputs}
     check_graphs(Cpu(), graphs, tmp_path, given)

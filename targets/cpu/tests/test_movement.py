@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import case, compile_graphs
@@ -43,11 +43,18 @@ def test_transpose_of_every_rank_and_size(tmp_path: Path) -> None:
 def test_transpose_inner_tiles(tmp_path: Path) -> None:
     shapes = [(33, 70), (2, 35, 66), (64, 3), (3, 64), (5, 9, 2), (4, 4)]
     graphs = [
-        case(f"t{i}_{np.dtype(d).name}", "Transpose", [counted(s, d)], {"perm": (*range(len(s) - 2), len(s) - 1, len(s) - 2)})
+        case(
+            f"t{i}_{np.dtype(d).name}",
+            "Transpose",
+            [counted(s, d)],
+            {"perm": (*range(len(s) - 2), len(s) - 1, len(s) - 2)},
+        )
         for i, s in enumerate(shapes)
         for d in DTYPES
     ]
-    check_bits([*graphs, case("mid", "Transpose", [counted((4, 33, 5, 2))], {"perm": (0, 2, 1, 3)})], tmp_path)
+    check_bits(
+        [*graphs, case("mid", "Transpose", [counted((4, 33, 5, 2))], {"perm": (0, 2, 1, 3)})], tmp_path
+    )
 
 
 def test_transpose_of_unit_axes_moves_nothing() -> None:
@@ -92,7 +99,9 @@ def test_concat(tmp_path: Path) -> None:
             dtype = DTYPES[len(graphs) % len(DTYPES)]
             sizes = [shape[axis], 1, 0, 20][: 2 + len(graphs) % 3]
             parts = [np.moveaxis(counted(shape, dtype), axis, 0)[:1].repeat(n, 0) for n in sizes]
-            graphs.append(case(f"c{len(graphs)}", "Concat", [np.moveaxis(p, 0, axis) for p in parts], {"axis": axis}))
+            graphs.append(
+                case(f"c{len(graphs)}", "Concat", [np.moveaxis(p, 0, axis) for p in parts], {"axis": axis})
+            )
     one = case("one", "Concat", [counted((2, 3)), counted((2, 0))], {"axis": 1})
     none = case("none", "Concat", [counted((2, 0)), counted((2, 0))], {"axis": 1})
     check_bits([*graphs, one, none], tmp_path)
@@ -104,7 +113,15 @@ def test_split(tmp_path: Path) -> None:
         for axis in range(len(shape)):
             dtype = DTYPES[len(graphs) % len(DTYPES)]
             sizes = (0, shape[axis] // 2, shape[axis] - shape[axis] // 2)
-            graphs.append(case(f"p{len(graphs)}", "Split", [counted(shape, dtype)], {"axis": axis, "sizes": sizes}, outputs=3))
+            graphs.append(
+                case(
+                    f"p{len(graphs)}",
+                    "Split",
+                    [counted(shape, dtype)],
+                    {"axis": axis, "sizes": sizes},
+                    outputs=3,
+                )
+            )
     check_bits(graphs, tmp_path)
 
 
@@ -114,25 +131,42 @@ def test_pad(tmp_path: Path, mode: str) -> None:
     graphs = [case("scalar", "Pad", [counted(())], {"before": (), "after": (), "mode": mode})]
     for shape in SHAPES:
         for dtype in DTYPES:
-            before, after = (tuple(int(v) for v in rng.integers(0, 3, len(shape)) * rng.integers(0, 2, len(shape))) for _ in "ba")
-            attrs = {"before": before, "after": after, "mode": mode, "value": 1.0 if dtype is np.bool_ else -3.0}
+            before, after = (
+                tuple(int(v) for v in rng.integers(0, 3, len(shape)) * rng.integers(0, 2, len(shape)))
+                for _ in "ba"
+            )
+            attrs = {
+                "before": before,
+                "after": after,
+                "mode": mode,
+                "value": 1.0 if dtype is np.bool_ else -3.0,
+            }
             graphs.append(case(f"p{len(graphs)}", "Pad", [counted(shape, dtype)], attrs))
     if mode == "constant":
-        graphs.append(case("empty", "Pad", [counted((2, 0))], {"before": (1, 1), "after": (0, 2), "value": 2.5}))
+        graphs.append(
+            case("empty", "Pad", [counted((2, 0))], {"before": (1, 1), "after": (0, 2), "value": 2.5})
+        )
     check_bits(graphs, tmp_path)
 
 
 def test_pad_channels_last_image(tmp_path: Path) -> None:
     x = counted((1, 9, 11, 3))
     image = {"before": (0, 1, 2, 0), "after": (0, 0, 1, 0), "value": np.inf}
-    check_bits([case("image", "Pad", [x], image), case("mirror", "Pad", [x], {**image, "mode": "reflect"})], tmp_path)
+    check_bits(
+        [case("image", "Pad", [x], image), case("mirror", "Pad", [x], {**image, "mode": "reflect"})], tmp_path
+    )
 
 
 def test_tile_and_expand(tmp_path: Path) -> None:
     graphs: list[Graph] = []
     for shape in SHAPES:
         dtype = DTYPES[len(graphs) % len(DTYPES)]
-        for repeats in ((2,) * len(shape), (1,) * (len(shape) - 1) + (3,), (3,) + (1,) * (len(shape) - 1), (0,) * len(shape)):
+        for repeats in (
+            (2,) * len(shape),
+            (1,) * (len(shape) - 1) + (3,),
+            (3,) + (1,) * (len(shape) - 1),
+            (0,) * len(shape),
+        ):
             graphs.append(case(f"t{len(graphs)}", "Tile", [counted(shape, dtype)], {"repeats": repeats}))
         graphs.append(case(f"e{len(graphs)}", "Expand", [counted(shape, dtype)], {"shape": (3, *shape)}))
         ones = tuple(1 if i % 2 else d for i, d in enumerate(shape))
@@ -150,7 +184,10 @@ def test_depth_and_space(tmp_path: Path) -> None:
             deep = counted((2, *spatial, 3 * block ** len(spatial)), dtype)
             wide = counted((2, *(d * block for d in spatial), 3), dtype)
             number = len(graphs)
-            graphs += [case(f"d{number}{m}", "DepthToSpace", [deep], {"block": block, "mode": m}) for m in ("DCR", "CRD")]
+            graphs += [
+                case(f"d{number}{m}", "DepthToSpace", [deep], {"block": block, "mode": m})
+                for m in ("DCR", "CRD")
+            ]
             graphs.append(case(f"s{number}", "SpaceToDepth", [wide], {"block": block}))
     graphs.append(case("same", "DepthToSpace", [counted((1, 2, 2, 4))], {"block": 1}))
     check_bits(graphs, tmp_path)
@@ -175,13 +212,25 @@ def test_large_copies_are_shared_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_a_pad_needs_no_table_however_long_its_axes_are(mode: str) -> None:
-    image = case("image", "Pad", [np.zeros((1, 480, 640, 3), np.float32)], {"before": (0, 0, 0, 1), "after": (0, 0, 0, 0), "mode": mode})
-    sound = case("sound", "Pad", [np.zeros((1, 160_000), np.int16)], {"before": (0, 200), "after": (0, 200), "mode": mode})
+    image = case(
+        "image",
+        "Pad",
+        [np.zeros((1, 480, 640, 3), np.float32)],
+        {"before": (0, 0, 0, 1), "after": (0, 0, 0, 0), "mode": mode},
+    )
+    sound = case(
+        "sound",
+        "Pad",
+        [np.zeros((1, 160_000), np.int16)],
+        {"before": (0, 200), "after": (0, 200), "mode": mode},
+    )
     for graph in (image, sound):  # a table of merged axes was 1.2 MB for this image
         assert not Cpu().lower(graph).weights
 
 
 def test_a_nearest_resize_has_a_table_as_long_as_the_axes_that_change() -> None:
     x = np.zeros((1, 300, 200, 3), np.float32)
-    graph = case("up", "Resize", [x], {"sizes": (1, 300, 400, 3), "scales": (1.0, 1.0, 2.0, 1.0), "mode": "nearest"})
+    graph = case(
+        "up", "Resize", [x], {"sizes": (1, 300, 400, 3), "scales": (1.0, 1.0, 2.0, 1.0), "mode": "nearest"}
+    )
     assert [w.bytes for w in Cpu().lower(graph).weights.values()] == [4 * 400]

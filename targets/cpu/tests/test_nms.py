@@ -12,7 +12,10 @@ from mace_target_cpu import Cpu
 
 
 def boxes(shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Around few places, so that they overlap; some corners swapped, one box empty, one unknown, one endless."""
+    """Around few places, so that they overlap.
+
+    Some corners swapped, one box empty, one unknown, one endless.
+    """
     rng = np.random.default_rng(seed)
     low = rng.integers(0, 6, (*shape, 2)) / 4
     made = np.concatenate([low, low + rng.integers(1, 9, (*shape, 2)) / 4], -1).astype(np.float32)
@@ -33,7 +36,9 @@ def scores(shape: tuple[int, ...], seed: int = 1) -> Array:
 def test_by_class(tmp_path: Path, center: bool) -> None:
     graphs: list[Graph] = []
     inputs: dict[str, dict[str, Array]] = {}
-    for i, (images, classes, count, limit) in enumerate(((1, 1, 60, 100), (2, 3, 50, 6), (3, 1, 1000, 20), (1, 4, 30, 1))):
+    for i, (images, classes, count, limit) in enumerate(
+        ((1, 1, 60, 100), (2, 3, 50, 6), (3, 1, 1000, 20), (1, 4, 30, 1))
+    ):
         arrays = [boxes((images, count)), scores((images, classes, count))]
         for iou, least in ((0.5, -np.inf), (0.0, 0.3), (1.0, 0.9), (0.25, 2.0)):
             name = f"nms{len(graphs)}"
@@ -66,18 +71,33 @@ def test_decoded(tmp_path: Path) -> None:
     attrs = {"variances": (0.1, 0.1, 0.2, 0.25)}
     check_graphs(Cpu(), [case("d", "DecodeBoxes", arrays, attrs), case("e", "DecodeBoxes", arrays)], tmp_path)
     prior, delta = np.array([[2, 4, 1, 2]], np.float32), np.array([[[5, 0, 0, np.log(2) * 5]]], np.float32)
-    found = execute(case("f", "DecodeBoxes", [delta, prior], {"variances": (0.1, 0.1, 0.2, 0.2)}), {"x0": delta, "x1": prior})
+    found = execute(
+        case("f", "DecodeBoxes", [delta, prior], {"variances": (0.1, 0.1, 0.2, 0.2)}),
+        {"x0": delta, "x1": prior},
+    )
     np.testing.assert_allclose(found["y0"], [[[2, 2, 3, 6]]], rtol=1e-6)
 
 
 def test_what_is_kept() -> None:
     three = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [2, 2, 3, 3]]], np.float32)
     weights = np.array([[[0.8, 0.9, 0.1], [0.2, 0.2, 0.7]]], np.float32)
-    graph = case("k", "NonMaxSuppression", [three, weights], {"per_class": 2, "iou_threshold": 0.5, "score_threshold": 0.15}, outputs=2)
+    graph = case(
+        "k",
+        "NonMaxSuppression",
+        [three, weights],
+        {"per_class": 2, "iou_threshold": 0.5, "score_threshold": 0.15},
+        outputs=2,
+    )
     found = execute(graph, {"x0": three, "x1": weights})
     assert found["y0"].tolist() == [[0, 0, 1], [0, 1, 2], [0, 1, 0], [-1, -1, -1]]
     assert found["y1"].tolist() == [3]
-    graph = combined("c", [three[:, :, None], weights.transpose(0, 2, 1)], per_class=2, total=3, score_threshold=0.15)
+    graph = combined(
+        "c", [three[:, :, None], weights.transpose(0, 2, 1)], per_class=2, total=3, score_threshold=0.15
+    )
     found = execute(graph, {"x0": three[:, :, None], "x1": weights.transpose(0, 2, 1)})
     np.testing.assert_array_equal(found["y1"], np.array([[0.9, 0.7, 0.2]], np.float32))
-    assert (found["y2"].tolist(), found["y3"].tolist(), found["y4"].tolist()) == ([[0, 1, 1]], [[1, 2, 0]], [3])
+    assert (found["y2"].tolist(), found["y3"].tolist(), found["y4"].tolist()) == (
+        [[0, 1, 1]],
+        [[1, 2, 0]],
+        [3],
+    )

@@ -16,7 +16,16 @@ from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.types import CAST
 
-CHANNELS_LAST = ((1, 1, 1, 1), (2, 3, 5, 7), (1, 33, 31, 3), (2, 9, 64), (1, 2, 3, 2, 37), (3, 17, 200), (2, 130, 1), (2, 40, 96))
+CHANNELS_LAST = (
+    (1, 1, 1, 1),
+    (2, 3, 5, 7),
+    (1, 33, 31, 3),
+    (2, 9, 64),
+    (1, 2, 3, 2, 37),
+    (3, 17, 200),
+    (2, 130, 1),
+    (2, 40, 96),
+)
 
 
 def normal(*shape: int, seed: int = 0, offset: float = 0.0) -> Any:
@@ -29,7 +38,9 @@ def vectors(count: int, channels: int) -> list[Any]:
 
 
 def layer_norms() -> Iterator[Graph]:
-    for i, (shape, axis) in enumerate([((4, 768), -1), ((2, 3, 5), 1), ((2, 3, 5), 0), ((3, 1), -1), ((7, 2), -1), ((5, 1001), 1)]):
+    for i, (shape, axis) in enumerate(
+        [((4, 768), -1), ((2, 3, 5), 1), ((2, 3, 5), 0), ((3, 1), -1), ((7, 2), -1), ((5, 1001), 1)]
+    ):
         inner = shape[axis:]
         x = np.zeros(shape, np.float32)
         scale, bias = normal(*inner, seed=1), normal(*inner, seed=2)
@@ -59,8 +70,12 @@ def test_group_and_instance_norm(tmp_path: Path) -> None:
         for groups in {1, 2, 3, 5, channels}:
             if channels % groups == 0:
                 given = [x, *vectors(2, channels)]
-                graphs.append(case(f"group{i}_{groups}", "GroupNorm", given, {"groups": groups, "epsilon": 1e-3}))
-    graphs.append(case("group_flat", "GroupNorm", [np.zeros((3, 12), np.float32), *vectors(2, 12)], {"groups": 4}))
+                graphs.append(
+                    case(f"group{i}_{groups}", "GroupNorm", given, {"groups": groups, "epsilon": 1e-3})
+                )
+    graphs.append(
+        case("group_flat", "GroupNorm", [np.zeros((3, 12), np.float32), *vectors(2, 12)], {"groups": 4})
+    )
     inputs = {g.name: {n: positive(g, n) for n in g.inputs} for g in graphs}
     check_graphs(Cpu(), graphs, tmp_path, inputs, tolerance=5e-6)
 
@@ -76,7 +91,13 @@ def test_a_large_mean_costs_no_digits(tmp_path: Path, offset: float) -> None:
     rows, image = normal(3, 5000, offset=offset), normal(1, 130, 110, 3, offset=offset)
     graphs = [
         case("layer", "LayerNorm", [rows, np.ones(5000, np.float32)], {}, constants=(1,)),
-        case("instance", "InstanceNorm", [image, np.ones(3, np.float32), np.zeros(3, np.float32)], {}, constants=(1, 2)),
+        case(
+            "instance",
+            "InstanceNorm",
+            [image, np.ones(3, np.float32), np.zeros(3, np.float32)],
+            {},
+            constants=(1, 2),
+        ),
         case("mvn", "MeanVarianceNorm", [image], {"axes": (0, 1, 2)}),
     ]
     inputs = {"layer": {"x0": rows}, "instance": {"x0": image}, "mvn": {"x0": image}}
@@ -85,7 +106,21 @@ def test_a_large_mean_costs_no_digits(tmp_path: Path, offset: float) -> None:
 
 def test_mean_variance_norm(tmp_path: Path) -> None:
     x = np.zeros((2, 3, 5, 7), np.float32)
-    every = [(0,), (1,), (2,), (3,), (0, 1, 2), (1, 2), (2, 3), (0, 2), (0, 2, 3), (1, 3), (0, 3), (0, 1, 2, 3), (-1, -3)]
+    every = [
+        (0,),
+        (1,),
+        (2,),
+        (3,),
+        (0, 1, 2),
+        (1, 2),
+        (2, 3),
+        (0, 2),
+        (0, 2, 3),
+        (1, 3),
+        (0, 3),
+        (0, 1, 2, 3),
+        (-1, -3),
+    ]
     graphs = [case(f"mvn{i}", "MeanVarianceNorm", [x], {"axes": axes}) for i, axes in enumerate(every)]
     six = np.zeros((2, 3, 2, 3, 2, 3), np.float32)
     graphs += [
@@ -97,7 +132,10 @@ def test_mean_variance_norm(tmp_path: Path) -> None:
 
 def test_constant_rows_become_zero(tmp_path: Path) -> None:
     x = np.full((2, 33, 3), 7.25, np.float32)
-    graphs = [case(f"mvn{i}", "MeanVarianceNorm", [x], {"axes": axes}) for i, axes in enumerate([(1,), (2,), (0, 2)])]
+    graphs = [
+        case(f"mvn{i}", "MeanVarianceNorm", [x], {"axes": axes})
+        for i, axes in enumerate([(1,), (2,), (0, 2)])
+    ]
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x} for g in graphs})
 
 
@@ -136,4 +174,6 @@ def test_other_types_are_refused() -> None:
         ("MeanVarianceNorm", [], {"axes": (1,)}),
     ):
         graph = case("double", op, [x, *rest], attrs)
-        assert target.refuses(graph.nodes[0], graph) == Refusal("dtype", f"no kernel computes {op} of f64", CAST)
+        assert target.refuses(graph.nodes[0], graph) == Refusal(
+            "dtype", f"no kernel computes {op} of f64", CAST
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import compile_graphs
@@ -31,25 +31,41 @@ Operands = Sequence[tuple[Storage | None, tuple[int, ...]]]
 
 def graph(name: str, op: str, inputs: Operands, attrs: Mapping[str, object], out: Storage | None) -> Graph:
     new = Builder(name)
-    names = [new.input(f"x{i}", s.dtype if s else DType.F32, shape, s and s.quant) for i, (s, shape) in enumerate(inputs)]
+    names = [
+        new.input(f"x{i}", s.dtype if s else DType.F32, shape, s and s.quant)
+        for i, (s, shape) in enumerate(inputs)
+    ]
     return new.finish(new.add(op, names, attrs, outputs=[new.stored("y", out)]))
 
 
-def conv(name: str, shape: tuple[int, ...], filters: tuple[int, ...], kinds: tuple[Storage, DType, Storage | None], **how: object) -> Graph:
-    """A convolution with random weights: i8 with a scale for each filter, u8 with one for all.  op: another than Conv."""
+def conv(
+    name: str,
+    shape: tuple[int, ...],
+    filters: tuple[int, ...],
+    kinds: tuple[Storage, DType, Storage | None],
+    **how: object,
+) -> Graph:
+    """A convolution with random weights: i8 with a scale for each filter, u8 with one for all.
+
+    op: another than Conv.
+    """
     op = str(how.pop("op", "Conv"))
     x, kind, out = kinds
     rng = np.random.default_rng(len(name))
     new = Builder(name)
     if kind is DType.I8:
         scale = tuple(rng.uniform(0.002, 0.02, filters[0]).tolist())
-        w = new.weight("w", rng.integers(-127, 128, filters).astype(np.int8), Quant(scale, (0,) * filters[0], 0))
+        w = new.weight(
+            "w", rng.integers(-127, 128, filters).astype(np.int8), Quant(scale, (0,) * filters[0], 0)
+        )
         bias_quant = Quant(tuple(s * x.quant.scale[0] for s in scale), (0,) * filters[0], 0)
     else:
         w = new.weight("w", rng.integers(0, 256, filters).astype(np.uint8), Quant.of(0.01, 131))
         bias_quant = Quant.of(0.01 * x.quant.scale[0])
     b = new.weight("b", rng.integers(-2000, 2000, filters[0]).astype(np.int32), bias_quant)
-    y = new.add(op, [new.input("x", x.dtype, shape, x.quant), w, b], {**WINDOW, **how}, outputs=[new.stored("y", out)])
+    y = new.add(
+        op, [new.input("x", x.dtype, shape, x.quant), w, b], {**WINDOW, **how}, outputs=[new.stored("y", out)]
+    )
     return new.finish(y)
 
 
@@ -69,12 +85,17 @@ def inputs_of(graph: Graph) -> dict[str, Array]:
 
 
 def check(graphs: Sequence[Graph], folder: Path) -> dict[str, str]:
-    """Assert that the C rounds the exact real numbers once, up to what float32 leaves open; the kernels by graph."""
+    """Assert that the C rounds the exact real numbers once, up to what float32 leaves open.
+
+    The kernels by graph.
+    """
     models = compile_graphs(Cpu(), graphs, folder)
     for g in graphs:
         given = inputs_of(g)
         found = models[g.name].run(given)
-        exact = execute(replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}), given)
+        exact = execute(
+            replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}), given
+        )
         for name in g.outputs:
             quant = g.tensors[name].quant
             if quant is None:
@@ -90,17 +111,33 @@ def check(graphs: Sequence[Graph], folder: Path) -> dict[str, str]:
 def test_convolutions(tmp_path: Path) -> None:
     graphs = [
         conv("square", (1, 9, 7, 5), (19, 3, 3, 5), (I8, DType.I8, I8)),
-        conv("pixel", (2, 5, 6, 12), (33, 1, 1, 12), (I8, DType.I8, I8), pads_before=(0, 0), pads_after=(0, 0)),
+        conv(
+            "pixel", (2, 5, 6, 12), (33, 1, 1, 12), (I8, DType.I8, I8), pads_before=(0, 0), pads_after=(0, 0)
+        ),
         conv("legacy", (1, 9, 8, 6), (17, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100))),
         conv("strided", (1, 12, 12, 3), (8, 5, 5, 3), (U8, DType.I8, I8), strides=(2, 2)),
         conv("groups", (1, 8, 8, 8), (12, 3, 3, 4), (I8, DType.I8, U8), group=2),
         conv("deep", (1, 8, 8, 21), (21, 3, 3, 1), (I8, DType.I8, I8), group=21),
-        conv("deep_legacy", (1, 8, 8, 16), (16, 3, 3, 1), (U8, DType.U8, storage(DType.U8, 0.0437, 120)), group=16),
+        conv(
+            "deep_legacy",
+            (1, 8, 8, 16),
+            (16, 3, 3, 1),
+            (U8, DType.U8, storage(DType.U8, 0.0437, 120)),
+            group=16,
+        ),
         conv("relu", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I8), low=0.0, high=6.0),
         conv("floats", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, None)),
         conv("wide", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I16)),
         conv("sixteen", (1, 9, 7, 5), (19, 3, 3, 5), (I16, DType.I8, I16), strides=(2, 1)),
-        conv("sixteen_pixel", (2, 5, 6, 12), (33, 1, 1, 12), (I16, DType.I8, I16), pads_before=(0, 0), pads_after=(0, 0), high=20.0),
+        conv(
+            "sixteen_pixel",
+            (2, 5, 6, 12),
+            (33, 1, 1, 12),
+            (I16, DType.I8, I16),
+            pads_before=(0, 0),
+            pads_after=(0, 0),
+            high=20.0,
+        ),
         conv("sixteen_groups", (1, 8, 8, 8), (12, 3, 3, 4), (I16, DType.I8, I8), group=2),
         conv("sixteen_deep", (1, 8, 8, 21), (21, 3, 3, 1), (I16, DType.I8, I16), group=21),
     ]
@@ -114,14 +151,18 @@ def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats
     b = new.weight("b", np.array([50, -(2**31)], np.int32), Quant((0.0005, 5e-17), (0, 0), 0))
     how = {**WINDOW, "pads_before": (0, 0), "pads_after": (0, 0)}
     x = new.input("x", DType.I8, (1, 3, 3, 4), I8.quant)
-    assert check([new.finish(new.add("Conv", [x, w, b], how, outputs=[new.stored("y", I8)]))], tmp_path) == {"dead": "conv_quantized"}
+    assert check([new.finish(new.add("Conv", [x, w, b], how, outputs=[new.stored("y", I8)]))], tmp_path) == {
+        "dead": "conv_quantized"
+    }
 
 
 def test_transposed_convolutions(tmp_path: Path) -> None:
     how = {"op": "ConvTranspose", "strides": (2, 2), "output_padding": (0, 0)}
     graphs = [
         conv("twice", (1, 5, 6, 5), (9, 4, 4, 5), (I8, DType.I8, I8), **how),
-        conv("legacy", (2, 4, 5, 6), (7, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100)), **how, high=9.0),
+        conv(
+            "legacy", (2, 4, 5, 6), (7, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100)), **how, high=9.0
+        ),
         conv("groups", (1, 4, 4, 6), (8, 3, 3, 3), (I8, DType.I8, U8), **how, group=2),
         conv("sixteen", (1, 4, 4, 5), (6, 3, 3, 5), (I16, DType.I8, I16), **how),
     ]
@@ -132,7 +173,13 @@ def test_transposed_convolutions(tmp_path: Path) -> None:
 def test_products_of_computed_factors(tmp_path: Path) -> None:
     graphs = [
         graph("heads", "MatMul", [(I8, (3, 37, 11)), (I8, (3, 11, 21))], {}, storage(DType.I8, 0.3, 2)),
-        graph("legacy", "MatMul", [(U8, (2, 5, 8)), (U8, (2, 8, 33))], {"low": 0.0}, storage(DType.U8, 0.25, 128)),
+        graph(
+            "legacy",
+            "MatMul",
+            [(U8, (2, 5, 8)), (U8, (2, 8, 33))],
+            {"low": 0.0},
+            storage(DType.U8, 0.25, 128),
+        ),
         graph("mixed", "MatMul", [(I8, (2, 5, 9)), (U8, (9, 16))], {}, storage(DType.I8, 0.4)),
     ]
     kernels = check(graphs, tmp_path)
@@ -143,12 +190,18 @@ def test_numbers_that_are_stored_alike_stay_as_they_are(tmp_path: Path) -> None:
     shape = (3, 7)
     pair = [(I8, shape), (I8, (7,))]
     graphs = [
-        *(graph(op.lower(), op, pair, {}, None) for op in ("Equal", "Less", "LessEqual", "Greater", "GreaterEqual")),
+        *(
+            graph(op.lower(), op, pair, {}, None)
+            for op in ("Equal", "Less", "LessEqual", "Greater", "GreaterEqual")
+        ),
         graph("apart", "Less", [(I8, shape), (U8, shape)], {}, None),
         graph("max_pool_16", "MaxPool", [(I16, (1, 6, 7, 5))], POOL, I16),
     ]
     new = Builder("where")
-    names = [new.input("c", DType.BOOL, shape), *(new.input(f"x{i}", DType.I8, shape, I8.quant) for i in range(2))]
+    names = [
+        new.input("c", DType.BOOL, shape),
+        *(new.input(f"x{i}", DType.I8, shape, I8.quant) for i in range(2)),
+    ]
     graphs.append(new.finish(new.add("Where", names, outputs=[new.stored("y", I8)])))
     kernels = check(graphs, tmp_path)
     assert {n for n, k in kernels.items() if "quantize" in k} == {"apart"}
@@ -162,9 +215,17 @@ def test_resizes(tmp_path: Path) -> None:
     graphs = [
         graph("nearest", "Resize", [(I8, image)], {**twice, "mode": "nearest"}, I8),
         graph("linear", "Resize", [(I8, image)], {**twice, "mode": "linear"}, I8),
-        graph("linear_u8", "Resize", [(U8, (1, 5, 4, 1))], {"sizes": (1, 10, 8, 1), "scales": (1.0, 2.0, 2.0, 1.0), "mode": "linear"}, U8),
+        graph(
+            "linear_u8",
+            "Resize",
+            [(U8, (1, 5, 4, 1))],
+            {"sizes": (1, 10, 8, 1), "scales": (1.0, 2.0, 2.0, 1.0), "mode": "linear"},
+            U8,
+        ),
         graph("cubic", "Resize", [(U8, image)], {**twice, "mode": "cubic"}, storage(DType.U8, 0.05, 100)),
-        graph("line", "Resize", [(I8, image)], {**tall, "mode": "linear", "coordinates": "align_corners"}, wider),
+        graph(
+            "line", "Resize", [(I8, image)], {**tall, "mode": "linear", "coordinates": "align_corners"}, wider
+        ),
         graph("sixteen", "Resize", [(I16, image)], {**twice, "mode": "linear"}, I16),
         graph(
             "cut",
@@ -187,7 +248,13 @@ def test_resizes(tmp_path: Path) -> None:
 def test_elementwise(tmp_path: Path) -> None:
     shapes = [(1, 5, 37), (37,)]
     graphs = [
-        graph("add", "Add", [(I8, shapes[0]), (storage(DType.I8, 0.0311, -5), shapes[1])], {}, storage(DType.I8, 0.0817, 1)),
+        graph(
+            "add",
+            "Add",
+            [(I8, shapes[0]), (storage(DType.I8, 0.0311, -5), shapes[1])],
+            {},
+            storage(DType.I8, 0.0817, 1),
+        ),
         graph("mul", "Mul", [(U8, shapes[0]), (U8, shapes[0])], {}, storage(DType.U8, 0.2, 30)),
         graph("sub", "Sub", [(I8, shapes[1]), (I8, shapes[0])], {}, I8),
         graph("wide", "Add", [(I16, shapes[0]), (I16, shapes[0])], {}, storage(DType.I16, 0.002)),
@@ -223,7 +290,10 @@ def test_curves_of_sixteen_bits_are_less_than_a_step_off(tmp_path: Path) -> None
         assert (calls[0][:6] == "curve_") == (g.name not in ("sharp", "root")), calls
         if g.name == "root":
             continue  # none of negative numbers
-        exact = execute(replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}), {"x0": every})["y"]
+        exact = execute(
+            replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}),
+            {"x0": every},
+        )["y"]
         made, found = g.tensors["y"].quant, models[g.name].run({"x0": every})["y"]
         assert made is not None
         limits = np.iinfo(found.dtype)
@@ -251,14 +321,22 @@ def test_reductions_pools_and_softmax(tmp_path: Path) -> None:
     image = (2, 6, 7, 11)
     graphs = [
         graph("mean", "ReduceMean", [(I8, image)], {"axes": (1, 2)}, storage(DType.I8, 0.02, -4)),
-        graph("sum", "ReduceSum", [(U8, image)], {"axes": (3,), "keepdims": False}, storage(DType.U8, 0.3, 90)),
+        graph(
+            "sum", "ReduceSum", [(U8, image)], {"axes": (3,), "keepdims": False}, storage(DType.U8, 0.3, 90)
+        ),
         graph("max", "ReduceMax", [(I8, image)], {"axes": (1, 2)}, I8),
         graph("arg", "ArgMax", [(U8, image)], {"axis": 3}, None),
         graph("average", "AveragePool", [(I8, image)], POOL, I8),
         graph("average_16", "AveragePool", [(I16, image)], POOL, I16),
         graph("mean_16", "ReduceMean", [(I16, image)], {"axes": (1, 2)}, I16),
         graph("softmax_16", "Softmax", [(I16, (5, 10))], {}, storage(DType.I16, 1 / 32768)),
-        graph("average_all", "AveragePool", [(U8, image)], {**POOL, "count_pad": True}, storage(DType.I8, 0.05, 0)),
+        graph(
+            "average_all",
+            "AveragePool",
+            [(U8, image)],
+            {**POOL, "count_pad": True},
+            storage(DType.I8, 0.05, 0),
+        ),
         graph("max_pool", "MaxPool", [(I8, image)], POOL, I8),
         graph("softmax", "Softmax", [(I8, (5, 10))], {}, storage(DType.I8, 1 / 256, -128)),
         graph("softmax_inner", "Softmax", [(I8, (5, 10, 3))], {"axis": 1}, storage(DType.U8, 1 / 256)),
@@ -275,7 +353,9 @@ def test_movement(tmp_path: Path) -> None:
         graph("concat", "Concat", [(I8, shape), (other, shape)], {"axis": 1}, I8),
         graph("concat_same", "Concat", [(I8, shape), (I8, shape)], {"axis": 1}, I8),
         graph("transpose", "Transpose", [(I8, shape)], {"perm": (2, 0, 1)}, I8),
-        graph("slice", "Slice", [(I8, shape)], {"starts": (0, 1, 0), "sizes": (2, 2, 2), "steps": (1, 1, 2)}, I8),
+        graph(
+            "slice", "Slice", [(I8, shape)], {"starts": (0, 1, 0), "sizes": (2, 2, 2), "steps": (1, 1, 2)}, I8
+        ),
     ]
     check(graphs, tmp_path)
 
@@ -286,7 +366,9 @@ def test_products(kind: DType, tmp_path: Path) -> None:
     new = Builder("dense")
     x = new.input("x", DType.I8, (5, 33), I8.quant)
     limits, zero = np.iinfo(kind.numpy), 0 if kind is DType.I8 else 117
-    w = new.weight("w", rng.integers(limits.min, limits.max + 1, (33, 21)).astype(kind.numpy), Quant.of(0.01, zero))
+    w = new.weight(
+        "w", rng.integers(limits.min, limits.max + 1, (33, 21)).astype(kind.numpy), Quant.of(0.01, zero)
+    )
     b = new.weight("b", rng.integers(-900, 900, 21).astype(np.int32), Quant.of(0.01 * 0.05))
     y = new.add("MatMul", [x, w, b], {"low": 0.0}, outputs=[new.stored("y", storage(DType.I8, 0.1, -100))])
     assert check([new.finish(y)], tmp_path) == {"dense": "conv_quantized"}

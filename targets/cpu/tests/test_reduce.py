@@ -27,7 +27,10 @@ def test_floats(tmp_path: Path, op: str) -> None:
         case(f"r{i}{int(keep)}", op, [np.zeros(shape, np.float32)], {"axes": axes, "keepdims": keep})
         for (i, (shape, axes)), keep in product(enumerate(FORMS), (True, False))
     ]
-    positive = {g.name: {"x0": np.random.default_rng(1).uniform(0.1, 1.5, g.tensors["x0"].shape).astype("f4")} for g in graphs}
+    positive = {
+        g.name: {"x0": np.random.default_rng(1).uniform(0.1, 1.5, g.tensors["x0"].shape).astype("f4")}
+        for g in graphs
+    }
     check_graphs(Cpu(), graphs, tmp_path, positive if op == "ReduceLogSum" else None)
 
 
@@ -56,13 +59,19 @@ def test_casts(tmp_path: Path) -> None:
     numpy = {"bool": "bool", "u8": "u1", "i8": "i1", "i32": "i4", "i64": "i8", "f32": "f4", "f64": "f8"}
     graphs = [case(f"{a}_{b}", "Cast", [np.zeros(9, numpy[a])], {"to": b}) for a, b in product(types, types)]
     values = np.array([0, 1, 2, 3.75, 100, 7, 0.5, 0, 1])
-    check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": values.astype(numpy[g.name.split("_")[0]])} for g in graphs})
+    check_graphs(
+        Cpu(), graphs, tmp_path, {g.name: {"x0": values.astype(numpy[g.name.split("_")[0]])} for g in graphs}
+    )
 
 
 def test_half_precision(tmp_path: Path) -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     halves = halves[~np.isnan(halves)]
-    floats = np.concatenate([halves.astype(np.float32), [65519.0, 65520.0, 1e-8, -3e-8, 5.9e-8, 1.0009766, 1e9]]).astype(np.float32)
+    floats = np.concatenate(
+        [halves.astype(np.float32), [65519.0, 65520.0, 1e-8, -3e-8, 5.9e-8, 1.0009766, 1e9]]
+    ).astype(np.float32)
     graphs = [case("widen", "Cast", [halves], {"to": "f32"}), case("narrow", "Cast", [floats], {"to": "f16"})]
     with np.errstate(over="ignore", invalid="ignore"):
-        check_graphs(Cpu(), graphs, tmp_path, {"widen": {"x0": halves}, "narrow": {"x0": floats}}, tolerance=0)
+        check_graphs(
+            Cpu(), graphs, tmp_path, {"widen": {"x0": halves}, "narrow": {"x0": floats}}, tolerance=0
+        )

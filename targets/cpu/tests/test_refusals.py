@@ -27,8 +27,20 @@ STRIPES = (2, 3) * 7
 KEYS = np.array([3, 1], np.int64)
 CASES = [
     ("Resize", [np.zeros(2)], {"sizes": (4,), "scales": (2.0,), "mode": "linear"}, "dtype", CAST),
-    ("Add", [floats(*STRIPES), floats(*(n if i % 2 else 1 for i, n in enumerate(STRIPES)))], {}, "shape", MERGE_AXES),
-    ("ReduceMax", [floats(*(2, 3) * 9)], {"axes": tuple(range(0, 18, 2)), "keepdims": True}, "shape", MERGE_AXES),
+    (
+        "Add",
+        [floats(*STRIPES), floats(*(n if i % 2 else 1 for i, n in enumerate(STRIPES)))],
+        {},
+        "shape",
+        MERGE_AXES,
+    ),
+    (
+        "ReduceMax",
+        [floats(*(2, 3) * 9)],
+        {"axes": tuple(range(0, 18, 2)), "keepdims": True},
+        "shape",
+        MERGE_AXES,
+    ),
     ("GatherND", [floats(*(1,) * 12), np.zeros((1, 12), np.int64)], {}, "shape", MERGE_AXES),
     ("MapValues", [KEYS, KEYS, KEYS, KEYS[0]], {}, "other", FREEZE),
 ]
@@ -49,4 +61,6 @@ def test_a_refusal_says_what_it_is_about_and_what_to_change(
 def test_no_refusal_leaves_both_code_and_remedy_out(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Refused":
-            assert {keyword.arg for keyword in node.keywords} & {"code", "remedy"}, f"{path.name}:{node.lineno}"
+            assert {keyword.arg for keyword in node.keywords} & {"code", "remedy"}, (
+                f"{path.name}:{node.lineno}"
+            )

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.ops.resize import COORDINATES, NEAREST
 from mace_core.refusal import Refusal
@@ -14,7 +14,8 @@ from mace_target_cpu import Cpu
 from mace_target_cpu.lower.resize import MAX_TABLE
 from mace_target_cpu.lower.types import CAST
 
-# (shape, sizes): channels-last image up, down and mixed; one axis; channels first; a volume; axes apart; one pixel
+# (shape, sizes): channels-last image up, down and mixed; one axis; channels first; a volume; axes apart; one
+# pixel
 SHAPES = (
     ((1, 4, 5, 3), (1, 8, 10, 3)),
     ((2, 7, 6, 16), (2, 3, 4, 16)),
@@ -32,7 +33,12 @@ SHAPES = (
 def graphs(mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **attrs: object) -> list[Graph]:
     made = []
     for number, (shape, sizes) in enumerate(SHAPES):
-        given = {"sizes": sizes, "scales": tuple(o / n for o, n in zip(sizes, shape, strict=True)), "mode": mode, **attrs}
+        given = {
+            "sizes": sizes,
+            "scales": tuple(o / n for o, n in zip(sizes, shape, strict=True)),
+            "mode": mode,
+            **attrs,
+        }
         if coordinates == "tf_crop_and_resize":
             starts = tuple(0.0 if o == n else -0.25 for o, n in zip(sizes, shape, strict=True))
             given |= {"roi": (*starts, *(1.0 + s / 3 for s in starts)), "extrapolation": 7.0}
@@ -63,8 +69,16 @@ def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:
 def test_scales_that_are_not_the_ratio_of_sizes(tmp_path: Path) -> None:
     attrs = {"sizes": (1, 2, 4, 3), "scales": (1.0, 0.6, 0.7, 1.0)}
     x = np.zeros((1, 4, 6, 3), np.float32)
-    modes = [(m, c) for m in ("nearest", "linear", "cubic") for c in ("half_pixel", "half_pixel_symmetric", "asymmetric")]
-    check_graphs(Cpu(), [case(f"{m}_{c}", "Resize", [x], {**attrs, "mode": m, "coordinates": c}) for m, c in modes], tmp_path)
+    modes = [
+        (m, c)
+        for m in ("nearest", "linear", "cubic")
+        for c in ("half_pixel", "half_pixel_symmetric", "asymmetric")
+    ]
+    check_graphs(
+        Cpu(),
+        [case(f"{m}_{c}", "Resize", [x], {**attrs, "mode": m, "coordinates": c}) for m, c in modes],
+        tmp_path,
+    )
 
 
 def test_same_size_moves_nothing(tmp_path: Path) -> None:

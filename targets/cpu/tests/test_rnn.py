@@ -30,12 +30,20 @@ class Cases:
         self.inputs: dict[str, dict[str, Array]] = {}
 
     def add(self, op: str, size: tuple[int, int, int, int], attrs: Mapping[str, Any], **how: Any) -> None:
-        """size: time, batch, inputs, hidden.  without: optional inputs left out.  constants: as for `case`."""
-        arrays = [None if n in how.get("without", ()) else a for n, a in data(op, size, str(attrs.get("direction"))).items()]
+        """size: time, batch, inputs, hidden.
+
+        without: optional inputs left out.  constants: as for `case`.
+        """
+        arrays = [
+            None if n in how.get("without", ()) else a
+            for n, a in data(op, size, str(attrs.get("direction"))).items()
+        ]
         name = f"{op.lower()}{len(self.graphs)}"
         constants = how.get("constants", (1, 2, 3))
         given = {"hidden": size[-1], **attrs}
-        self.graphs.append(case(name, op, arrays, given, constants=constants, outputs=how.get("outputs", OUTPUTS[op])))
+        self.graphs.append(
+            case(name, op, arrays, given, constants=constants, outputs=how.get("outputs", OUTPUTS[op]))
+        )
         self.inputs[name] = {f"x{i}": a for i, a in enumerate(arrays) if a is not None and i not in constants}
 
     def check(self, folder: Path) -> None:
@@ -44,7 +52,10 @@ class Cases:
 
 
 def data(op: str, size: tuple[int, int, int, int], direction: str) -> dict[str, Any]:
-    """Everything that the op can be given; sequences end anywhere, some before they begin, one beyond the last step."""
+    """Everything that the op can be given.
+
+    Sequences end anywhere, some before they begin, one beyond the last step.
+    """
     time, batch, width, hidden = size
     count, gates = 2 if direction == "bidirectional" else 1, GATES[op]
     rng = np.random.default_rng(sum(size) + gates)
@@ -85,7 +96,12 @@ def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
     for name in OPTIONAL:
         if op == "LSTM" or name not in ("c0", "p"):
             cases.add(op, (6, 5, 4, 11), {}, without=(name,))
-            cases.add(op, (6, 5, 4, 11), {"direction": "bidirectional"}, without=tuple(n for n in OPTIONAL if n != name))
+            cases.add(
+                op,
+                (6, 5, 4, 11),
+                {"direction": "bidirectional"},
+                without=tuple(n for n in OPTIONAL if n != name),
+            )
     cases.add(op, (6, 5, 4, 11), {"direction": "bidirectional"}, constants=())
     cases.add(op, (3, 2, 4, 40), {"direction": "reverse"}, constants=(2,))
     cases.add(op, (6, 5, 4, 11), {}, outputs=1)
@@ -95,7 +111,9 @@ def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("op", GATES)
 def test_clip_and_variants(op: str, tmp_path: Path) -> None:
     cases = Cases()
-    variant = {"RNN": {}, "GRU": {"linear_before_reset": True}, "LSTM": {"coupled": True, "cell_clip": 0.1}}[op]
+    variant = {"RNN": {}, "GRU": {"linear_before_reset": True}, "LSTM": {"coupled": True, "cell_clip": 0.1}}[
+        op
+    ]
     for direction in ("forward", "bidirectional"):
         for clip in (0.0, 0.3):
             cases.add(op, (7, 6, 5, 19), {"direction": direction, "clip": clip})
@@ -130,5 +148,11 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_other_types_are_refused() -> None:
-    graph = case("double", "RNN", [np.zeros((2, 1, 3)), np.zeros((1, 4, 3)), np.zeros((1, 4, 4))], {"hidden": 4}, outputs=2)
+    graph = case(
+        "double",
+        "RNN",
+        [np.zeros((2, 1, 3)), np.zeros((1, 4, 3)), np.zeros((1, 4, 4))],
+        {"hidden": 4},
+        outputs=2,
+    )
     assert Cpu().refuses(graph.nodes[0], graph) == Refusal("dtype", "no kernel computes RNN of f64", CAST)

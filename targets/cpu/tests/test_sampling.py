@@ -1,4 +1,7 @@
-"""Ops whose places come with the data, and windows taken apart, against their numpy references; wild coordinates too."""
+"""Ops whose places come with the data, and windows taken apart, against their numpy references.
+
+Wild coordinates too.
+"""
 
 from itertools import product
 from pathlib import Path
@@ -38,11 +41,18 @@ def normal(seed: int, *shape: int) -> Array:
 def wild(array: Array) -> Array:
     """The array with some of its elements unreasonable."""
     flat = array.reshape(-1).copy()
-    flat[:: max(1, flat.size // len(WILD))][: len(WILD)] = WILD[: len(flat[:: max(1, flat.size // len(WILD))])]
+    flat[:: max(1, flat.size // len(WILD))][: len(WILD)] = WILD[
+        : len(flat[:: max(1, flat.size // len(WILD))])
+    ]
     return flat.reshape(array.shape)
 
 
-GRIDS = (((2, 5, 7, 3), (2, 4, 6, 2)), ((1, 6, 4, 17), (1, 3, 3, 2)), ((2, 9, 2), (2, 5, 1)), ((1, 3, 4, 5, 2), (1, 2, 3, 4, 3)))
+GRIDS = (
+    ((2, 5, 7, 3), (2, 4, 6, 2)),
+    ((1, 6, 4, 17), (1, 3, 3, 2)),
+    ((2, 9, 2), (2, 5, 1)),
+    ((1, 3, 4, 5, 2), (1, 2, 3, 4, 3)),
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -59,7 +69,11 @@ def test_grid_sample(tmp_path: Path, mode: str) -> None:
 def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:
     cases = Cases()
     for x, grid in GRIDS:
-        cases.put("GridSample", [RNG(0).integers(0, 9, x).astype(dtype), 1.5 * normal(1, *grid)], {"mode": "nearest"})
+        cases.put(
+            "GridSample",
+            [RNG(0).integers(0, 9, x).astype(dtype), 1.5 * normal(1, *grid)],
+            {"mode": "nearest"},
+        )
     cases.check(tmp_path, tolerance=0)
 
 
@@ -77,7 +91,13 @@ def test_regions(tmp_path: Path) -> None:
     for channels, size, itype in ((3, (2, 3), np.int64), (9, (7, 7), np.int32)):
         x, rois, where = normal(0, 2, 12, 9, channels), regions(1, 7), images.astype(itype)
         for mode, half, samples in product(("avg", "max"), (False, True), (0, 2)):
-            attrs: dict[str, object] = {"size": size, "scale": 0.5, "samples": samples, "mode": mode, "half_pixel": half}
+            attrs: dict[str, object] = {
+                "size": size,
+                "scale": 0.5,
+                "samples": samples,
+                "mode": mode,
+                "half_pixel": half,
+            }
             cases.put("RoiAlign", [x, rois, where], attrs)
             cases.put("RoiAlign", [x, wild(rois), where], attrs)
         cases.put("RoiMaxPool", [x, rois, where], {"size": size, "scale": 0.5})
@@ -87,11 +107,29 @@ def test_regions(tmp_path: Path) -> None:
 
 
 WINDOWS = (
-    ((2, 7, 6, 3), {"kernel": (3, 2), "strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 1), "dilations": (1, 2)}),
-    ((1, 9, 4), {"kernel": (4,), "strides": (3,), "pads_before": (2,), "pads_after": (1,), "dilations": (1,)}),
+    (
+        (2, 7, 6, 3),
+        {
+            "kernel": (3, 2),
+            "strides": (2, 1),
+            "pads_before": (1, 0),
+            "pads_after": (0, 1),
+            "dilations": (1, 2),
+        },
+    ),
+    (
+        (1, 9, 4),
+        {"kernel": (4,), "strides": (3,), "pads_before": (2,), "pads_after": (1,), "dilations": (1,)},
+    ),
     (
         (2, 4, 5, 6, 2),
-        {"kernel": (2, 2, 3), "strides": (1, 2, 2), "pads_before": (1, 0, 1), "pads_after": (0, 1, 1), "dilations": (2, 1, 1)},
+        {
+            "kernel": (2, 2, 3),
+            "strides": (1, 2, 2),
+            "pads_before": (1, 0, 1),
+            "pads_after": (0, 1, 1),
+            "dilations": (2, 1, 1),
+        },
     ),
 )
 

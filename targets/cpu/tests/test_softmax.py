@@ -38,7 +38,12 @@ OPS: tuple[tuple[str, dict[str, int]], ...] = (
 def graphs() -> Iterator[Graph]:
     for op, attrs in OPS:
         for i, (shape, axis) in enumerate(SHAPES):
-            yield case(f"{op.lower()}{attrs.get('p', '')}_{i}", op, [np.zeros(shape, np.float32)], {**attrs, "axis": axis})
+            yield case(
+                f"{op.lower()}{attrs.get('p', '')}_{i}",
+                op,
+                [np.zeros(shape, np.float32)],
+                {**attrs, "axis": axis},
+            )
 
 
 def test_shapes_and_axes(tmp_path: Path) -> None:
@@ -57,17 +62,32 @@ def test_along_every_axis(tmp_path: Path) -> None:
 
 def test_extreme_values(tmp_path: Path) -> None:
     rows = np.array(
-        [[1e30, -1e30, 3e38, 0, 1], [-np.inf, 0, 1, -np.inf, 2], [-200, -200, -300, -200, -200], [0, 0, 0, 0, 0], [2, 5, 5, 1, 5]],
+        [
+            [1e30, -1e30, 3e38, 0, 1],
+            [-np.inf, 0, 1, -np.inf, 2],
+            [-200, -200, -300, -200, -200],
+            [0, 0, 0, 0, 0],
+            [2, 5, 5, 1, 5],
+        ],
         np.float32,
     )
     made: dict[str, tuple[Graph, Any]] = {}
     for op in ("Softmax", "LogSoftmax", "Hardmax"):
         made[f"{op.lower()}_rows"] = case(f"{op.lower()}_rows", op, [rows], {"axis": 1}), rows
-        made[f"{op.lower()}_columns"] = case(f"{op.lower()}_columns", op, [rows.T], {"axis": 0}), rows.T.copy()
+        made[f"{op.lower()}_columns"] = (
+            case(f"{op.lower()}_columns", op, [rows.T], {"axis": 0}),
+            rows.T.copy(),
+        )
     zeros = np.zeros((2, 3), np.float32)
     for axis in (0, 1):
         made[f"lp_{axis}"] = case(f"lp_{axis}", "LpNorm", [zeros], {"axis": axis}), zeros
-    check_graphs(Cpu(), [g for g, _ in made.values()], tmp_path, {n: {"x0": x} for n, (_, x) in made.items()}, tolerance=2e-6)
+    check_graphs(
+        Cpu(),
+        [g for g, _ in made.values()],
+        tmp_path,
+        {n: {"x0": x} for n, (_, x) in made.items()},
+        tolerance=2e-6,
+    )
 
 
 def test_rows_of_softmax_sum_to_one(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType
 from mace_core.ops import core_ops
 from mace_core.testing.compiled import case, check_graphs
@@ -13,7 +13,25 @@ from mace_target_cpu import Cpu
 from mace_target_cpu.lower import unary
 from mace_target_cpu.lower.broadcast import collapse
 
-SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 88.8, -88.8, -103.5, 1e30, -1e30, 0.5, 2.5, -2.5]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-40,
+    -1e-40,
+    88.8,
+    -88.8,
+    -103.5,
+    1e30,
+    -1e30,
+    0.5,
+    2.5,
+    -2.5,
+]
 VALUES = np.concatenate([SPECIAL, np.linspace(-12, 12, 983), np.logspace(-30, 30, 103)]).astype(np.float32)
 FLOATS = sorted({*unary.VECTOR, *unary.SCALAR, "Gelu"} - {"GeluNone", "GeluTanh"})
 
@@ -46,12 +64,24 @@ WINDOW = {"strides": (1,), "pads_before": (0,), "pads_after": (0,), "dilations":
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "said"),
     [
-        ("Add", [(HUGE,), (1,)], {}, "x0 has a dimension of 2147483648; libraries hold tensors of at most 2147483647 along an axis"),
-        ("ReduceSum", [(1 << 16, 1 << 15)], {"axes": (0, 1)}, "its over would be 2147483648; kernel reducesum_f32 counts in 32 bits"),
+        (
+            "Add",
+            [(HUGE,), (1,)],
+            {},
+            "x0 has a dimension of 2147483648; libraries hold tensors of at most 2147483647 along an axis",
+        ),
+        (
+            "ReduceSum",
+            [(1 << 16, 1 << 15)],
+            {"axes": (0, 1)},
+            "its over would be 2147483648; kernel reducesum_f32 counts in 32 bits",
+        ),
         ("Conv", [(1, HUGE, 1), (1, 1, 1)], WINDOW, "x0 has a dimension of 2147483648"),
     ],
 )
-def test_what_kernels_cannot_count_is_refused(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, object], said: str) -> None:
+def test_what_kernels_cannot_count_is_refused(
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, object], said: str
+) -> None:
     new = Builder("huge")
     inputs = [new.input(f"x{i}", DType.F32, shape) for i, shape in enumerate(shapes)]
     graph = new.finish(new.add(op, inputs, attrs, outputs=["y0"]))

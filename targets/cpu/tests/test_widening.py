@@ -24,14 +24,19 @@ LEVELS = [*Cpu().levels("host"), *(GENERIC if Cpu().levels("host") is X86 else (
 
 
 def weights() -> dict[str, Array]:
-    """Every half but signaling NaNs, which numpy may turn quiet; then few of them, and floats, among zeros, in odd sizes."""
+    """Every half but signaling NaNs, which numpy may turn quiet.
+
+    Then few of them, and floats, among zeros, in odd sizes.
+    """
     rng = np.random.default_rng(0)
     halves = np.arange(65536, dtype=np.uint16)
     signaling = (halves & 0x7FFF > 0x7C00) & (halves & 0x200 == 0)
     dense = halves[~signaling].view(np.float16).astype(np.float32)
     few = np.zeros(3 * PIECE + 77, np.float32)
     few[::3] = rng.choice(dense, few[::3].size)
-    floats = np.where(rng.random(2 * PIECE + 1) < 0.2, rng.standard_normal(2 * PIECE + 1), 0).astype(np.float32)
+    floats = np.where(rng.random(2 * PIECE + 1) < 0.2, rng.standard_normal(2 * PIECE + 1), 0).astype(
+        np.float32
+    )
     floats[-1] = np.uint32(0x7F812345).view(np.float32)  # a signaling NaN
     floats[PIECE] = -0.0
     return {"dense": dense, "few": few, "floats": floats, "zeros": np.zeros(PIECE, np.float32)}

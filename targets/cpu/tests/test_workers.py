@@ -17,11 +17,19 @@ WORKERS = 3
 
 
 class Threads(c.Structure):
-    _fields_ = (("struct_bytes", c.c_uint32), ("workers", c.c_int32), ("pool", c.c_void_p), ("parallel", PARALLEL))
+    _fields_ = (
+        ("struct_bytes", c.c_uint32),
+        ("workers", c.c_int32),
+        ("pool", c.c_void_p),
+        ("parallel", PARALLEL),
+    )
 
 
 def shuffled(model: native.Model, given: dict[str, Array]) -> tuple[dict[str, Array], int]:
-    """The outputs of a run whose tasks come in another order, on one of WORKERS each; and the number of tasks."""
+    """The outputs of a run whose tasks come in another order, on one of WORKERS each.
+
+    And the number of tasks.
+    """
     order = random.Random(1)
     done = []
 

@@ -2,7 +2,8 @@
 
     python targets/max78000/benchmarks/flash.py
 
-MACE_MODELS names the folder of the networks if it is not beside the checkout; the compiler is arm-none-eabi-gcc.
+MACE_MODELS names the folder of the networks if it is not beside the checkout; the compiler is
+arm-none-eabi-gcc.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def main() -> None:
     compiler = Registry.load().toolchains["arm-none-eabi"].compiler("cortex-m4")
     sys.stdout.write(f"{'network':26}{'registers':>20}{'weights':>20}{'firmware':>20}\n")
     for reference in (r for r in references() if r.path.parent.parent.name != "unit"):
-        pairs = zip(*(sizes(built(reference, compiler, table_driven)) for table_driven in (False, True)), strict=True)
+        pairs = zip(
+            *(sizes(built(reference, compiler, table_driven)) for table_driven in (False, True)), strict=True
+        )
         sys.stdout.write(f"{reference.name:26}" + "".join(f"{a:>11} {b:>8}" for a, b in pairs) + "\n")
 
 

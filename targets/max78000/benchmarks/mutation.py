@@ -2,8 +2,9 @@
 
     uv run targets/max78000/benchmarks/mutation.py --flips 100 --seed 1
 
-A bit of a weight is turned over in the network: the program's weight memory must then differ in that one bit, and the simulator must
-agree with the arithmetic of the changed network.  A bit of a register is turned over in the program.
+A bit of a weight is turned over in the network: the program's weight memory must then differ in that one bit,
+and the simulator must agree with the arithmetic of the changed network.  A bit of a register is turned over
+in the program.
 """
 
 from __future__ import annotations
@@ -27,13 +28,21 @@ from mace_target_max78000.simulator.decode import decode
 from mace_target_max78000.simulator.setting import Kind, Setting
 from mace_target_max78000.synthesis import synthesise
 
-FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = "fault", "answer", "rewritten", "ignored", "elsewhere", "same"
+FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = (
+    "fault",
+    "answer",
+    "rewritten",
+    "ignored",
+    "elsewhere",
+    "same",
+)
 """What became of a flip: refused, another answer; else written again before it mattered, not modelled, only words that nobody compares,
 no difference at all."""
 CAUGHT = (FAULT, ANSWER)
 
 IGNORED_BITS: Mapping[str, int] = {
-    # ready-select, external ready, pipeline, planes that stream, snoop clock, done, and the loader's and FIFO's speed
+    # ready-select, external ready, pipeline, planes that stream, snoop clock, done, and the loader's and
+    # FIFO's speed
     "CTL": 0x2 | 0x4 | 0x10 | 0x20 | 0x40 | 0x80 | 0x1000 | 0x70000 | 0x100000 | 0x200000 | 0x800000,
     # longer waits after each column and row than are needed
     "STREAM2": 0xFFFFFFF0,
@@ -48,7 +57,9 @@ IGNORED_BITS: Mapping[str, int] = {
 EVERY: Mapping[str, Sequence[int]] = {}
 ARITHMETIC: Mapping[str, Sequence[int]] = {"POST": range(13, 18), "LCTL": (9,)}
 """Bits that mean another shift, or whether negative results become 0."""
-ALWAYS_CAUGHT = frozenset(["ENA", "MCNT", "MCNT1", "MCNT2", "OCHAN", "RPTR_BASE", "TPTR", "PRCNT", "PCCNT", "SRAM", "LCNT", "IFRM"])
+ALWAYS_CAUGHT = frozenset(
+    ["ENA", "MCNT", "MCNT1", "MCNT2", "OCHAN", "RPTR_BASE", "TPTR", "PRCNT", "PCCNT", "SRAM", "LCNT", "IFRM"]
+)
 """Registers of layers with weights whose every bit matters."""
 
 
@@ -72,8 +83,9 @@ class Subject:
 class Flip:
     """One bit and what became of it.
 
-    register: its name; empty for a weight's.  must: whether the arithmetic of a changed network says that the answer changes; None where no
-    network means the same as the bit.  weighted: whether it belongs to a layer with weights, or to all layers.
+    register: its name; empty for a weight's.  must: whether the arithmetic of a changed network says that the
+    answer changes; None where no network means the same as the bit.  weighted: whether it belongs to a layer
+    with weights, or to all layers.
     """
 
     what: str
@@ -85,20 +97,31 @@ class Flip:
 
 def weight_flips(subject: Subject, count: int, random: np.random.Generator) -> Iterator[Flip]:
     """Turn over bits of weights; AssertionError if program or simulator disagree with the changed network."""
-    layers = [i for i, layer in enumerate(subject.network.layers) if layer.weights is not None and not subject.network.places[i].bypass]
+    layers = [
+        i
+        for i, layer in enumerate(subject.network.layers)
+        if layer.weights is not None and not subject.network.places[i].bypass
+    ]
     sizes = np.array([weights_of(subject.network, i).values.size for i in layers])
     for _ in range(count if layers else 0):
         index = int(random.choice(layers, p=sizes / sizes.sum()))
         weights = weights_of(subject.network, index)
         place, bit = int(random.integers(weights.values.size)), int(random.integers(weights.bits))
-        changed = with_weight(subject.network, index, place, turned(int(weights.values.flat[place]), bit, weights.bits, weights.binary))
+        changed = with_weight(
+            subject.network,
+            index,
+            place,
+            turned(int(weights.values.flat[place]), bit, weights.bits, weights.binary),
+        )
         image = synthesise(changed, subject.options, subject.device).image
         if difference(subject.image, image) != 1:
             continue  # the layer had shared its weights with another one
         flipped = replace(subject.image, kernels=image.kernels)
         simulator = replay(flipped)
         what = f"{subject.name}: layer {index}, weight {place}, bit {bit}"
-        assert not list(mismatches(simulator, image)), f"{what}: the arithmetic of the changed network finds another answer"
+        assert not list(mismatches(simulator, image)), (
+            f"{what}: the arithmetic of the changed network finds another answer"
+        )
         different = any(True for _ in mismatches(simulator, subject.image))
         must = [c.values for c in image.known_answer] != [c.values for c in subject.image.known_answer]
         yield Flip(what, ANSWER if different else SAME, must=must)
@@ -131,16 +154,27 @@ def difference(one: Image, other: Image) -> int:
     """How many bits of weight memory differ."""
     if [(c.address, c.count) for c in one.kernels] != [(c.address, c.count) for c in other.kernels]:
         return -1
-    return sum((a ^ b).bit_count() for c, d in zip(one.kernels, other.kernels, strict=True) for a, b in zip(c.words, d.words, strict=True))
+    return sum(
+        (a ^ b).bit_count()
+        for c, d in zip(one.kernels, other.kernels, strict=True)
+        for a, b in zip(c.words, d.words, strict=True)
+    )
 
 
-def register_flips(subject: Subject, count: int, random: np.random.Generator, bits: Mapping[str, Sequence[int]] = EVERY) -> Iterator[Flip]:
-    """Turn over bits of register writes that are not 0.  bits: of these registers only; of all where it is empty."""
+def register_flips(
+    subject: Subject, count: int, random: np.random.Generator, bits: Mapping[str, Sequence[int]] = EVERY
+) -> Iterator[Flip]:
+    """Turn over bits of register writes that are not 0.
+
+    bits: of these registers only; of all where it is empty.
+    """
     image = subject.image
     whole = replay(image)
     kinds = [setting.kind for setting in settings(whole, image)]
     phases = ("init", "configure", "start")
-    writes = [(p, i, s) for p in phases for i, s in enumerate(getattr(image, p)) if isinstance(s, Write) and s.value]
+    writes = [
+        (p, i, s) for p in phases for i, s in enumerate(getattr(image, p)) if isinstance(s, Write) and s.value
+    ]
     if bits:
         writes = [w for w in writes if register(subject.device, w[2].address)[0] in bits]
     for _ in range(count if writes else 0):
@@ -161,7 +195,10 @@ def register_flips(subject: Subject, count: int, random: np.random.Generator, bi
 def again(image: Image, phase: str, index: int, address: int) -> bool:
     """Whether a register is written a second time after step `index` of a phase."""
     phases = ("init", "configure", "start")
-    later = [getattr(image, phase)[index + 1 :], *(getattr(image, p) for p in phases[phases.index(phase) + 1 :])]
+    later = [
+        getattr(image, phase)[index + 1 :],
+        *(getattr(image, p) for p in phases[phases.index(phase) + 1 :]),
+    ]
     return any(step.address == address for steps in later for step in steps if isinstance(step, Write))
 
 
@@ -173,7 +210,10 @@ def judge(subject: Subject, whole: Simulator, changed: Image, name: str, bit: in
         return FAULT
     if any(True for _ in mismatches(simulator, subject.image)):
         return ANSWER
-    if settings(simulator, subject.image) == settings(whole, subject.image) and IGNORED_BITS.get(name, 0) >> bit & 1:
+    if (
+        settings(simulator, subject.image) == settings(whole, subject.image)
+        and IGNORED_BITS.get(name, 0) >> bit & 1
+    ):
         return IGNORED
     return SAME if np.array_equal(simulator.data.data, whole.data.data) else ELSEWHERE
 
@@ -182,11 +222,16 @@ def settings(simulator: Simulator, image: Image) -> list[Setting]:
     """What the layers' registers say to the simulator."""
     registers = simulator.registers
     last = registers.control[image.quadrants[0]]["LCNT"] & 0xFF
-    return [decode(simulator.device, n, {q: registers.layers[q].get(n, {}) for q in image.quadrants}) for n in range(last + 1)]
+    return [
+        decode(simulator.device, n, {q: registers.layers[q].get(n, {}) for q in image.quadrants})
+        for n in range(last + 1)
+    ]
 
 
 def must(subject: Subject, name: str, layer: int, step: Step) -> bool | None:
-    """Whether the answer changes, where a register's new value means another shift or activation; None where it means something else.
+    """Whether the answer changes, where a register's new value means another shift or activation.
+
+    None where it means something else.
 
     Only programs of one quadrant are asked, and of networks whose layers are the hardware's.
     """
@@ -201,17 +246,29 @@ def must(subject: Subject, name: str, layer: int, step: Step) -> bool | None:
         other = replace(described, shift=shift)
     else:
         other = replace(described, activation=Activation.RELU if step.value >> 9 & 1 else Activation.NONE)
-    if (other.shift, other.activation) == (described.shift, described.activation) or described.activation is Activation.ABS:
+    if (other.shift, other.activation) == (
+        described.shift,
+        described.activation,
+    ) or described.activation is Activation.ABS:
         return None
     layers = [other if i == layer else each for i, each in enumerate(subject.network.layers)]
-    changed = synthesise(replace(subject.network, layers=tuple(layers)), subject.options, subject.device).image
+    changed = synthesise(
+        replace(subject.network, layers=tuple(layers)), subject.options, subject.device
+    ).image
     return changed.known_answer != subject.image.known_answer
 
 
 def register(device: Device, address: int) -> tuple[str, int]:
     """A register's name and layer; layer 0 for those that no layer has."""
     if address < device.control:
-        return "FIFO_CONTROL" if address == FIFO_CONTROL else "FAST_FIFO" if address // 0x100 == FAST_FIFO // 0x100 else "AON", 0
+        return (
+            "FIFO_CONTROL"
+            if address == FIFO_CONTROL
+            else "FAST_FIFO"
+            if address // 0x100 == FAST_FIFO // 0x100
+            else "AON",
+            0,
+        )
     offset = (address - device.control) % device.quadrant_pitch
     for number, name in enumerate(("CTL", "SRAM", "LCNT", "TEST")):
         if offset == 4 * number:

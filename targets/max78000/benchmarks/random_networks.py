@@ -1,6 +1,7 @@
 """Random networks, placed, synthesised and run on the simulator: its memory must hold what the arithmetic says.
 
-`uv run targets/max78000/benchmarks/random_networks.py --device max78002 --count 10000 --seed 1` tells how many were equal.
+`uv run targets/max78000/benchmarks/random_networks.py --device max78002 --count 10000 --seed 1` tells how
+many were equal.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Shape:
 
 @dataclass
 class Draft:
-    """A network that grows.  pick: chooses one of several; random: fills weights.  channels: to choose from; flat: one-dimensional."""
+    """A network that grows.
+
+    pick: chooses one of several; random: fills weights.  channels: to choose from; flat: one-dimensional.
+    """
 
     device: Device
     pick: Pick
@@ -70,7 +74,9 @@ class Draft:
     def add(self, layer: Layer, flat: bool | None = None) -> Shape:
         """Append a layer under a name of its own."""
         self.layers.append(replace(layer, name=f"{layer.name}{len(self.layers)}"))
-        shape = Shape(len(self.layers) - 1, layer.out_channels, layer.out_dim, self.flat if flat is None else flat)
+        shape = Shape(
+            len(self.layers) - 1, layer.out_channels, layer.out_dim, self.flat if flat is None else flat
+        )
         self.shapes.append(shape)
         return shape
 
@@ -79,7 +85,9 @@ class Draft:
         return self.shapes[-1] if self.chance(75) else self.pick(self.shapes)
 
 
-def random_network(device: Device, pick: Pick, random: np.random.Generator) -> tuple[tuple[Layer, ...], Array]:
+def random_network(
+    device: Device, pick: Pick, random: np.random.Generator
+) -> tuple[tuple[Layer, ...], Array]:
     """Layers that the part can run, and a sample: convolutions, pooling, residual and joined inputs, one or two dimensions."""
     large = pick(range(100)) < 2
     flat = not large and pick(range(100)) < 30
@@ -88,7 +96,11 @@ def random_network(device: Device, pick: Pick, random: np.random.Generator) -> t
     draft = Draft(device, pick, random, flat, FEW if large else CHANNELS)
     channels = pick(draft.channels)
     draft.shapes.append(Shape(INPUT, channels, dim, flat))
-    kinds = (convolution,) if large else (convolution, convolution, convolution, residual, joined, pooling, transposed, depthwise)
+    kinds = (
+        (convolution,)
+        if large
+        else (convolution, convolution, convolution, residual, joined, pooling, transposed, depthwise)
+    )
     for _ in range(pick(range(1, 6))):
         pick(kinds)(draft)
     if not draft.layers:
@@ -99,9 +111,14 @@ def random_network(device: Device, pick: Pick, random: np.random.Generator) -> t
 
 
 def finished(draft: Draft) -> tuple[Layer, ...]:
-    """The layers; what nobody reads is a result, sometimes something else as well, sometimes the last as 32-bit sums."""
+    """The layers.
+
+    What nobody reads is a result, sometimes something else as well, sometimes the last as 32-bit sums.
+    """
     read = {source for layer in draft.layers for source in layer.inputs}
-    layers = [replace(layer, output=i not in read or draft.chance(10)) for i, layer in enumerate(draft.layers)]
+    layers = [
+        replace(layer, output=i not in read or draft.chance(10)) for i, layer in enumerate(draft.layers)
+    ]
     last = layers[-1]
     if last.weights is not None and last.groups == 1 and not folded(last) and draft.chance(30):
         layers[-1] = replace(last, wide=True, shift=0, activation=Activation.NONE)
@@ -125,9 +142,14 @@ def window_of(draft: Draft, layer: Layer) -> tuple[tuple[int, int], tuple[int, i
     if layer.one_dimensional:
         many = draft.device.pipelined and layer.channels > PASS
         pads = (0,) if many else (0, 1, 2)
-        choices = [((k, 1), (p, 0), (1, 1)) for k in range(1, 10) for p in pads if p < k and rows + 2 * p >= k]
+        choices = [
+            ((k, 1), (p, 0), (1, 1)) for k in range(1, 10) for p in pads if p < k and rows + 2 * p >= k
+        ]
         choices += [
-            ((k, 1), (0, 0), (d, 1)) for k in (2, 3) for d in (2, 3, 5, 7) if rows > (k - 1) * d and layer.eltwise is layer.pool is None
+            ((k, 1), (0, 0), (d, 1))
+            for k in (2, 3)
+            for d in (2, 3, 5, 7)
+            if rows > (k - 1) * d and layer.eltwise is layer.pool is None
         ]
         return draft.pick(choices)
     choices = [((3, 3), (p, p), (1, 1)) for p in (0, 1, 2) if min(rows, columns) + 2 * p > 2]
@@ -146,8 +168,14 @@ def weighted(draft: Draft, layer: Layer) -> Layer:
     values = draft.random.integers(-(1 << bits - 1), max(1, 1 << bits - 1), shape)
     spread = 74 * max(0.5, 0.58 * 2 ** (bits - 1)) * (inputs * prod(layer.kernel)) ** 0.5
     shift = max(-15, min(15, round(log2(5000 / spread)) + draft.pick((-1, 0, 0, 1))))
-    bias = draft.random.integers(-128, 128, layer.out_channels) if draft.chance(50) and layer.out_channels <= 512 else None
-    return replace(layer, weights=Weights(values, bits), bias=bias, shift=shift, activation=draft.pick(tuple(Activation)))
+    bias = (
+        draft.random.integers(-128, 128, layer.out_channels)
+        if draft.chance(50) and layer.out_channels <= 512
+        else None
+    )
+    return replace(
+        layer, weights=Weights(values, bits), bias=bias, shift=shift, activation=draft.pick(tuple(Activation))
+    )
 
 
 def pool_of(draft: Draft, shape: Shape) -> Pool | None:
@@ -165,7 +193,18 @@ def pooling(draft: Draft) -> None:
     shape = draft.latest()
     if shape.channels <= PASS:
         pool = pool_of(draft, shape)
-        draft.add(Layer("pool", Operation.PASSTHROUGH, (shape.source,), shape.channels, shape.dim, shape.channels, pool=pool), shape.flat)
+        draft.add(
+            Layer(
+                "pool",
+                Operation.PASSTHROUGH,
+                (shape.source,),
+                shape.channels,
+                shape.dim,
+                shape.channels,
+                pool=pool,
+            ),
+            shape.flat,
+        )
 
 
 def transposed(draft: Draft) -> None:
@@ -182,7 +221,15 @@ def depthwise(draft: Draft) -> None:
     """A kernel for each channel, on the second generation."""
     shape = draft.latest()
     if draft.device.pipelined and not shape.flat and shape.channels > 1 and min(shape.dim) > 1:
-        layer = Layer("depthwise", Operation.CONV2D, (shape.source,), shape.channels, shape.dim, shape.channels, groups=shape.channels)
+        layer = Layer(
+            "depthwise",
+            Operation.CONV2D,
+            (shape.source,),
+            shape.channels,
+            shape.dim,
+            shape.channels,
+            groups=shape.channels,
+        )
         draft.add(weighted(draft, replace(layer, kernel=(3, 3), pad=(1, 1))), flat=False)
 
 
@@ -195,7 +242,11 @@ def residual(draft: Draft) -> None:
         operands.append(draft.pick(alike) if draft.chance(40) else alike_of(draft, first))
     turn = draft.pick(range(len(operands)))
     operands = operands[turn:] + operands[:turn]
-    given = {"inputs": tuple(s.source for s in operands), "eltwise": draft.pick(tuple(Eltwise)), "operands": len(operands)}
+    given = {
+        "inputs": tuple(s.source for s in operands),
+        "eltwise": draft.pick(tuple(Eltwise)),
+        "operands": len(operands),
+    }
     single = first.channels <= PASS
     if single and draft.chance(30):
         given |= {"pool": pool_of(draft, first), "pool_first": draft.chance(50)}
@@ -210,7 +261,16 @@ def alike_of(draft: Draft, shape: Shape) -> Shape:
     """Another value of the same shape."""
     kernel, pad = ((1, 1), (0, 0)) if min(shape.dim) == 1 or draft.chance(50) else ((3, 3), (1, 1))
     operation = Operation.CONV1D if shape.flat else Operation.CONV2D
-    layer = Layer("branch", operation, (shape.source,), shape.channels, shape.dim, shape.channels, kernel=kernel, pad=pad)
+    layer = Layer(
+        "branch",
+        operation,
+        (shape.source,),
+        shape.channels,
+        shape.dim,
+        shape.channels,
+        kernel=kernel,
+        pad=pad,
+    )
     return draft.add(weighted(draft, layer), shape.flat)
 
 
@@ -218,16 +278,29 @@ def joined(draft: Draft) -> None:
     """Values side by side, whose channels need be multiples of four only in several passes, and there not the last one's."""
     first = draft.latest()
     parts = [first]
-    layer = Layer("part", Operation.CONV1D if first.flat else Operation.CONV2D, (first.source,), first.channels, first.dim, 1)
+    layer = Layer(
+        "part",
+        Operation.CONV1D if first.flat else Operation.CONV2D,
+        (first.source,),
+        first.channels,
+        first.dim,
+        1,
+    )
     for _ in range(draft.pick((1, 2, 3))):
         alike = [s for s in draft.shapes if s.dim == first.dim and s.flat == first.flat]
         out = draft.pick((3, 4, 8, 12, 16, 18, 32, 64, 80))
-        parts.append(draft.pick(alike) if draft.chance(30) else draft.add(weighted(draft, replace(layer, out_channels=out))))
+        parts.append(
+            draft.pick(alike)
+            if draft.chance(30)
+            else draft.add(weighted(draft, replace(layer, out_channels=out)))
+        )
     channels = [p.channels for p in parts]
     words = sum(-(-c // 4) for c in channels)
     several = sum(channels) > PASS and all(c % 4 == 0 for c in channels[:-1])
     if sum(channels) <= 256 and (several or words <= PASS // 4):
-        convolution(draft, replace(first, channels=sum(channels)), None, inputs=tuple(p.source for p in parts))
+        convolution(
+            draft, replace(first, channels=sum(channels)), None, inputs=tuple(p.source for p in parts)
+        )
 
 
 def linear(draft: Draft) -> None:
@@ -235,7 +308,14 @@ def linear(draft: Draft) -> None:
     shape = draft.shapes[-1]
     positions = prod(shape.dim)
     if positions * -(-shape.channels // PASS) <= 256:
-        layer = Layer("linear", Operation.LINEAR, (shape.source,), shape.channels, shape.dim, draft.pick((1, 2, 5, 10, 17, 64, 100)))
+        layer = Layer(
+            "linear",
+            Operation.LINEAR,
+            (shape.source,),
+            shape.channels,
+            shape.dim,
+            draft.pick((1, 2, 5, 10, 17, 64, 100)),
+        )
         draft.add(weighted(draft, replace(layer, flatten=positions > 1)), flat=False)
 
 
@@ -245,7 +325,11 @@ def random_options(layers: Sequence[Layer], pick: Pick) -> Options:
     first = layers[0]
     convolves = first.weights is not None and first.groups == 1 and not folded(first)
     fits = len(readers) == 1 and first.inputs == (INPUT,) and convolves and first.channels <= 16
-    return Options(fifo=fits and pick(range(100)) < 40, overlap_data=pick((False, True)), avg_pool_rounding=pick((False, False, True)))
+    return Options(
+        fifo=fits and pick(range(100)) < 40,
+        overlap_data=pick((False, True)),
+        avg_pool_rounding=pick((False, False, True)),
+    )
 
 
 def different(placed: Placed, sample: Array, device: Device) -> list[str]:
@@ -278,7 +362,9 @@ def main() -> int:
         pick = partial(choice, random)
         layers, sample = random_network(device, pick, random)
         try:
-            found = different(place(layers, sample.shape, device, random_options(layers, pick)), sample, device)
+            found = different(
+                place(layers, sample.shape, device, random_options(layers, pick)), sample, device
+            )
             result = "different" if found else "equal"
         except MaceError as error:
             found, result = [str(error)], "refused"

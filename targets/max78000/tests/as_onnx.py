@@ -1,6 +1,7 @@
 """A network as an ONNX file, as a trainer would export it: channels first, quantised by QuantizeLinear and DequantizeLinear.
 
-Data counts 128ths.  Half a step of the accumulator in each bias keeps sums off the halves, which ONNX rounds to even and the hardware up.
+Data counts 128ths.  Half a step of the accumulator in each bias keeps sums off the halves, which ONNX rounds
+to even and the hardware up.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ def write_onnx(network: Network, path: Path) -> None:
     last = (shape[0], *shape[2:], shape[1])
     splits = any(layer.operands > 1 and len(layer.inputs) == 1 for layer in network.layers)
     if splits:  # of the channels: as converters from channels-last frameworks write it
-        made = {INPUT: writer.node("Transpose", [writer.stored("input")], perm=[0, len(shape) - 1, *range(1, len(shape) - 1)])}
+        made = {
+            INPUT: writer.node(
+                "Transpose", [writer.stored("input")], perm=[0, len(shape) - 1, *range(1, len(shape) - 1)]
+            )
+        }
     else:
         made = {INPUT: writer.stored("input")}
     if first.operation is not Operation.CONV1D and len(shape) == 3:
-        made[INPUT] = writer.node("Reshape", [made[INPUT], writer.constant(np.asarray([1, *network.sample.shape[:1], *first.dim]))])
+        made[INPUT] = writer.node(
+            "Reshape", [made[INPUT], writer.constant(np.asarray([1, *network.sample.shape[:1], *first.dim]))]
+        )
     shapes = {INPUT: (network.sample.shape[0], *first.dim)}
     for index, layer in enumerate(network.layers):
         made[index] = writer.layer(layer, [(made[i], shapes[i]) for i in layer.inputs])
@@ -101,7 +108,12 @@ class Writer:
             return [x]
         if len(names) > 1:
             return names
-        first = self.node("Split", [names[0], self.constant(np.asarray([layer.channels] * layer.operands))], layer.operands, axis=1)
+        first = self.node(
+            "Split",
+            [names[0], self.constant(np.asarray([layer.channels] * layer.operands))],
+            layer.operands,
+            axis=1,
+        )
         return [f"t{int(first[1:]) + i}" for i in range(layer.operands)]
 
     def in_axes(self, layer: Layer, x: str, shape: tuple[int, ...]) -> str:
@@ -144,10 +156,14 @@ class Writer:
             y = self.node("Add", [self.node("MatMul", [self.node("Flatten", [x]), w]), b])
             return self.finished(layer, y)
         axes = 1 if layer.one_dimensional else 2
-        w = self.dequantized(self.constant(values.reshape(*values.shape[:2], *layer.kernel[:axes]).astype(np.int8)), scale)
+        w = self.dequantized(
+            self.constant(values.reshape(*values.shape[:2], *layer.kernel[:axes]).astype(np.int8)), scale
+        )
         attrs: dict[str, Any] = {"pads": [*layer.pad[:axes]] * 2, "dilations": layer.dilation[:axes]}
         if layer.operation is Operation.CONV_TRANSPOSE2D:
-            return self.finished(layer, self.node("ConvTranspose", [x, w, b], strides=[2, 2], output_padding=[1, 1], **attrs))
+            return self.finished(
+                layer, self.node("ConvTranspose", [x, w, b], strides=[2, 2], output_padding=[1, 1], **attrs)
+            )
         y = self.node("Conv", [x, w, b], group=layer.groups, **attrs)
         self._note(y, axes == 1)
         return self.finished(layer, y, axes == 1)

@@ -1,6 +1,7 @@
 """Quantised graphs for the tests of the automatic way, written so that the IR's rounding (halves to even) and the hardware's (up) agree.
 
-An accumulator is a whole number of its least steps; half a step of bias keeps every sum off the halves between two results.
+An accumulator is a whole number of its least steps; half a step of bias keeps every sum off the halves
+between two results.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.run.reference import execute
 from mace_target_max78000.arithmetic import outputs
@@ -44,13 +45,22 @@ class Writer:
         return self.build.shape(x)
 
     def conv(self, x: str, channels: int, kernel: Sequence[int], op: str = "Conv", **attrs: Any) -> str:
-        """A convolution; attrs: bits of weights, group, power of the output (None: 32-bit sums), and those of the op."""
+        """A convolution.
+
+        attrs: bits of weights, group, power of the output (None: 32-bit sums), and those of the op.
+        """
         rank, group = len(kernel), attrs.get("group", 1)
         bits, power = attrs.pop("bits", 8), attrs.pop("power", self.power(x))
         width = self.shape(x)[-1] // group
         w = self.weights((channels, *kernel, width), bits)
         least = -(bits - 1) - int(np.ceil(np.log2(width * np.prod(kernel)) / 2)) + attrs.pop("gain", 1)
-        complete = {"strides": (1,) * rank, "dilations": (1,) * rank, "pads_before": (0,) * rank, "pads_after": (0,) * rank, **attrs}
+        complete = {
+            "strides": (1,) * rank,
+            "dilations": (1,) * rank,
+            "pads_before": (0,) * rank,
+            "pads_after": (0,) * rank,
+            **attrs,
+        }
         if op == "ConvTranspose":
             complete.setdefault("output_padding", (0,) * rank)
         return self._main(op, x, w, (least, power), complete)
@@ -61,7 +71,9 @@ class Writer:
         flat = x if len(self.shape(x)) == 2 else self.build.one("Reshape", [x], {"shape": (1, elements)})
         bits, power = attrs.pop("bits", 8), attrs.pop("power", self.power(x))
         w = self.weights((outputs, elements), bits).T
-        return self._main("MatMul", flat, w, (-(bits - 1) - int(np.ceil(np.log2(elements) / 2)) + 1, power), attrs)
+        return self._main(
+            "MatMul", flat, w, (-(bits - 1) - int(np.ceil(np.log2(elements) / 2)) + 1, power), attrs
+        )
 
     def weights(self, shape: tuple[int, ...], bits: int) -> Array:
         return self.random.integers(-(1 << bits - 1), 1 << bits - 1, shape).astype(np.int8)
@@ -74,7 +86,9 @@ class Writer:
         bias = (2 * 128 * self.random.integers(-128, 128, count) + half).astype(np.int32)
         weight = self.build.weight("w", w, Quant.of(2.0**unit))
         name = self.build.stored("y", storage(power) if power is not None else None)
-        return self.build.one(op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name])
+        return self.build.one(
+            op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name]
+        )
 
     def pool(self, x: str, size: Sequence[int], stride: int, average: bool = False, **attrs: Any) -> str:
         rank = len(size)
@@ -90,7 +104,9 @@ class Writer:
 
     def one(self, op: str, inputs: Sequence[str], attrs: dict[str, Any] | None = None) -> str:
         """An op whose result is stored as its first operand is."""
-        return self.build.one(op, inputs, attrs or {}, outputs=[self.build.stored("y", self.build.tensors[inputs[0]].storage)])
+        return self.build.one(
+            op, inputs, attrs or {}, outputs=[self.build.stored("y", self.build.tensors[inputs[0]].storage)]
+        )
 
     def graph(self, *outputs_: str) -> Graph:
         return self.build.finish(outputs_)
@@ -119,7 +135,8 @@ def assert_same(graph: Graph, device: Device, seed: int = 0) -> Formed:
             want = expected[tensor]
             if want.dtype.kind == "f":
                 want = np.rint(want / 2.0 ** (_step(graph, tensor)))
-            want = np.moveaxis(want.reshape(*layer.out_dim, -1), -1, 0)  # a layer may make channels of zeros besides
+            # A layer may make channels of zeros besides.
+            want = np.moveaxis(want.reshape(*layer.out_dim, -1), -1, 0)
             assert np.array_equal(want.astype(np.int64), found[: len(want)]), layer.name
             assert not found[len(want) :].any()
             compared += 1

@@ -35,7 +35,11 @@ class Maker:
 
     def graph(self) -> Graph:
         for _ in range(self.pick(1, 2, 3, 4, 5)):
-            x = self.tensors[-1] if self.random.random() < 0.75 else self.tensors[self.random.integers(len(self.tensors))]
+            x = (
+                self.tensors[-1]
+                if self.random.random() < 0.75
+                else self.tensors[self.random.integers(len(self.tensors))]
+            )
             steps: tuple[Step, ...] = (conv, conv, conv, pooled, summed, joined, doubled, grouped)
             made = steps[self.random.integers(len(steps))](self, x)
             if made != x:
@@ -47,7 +51,11 @@ class Maker:
 
     def end(self, x: str) -> str:
         positions = int(np.prod(self.spatial(x)))
-        if positions <= MOST_POSITIONS and np.prod(self.writer.shape(x)) <= MOST_FLATTENED and self.random.random() < 0.7:
+        if (
+            positions <= MOST_POSITIONS
+            and np.prod(self.writer.shape(x)) <= MOST_FLATTENED
+            and self.random.random() < 0.7
+        ):
             outputs = self.pick(2, 5, 10, 70 if positions <= MOST_FLATTENED // 70 else 10)
             return self.writer.dense(x, outputs, power=None if self.random.random() < 0.5 else -7)
         return conv(self, x, sums=self.random.random() < 0.5)
@@ -68,21 +76,31 @@ def conv(maker: Maker, x: str, sums: bool = False) -> str:
         k = 1
     pad = maker.pick(0, (k - 1) // 2)
     stride = maker.pick(1, 1, 1, 2) if not sums and maker.writer.shape(x)[-1] <= 64 else 1
-    after = pad if stride == 1 and k % 2 else maker.pick(pad, min(pad + 1, k - 1)) if k % 2 and stride == 2 else pad
+    after = (
+        pad
+        if stride == 1 and k % 2
+        else maker.pick(pad, min(pad + 1, k - 1))
+        if k % 2 and stride == 2
+        else pad
+    )
     attrs = {"strides": (stride,) * rank, "pads_before": (pad,) * rank, "pads_after": (after,) * rank}
     if not sums:
         attrs |= {"low": 0.0} if maker.random.random() < 0.5 else {}
     wide = maker.random.random() < 0.1 and maker.writer.shape(x)[-1] <= 64
     channels = maker.pick(65, 80, 128) if wide else maker.pick(1, 3, 4, 8, 12, 16, 33, 64)
     power = None if sums else maker.writer.power(x)
-    return maker.writer.conv(x, channels, (k,) * rank, bits=maker.pick(1, 2, 4, 8, 8, 8), power=power, **attrs)
+    return maker.writer.conv(
+        x, channels, (k,) * rank, bits=maker.pick(1, 2, 4, 8, 8, 8), power=power, **attrs
+    )
 
 
 def grouped(maker: Maker, x: str) -> str:
     channels, rank = maker.writer.shape(x)[-1], len(maker.spatial(x))
     if not maker.room(x, 3) or channels > 64:
         return x
-    return maker.writer.conv(x, channels, (3,) * rank, group=channels, pads_before=(1,) * rank, pads_after=(1,) * rank)
+    return maker.writer.conv(
+        x, channels, (3,) * rank, group=channels, pads_before=(1,) * rank, pads_after=(1,) * rank
+    )
 
 
 def pooled(maker: Maker, x: str) -> str:
@@ -96,7 +114,11 @@ def summed(maker: Maker, x: str) -> str:
         rank = len(maker.spatial(x))
         if not maker.room(x, 3):
             return x
-        alike = [maker.writer.conv(x, maker.writer.shape(x)[-1], (3,) * rank, pads_before=(1,) * rank, pads_after=(1,) * rank)]
+        alike = [
+            maker.writer.conv(
+                x, maker.writer.shape(x)[-1], (3,) * rank, pads_before=(1,) * rank, pads_after=(1,) * rank
+            )
+        ]
     made = maker.writer.one("Add" if maker.random.random() < 0.7 else "Sub", [x, alike[0]])
     return maker.writer.one("Relu", [made]) if maker.random.random() < 0.3 else made
 

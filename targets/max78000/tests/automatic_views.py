@@ -19,7 +19,11 @@ class ViewMaker(Maker):
 
     def graph(self) -> Graph:
         for _ in range(self.pick(2, 3, 4, 5, 6)):
-            x = self.tensors[-1] if self.random.random() < 0.75 else self.tensors[self.random.integers(len(self.tensors))]
+            x = (
+                self.tensors[-1]
+                if self.random.random() < 0.75
+                else self.tensors[self.random.integers(len(self.tensors))]
+            )
             step = STEPS[self.random.integers(len(STEPS))]
             made = step(self, x)
             if made != x:
@@ -62,7 +66,9 @@ def parted(maker: Maker, x: str) -> str:
     first = 2 * maker.pick(*range(1, shape[axis] // 2))
     kept = maker.writer.build.tensors[x].storage
     names = [maker.writer.build.stored(f"{x}.part{i}", kept) for i in range(2)]
-    made = maker.writer.build.add("Split", [x], {"axis": axis, "sizes": (first, shape[axis] - first)}, outputs=names)
+    made = maker.writer.build.add(
+        "Split", [x], {"axis": axis, "sizes": (first, shape[axis] - first)}, outputs=names
+    )
     maker.tensors.append(made[0])
     return made[1]
 
@@ -75,7 +81,9 @@ def averaged(maker: Maker, x: str) -> str:
 def restored(maker: Maker, x: str) -> str:
     """The same numbers in other steps."""
     power = maker.writer.power(x) + maker.pick(-2, -1, 1, 2)
-    return maker.writer.build.one("Quantize", [x], {}, outputs=[maker.writer.build.stored("y", storage(power))])
+    return maker.writer.build.one(
+        "Quantize", [x], {}, outputs=[maker.writer.build.stored("y", storage(power))]
+    )
 
 
 def limited(maker: Maker, x: str) -> str:

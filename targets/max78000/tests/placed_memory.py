@@ -74,7 +74,9 @@ class Checker:
         passes = -(-layer.channels // 64)
         step = passes * layer.operands
         positions = layer.dim[0] * layer.dim[1]
-        self.lies[INPUT] = Lies(bits(place.processors), passes, place.in_offset // 4, step, 1, positions, chw=place.chw)
+        self.lies[INPUT] = Lies(
+            bits(place.processors), passes, place.in_offset // 4, step, 1, positions, chw=place.chw
+        )
         if not place.streaming and (layer.operands == 1 or len(layer.inputs) > 1):
             self._tag(INPUT, range(layer.channels))
 
@@ -87,15 +89,25 @@ class Checker:
             passes = -(-channels // 64)
             count = -(-channels // passes)
             count = -(-count // 4) * 4 if passes > 1 else count
-            self._require(len(bits(mask)) == count, f"{layer.name}: {len(bits(mask))} slots for {channels} channels")
+            self._require(
+                len(bits(mask)) == count, f"{layer.name}: {len(bits(mask))} slots for {channels} channels"
+            )
             self._require(offset % 4 == 0 and offset >= 0, f"{layer.name}: offset {offset}")
         self._require(bits(place.output_processors)[0] % 4 == 0, f"{layer.name}: output begins inside a word")
         if layer.operation is Operation.PASSTHROUGH:
-            self._require(place.processors == place.output_processors, f"{layer.name}: does not convolve, yet moves")
+            self._require(
+                place.processors == place.output_processors, f"{layer.name}: does not convolve, yet moves"
+            )
 
     def _begin_average(self, before: tuple[Layer, ...], layer: Layer, place: Place) -> None:
         """The second generation writes a word before an average that follows a layer with operands."""
-        if self.device.pipelined and before and before[-1].operands > 1 and layer.pool is not None and layer.pool.average:
+        if (
+            self.device.pipelined
+            and before
+            and before[-1].operands > 1
+            and layer.pool is not None
+            and layer.pool.average
+        ):
             slots = bits(place.output_processors)
             inside = slots if layer.weights is not None else [s for s in slots if s < 16]
             self.tags[inside[0] // 4 if inside else 0, place.out_offset // 4] = FREE
@@ -116,7 +128,10 @@ class Checker:
     def _find(self, maker: int, channels: range, reader: str) -> None:
         for channel in channels:
             memory, words = self.lies[maker].words(channel)
-            self._require(bool((self.tags[memory, words] == maker * (1 << 32) + words).all()), f"{reader}: value {maker} is overwritten")
+            self._require(
+                bool((self.tags[memory, words] == maker * (1 << 32) + words).all()),
+                f"{reader}: value {maker} is overwritten",
+            )
 
     def _read(self, layer: Layer, place: Place) -> None:
         """Every channel of every input must lie where the layer's registers make it look, and be whole."""
@@ -126,12 +141,25 @@ class Checker:
                 continue
             passes = -(-layer.channels // 64)
             gap = layer.operands * (place.read_gap + 1)
-            looks = Lies(bits(place.processors), passes, place.in_offset // 4 + operand, passes * gap, gap, lies.positions, chw=place.chw)
+            looks = Lies(
+                bits(place.processors),
+                passes,
+                place.in_offset // 4 + operand,
+                passes * gap,
+                gap,
+                lies.positions,
+                chw=place.chw,
+            )
             memory, words = looks.words(channel)
             slot = looks.slots[channel % len(looks.slots)]
             made, found = lies.words(own)
-            self._require(slot == lies.slots[own % len(lies.slots)], f"{layer.name}: channel {channel} in slot {slot}")
-            self._require(memory == made and bool((words == found).all()), f"{layer.name}: channel {channel} is looked for elsewhere")
+            self._require(
+                slot == lies.slots[own % len(lies.slots)], f"{layer.name}: channel {channel} in slot {slot}"
+            )
+            self._require(
+                memory == made and bool((words == found).all()),
+                f"{layer.name}: channel {channel} is looked for elsewhere",
+            )
             self._find(source, range(own, own + 1), layer.name)
 
     def _channels(self, layer: Layer) -> Iterator[tuple[int, int, int, int]]:
@@ -167,11 +195,18 @@ class Checker:
         needed = np.full(self.tags.shape, -1, np.int64)
         for source, _, own, _ in self._channels(layer):
             memory, words = self.lies[source].words(own)
-            np.maximum.at(needed[memory], words, last.ravel() if words.size == last.size else layer.out_dim[0] * layer.out_dim[1])
+            np.maximum.at(
+                needed[memory],
+                words,
+                last.ravel() if words.size == last.size else layer.out_dim[0] * layer.out_dim[1],
+            )
         position = np.arange(output.positions)
         for channel in range(layer.out_channels):
             memory, words = output.words(channel)
-            self._require(bool((needed[memory, words] < position).all()), f"{layer.name}: writes over what it still reads")
+            self._require(
+                bool((needed[memory, words] < position).all()),
+                f"{layer.name}: writes over what it still reads",
+            )
 
 
 def last_needed(layer: Layer) -> Words:
@@ -184,8 +219,15 @@ def last_needed(layer: Layer) -> Words:
     size, dilation, stride = layer.window
     for position in range(rows * columns):
         spans = []
-        for at, kernel, pad, window, apart in zip(divmod(position, columns), reach, layer.pad, size, dilation, strict=True):
-            spans.append(slice(max(0, at - pad) * stride, max(0, (at - pad + kernel - 1) * stride + (window - 1) * apart + 1)))
+        for at, kernel, pad, window, apart in zip(
+            divmod(position, columns), reach, layer.pad, size, dilation, strict=True
+        ):
+            spans.append(
+                slice(
+                    max(0, at - pad) * stride,
+                    max(0, (at - pad + kernel - 1) * stride + (window - 1) * apart + 1),
+                )
+            )
         found[spans[0], spans[1] if layer.dim[1] > 1 else slice(0, 1)] = position
     return found
 

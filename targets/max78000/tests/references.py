@@ -56,7 +56,9 @@ class Reference:
     @property
     def options(self) -> Options:
         """What the generator was asked for."""
-        return Options.of_arguments((*self.content["options"], *(() if "--fifo" in self.content["options"] else self._fifo)))
+        return Options.of_arguments(
+            (*self.content["options"], *(() if "--fifo" in self.content["options"] else self._fifo))
+        )
 
     @property
     def _fifo(self) -> tuple[str, ...]:
@@ -86,7 +88,10 @@ class Reference:
     @property
     def known_answer(self) -> tuple[Check, ...]:
         """Result words; empty where the generator made none."""
-        return tuple(Check(address, mask, tuple(values)) for address, mask, values in self.content.get("known_answer", ()))
+        return tuple(
+            Check(address, mask, tuple(values))
+            for address, mask, values in self.content.get("known_answer", ())
+        )
 
 
 def references(folders: Sequence[Path] = FOLDERS) -> list[Reference]:

@@ -13,20 +13,40 @@ from references import Reference, references
 from mace_core.ir import Array
 from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import BUFFER, INPUT, Activation, Buffer, Eltwise, Layer, Network, Operation, Place, Pool, Weights
+from mace_target_max78000.network import (
+    BUFFER,
+    INPUT,
+    Activation,
+    Buffer,
+    Eltwise,
+    Layer,
+    Network,
+    Operation,
+    Place,
+    Pool,
+    Weights,
+)
 from mace_target_max78000.options import Options
 
 HWC = Place(processors=0xF, output_processors=0xF)
 
 
-def run(layers: list[Layer], sample: Array, options: Options | None = None, **network: Any) -> tuple[Array, ...]:
+def run(
+    layers: list[Layer], sample: Array, options: Options | None = None, **network: Any
+) -> tuple[Array, ...]:
     places = network.pop("places", (HWC,) * len(layers))
     return outputs(Network("net", tuple(layers), places, sample, **network), options or Options())
 
 
 def passthrough(shape: tuple[int, ...], **changes: Any) -> Layer:
     channels, rows, columns = (*shape, 1)[:3]
-    given = {"inputs": (INPUT,), "channels": channels, "dim": (rows, columns), "out_channels": channels, **changes}
+    given = {
+        "inputs": (INPUT,),
+        "channels": channels,
+        "dim": (rows, columns),
+        "out_channels": channels,
+        **changes,
+    }
     return Layer("layer", Operation.PASSTHROUGH, **given)
 
 
@@ -36,7 +56,14 @@ def convolution(operation: Operation, sample: Array, weights: Array, **changes: 
     kernel = (*weights.shape[2:], 1, 1)[:2] if weights.ndim > 2 else (1, 1)
     bits, binary = changes.pop("bits", 8), changes.pop("binary", False)
     values = Weights(weights, bits, binary)
-    return replace(base, operation=operation, kernel=kernel, weights=values, out_channels=weights.shape[1 if transposed else 0], **changes)
+    return replace(
+        base,
+        operation=operation,
+        kernel=kernel,
+        weights=values,
+        out_channels=weights.shape[1 if transposed else 0],
+        **changes,
+    )
 
 
 def random(shape: tuple[int, ...], low: int = -128, high: int = 127, seed: int = 0) -> Array:
@@ -50,7 +77,12 @@ def bytes_of(layer: Layer, place: Place, device: Device, output: Array) -> Array
     passes = -(-channels // 64)
     e, rank = np.divmod(np.arange(channels), len(slots))
     slot = slots[rank]
-    base = device.data + slot // 16 * device.quadrant_pitch + slot % 16 // 4 * device.data_pitch + place.out_offset
+    base = (
+        device.data
+        + slot // 16 * device.quadrant_pitch
+        + slot % 16 // 4 * device.data_pitch
+        + place.out_offset
+    )
     index = (np.arange(output[0].size) * passes + e[:, None]) * width * (place.write_gap + 1)
     values = output.reshape(channels, -1).astype(np.int64)
     lane = np.broadcast_to(slot[:, None] % 4, values.shape)
@@ -61,19 +93,25 @@ def bytes_of(layer: Layer, place: Place, device: Device, output: Array) -> Array
     return np.stack([row.ravel() for row in rows])
 
 
-@pytest.mark.parametrize("reference", [r for r in references() if "known_answer" in r.content], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "reference", [r for r in references() if "known_answer" in r.content], ids=lambda r: r.name
+)
 def test_known_answer(reference: Reference) -> None:
     network, device = reference.network, reference.device
     results = outputs(network, reference.options)
     steps = list(zip(network.layers, network.places, results, strict=True))
     assert all(result.shape == (layer.out_channels, *layer.out_dim) for layer, _, result in steps)
-    parts = np.concatenate([bytes_of(layer, place, device, result) for layer, place, result in steps if layer.output], axis=1)
+    parts = np.concatenate(
+        [bytes_of(layer, place, device, result) for layer, place, result in steps if layer.output], axis=1
+    )
     addresses, where = np.unique(parts[0], return_inverse=True)
     found = np.zeros((2, addresses.size), np.int64)
     np.add.at(found[0], where, parts[1])
     np.add.at(found[1], where, parts[2])
     checks = reference.known_answer
-    expected = np.concatenate([[[c.address + 4 * i, c.mask, v] for i, v in enumerate(c.values)] for c in checks]).T
+    expected = np.concatenate(
+        [[[c.address + 4 * i, c.mask, v] for i, v in enumerate(c.values)] for c in checks]
+    ).T
     if reference.options.max_checklines is None:
         assert expected.shape[1] == addresses.size
     at = np.searchsorted(addresses, expected[0])
@@ -87,7 +125,9 @@ def test_convolutions_are_pytorchs() -> None:
     for seed, (pad, dilation, kernel) in enumerate(product((0, 1, 2), (1, 2), (1, 3))):
         x, w = random((5, 9, 8), seed=seed), random((7, 5, kernel, kernel), seed=seed + 50)
         layer = convolution(Operation.CONV2D, x, w, pad=(pad, pad), dilation=(dilation, dilation), wide=True)
-        expected = functional.conv2d(torch.tensor(x)[None], torch.tensor(w), padding=pad, dilation=dilation)[0]
+        expected = functional.conv2d(torch.tensor(x)[None], torch.tensor(w), padding=pad, dilation=dilation)[
+            0
+        ]
         assert np.array_equal(run([layer], x)[0], expected.numpy())
 
 
@@ -105,17 +145,23 @@ def test_transposed_is_pytorchs(pad: int) -> None:
     x, w = random((3, 4, 6)), random((3, 5, 3, 3), seed=1)
     layer = convolution(Operation.CONV_TRANSPOSE2D, x, w, pad=(pad, pad), wide=True)
     parameters = {"stride": 2, "padding": pad, "output_padding": 1}
-    expected = torch.nn.functional.conv_transpose2d(torch.tensor(x)[None].double(), torch.tensor(w).double(), **parameters)[0]
+    expected = torch.nn.functional.conv_transpose2d(
+        torch.tensor(x)[None].double(), torch.tensor(w).double(), **parameters
+    )[0]
     assert run([layer], x)[0].shape[1:] == layer.out_dim
     assert np.array_equal(run([layer], x)[0], expected.numpy())
 
 
-@pytest.mark.parametrize(("length", "dilation", "pad"), [(1, 1, 0), (2, 13, 0), (3, 7, 0), (9, 1, 3), (4, 2, 1)])
+@pytest.mark.parametrize(
+    ("length", "dilation", "pad"), [(1, 1, 0), (2, 13, 0), (3, 7, 0), (9, 1, 3), (4, 2, 1)]
+)
 def test_one_dimensional_is_pytorchs(length: int, dilation: int, pad: int) -> None:
     torch = pytest.importorskip("torch")
     x, w = random((3, 40)), random((5, 3, length), seed=1)
     layer = convolution(Operation.CONV1D, x, w, pad=(pad, 0), dilation=(dilation, 1), wide=True)
-    expected = torch.nn.functional.conv1d(torch.tensor(x)[None], torch.tensor(w), padding=pad, dilation=dilation)[0]
+    expected = torch.nn.functional.conv1d(
+        torch.tensor(x)[None], torch.tensor(w), padding=pad, dilation=dilation
+    )[0]
     assert np.array_equal(run([layer], x)[0][:, :, 0], expected.numpy())
 
 
@@ -124,7 +170,9 @@ def test_max_pool_is_pytorchs() -> None:
     x = random((3, 12, 11))
     for size, stride, dilation in (((2, 3), 2, (1, 1)), ((3, 3), 3, (2, 1)), ((4, 1), 1, (1, 1))):
         layer = passthrough(x.shape, pool=Pool(False, size, stride, dilation))
-        expected = torch.nn.functional.max_pool2d(torch.tensor(x)[None].double(), size, stride, 0, dilation)[0]
+        expected = torch.nn.functional.max_pool2d(torch.tensor(x)[None].double(), size, stride, 0, dilation)[
+            0
+        ]
         assert np.array_equal(run([layer], x)[0], expected.numpy())
 
 
@@ -170,23 +218,41 @@ MEANS = np.array([[[-3, 0, 0, 3, 0, 0, -2, 0, 5, 0]]])
 def test_average_pool_follows_tool_or_document(rounding: bool, documented: bool, expected: list[int]) -> None:
     layer = passthrough(MEANS.shape, pool=Pool(True, (1, 2), 2))
     layer = replace(layer, dim=(1, 10))
-    assert run([layer], MEANS, Options(avg_pool_rounding=rounding, documented=documented))[0].ravel().tolist() == expected
+    assert (
+        run([layer], MEANS, Options(avg_pool_rounding=rounding, documented=documented))[0].ravel().tolist()
+        == expected
+    )
 
 
 def test_quirks_of_one_dimensional_layers() -> None:
-    average = replace(convolution(Operation.CONV1D, MEANS[:, 0], np.array([[[64]]]), shift=1), pool=Pool(True, (2, 1), 2))
+    average = replace(
+        convolution(Operation.CONV1D, MEANS[:, 0], np.array([[[64]]]), shift=1), pool=Pool(True, (2, 1), 2)
+    )
     rounding = Options(avg_pool_rounding=True)
     assert run([average], MEANS[:, 0], rounding)[0].ravel().tolist() == [-1, 1, 0, -1, 2]
-    assert run([average], MEANS[:, 0], replace(rounding, documented=True))[0].ravel().tolist() == [-1, 2, 0, -1, 3]
+    assert run([average], MEANS[:, 0], replace(rounding, documented=True))[0].ravel().tolist() == [
+        -1,
+        2,
+        0,
+        -1,
+        3,
+    ]
     x = np.array([[1, 2, 9, 4, 5]])
-    largest = replace(convolution(Operation.CONV1D, x, np.array([[[64]]]), shift=1), pool=Pool(False, (2, 1), 1, (2, 1)))
+    largest = replace(
+        convolution(Operation.CONV1D, x, np.array([[[64]]]), shift=1), pool=Pool(False, (2, 1), 1, (2, 1))
+    )
     assert run([largest], x)[0].ravel().tolist() == [2, 9, 9]
     assert run([largest], x, Options(documented=True))[0].ravel().tolist() == [9, 4, 9]
 
 
 @pytest.mark.parametrize(
     ("eltwise", "expected"),
-    [(Eltwise.ADD, [127, -128, 0]), (Eltwise.SUB, [0, 72, 20]), (Eltwise.OR, [100, -4, -2]), (Eltwise.XOR, [0, 120, -4])],
+    [
+        (Eltwise.ADD, [127, -128, 0]),
+        (Eltwise.SUB, [0, 72, 20]),
+        (Eltwise.OR, [100, -4, -2]),
+        (Eltwise.XOR, [0, 120, -4]),
+    ],
 )
 def test_operands_are_combined_exactly_and_saturated_once(eltwise: Eltwise, expected: list[int]) -> None:
     a, b = [100, -28, 10], [100, -100, -10]
@@ -233,7 +299,11 @@ def test_buffers_begin_with_zeros_and_keep_what_layers_write() -> None:
     shift = passthrough((2, 3), inputs=(BUFFER,))
     insert = passthrough((2, 1), inputs=(INPUT,))
     read = passthrough((2, 4), inputs=(BUFFER,))
-    places = (replace(HWC, in_offset=0x104, out_offset=0x100), replace(HWC, out_offset=0x10C), replace(HWC, in_offset=0x100))
+    places = (
+        replace(HWC, in_offset=0x104, out_offset=0x100),
+        replace(HWC, out_offset=0x10C),
+        replace(HWC, in_offset=0x100),
+    )
     results = run([shift, insert, read], sample, places=places, buffers=(buffer,))
     assert results[2].reshape(2, 4).tolist() == [[0, 0, 0, 3], [0, 0, 0, 4]]
 

@@ -46,13 +46,20 @@ WINDOWS = (
 @DEVICES
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("inner", [False, True], ids=("input", "inner"))
-def test_windows_that_the_hardware_lacks(window: tuple[Sequence[int], ...], inner: bool, device: Device) -> None:
+def test_windows_that_the_hardware_lacks(
+    window: tuple[Sequence[int], ...], inner: bool, device: Device
+) -> None:
     kernel, before, after, stride, dilation = window
     w = Writer(2)
     y = x = w.input(16, 17, 3)
     if inner:
         y = w.conv(x, 5, (3, 3), low=0.0, **SAME)
-    attrs = {"strides": (stride, stride), "dilations": (dilation, dilation), "pads_before": before, "pads_after": after}
+    attrs = {
+        "strides": (stride, stride),
+        "dilations": (dilation, dilation),
+        "pads_before": before,
+        "pads_after": after,
+    }
     y = w.conv(y, 6, kernel, **attrs)
     formed = assert_same(w.graph(w.conv(y, 4, (1, 1))), device)
     assert all(layer.kernel in ((1, 1), (3, 3)) for layer in formed.layers)
@@ -94,7 +101,14 @@ def test_depthwise(device: Device) -> None:
 def test_depthwise_as_tensorflow_halves(device: Device) -> None:
     """Padding behind only: the first result of the hardware is one too many, and is cut off."""
     w = Writer(2)
-    y = w.conv(w.conv(w.input(8, 8, 3), 8, (3, 3), low=0.0, **SAME), 8, (3, 3), group=8, strides=(2, 2), pads_after=(1, 1))
+    y = w.conv(
+        w.conv(w.input(8, 8, 3), 8, (3, 3), low=0.0, **SAME),
+        8,
+        (3, 3),
+        group=8,
+        strides=(2, 2),
+        pads_after=(1, 1),
+    )
     formed = assert_same(w.graph(w.conv(y, 4, (1, 1))), device)
     assert (formed.layers[1].groups == 8) == device.pipelined
 
@@ -141,7 +155,12 @@ def test_concatenation(channels: tuple[int, int], device: Device) -> None:
     a, b = w.conv(x, channels[0], (3, 3), **SAME), w.conv(x, channels[1], (1, 1))
     c = w.one("Concat", [a, b, x], {"axis": 3})
     formed = assert_same(w.graph(w.conv(w.pool(c, (2, 2), 2), 8, (3, 3)), w.dense(c, 9)), device)
-    widths = [formed.layers[i].out_channels for layer in formed.layers if len(layer.inputs) > 1 for i in layer.inputs[:-1]]
+    widths = [
+        formed.layers[i].out_channels
+        for layer in formed.layers
+        if len(layer.inputs) > 1
+        for i in layer.inputs[:-1]
+    ]
     assert all(width % 4 == 0 for width in widths)
 
 
@@ -228,7 +247,9 @@ def test_binary_weights_of_the_second_generation() -> None:
     signs = np.where(np.random.default_rng(0).random((4, 3, 3, 8)) < 0.5, -1, 1).astype(np.int8)
     attrs = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0)}
     weight = w.build.weight("w", signs, Quant.of(2.0**-5))
-    graph = w.graph(w.build.one("Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.stored("y", storage(-7))]))
+    graph = w.graph(
+        w.build.one("Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.stored("y", storage(-7))])
+    )
     found = [form(graph, device).layers[0].weights for device in (MAX78000, MAX78002)]
     assert [(f.bits, f.binary) for f in found if f] == [(2, False), (1, True)]
 

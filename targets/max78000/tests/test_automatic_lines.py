@@ -18,7 +18,9 @@ from mace_target_max78002.device import MAX78002
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @pytest.mark.parametrize("pooled", ["nothing", "operands", "sum"])
-def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_its_own(device: Device, pooled: str) -> None:
+def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_its_own(
+    device: Device, pooled: str
+) -> None:
     """The hardware combines Conv2d with one, not Conv1d."""
     w = Writer(3)
     x = w.input(24, 8)
@@ -34,5 +36,7 @@ def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_i
     assert [layer.operation for layer in layers if layer.eltwise is not None] == [Operation.PASSTHROUGH]
     assert sum(layer.pools for layer in layers) == (pooled != "nothing")
     project = built(made.network, made.options, device)
-    expected = execute(graph, {graph.inputs[0]: made.network.sample.reshape(8, 24).T[None].astype(np.int8)})[graph.outputs[0]]
+    expected = execute(graph, {graph.inputs[0]: made.network.sample.reshape(8, 24).T[None].astype(np.int8)})[
+        graph.outputs[0]
+    ]
     assert np.array_equal(project.results[-1].reshape(4, -1).T.reshape(expected.shape), expected)

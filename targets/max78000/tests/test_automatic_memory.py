@@ -23,10 +23,15 @@ from mace_target_max78000.synthesis import synthesise
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 FLAT = ("test-flatten-fc-quant8", "test-mlpflattennopool12to2")
 """Single linear layers whose input ONNX joins before any axis is known to be channels: they take up to 84 bytes of data more."""
-REFERENCES = [r for r in references((MODELS,)) if not any(layer.eltwise in BITWISE for layer in r.network.layers)]
-PLACED = [r for r in REFERENCES if not r.name.startswith((*FLAT, "test-bypass"))]  # a bypass has no weights to store
+REFERENCES = [
+    r for r in references((MODELS,)) if not any(layer.eltwise in BITWISE for layer in r.network.layers)
+]
+# A bypass has no weights to store.
+PLACED = [r for r in REFERENCES if not r.name.startswith((*FLAT, "test-bypass"))]
 
-pytestmark = pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+pytestmark = pytest.mark.skipif(
+    not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS"
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +47,16 @@ def weight_words(image: Image) -> int:
 def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, tmp_path: Path) -> None:
     network, device, options = reference.network, reference.device, reference.options
     write_onnx(network, tmp_path / "network.onnx")
-    graph = pipeline.normalise(pipeline.load(Model("network", (tmp_path / "network.onnx",)), registry), registry)
+    graph = pipeline.normalise(
+        pipeline.load(Model("network", (tmp_path / "network.onnx",)), registry), registry
+    )
     tensor = graph.tensors[graph.inputs[0]]
     data = np.random.default_rng(0).uniform(-1, 1, tensor.shape).astype(tensor.dtype.numpy)
     ours = design(graph, [{tensor.name: data}], device, (options, Policy()))
     by_hand, made = synthesise(network, options, device), synthesise(ours.network, ours.options, device)
     assert list(mismatches(replay(made.image), made.image)) == []
     assert weight_words(made.image) <= weight_words(by_hand.image)
-    assert analysed(ours.network, made, ours.options).data_bytes <= analysed(network, by_hand, options).data_bytes
+    assert (
+        analysed(ours.network, made, ours.options).data_bytes
+        <= analysed(network, by_hand, options).data_bytes
+    )

@@ -22,7 +22,9 @@ from mace_target_max78000.network import Eltwise, Layer
 REFERENCES = references((MODELS,))
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 
-pytestmark = pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+pytestmark = pytest.mark.skipif(
+    not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS"
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,9 @@ def test_same_results(reference: Reference, registry: Registry, tmp_path: Path) 
     assert not any("random inputs" in note for note in formed.notes)
     sample = network.sample.astype(np.int8)[None]
     split = any(layer.operands > 1 and len(layer.inputs) == 1 for layer in network.layers)
-    found = computed(formed, np.moveaxis(sample, 1, -1) if split else sample, reference.device, reference.options)
+    found = computed(
+        formed, np.moveaxis(sample, 1, -1) if split else sample, reference.device, reference.options
+    )
     made = outputs(network, reference.options)
     expected = [made[i] for i, layer in enumerate(network.layers) if layer.output]
     results = [found[i] for i, layer in enumerate(formed.layers) if layer.output]

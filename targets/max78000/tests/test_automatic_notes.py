@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_target_max78000.automatic import Policy
 from mace_target_max78000.automatic.design import Designed, design
@@ -34,7 +34,8 @@ def images(size: int, outputs: int) -> Graph:
 
 
 def test_results_have_8_bits_where_32_do_not_fit() -> None:
-    found = made(images(72, 4), MAX78000)  # 72 * 72 * 4 words of 32 bits are more than the 32 KiB of a data memory
+    # 72 * 72 * 4 words of 32 bits are more than the 32 KiB of a data memory.
+    found = made(images(72, 4), MAX78000)
     assert not found.network.layers[-1].wide
     (note,) = (note for note in found.network.notes if "8 bits in place of 32" in note)
     assert "layer" in note
@@ -54,24 +55,37 @@ def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None
     assert str(refused.value) != str(narrow.value)
 
 
-@pytest.mark.parametrize(("device", "told"), [(MAX78000, 1), (MAX78002, 0)], ids=lambda v: getattr(v, "name", ""))
+@pytest.mark.parametrize(
+    ("device", "told"), [(MAX78000, 1), (MAX78002, 0)], ids=lambda v: getattr(v, "name", "")
+)
 def test_expanded_depthwise_convolutions_are_told(device: Device, told: int) -> None:
     random, builder = np.random.default_rng(1), Builder("depthwise")
     x = builder.input("x", DType.F32, (1, 12, 12, 8))
-    x = builder.one("Conv", [x, builder.weight("d", random.normal(0, 0.2, (8, 3, 3, 1)).astype(np.float32))], {**SAME, "group": 8})
+    x = builder.one(
+        "Conv",
+        [x, builder.weight("d", random.normal(0, 0.2, (8, 3, 3, 1)).astype(np.float32))],
+        {**SAME, "group": 8},
+    )
     x = builder.one("Relu", [x])
-    x = builder.one("Conv", [x, builder.weight("p", random.normal(0, 0.2, (4, 3, 3, 8)).astype(np.float32))], SAME)
+    x = builder.one(
+        "Conv", [x, builder.weight("p", random.normal(0, 0.2, (4, 3, 3, 8)).astype(np.float32))], SAME
+    )
     notes = [note for note in made(builder.finish([x]), device).network.notes if "depthwise" in note]
     assert len(notes) == told
     assert all("the MAX78002 computes" in note for note in notes)
 
 
 def unet(size: int) -> Graph:
-    """A U-Net of three levels: what each pools joins what comes up again; the results are as large as the input."""
+    """A U-Net of three levels: what each pools joins what comes up again.
+
+    The results are as large as the input.
+    """
     random, builder = np.random.default_rng(3), Builder("unet")
 
     def conv(x: str, channels: int, name: str, op: str = "Conv", **attrs: object) -> str:
-        w = random.normal(0, 0.5 / builder.shape(x)[-1] ** 0.5, (channels, 3, 3, builder.shape(x)[-1])).astype(np.float32)
+        w = random.normal(
+            0, 0.5 / builder.shape(x)[-1] ** 0.5, (channels, 3, 3, builder.shape(x)[-1])
+        ).astype(np.float32)
         return builder.one(op, [x, builder.weight(name, w)], {**SAME, **attrs})
 
     x = builder.input("x", DType.F32, (1, size, size, 3))
@@ -83,14 +97,19 @@ def unet(size: int) -> Graph:
     x = builder.one("Relu", [conv(x, 64, "bottom")])
     for number, level in reversed(list(enumerate(levels))):
         channels = builder.shape(level)[-1]
-        x = builder.one("Relu", [conv(x, channels, f"up{number}", "ConvTranspose", strides=(2, 2), output_padding=(1, 1))])
+        x = builder.one(
+            "Relu", [conv(x, channels, f"up{number}", "ConvTranspose", strides=(2, 2), output_padding=(1, 1))]
+        )
         x = builder.one("Concat", [x, level], {"axis": 3})
         x = builder.one("Relu", [conv(x, channels, f"joined{number}")])
     return builder.finish([conv(x, 4, "classes")])
 
 
 def test_a_unet_of_48x48_gives_results_of_8_bits_on_the_first_generation() -> None:
-    """The sums of 4 classes take 48 * 48 * 4 words of a data memory, which has 8,192; the second generation has room for them."""
+    """The sums of 4 classes take 48 * 48 * 4 words of a data memory, which has 8,192.
+
+    The second generation has room for them.
+    """
     found = made(unet(48), MAX78000)
     assert not found.network.layers[-1].wide
     assert any("8 bits in place of 32" in note for note in found.network.notes)

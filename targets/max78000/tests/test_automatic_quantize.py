@@ -13,8 +13,8 @@ import pytest
 from automatic_graphs import computed
 
 from mace_core import pipeline
-from mace_core.build import Builder
 from mace_core.deployment import Model
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
@@ -60,18 +60,27 @@ def results(formed: Formed, x: Array, device: Device) -> Array:
 @DEVICES
 def test_digits_lose_no_accuracy(device: Device, registry: Registry) -> None:
     graph = read(DIGITS / "digits.onnx", registry)
-    pictures, labels = np.load(DIGITS / "test_inputs.npy").reshape(-1, 1, 1, 8, 8), np.load(DIGITS / "test_labels.npy")
+    pictures, labels = (
+        np.load(DIGITS / "test_inputs.npy").reshape(-1, 1, 1, 8, 8),
+        np.load(DIGITS / "test_labels.npy"),
+    )
     formed = prepare(graph, device, [{"image": x} for x in pictures[:16]], Policy())
     assert_runs(formed, formed.entry.apply(pictures[0]), device)
     right = [results(formed, x, device).argmax() == label for x, label in zip(pictures, labels, strict=True)]
-    exact = [execute(graph, {"image": x})[graph.outputs[0]].argmax() == label for x, label in zip(pictures, labels, strict=True)]
+    exact = [
+        execute(graph, {"image": x})[graph.outputs[0]].argmax() == label
+        for x, label in zip(pictures, labels, strict=True)
+    ]
     assert np.mean(right) >= np.mean(exact) - 0.003
     assert "the application computes Softmax of the results" in formed.notes
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """A model of MLPerf Tiny.  error: what may be lost, as a share of what it computes before Softmax.  layers: of each part."""
+    """A model of MLPerf Tiny.
+
+    error: what may be lost, as a share of what it computes before Softmax.  layers: of each part.
+    """
 
     name: str
     error: float
@@ -109,7 +118,9 @@ def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
     errors = []
     for sample in samples:
         exact = execute(inner, sample)[inner.outputs[0]].reshape(-1)
-        errors.append(np.linalg.norm(results(formed, sample[graph.inputs[0]], device) - exact) / np.linalg.norm(exact))
+        errors.append(
+            np.linalg.norm(results(formed, sample[graph.inputs[0]], device) - exact) / np.linalg.norm(exact)
+        )
     assert np.mean(errors) < tiny.error
 
 
@@ -139,7 +150,9 @@ class Net:
         net = cls(Builder("net"), np.random.default_rng(0))
         return net, net.build.input("x", DType.F32, (1, *shape))
 
-    def conv(self, x: str, channels: int, kernel: int = 3, scales: Array | None = None, **attrs: float) -> str:
+    def conv(
+        self, x: str, channels: int, kernel: int = 3, scales: Array | None = None, **attrs: float
+    ) -> str:
         width = self.build.shape(x)[-1]
         w = self.random.normal(size=(channels, kernel, kernel, width)) / math.sqrt(kernel * kernel * width)
         w *= (np.ones(channels) if scales is None else scales)[:, None, None, None]
@@ -212,7 +225,11 @@ def test_bits_by_the_name_of_the_node() -> None:
     graph = net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)])
     names = [node.name for node in graph.nodes]
     policy = Policy(bits={names[0]: 4, names[1]: 2})
-    widths = [layer.weights.bits for layer in form(quantize(graph, net.samples(), policy), MAX78000).layers if layer.weights]
+    widths = [
+        layer.weights.bits
+        for layer in form(quantize(graph, net.samples(), policy), MAX78000).layers
+        if layer.weights
+    ]
     assert widths == [4, 2]
 
 
@@ -221,7 +238,10 @@ def test_weights_are_narrowed_until_they_fit() -> None:
     for _ in range(4):
         x = net.conv(x, 192, low=0.0)
     graph = net.build.finish([net.conv(x, 8, 1)])
-    bits = {d.name: [w.bits for w in weights(prepare(graph, d, net.samples(1), Policy(equalize=False)))] for d in (MAX78000, MAX78002)}
+    bits = {
+        d.name: [w.bits for w in weights(prepare(graph, d, net.samples(1), Policy(equalize=False)))]
+        for d in (MAX78000, MAX78002)
+    }
     assert bits["MAX78002"] == [8] * 5
     assert min(bits["MAX78000"]) < 8
     assert max(bits["MAX78000"]) > min(bits["MAX78000"])
@@ -239,7 +259,13 @@ def test_without_samples_a_note_says_so() -> None:
 
 def test_a_mean_over_a_large_window_is_taken_in_two_steps() -> None:
     net, x = Net.over(25, 5, 3)
-    attrs: Mapping[str, object] = {"kernel": (25, 5), "strides": (25, 5), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    attrs: Mapping[str, object] = {
+        "kernel": (25, 5),
+        "strides": (25, 5),
+        "pads_before": (0, 0),
+        "pads_after": (0, 0),
+        "dilations": (1, 1),
+    }
     graph = net.build.finish([net.conv(net.build.one("AveragePool", [net.conv(x, 8, low=0.0)], attrs), 4, 1)])
     formed = prepare(graph, MAX78000, net.samples(), Policy())
     assert [layer.pool.size for layer in formed.layers if layer.pool] == [(5, 5), (5, 1)]

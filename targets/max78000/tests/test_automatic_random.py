@@ -1,4 +1,7 @@
-"""Random graphs all the way: formed, placed, synthesised; the simulator, fed with the program's bytes alone, equals the IR's reference."""
+"""Random graphs all the way: formed, placed, synthesised.
+
+The simulator, fed with the program's bytes alone, equals the IR's reference.
+"""
 
 from __future__ import annotations
 

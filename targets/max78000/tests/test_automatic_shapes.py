@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from automatic_graphs import Writer, sample_of
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
 from mace_target_max78000.automatic import form
@@ -38,20 +38,29 @@ def one(op: str, *shape: int) -> Graph:
     return new.finish([new.one(op, [new.input("x", DType.F32, shape)])])
 
 
-@pytest.mark.parametrize("graph", [matrix(3, 8), matrix(2, 3, 8), one("Abs", 2, 3, 5), one("Relu", 2, 4, 4, 3)], ids=str)
+@pytest.mark.parametrize(
+    "graph", [matrix(3, 8), matrix(2, 3, 8), one("Abs", 2, 3, 5), one("Relu", 2, 4, 4, 3)], ids=str
+)
 def test_batches_are_refused(graph: Graph) -> None:
-    with pytest.raises(MaceError, match=r"a batch of [23], and the accelerator computes one sample at a time; give the model a batch of 1"):
+    with pytest.raises(
+        MaceError,
+        match=r"a batch of [23], and the accelerator computes one sample at a time; give the model a batch of 1",
+    ):
         designed(graph)
 
 
-@pytest.mark.parametrize("graph", [matrix(8), one("Relu", 7), one("Relu"), one("Relu", 1, 2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize(
+    "graph", [matrix(8), one("Relu", 7), one("Relu"), one("Relu", 1, 2, 3, 4, 5)], ids=str
+)
 def test_numbers_of_axes_that_no_layer_has_are_refused(graph: Graph) -> None:
     with pytest.raises(MaceError, match=r"its data has the shape .*; give it one image, line or row"):
         designed(graph)
 
 
 def test_a_matrix_over_an_image_is_refused() -> None:
-    with pytest.raises(MaceError, match="its data has 4 axes; the hardware takes images, lines and, for matrices, one row"):
+    with pytest.raises(
+        MaceError, match="its data has 4 axes; the hardware takes images, lines and, for matrices, one row"
+    ):
         designed(matrix(1, 2, 3, 8))
 
 
@@ -66,7 +75,9 @@ def test_two_matrices_of_data_are_refused() -> None:
 def test_a_batch_made_on_the_way_is_refused_where_it_is_read() -> None:
     w = Writer()
     y = w.conv(w.input(4, 4, 3), 4, (1, 1))
-    joined = w.build.one("Concat", [y, y], {"axis": 0}, outputs=[w.build.stored("y", w.build.tensors[y].storage)])
+    joined = w.build.one(
+        "Concat", [y, y], {"axis": 0}, outputs=[w.build.stored("y", w.build.tensors[y].storage)]
+    )
     with pytest.raises(MaceError, match=r"\(Conv\): its data has a batch of 2"):
         form(w.graph(w.conv(joined, 4, (1, 1))), MAX78000)
 
@@ -82,7 +93,9 @@ def test_sums_of_indices_are_refused() -> None:
     new = Builder("graph")
     x = new.input("x", DType.F32, (1, 4, 7))
     place = new.one("Cast", [new.one("ArgMax", [x], {"axis": -1, "keepdims": False})], {"to": "i32"})
-    with pytest.raises(MaceError, match=r"\(Sub\): its result is .*i32.*; the hardware computes signed bytes"):
+    with pytest.raises(
+        MaceError, match=r"\(Sub\): its result is .*i32.*; the hardware computes signed bytes"
+    ):
         designed(new.finish([new.one("Sub", [place, place])]))
 
 
@@ -107,7 +120,9 @@ def fed(graph: Graph) -> None:
     feed = Feed.of(made.network, made.options, [2.0**-7] * 4).with_ends(made.formed)
     values = execute(graph, {graph.inputs[0]: sample_of(graph)})
     inner = [made.formed.tensors[i] for i, layer in enumerate(made.formed.layers) if layer.output]
-    blocks = [np.moveaxis(values[t].astype(np.float64), -1, 0).reshape(values[t].shape[-1], -1) for t in inner]
+    blocks = [
+        np.moveaxis(values[t].astype(np.float64), -1, 0).reshape(values[t].shape[-1], -1) for t in inner
+    ]
     for name, found in zip(graph.outputs, feed.results(blocks), strict=True):
         np.testing.assert_allclose(found, values[name], atol=1e-6)
 
@@ -137,5 +152,7 @@ def test_functions_before_the_last_order_are_computed_along_their_axis(end: str)
 def test_functions_that_the_last_order_mixes_are_refused(end: str) -> None:
     w = Writer()
     y = w.conv(w.input(4, 4, 3), 6, (1, 1))
-    with pytest.raises(MaceError, match=r"rearranges the axis that a Softmax|different functions are computed"):
+    with pytest.raises(
+        MaceError, match=r"rearranges the axis that a Softmax|different functions are computed"
+    ):
         fed(w.graph(REFUSED[end](w.build, y)))

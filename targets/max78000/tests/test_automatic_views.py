@@ -28,10 +28,18 @@ COUNT = int(os.environ.get("MACE_RANDOM_VIEWS", "15"))
 """Random graphs for each part."""
 TARGETS = {"max78000": Max78000(), "max78002": Max78002()}
 REFUSALS = (
-    *("joins its input along another axis", "takes a part that the hardware cannot", "stored in different steps", "limited to"),
+    *(
+        "joins its input along another axis",
+        "takes a part that the hardware cannot",
+        "stored in different steps",
+        "limited to",
+    ),
     "it is the network's input",
 )
-"""What the hardware cannot do with such graphs; nothing else may be refused, least of all a program that computes something else."""
+"""What the hardware cannot do with such graphs.
+
+Nothing else may be refused, least of all a program that computes something else.
+"""
 SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 
 
@@ -81,14 +89,26 @@ def transposed_view(w: Writer) -> Graph:
 
 def sum_of_views(w: Writer) -> Graph:
     x = w.input(8, 16, 8)
-    line = w.conv(w.one("Reshape", [w.conv(x, 8, (1, 1))], {"shape": (1, 128, 8)}), 8, (3,), pads_before=(1,), pads_after=(1,))
+    line = w.conv(
+        w.one("Reshape", [w.conv(x, 8, (1, 1))], {"shape": (1, 128, 8)}),
+        8,
+        (3,),
+        pads_before=(1,),
+        pads_after=(1,),
+    )
     image = w.conv(x, 8, (3, 3), **SAME)
     return w.graph(w.one("Add", [w.one("Reshape", [line], {"shape": (1, 8, 16, 8)}), image]))
 
 
 def join_of_views(w: Writer) -> Graph:
     x = w.input(8, 16, 8)
-    line = w.conv(w.one("Reshape", [w.conv(x, 8, (1, 1))], {"shape": (1, 128, 8)}), 8, (3,), pads_before=(1,), pads_after=(1,))
+    line = w.conv(
+        w.one("Reshape", [w.conv(x, 8, (1, 1))], {"shape": (1, 128, 8)}),
+        8,
+        (3,),
+        pads_before=(1,),
+        pads_after=(1,),
+    )
     image = w.conv(x, 8, (3, 3), **SAME)
     joined = w.one("Concat", [w.one("Reshape", [line], {"shape": (1, 8, 16, 8)}), image], {"axis": 3})
     return w.graph(w.conv(joined, 4, (3, 3), **SAME))
@@ -108,14 +128,24 @@ def input_joined_twice(w: Writer) -> Graph:
 def rows_of_a_split(w: Writer) -> Graph:
     x = w.conv(w.input(8, 8, 4), 4, (3, 3), **SAME)
     kept = w.build.tensors[x].storage
-    parts = w.build.add("Split", [x], {"axis": 1, "sizes": (2, 6)}, outputs=[w.build.stored(f"part{i}", kept) for i in range(2)])
+    parts = w.build.add(
+        "Split",
+        [x],
+        {"axis": 1, "sizes": (2, 6)},
+        outputs=[w.build.stored(f"part{i}", kept) for i in range(2)],
+    )
     return w.graph(*(w.conv(part, 4, (1, 1)) for part in parts))
 
 
 def channels_of_a_flat_split(w: Writer) -> Graph:
     x = w.dense(w.input(4, 4, 4), 24)
     kept = w.build.tensors[x].storage
-    parts = w.build.add("Split", [x], {"axis": 1, "sizes": (10, 14)}, outputs=[w.build.stored(f"part{i}", kept) for i in range(2)])
+    parts = w.build.add(
+        "Split",
+        [x],
+        {"axis": 1, "sizes": (10, 14)},
+        outputs=[w.build.stored(f"part{i}", kept) for i in range(2)],
+    )
     return w.graph(*(w.dense(part, 5) for part in parts))
 
 
@@ -132,8 +162,22 @@ def copies_plain_and_transposed(w: Writer) -> Graph:
 
 
 GRAPHS = (
-    *(line_then_image, image_then_line, pooled_view, transposed_view, sum_of_views, join_of_views, view_is_a_result),
-    *(input_joined_twice, rows_of_a_split, channels_of_a_flat_split, input_in_other_steps, copies_plain_and_transposed),
+    *(
+        line_then_image,
+        image_then_line,
+        pooled_view,
+        transposed_view,
+        sum_of_views,
+        join_of_views,
+        view_is_a_result,
+    ),
+    *(
+        input_joined_twice,
+        rows_of_a_split,
+        channels_of_a_flat_split,
+        input_in_other_steps,
+        copies_plain_and_transposed,
+    ),
 )
 
 
@@ -146,7 +190,10 @@ def test_view(make: object, target: str) -> None:
 
 def test_rows_and_columns_are_those_of_the_view() -> None:
     formed = form(line_then_image(Writer()), MAX78000)
-    assert [(layer.dim, layer.out_dim) for layer in formed.layers] == [((128, 1), (128, 1)), ((16, 8), (16, 8))]
+    assert [(layer.dim, layer.out_dim) for layer in formed.layers] == [
+        ((128, 1), (128, 1)),
+        ((16, 8), (16, 8)),
+    ]
 
 
 @pytest.mark.parametrize("op", ["Add", "MaxPool", "Conv", "ConvTranspose", "MatMul"])

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from mace_core.ir import Array
-from mace_target_max78000.automatic.forming.windows import Axis, Copied, Direct, Folded, copied, direct, folded
+from mace_target_max78000.automatic.forming.windows import (
+    Axis,
+    Copied,
+    Direct,
+    Folded,
+    copied,
+    direct,
+    folded,
+)
 
 RANDOM = np.random.default_rng(0)
 
@@ -20,7 +28,10 @@ def wanted(x: Array, axis: Axis, weights: Array) -> Array:
         return int(x[i]) if 0 <= i < len(x) else 0
 
     return np.asarray(
-        [sum(int(w) * at(axis.stride * t + e) for w, e in zip(weights, axis.offsets, strict=True)) for t in range(axis.count)]
+        [
+            sum(int(w) * at(axis.stride * t + e) for w, e in zip(weights, axis.offsets, strict=True))
+            for t in range(axis.count)
+        ]
     )
 
 
@@ -77,7 +88,14 @@ def test_plans_are_exact(axis: Axis) -> None:
 def test_every_even_window_has_a_plan() -> None:
     """Those that keep the size, or take every second element of an even number, up to a kernel of 7."""
     kept = [Axis(12, 12, 1, tuple(range(-(k // 2), k - k // 2))) for k in (1, 3, 5, 7)]
-    halved = [Axis(12, 6, 2, tuple(range(-((k - 2) // 2 if k > 1 else 0), k - ((k - 2) // 2 if k > 1 else 0)))) for k in (1, 2, 3, 5)]
+    halved = [
+        Axis(12, 6, 2, tuple(range(-((k - 2) // 2 if k > 1 else 0), k - ((k - 2) // 2 if k > 1 else 0))))
+        for k in (1, 2, 3, 5)
+    ]
     for axis in (*kept, *halved):
-        plans = [*direct(axis, 1), *direct(axis, 3), *(p for depth in (1, 2) for p in copied(axis, (3,), depth))]
+        plans = [
+            *direct(axis, 1),
+            *direct(axis, 3),
+            *(p for depth in (1, 2) for p in copied(axis, (3,), depth)),
+        ]
         assert plans, axis

@@ -44,9 +44,18 @@ def small() -> dict[str, Array]:
 
 
 def state(path: Path, **changes: Any) -> State:
-    """The small network, with changes of its tensors, None for one left out; dots of names are double underscores."""
+    """The small network, with changes of its tensors, None for one left out.
+
+    Dots of names are double underscores.
+    """
     tensors = small() | {name.replace("__", "."): values for name, values in changes.items()}
-    return State(path, {name: values for name, values in tensors.items() if values is not None}, "small", 7, {"best_top1": 99.5})
+    return State(
+        path,
+        {name: values for name, values in tensors.items() if values is not None},
+        "small",
+        7,
+        {"best_top1": 99.5},
+    )
 
 
 def file(path: Path, **changes: Any) -> Path:
@@ -76,7 +85,9 @@ def test_real_tensors(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"pickle_protocol": 4}, {"_use_new_zipfile_serialization": False}], ids=["zip", "protocol 4", "stream"]
+    "options",
+    [{}, {"pickle_protocol": 4}, {"_use_new_zipfile_serialization": False}],
+    ids=["zip", "protocol 4", "stream"],
 )
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_torch_writes(tmp_path: Path, options: dict[str, Any], wrapped: bool) -> None:
@@ -92,7 +103,10 @@ def test_torch_writes(tmp_path: Path, options: dict[str, Any], wrapped: bool) ->
             "double": base.double(),
             "none": torch.empty(0),
             "scalar": torch.tensor(3),
-            **{str(kind): base.to(kind) for kind in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)},
+            **{
+                str(kind): base.to(kind)
+                for kind in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+            },
         }
     )
     optimizer = torch.optim.SGD([tensors["a.op.weight"]], 0.1)
@@ -108,7 +122,9 @@ def test_torch_writes(tmp_path: Path, options: dict[str, Any], wrapped: bool) ->
     read = read_state(tmp_path / "x.pth.tar")
     for name, values in tensors.items():
         np.testing.assert_array_equal(read.tensors[name], values.detach().numpy())
-    assert (read.arch, read.epoch, read.extras) == (("x", 3, {"ok": True, "big": 1 << 40}) if wrapped else (None, None, {}))
+    assert (read.arch, read.epoch, read.extras) == (
+        ("x", 3, {"ok": True, "big": 1 << 40}) if wrapped else (None, None, {})
+    )
 
 
 def test_written_files(tmp_path: Path) -> None:
@@ -134,7 +150,11 @@ def test_real_biases(path: Path) -> None:
     layers = load_checkpoint(path).layers
     for reference in path.parent.glob("reference-*.json"):
         memories = [bytes(memory) for memory in json.loads(reference.read_text())["bias"].values()]
-        biases = [layer.bias.astype(np.int8).tobytes() for layer in layers if layer.bias is not None and layer.bias.any()]
+        biases = [
+            layer.bias.astype(np.int8).tobytes()
+            for layer in layers
+            if layer.bias is not None and layer.bias.any()
+        ]
         assert all(any(bias in memory for memory in memories) for bias in biases)
         assert bool(biases) == bool(memories)
 
@@ -198,7 +218,10 @@ def test_faults_of_layers(tmp_path: Path) -> None:
         (lambda path: path / "missing", "cannot be read: No such file or directory"),
         (lambda path: path, "cannot be read: Is a directory"),
         (lambda path: _written(path / "x", b""), "is no PyTorch checkpoint"),
-        (lambda path: _written(path / "x", b"PK\3\4"), "its contents are damaged: it is no whole zip archive"),
+        (
+            lambda path: _written(path / "x", b"PK\3\4"),
+            "its contents are damaged: it is no whole zip archive",
+        ),
         (lambda path: archive(path / "x", b"\x80\2}."), "holds no state_dict with weights"),
         (lambda path: archive(path / "x", b"\x80\2}"), "its contents are damaged: its stream has no end"),
         (lambda path: archive(path / "x", b"\x80\2r."), "its contents are damaged"),
@@ -263,7 +286,9 @@ def test_malicious_streams(tmp_path: Path, protocol: int, legacy: bool) -> None:
         path = archive(tmp_path / "evil", stream)
         if legacy:
             header = [0x1950A86A20F9469CFC6C, 1001, {}]
-            path.write_bytes(b"".join(pickle.dumps(part, 2) for part in header) + stream + pickle.dumps([], 2))
+            path.write_bytes(
+                b"".join(pickle.dumps(part, 2) for part in header) + stream + pickle.dumps([], 2)
+            )
         with pytest.raises(MaceError) as error:
             load_checkpoint(path)
         told = name.replace("builtins", "__builtin__") if protocol == 2 else name
@@ -287,7 +312,9 @@ def test_calls_of_other_things() -> None:
     for data in calls:
         with pytest.raises(MaceError, match="x: its contents are damaged: "):
             read_pickle(data, 0, "x")
-    assert read_pickle(b"\x80\2cargparse\nNamespace\n)\x81}X\1\0\0\0aK\1sb.", 0, "x").root == Foreign("argparse.Namespace")
+    assert read_pickle(b"\x80\2cargparse\nNamespace\n)\x81}X\1\0\0\0aK\1sb.", 0, "x").root == Foreign(
+        "argparse.Namespace"
+    )
 
 
 def test_tensors_within_their_numbers(tmp_path: Path) -> None:
@@ -307,8 +334,15 @@ def test_tensors_within_their_numbers(tmp_path: Path) -> None:
         return read_state(path)
 
     assert read(stream).tensors["fc.op.weight"].shape == (2, 12)
-    for other in (b"(\x8a\1\3\x8a\1\x0ct", b"(\x8a\1\2\x8a\x08" + b"\xff" * 7 + b"\x7ft", b"(\x8a\1\x02\x8a\1\xfft", b"(\x8a\1\2t"):
-        with pytest.raises(MaceError, match=r"damaged: (a tensor|torch\._utils)|more weights than its size allows"):
+    for other in (
+        b"(\x8a\1\3\x8a\1\x0ct",
+        b"(\x8a\1\2\x8a\x08" + b"\xff" * 7 + b"\x7ft",
+        b"(\x8a\1\x02\x8a\1\xfft",
+        b"(\x8a\1\2t",
+    ):
+        with pytest.raises(
+            MaceError, match=r"damaged: (a tensor|torch\._utils)|more weights than its size allows"
+        ):
             read(stream.replace(shape, other))
 
 
@@ -326,10 +360,15 @@ def test_shared_numbers(tmp_path: Path) -> None:
 def test_no_bombs(tmp_path: Path) -> None:
     """Entries are stored as they are, and are read no more often than the file has them."""
     whole = file(tmp_path / "whole")
-    with zipfile.ZipFile(whole) as entries, zipfile.ZipFile(tmp_path / "packed", "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(whole) as entries,
+        zipfile.ZipFile(tmp_path / "packed", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in entries.namelist():
             packed.writestr(name, entries.read(name))
-    with pytest.raises(MaceError, match="is not stored plainly, as PyTorch writes it; copy or download it again"):
+    with pytest.raises(
+        MaceError, match="is not stored plainly, as PyTorch writes it; copy or download it again"
+    ):
         load_checkpoint(tmp_path / "packed")
     data = bytearray(whole.read_bytes())
     directory = data.rindex(b"PK\1\2", 0, data.index(b"archive/data/2", data.index(b"PK\1\2")))

@@ -35,7 +35,8 @@ def reference(test: str) -> Any:
 
 @real
 @pytest.mark.parametrize(
-    ("test", "bits"), [("test-widein-bias-q4", 4), ("test-widein-bias-q2", 2), ("test-widein-q1", 1), ("test-wideout", 8)]
+    ("test", "bits"),
+    [("test-widein-bias-q4", 4), ("test-widein-bias-q2", 2), ("test-widein-q1", 1), ("test-wideout", 8)],
 )
 def test_narrow_weights(test: str, bits: int) -> None:
     """The first bits of the first word of weight memory are the first kernel's upper bits."""
@@ -51,7 +52,9 @@ def test_binary_weights() -> None:
     assert set(weights.ravel().tolist()) == {-1, 1}
     (_, words), *_ = reference("test-binary")["weights"]["first"]
     memory = b"".join(word.to_bytes(4, "big") for word in words)[:9]
-    assert [[byte >> channel & 1 for byte in memory] for channel in range(3)] == (weights[:, 0].reshape(3, -1) < 0).tolist()
+    assert [[byte >> channel & 1 for byte in memory] for channel in range(3)] == (
+        weights[:, 0].reshape(3, -1) < 0
+    ).tolist()
 
 
 @real
@@ -64,11 +67,19 @@ def test_biases() -> None:
 
 @real
 def test_axes() -> None:
-    """One array of all layers, one for each, with and without an axis of layers; linear layers with a kernel of one element."""
+    """One array of all layers, one for each, with and without an axis of layers.
+
+    Linear layers with a kernel of one element.
+    """
     assert [w.shape for w in loaded("test-layers", [Form(4)] * 32)[0]] == [(3, 3, 3, 3)] * 32
-    assert [w.shape for w in loaded("test-conv1d-multilayer", [Form(3)] * 9)[0]] == [(3, 3, n) for n in range(9, 0, -1)]
+    assert [w.shape for w in loaded("test-conv1d-multilayer", [Form(3)] * 9)[0]] == [
+        (3, 3, n) for n in range(9, 0, -1)
+    ]
     assert [w.shape for w in loaded("test-conv1d-1", [Form(3)])[0]] == [(33, 2, 1)]
-    assert [w.shape for w in loaded("test-mpflatten-128", [Form(4), Form(2)])[0]] == [(128, 3, 3, 3), (2, 4480)]
+    assert [w.shape for w in loaded("test-mpflatten-128", [Form(4), Form(2)])[0]] == [
+        (128, 3, 3, 3),
+        (2, 4480),
+    ]
     assert [w.shape for w in loaded("test-mlpflatten12to17", [Form(2)])[0]] == [(17, 12)]
 
 
@@ -80,7 +91,9 @@ def test_layouts(tmp_path: Path) -> None:
             np.save(file, expected.astype(dtype))
         np.save(file, np.asfortranarray(expected))
     layers = load_arrays(tmp_path / "w.npy", [Form(3)] * 7).layers
-    assert [(layer.name, layer.weight_bits, layer.bias) for layer in layers] == [(str(i), 8, None) for i in range(7)]
+    assert [(layer.name, layer.weight_bits, layer.bias) for layer in layers] == [
+        (str(i), 8, None) for i in range(7)
+    ]
     for layer in layers:
         assert layer.weights.dtype == np.int64
         np.testing.assert_array_equal(layer.weights, expected)
@@ -89,8 +102,14 @@ def test_layouts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("array", "problem"),
     [
-        (np.zeros((2, 2), np.int8), "array 0 has shape [2, 2]; the layer's weights have 4 axes; order the arrays as the layers are"),
-        (np.zeros((1, 2, 2, 3, 3), np.int8), "has weights for 1 layers; 2 layers need them; add the arrays, or remove layers"),
+        (
+            np.zeros((2, 2), np.int8),
+            "array 0 has shape [2, 2]; the layer's weights have 4 axes; order the arrays as the layers are",
+        ),
+        (
+            np.zeros((1, 2, 2, 3, 3), np.int8),
+            "has weights for 1 layers; 2 layers need them; add the arrays, or remove layers",
+        ),
         (np.full((1, 1, 1, 1), 128), "array 0 has values from 128 to 128, wider than 8 bits; write integers"),
         (np.zeros((1, 1, 1, 1), np.float32), "holds no array of integers at byte 0; write integers"),
         (np.zeros((1, 1, 1, 1), object), "holds no array of integers at byte 0; write integers"),
@@ -105,7 +124,9 @@ def test_faults(tmp_path: Path, array: Array, problem: str) -> None:
 
 
 def test_missing_and_cut_files(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match=r"cannot be read: No such file or directory; name a file of numpy arrays \(.npy\)"):
+    with pytest.raises(
+        MaceError, match=r"cannot be read: No such file or directory; name a file of numpy arrays \(.npy\)"
+    ):
         load_arrays(tmp_path / "w.npy", [Form(4)])
     np.save(tmp_path / "w.npy", np.zeros((1, 1, 3, 3), np.int8))
     (tmp_path / "w.npy").write_bytes((tmp_path / "w.npy").read_bytes()[:-1])

@@ -38,7 +38,9 @@ def written(folder: Path, *, quantized: bool) -> bytes:
         "conv.op.bias": np.array([0.5, -0.25, 0.125], np.float32),
     }
     if not quantized:
-        tensors |= {f"conv.bn.running_{kind}": np.array([0.5, 0.25, 1], np.float32) for kind in ("mean", "var")}
+        tensors |= {
+            f"conv.bn.running_{kind}": np.array([0.5, 0.25, 1], np.float32) for kind in ("mean", "var")
+        }
     write_state(State(folder, tensors, "small", 1, {"best_top1": 1.5}), folder / "made")
     return (folder / "made").read_bytes()
 
@@ -60,7 +62,9 @@ def legacy(folder: Path) -> bytes:
     """The same in the format of PyTorch before 1.6."""
     torch = pytest.importorskip("torch")
     written(folder, quantized=False)
-    torch.save(torch.load(folder / "made", weights_only=True), folder / "old", _use_new_zipfile_serialization=False)
+    torch.save(
+        torch.load(folder / "made", weights_only=True), folder / "old", _use_new_zipfile_serialization=False
+    )
     return (folder / "old").read_bytes()
 
 
@@ -108,13 +112,13 @@ def test_damaged_old_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not REAL.exists(), reason=f"no models in {MODELS}/ai8x; MACE_MODELS names another folder")
 def test_damaged_real_files(tmp_path: Path) -> None:
     data = REAL.read_bytes()
-    found = holds(mutations(data, 4, COUNT), tmp_path / "damaged") + holds(within(data, 5), tmp_path / "damaged")
+    found = holds(mutations(data, 4, COUNT), tmp_path / "damaged") + holds(
+        within(data, 5), tmp_path / "damaged"
+    )
     assert found["error"] > COUNT / 2
 
 

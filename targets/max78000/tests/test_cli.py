@@ -44,7 +44,10 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_demo(demo: Demo, workplace: Path) -> None:
     """What is there is built; a file that is not is told in one line, and nothing is written."""
     found = CliRunner().invoke(main, ["synthesize", *demo.arguments("demos")])
-    there = [(workplace / f"networks/{demo.description}.yaml").exists(), (workplace / f"trained/{demo.checkpoint}.pth.tar").exists()]
+    there = [
+        (workplace / f"networks/{demo.description}.yaml").exists(),
+        (workplace / f"trained/{demo.checkpoint}.pth.tar").exists(),
+    ]
     if all(there) and "no such file" not in found.output:
         assert found.exit_code == 0, found.output
         assert (workplace / "demos" / demo.prefix / "cnn.c").exists()
@@ -59,7 +62,9 @@ def test_all_demos_are_there() -> None:
     assert len({(demo.device, demo.prefix) for demo in DEMOS}) == 36
 
 
-@pytest.mark.skipif(not (MODELS / "mnist").exists(), reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(
+    not (MODELS / "mnist").exists(), reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS"
+)
 def test_sample_of_the_data_set_where_none_is_named(workplace: Path) -> None:
     mnist = next(demo for demo in DEMOS if demo.prefix == "mnist")
     assert CliRunner().invoke(main, ["synthesize", *mnist.arguments("demos")]).exit_code == 0
@@ -68,7 +73,9 @@ def test_sample_of_the_data_set_where_none_is_named(workplace: Path) -> None:
     assert f"{Path('tests/sample_mnist.npy')}: no such file" in found.output
 
 
-@pytest.mark.parametrize("name", ["override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset"])
+@pytest.mark.parametrize(
+    "name", ["override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset"]
+)
 def test_numbers_are_decimal_unless_marked(name: str) -> None:
     options = [Options.of_arguments([f"--{name.replace('_', '-')}", text]) for text in ("20", "0x14")]
     assert [getattr(option, name) for option in options] == [20, 20]
@@ -82,23 +89,41 @@ def test_increments_may_be_hexadecimal_or_negative(name: str) -> None:
 
 def test_forms_of_arguments() -> None:
     options = Options.of_arguments(
-        ["-e", "--timer=0", "-v", "--softmax", "-L", "--max-verify-length", "7", "--log-filename", "x.txt", "-D"]
+        [
+            "-e",
+            "--timer=0",
+            "-v",
+            "--softmax",
+            "-L",
+            "--max-verify-length",
+            "7",
+            "--log-filename",
+            "x.txt",
+            "-D",
+        ]
     )
     assert (options.timer, options.softmax, options.max_checklines) == (0, True, 7)
     assert Options.of_arguments(["--timer", "0", "--no-timer"]).timer is None
 
 
-@pytest.mark.parametrize("argument", ["--fifo-go", "--one-shot", "--link-layer", "--start-layer=1", "--pipeline", "--pll", "--max-speed"])
+@pytest.mark.parametrize(
+    "argument",
+    ["--fifo-go", "--one-shot", "--link-layer", "--start-layer=1", "--pipeline", "--pll", "--max-speed"],
+)
 def test_what_the_first_generation_lacks_is_refused(argument: str) -> None:
     options = Options.of_arguments([argument])
-    assert [text.partition(":")[0] for text in options.refusals(MAX78000.name, pipelined=False)] == [argument[2:].partition("=")[0]]
+    assert [text.partition(":")[0] for text in options.refusals(MAX78000.name, pipelined=False)] == [
+        argument[2:].partition("=")[0]
+    ]
     assert list(options.refusals(MAX78002.name, pipelined=True)) == []
     with pytest.raises(MaceError, match="the MAX78000 does not have this"):
         built(network(False), options, MAX78000)
 
 
 def image(device: Device, *arguments: str, fifo: bool = False) -> Image:
-    return synthesise(network(fifo), Options.of_arguments([*arguments, *(["--fifo"] if fifo else [])]), device).image
+    return synthesise(
+        network(fifo), Options.of_arguments([*arguments, *(["--fifo"] if fifo else [])]), device
+    ).image
 
 
 def written(steps: object, address: int) -> list[int]:
@@ -109,12 +134,16 @@ def written(steps: object, address: int) -> list[int]:
 @pytest.mark.parametrize("fifo", [False, True])
 def test_fifo_go_is_the_first_layers(fifo: bool) -> None:
     made = image(MAX78002, "--fifo-go", fifo=fifo)
-    first, second = ([*written(made.configure, MAX78002.layer_register(0, "STREAM1", layer)), 0][0] for layer in (0, 1))
+    first, second = (
+        [*written(made.configure, MAX78002.layer_register(0, "STREAM1", layer)), 0][0] for layer in (0, 1)
+    )
     assert (first >> 25 & 1, second >> 25 & 1) == (1, 0)
 
 
 @pytest.mark.parametrize(("arguments", "before", "during"), [((), 1, 0), (("--no-pipeline",), 1, 1)])
-def test_wait_states_end_where_the_pipeline_begins(arguments: tuple[str, ...], before: int, during: int) -> None:
+def test_wait_states_end_where_the_pipeline_begins(
+    arguments: tuple[str, ...], before: int, during: int
+) -> None:
     made = image(MAX78002, "--ready-sel", "1", *arguments)
     control = MAX78002.control_register(0, 0)
     assert {value >> 1 & 3 for value in written(made.init, control)} == {before}
@@ -129,11 +158,15 @@ def test_wait_states_of_the_first_generation_hold_always() -> None:
 
 def test_the_pipeline_is_off_from_the_first_write_on() -> None:
     made = image(MAX78002, "--no-pipeline")
-    assert all(value >> 5 & 1 for value in written((*made.init, *made.start), MAX78002.control_register(0, 0)))
+    assert all(
+        value >> 5 & 1 for value in written((*made.init, *made.start), MAX78002.control_register(0, 0))
+    )
 
 
 def test_wait_states_of_the_fifo() -> None:
-    plain, slow = (image(MAX78000, *arguments, fifo=True).configure[-1] for arguments in ((), ("--ready-sel-fifo", "2")))
+    plain, slow = (
+        image(MAX78000, *arguments, fifo=True).configure[-1] for arguments in ((), ("--ready-sel-fifo", "2"))
+    )
     assert isinstance(plain, Write)
     assert isinstance(slow, Write)
     assert slow.value == plain.value | 2
@@ -167,7 +200,9 @@ def test_words_of_zeros_are_not_written_to_cleared_memories() -> None:
     replay(cleared)
 
 
-@pytest.mark.skipif(not (MODELS / "mnist").exists(), reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(
+    not (MODELS / "mnist").exists(), reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS"
+)
 def test_bias_and_output_width_are_as_asked() -> None:
     from references import references
 

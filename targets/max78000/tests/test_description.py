@@ -20,9 +20,12 @@ from mace_target_max78000.options import Options
 HEAD = "arch: net\ndataset: data\n"
 
 
-def parameters(*shapes: tuple[int, ...], bits: int | None = None, shift: int = 0, bias: bool = False) -> Checkpoint:
+def parameters(
+    *shapes: tuple[int, ...], bits: int | None = None, shift: int = 0, bias: bool = False
+) -> Checkpoint:
     layers = [
-        LayerParameters(f"p{i}", np.full(shape, 1), np.arange(shape[0]) if bias else None, bits, shift) for i, shape in enumerate(shapes)
+        LayerParameters(f"p{i}", np.full(shape, 1), np.arange(shape[0]) if bias else None, bits, shift)
+        for i, shape in enumerate(shapes)
     ]
     return Checkpoint(tuple(layers), arch="net")
 
@@ -33,7 +36,9 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "net.yaml"
 
-    def read(self, layers: str, given: Checkpoint, sample: Array, options: Options | None = None, head: str = HEAD) -> Network:
+    def read(
+        self, layers: str, given: Checkpoint, sample: Array, options: Options | None = None, head: str = HEAD
+    ) -> Network:
         self.path.write_text(head + layers)
         return read_description(self.path, given, sample, options or Options())
 
@@ -41,8 +46,15 @@ class Files:
         """Each without the file's path."""
         self.path.write_text(text)
         with pytest.raises(MaceError) as error:
-            read_description(self.path, given or Checkpoint(()), np.zeros((1, 4, 4)) if sample is None else sample, Options())
-        return [line.removeprefix(f"{self.path}:").removeprefix(" ") for line in str(error.value).splitlines()]
+            read_description(
+                self.path,
+                given or Checkpoint(()),
+                np.zeros((1, 4, 4)) if sample is None else sample,
+                Options(),
+            )
+        return [
+            line.removeprefix(f"{self.path}:").removeprefix(" ") for line in str(error.value).splitlines()
+        ]
 
 
 @pytest.fixture
@@ -73,10 +85,14 @@ def zeros(*shape: int) -> Array:
         ("or", Operation.PASSTHROUGH, Eltwise.OR),
     ],
 )
-def test_operations_by_all_their_names(files: Files, key: str, word: str, operation: Operation, eltwise: Eltwise | None) -> None:
+def test_operations_by_all_their_names(
+    files: Files, key: str, word: str, operation: Operation, eltwise: Eltwise | None
+) -> None:
     shape = (2, 2) if operation is Operation.LINEAR else (2, 2, 3, 3)
     (layer,) = files.read(
-        f"layers:\n  - {key}: {word}\n    processors: 0x3\n", parameters(shape), zeros(2 if eltwise is None else 4, 8, 8)
+        f"layers:\n  - {key}: {word}\n    processors: 0x3\n",
+        parameters(shape),
+        zeros(2 if eltwise is None else 4, 8, 8),
     ).layers
     assert (layer.operation, layer.eltwise) == (operation, eltwise)
     assert layer.channels == 2
@@ -85,11 +101,28 @@ def test_operations_by_all_their_names(files: Files, key: str, word: str, operat
 
 
 def test_a_layer_without_anything_is_a_3x3_convolution(files: Files) -> None:
-    network = files.read("layers:\n  - processors: 0000.0000.0000.00ff\n", parameters((6, 8, 3, 3)), zeros(8, 5, 6))
+    network = files.read(
+        "layers:\n  - processors: 0000.0000.0000.00ff\n", parameters((6, 8, 3, 3)), zeros(8, 5, 6)
+    )
     (layer,), (place,) = network.layers, network.places
-    assert (layer.operation, layer.kernel, layer.pad, layer.out_dim) == (Operation.CONV2D, (3, 3), (1, 1), (5, 6))
-    assert (layer.name, layer.inputs, layer.output, layer.activation) == ("layer0", (INPUT,), True, Activation.NONE)
-    assert (place.processors, place.output_processors, place.in_offset, place.out_offset) == (0xFF, 0x3F, 0, 0)
+    assert (layer.operation, layer.kernel, layer.pad, layer.out_dim) == (
+        Operation.CONV2D,
+        (3, 3),
+        (1, 1),
+        (5, 6),
+    )
+    assert (layer.name, layer.inputs, layer.output, layer.activation) == (
+        "layer0",
+        (INPUT,),
+        True,
+        Activation.NONE,
+    )
+    assert (place.processors, place.output_processors, place.in_offset, place.out_offset) == (
+        0xFF,
+        0x3F,
+        0,
+        0,
+    )
 
 
 EVERYTHING = """
@@ -160,7 +193,14 @@ def test_every_key(files: Files) -> None:
     assert (places[1].write_gap, places[1].in_crop, middle.dim) == (1, (1, 2), (6, 6))
     assert (places[2].next, places[2].read_gap) == (STOP, 1)
     (unload,) = network.unloads
-    assert (unload.processors, unload.channels, unload.dim, unload.offset, unload.width, unload.write_gap) == (0xFF0, 8, (4, 4), 64, 32, 1)
+    assert (
+        unload.processors,
+        unload.channels,
+        unload.dim,
+        unload.offset,
+        unload.width,
+        unload.write_gap,
+    ) == (0xFF0, 8, (4, 4), 64, 32, 1)
 
 
 def test_defaults_of_one_dimensional_layers(files: Files) -> None:
@@ -220,7 +260,9 @@ def test_linear_weights_of_one_by_one_kernels_and_matrices_for_convolutions(file
 def test_options_change_what_is_read(files: Files) -> None:
     text = "layers:\n  - {processors: 0x1, op: conv2d, streaming: true}\n  - {name: last, processors: 0x1, op: conv2d}\n"
     given = parameters((1, 1, 3, 3), (1, 1, 3, 3))
-    network = files.read(text, given, zeros(1, 6, 6), Options(stop_after="0", ignore_streaming=True, input_offset=0x40))
+    network = files.read(
+        text, given, zeros(1, 6, 6), Options(stop_after="0", ignore_streaming=True, input_offset=0x40)
+    )
     assert len(network.layers) == 1
     assert network.layers[0].output
     assert (network.places[0].streaming, network.places[0].in_offset) == (False, 0x40)
@@ -345,13 +387,28 @@ def test_faults_of_names_are_told_together(files: Files) -> None:
 @pytest.mark.parametrize(
     ("layer", "fault"),
     [
-        ("op: add, eltwise: sub", "4: layer 0: eltwise: is sub, the operation is add; name the operation once"),
-        ("operands: 2", "4: layer 0: operands: is given without an element-wise operation; write eltwise: add, or remove operands"),
-        ("op: add, operands: 3", "4: layer 0: the input has 2 channels, which are not 3 operands of equal size;"),
+        (
+            "op: add, eltwise: sub",
+            "4: layer 0: eltwise: is sub, the operation is add; name the operation once",
+        ),
+        (
+            "operands: 2",
+            "4: layer 0: operands: is given without an element-wise operation; write eltwise: add, or remove operands",
+        ),
+        (
+            "op: add, operands: 3",
+            "4: layer 0: the input has 2 channels, which are not 3 operands of equal size;",
+        ),
         ("max_pool: 2, avg_pool: 2", "4: layer 0: avg_pool: is given beside max_pool; keep one of them"),
         ("stride: 2", "4: layer 0: stride: is 2; convolutions have stride 1;"),
-        ("max_pool: 2, pool_stride: [1, 2]", "4: layer 0: pool_stride: is [1, 2]; rows and columns have one stride; write one number"),
-        ("op: none, output_shift: 1", "4: layer 0: output_shift: has no effect in a layer without weights; remove it"),
+        (
+            "max_pool: 2, pool_stride: [1, 2]",
+            "4: layer 0: pool_stride: is [1, 2]; rows and columns have one stride; write one number",
+        ),
+        (
+            "op: none, output_shift: 1",
+            "4: layer 0: output_shift: has no effect in a layer without weights; remove it",
+        ),
     ],
 )
 def test_keys_that_contradict_each_other(files: Files, layer: str, fault: str) -> None:
@@ -370,7 +427,9 @@ def test_parameters_and_description_of_different_models(files: Files) -> None:
         " remove the layer, or name the one whose weights it shares as weight_source",
     ]
     network = files.read("layers:\n  - {processors: 0x1}\n", parameters((1, 1, 3, 3), (4, 4)), zeros(1, 4, 4))
-    assert network.notes == ("the checkpoint's last layers have no description, and their weights are not used: p1",)
+    assert network.notes == (
+        "the checkpoint's last layers have no description, and their weights are not used: p1",
+    )
 
 
 def test_samples_of_any_type_are_checked(files: Files) -> None:
@@ -381,7 +440,13 @@ def test_samples_of_any_type_are_checked(files: Files) -> None:
     assert network.sample.ravel().tolist() == [-128, 1, 2, 127]
     assert network.notes == ("the sample's values were rounded to whole numbers",)
     assert files.read(text, given, floats.astype(np.int8)).notes == ()
-    for wrong in (np.full((1, 2, 2), 200, np.uint8), np.full((1, 2, 2), np.nan), zeros(4), np.zeros((1, 2, 0)), np.array([["a"]])):
+    for wrong in (
+        np.full((1, 2, 2), 200, np.uint8),
+        np.full((1, 2, 2), np.nan),
+        zeros(4),
+        np.zeros((1, 2, 0)),
+        np.array([["a"]]),
+    ):
         with pytest.raises(MaceError, match=r"the sample (has values from|is) "):
             files.read(text, given, wrong)
 
@@ -395,7 +460,16 @@ def test_aliases_do_not_unfold_without_end(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "- 1\n", "layers: 3\n", "arch: net\nlayers:\n  - 4\n", "layers: []\n", "arch: [\n", "!!python/object:os x\n"]
+    "text",
+    [
+        "",
+        "- 1\n",
+        "layers: 3\n",
+        "arch: net\nlayers:\n  - 4\n",
+        "layers: []\n",
+        "arch: [\n",
+        "!!python/object:os x\n",
+    ],
 )
 def test_other_files_are_refused(files: Files, text: str) -> None:
     assert files.faults(text)

@@ -18,7 +18,13 @@ from mace_target_max78000.frontend import parameters_of
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 
-NAMES = ("mnist-MAX78000", "cats-dogs-MAX78000", "cifar-10-MAX78000", "kws20_v3-MAX78000", "camvid_unet-MAX78000")
+NAMES = (
+    "mnist-MAX78000",
+    "cats-dogs-MAX78000",
+    "cifar-10-MAX78000",
+    "kws20_v3-MAX78000",
+    "camvid_unet-MAX78000",
+)
 DIGITS = [r for r in references() if r.name == "mnist-MAX78000"]
 
 
@@ -38,7 +44,9 @@ def read(folder: Path, reference: Reference, text: str) -> Network:
     path.write_text(text)
     checkpoint = reference.path.parent / reference.content["checkpoint"]
     sample = np.load(reference.path.parent / reference.content["sample"])
-    return read_description(path, parameters_of(checkpoint, reference.options), sample, reference.options, reference.device)
+    return read_description(
+        path, parameters_of(checkpoint, reference.options), sample, reference.options, reference.device
+    )
 
 
 def faults(folder: Path, reference: Reference, text: str) -> list[str]:
@@ -48,7 +56,9 @@ def faults(folder: Path, reference: Reference, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("reference", DIGITS, ids=lambda r: r.name)
-def test_faults_of_keys_contradictions_and_hardware_are_one_list_with_lines(tmp_path: Path, reference: Reference) -> None:
+def test_faults_of_keys_contradictions_and_hardware_are_one_list_with_lines(
+    tmp_path: Path, reference: Reference
+) -> None:
     head, layers = items_of(text_of(reference))
     layers[0] += "    colour: blue\n"
     layers[1] = layers[1].replace("max_pool: 2", "max_pool: 20")
@@ -76,7 +86,9 @@ def test_what_is_told_without_a_part_has_lines_as_well(tmp_path: Path, reference
     path.write_text(text_of(reference).replace("out_offset: 0x2000", "out_offset: 0x2002"))
     folder = reference.path.parent
     sample = np.load(folder / reference.content["sample"])
-    network = read_description(path, parameters_of(folder / reference.content["checkpoint"], Options()), sample, Options())
+    network = read_description(
+        path, parameters_of(folder / reference.content["checkpoint"], Options()), sample, Options()
+    )
     with pytest.raises(MaceError) as error:
         built(network, Options(), MAX78000)
     lines = [n for n, line in enumerate(path.read_text().splitlines(), 1) if "0x2002" in line]
@@ -86,13 +98,17 @@ def test_what_is_told_without_a_part_has_lines_as_well(tmp_path: Path, reference
 
 @pytest.mark.parametrize("reference", [r for r in references() if r.name in NAMES], ids=lambda r: r.name)
 def test_a_layer_that_is_missing_is_named(tmp_path: Path, reference: Reference) -> None:
-    """Each layer with weights but the last is left out once; those that shapes do not tell apart are named together."""
+    """Each layer with weights but the last is left out once.
+
+    Those that shapes do not tell apart are named together.
+    """
     head, layers = items_of(text_of(reference))
     weighted = [index for index, layer in enumerate(reference.network.layers) if layer.weights is not None]
     parameters = reference._parameters([]).layers
     names, shapes = [p.name for p in parameters], [p.weights.shape for p in parameters]
     for number, index in enumerate(weighted[:-1]):
-        if shapes[number:-1] == shapes[number + 1 :]:  # nothing tells that it is not the last one which is missing
+        # Nothing tells that it is not the last one which is missing.
+        if shapes[number:-1] == shapes[number + 1 :]:
             continue
         found = faults(tmp_path, reference, head + "".join(layers[:index] + layers[index + 1 :]))
         (told,) = [fault for fault in found if "a layer is missing: " in fault]
@@ -103,25 +119,40 @@ def test_a_layer_that_is_missing_is_named(tmp_path: Path, reference: Reference) 
 @pytest.mark.parametrize("reference", DIGITS, ids=lambda r: r.name)
 def test_a_layer_too_many_is_named(tmp_path: Path, reference: Reference) -> None:
     head, layers = items_of(text_of(reference))
-    text = head + "".join([*layers[:3], "  - processors: 0x0000000000000fff\n    op: conv1d\n    kernel_size: 9\n", *layers[3:]])
+    text = head + "".join(
+        [*layers[:3], "  - processors: 0x0000000000000fff\n    op: conv1d\n    kernel_size: 9\n", *layers[3:]]
+    )
     (found,) = faults(tmp_path, reference, text)
     line = text.splitlines().index("    op: conv1d")
-    assert found.startswith(f"{line}: layer 3: needs weights, which are missing; the parameters hold those of 5 layers, 6 need them; ")
+    assert found.startswith(
+        f"{line}: layer 3: needs weights, which are missing; the parameters hold those of 5 layers, 6 need them; "
+    )
 
 
 @pytest.mark.parametrize("reference", DIGITS, ids=lambda r: r.name)
 def test_weights_behind_the_last_layer_are_noted(tmp_path: Path, reference: Reference) -> None:
     head, layers = items_of(text_of(reference))
     network = read(tmp_path, reference, head + "".join(layers[:-1]))
-    assert "the checkpoint's last layers have no description, and their weights are not used: fc" in network.notes
+    assert (
+        "the checkpoint's last layers have no description, and their weights are not used: fc"
+        in network.notes
+    )
 
 
 @pytest.mark.parametrize("reference", DIGITS, ids=lambda r: r.name)
-def test_faults_of_the_checkpoint_follow_those_of_the_description(tmp_path: Path, reference: Reference) -> None:
+def test_faults_of_the_checkpoint_follow_those_of_the_description(
+    tmp_path: Path, reference: Reference
+) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(text_of(reference).replace("pad: 2", "padding: 2"))
     with pytest.raises(MaceError) as error:
-        read_description(path, parameters_of(tmp_path / "none.pth.tar", Options()), np.zeros((1, 28, 28)), Options(), MAX78000)
+        read_description(
+            path,
+            parameters_of(tmp_path / "none.pth.tar", Options()),
+            np.zeros((1, 28, 28)),
+            Options(),
+            MAX78000,
+        )
     first, second = str(error.value).splitlines()
     assert "unknown key 'padding'" in first
     assert "none.pth.tar" in second
@@ -131,8 +162,32 @@ def test_faults_of_the_checkpoint_follow_those_of_the_description(tmp_path: Path
 def test_damaged_descriptions_end_in_messages(tmp_path: Path, reference: Reference) -> None:
     """Whatever stands in a line: no later stage breaks on what an earlier one could not read."""
     lines = text_of(reference).splitlines()
-    values = ["0", "-1", "x", "[]", "0x0", "conv3d", "passthrough", "4096", "[1, 2]", "{a: 1}", "convtranspose2d", "linear"]
-    keys = ["in_channels", "in_dim", "in_sequences", "operands", "eltwise", "groups", "in_crop", "out_channels", "streaming", "bypass"]
+    values = [
+        "0",
+        "-1",
+        "x",
+        "[]",
+        "0x0",
+        "conv3d",
+        "passthrough",
+        "4096",
+        "[1, 2]",
+        "{a: 1}",
+        "convtranspose2d",
+        "linear",
+    ]
+    keys = [
+        "in_channels",
+        "in_dim",
+        "in_sequences",
+        "operands",
+        "eltwise",
+        "groups",
+        "in_crop",
+        "out_channels",
+        "streaming",
+        "bypass",
+    ]
     rng = random.Random(7)
     refused = 0
     for _ in range(150):

@@ -28,7 +28,13 @@ from mace_target_max78000.simulator import Simulator
 from mace_target_max78000.synthesis import synthesise
 
 NETWORKS = (
-    *("mnist-MAX78000", "cifar-10-MAX78000", "kws20_v3-MAX78000", "cats-dogs-MAX78000", "camvid_unet-MAX78000"),
+    *(
+        "mnist-MAX78000",
+        "cifar-10-MAX78000",
+        "kws20_v3-MAX78000",
+        "cats-dogs-MAX78000",
+        "camvid_unet-MAX78000",
+    ),
     *("mnist-MAX78002", "cats-dogs-MAX78002", "kws20_v3_1-MAX78002", "svhn_tinierssd-MAX78002"),
     *(
         "test-fifostream-16ch-hwc-MAX78000",
@@ -40,7 +46,9 @@ NETWORKS = (
 """Real networks of both parts, and of the unit networks a few with FIFOs, streams, wide results and one dimension."""
 
 REFERENCES: Mapping[str, Reference] = {r.name: r for r in references()}
-pytestmark = pytest.mark.skipif(not REFERENCES, reason=f"no networks in {MODELS}; MACE_MODELS names another folder")
+pytestmark = pytest.mark.skipif(
+    not REFERENCES, reason=f"no networks in {MODELS}; MACE_MODELS names another folder"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +94,9 @@ def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
     values.flat[values.size // 2] ^= 0x40
     wrong = replace(first, weights=replace(first.weights, values=values))
     layers = tuple(wrong if layer is first else layer for layer in whole.network.layers)
-    kernels = synthesise(replace(whole.network, layers=layers), whole.options, whole.reference.device).image.kernels
+    kernels = synthesise(
+        replace(whole.network, layers=layers), whole.options, whole.reference.device
+    ).image.kernels
     assert sum(a != b for a, b in zip(kernels, whole.image.kernels, strict=True)) == 1
     outcome = replace(whole, image=replace(whole.image, kernels=kernels)).execute(tmp_path)
     assert "*** FAIL ***" in outcome.console
@@ -104,14 +114,14 @@ def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["kws20_v3-MAX78000", "svhn_tinierssd-MAX78002"])
 def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
     packed = made(name, table_driven=True)
     assert packed.execute(tmp_path / "packed").passed
-    sizes = [sum(len(data) for _, data in load(m.elf(tmp_path / "sizes")).segments) for m in (packed, made(name))]
+    sizes = [
+        sum(len(data) for _, data in load(m.elf(tmp_path / "sizes")).segments) for m in (packed, made(name))
+    ]
     assert sizes[0] < 0.75 * sizes[1]
 
 
@@ -135,9 +145,15 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     blocks = synthesise(network, whole.options, device).image.inputs
     words = {block.processor if block.fifo is None else block.fifo: block.words for block in blocks}
     outcome = run(whole.elf(tmp_path), device, Simulator(device), words)
-    computed = [value for layer, value in zip(network.layers, outputs(network, whole.options), strict=True) if layer.output]
+    computed = [
+        value
+        for layer, value in zip(network.layers, outputs(network, whole.options), strict=True)
+        if layer.output
+    ]
     assert outcome.results == tuple(
-        word for block, value in zip(results(network), computed, strict=True) for word in unloaded(block, value)
+        word
+        for block, value in zip(results(network), computed, strict=True)
+        for word in unloaded(block, value)
     )
 
 

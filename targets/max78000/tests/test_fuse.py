@@ -16,7 +16,9 @@ from mace_target_max78000.checkpoint.state import State, read_state
 from mace_target_max78000.checkpoint.write import write_state
 
 
-def tensors(*, affine: bool = True, bias: bool = True, kernel: tuple[int, ...] = (3, 3), groups: int = 1) -> dict[str, Array]:
+def tensors(
+    *, affine: bool = True, bias: bool = True, kernel: tuple[int, ...] = (3, 3), groups: int = 1
+) -> dict[str, Array]:
     """A convolution of 4 to 6 channels, its batch normalisation, and a layer without one."""
     rng = np.random.default_rng(9)
     values = {
@@ -46,10 +48,18 @@ def test_same_numbers(affine: bool, bias: bool, kernel: tuple[int, ...], groups:
         layer = getattr(torch.nn.functional, f"conv{len(kernel)}d")
         return layer(data, held["conv.op.weight"], held.get("conv.op.bias"), groups=groups)
 
-    held, fused = ({name: torch.from_numpy(value) for name, value in part.items()} for part in (before, dict(after)))
-    data = torch.from_numpy(np.random.default_rng(2).normal(0, 1, (2, 4, *(8,) * len(kernel))).astype(np.float32))
+    held, fused = (
+        {name: torch.from_numpy(value) for name, value in part.items()} for part in (before, dict(after))
+    )
+    data = torch.from_numpy(
+        np.random.default_rng(2).normal(0, 1, (2, 4, *(8,) * len(kernel))).astype(np.float32)
+    )
     normalised = torch.nn.functional.batch_norm(
-        convolved(held), held["conv.bn.running_mean"], held["conv.bn.running_var"], held.get("conv.bn.weight"), held.get("conv.bn.bias")
+        convolved(held),
+        held["conv.bn.running_mean"],
+        held["conv.bn.running_var"],
+        held.get("conv.bn.weight"),
+        held.get("conv.bn.bias"),
     )
     torch.testing.assert_close(convolved(fused), normalised / divisor, rtol=1e-4, atol=1e-4)
 
@@ -82,14 +92,26 @@ def test_on_the_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"conv.op.weight": None}, "conv.bn normalises [6] channels and needs a convolution to them, found none"),
+        (
+            {"conv.op.weight": None},
+            "conv.bn normalises [6] channels and needs a convolution to them, found none",
+        ),
         (
             {"conv.op.weight": np.ones((4, 6, 3, 3), np.float32)},
             "conv.bn normalises [6] channels and needs a convolution to them, found weights [4, 6, 3, 3]",
         ),
-        ({"conv.bn.running_var": None}, "conv.bn normalises [6] channels and needs a convolution to them, found weights [6, 4, 3, 3]"),
-        ({"conv.bn.weight": np.ones(5, np.float32)}, "values of conv.bn and the bias have other shapes than its mean [6]"),
-        ({"conv.bn.running_var": np.full(6, -1, np.float32)}, "values of conv.bn and its convolution give no finite weights"),
+        (
+            {"conv.bn.running_var": None},
+            "conv.bn normalises [6] channels and needs a convolution to them, found weights [6, 4, 3, 3]",
+        ),
+        (
+            {"conv.bn.weight": np.ones(5, np.float32)},
+            "values of conv.bn and the bias have other shapes than its mean [6]",
+        ),
+        (
+            {"conv.bn.running_var": np.full(6, -1, np.float32)},
+            "values of conv.bn and its convolution give no finite weights",
+        ),
     ],
 )
 def test_faults(changes: dict[str, Array | None], problem: str) -> None:

@@ -11,8 +11,8 @@ from references import MODELS, Reference, references
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.lowering import Lowering, Refused
 from mace_core.pipeline import load, normalise
-from mace_core.program import Lowering, Refused
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.verify import verify
@@ -22,7 +22,8 @@ from mace_target_max78000.network import Eltwise
 from mace_target_max78000.synthesis import memory
 from mace_target_max78000.unit import units
 
-REFERENCES = [r for r in references() if r.path.parent.name != "camvid_unet"]  # its ops' references take a minute
+# Its ops' references take a minute.
+REFERENCES = [r for r in references() if r.path.parent.name != "camvid_unet"]
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 
 
@@ -61,7 +62,9 @@ def test_frontend_reads_description_and_checkpoint() -> None:
 @pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
 def test_what_only_the_accelerator_computes_is_one_node_that_targets_of_kernels_refuse() -> None:
     """They tell which layers it is about; the graph still says what the network computes."""
-    network = next(r for r in REFERENCES if any(layer.eltwise in BITWISE for layer in r.network.layers)).network
+    network = next(
+        r for r in REFERENCES if any(layer.eltwise in BITWISE for layer in r.network.layers)
+    ).network
     graph = as_any_graph(network)
     (node,) = graph.nodes
     assert node.op.name == "ai8x::Network"
@@ -95,7 +98,9 @@ def mnist(folder: Path | None = None, **changes: Any) -> Model:
 @pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
 def test_options_that_say_which_layers_are_the_network_hold_for_every_target() -> None:
     plain = Ai8x().load((), mnist(), {})
-    placed = Ai8x().load((), mnist(keys={"target_options": {"max78000": {"no-bias": True, "output-width": 8}}}), {})
+    placed = Ai8x().load(
+        (), mnist(keys={"target_options": {"max78000": {"no-bias": True, "output-width": 8}}}), {}
+    )
     assert [str(node) for node in placed.nodes] == [str(node) for node in plain.nodes]
     assert placed.weights.keys() == plain.weights.keys()
     with pytest.raises(MaceError, match="lower skip-checkpoint-layers"):
@@ -103,10 +108,14 @@ def test_options_that_say_which_layers_are_the_network_hold_for_every_target() -
 
 
 @pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
-def test_faults_of_a_description_come_with_the_limits_of_the_part_that_the_model_is_for(tmp_path: Path) -> None:
+def test_faults_of_a_description_come_with_the_limits_of_the_part_that_the_model_is_for(
+    tmp_path: Path,
+) -> None:
     description = mnist().files[0]
     text = description.read_text()
-    wrong = text.replace("out_offset: 0x2000", "out_offset: 0x2001", 1).replace("pool_stride: 2", "pool_strides: 2", 1)
+    wrong = text.replace("out_offset: 0x2000", "out_offset: 0x2001", 1).replace(
+        "pool_stride: 2", "pool_strides: 2", 1
+    )
     (tmp_path / description.name).write_text(wrong)
     for runtimes, limits in (((), False), (("max78000",), True)):
         with pytest.raises(MaceError, match="pool_strides") as caught:

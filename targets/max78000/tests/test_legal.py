@@ -121,7 +121,9 @@ def test_a_users_mistake_is_told_once_and_at_its_place(mistake: str, tmp_path: P
 def test_several_mistakes_are_told_together(tmp_path: Path) -> None:
     names = ("a pad", "processors of 59 bits", "weights wider than quantization", "a misaligned offset")
     network = mnist(tmp_path, *(MISTAKES[name][0] for name in names))
-    assert {str(fault) for fault in faults(network, MAX78000, Options())} == {MISTAKES[name][1] for name in names}
+    assert {str(fault) for fault in faults(network, MAX78000, Options())} == {
+        MISTAKES[name][1] for name in names
+    }
 
 
 # Limits, each broken by one small network
@@ -135,10 +137,19 @@ def layer(operation: Operation, shape: tuple[int, ...], out: int | None = None, 
     """A layer that is legal but for its changes, on an input of [channels, rows, columns] or [channels, length]."""
     channels, rows, columns = (*shape, 1)[:3]
     out = channels if out is None else out
-    kernel = {Operation.CONV2D: (3, 3), Operation.CONV_TRANSPOSE2D: (3, 3), Operation.CONV1D: (3, 1)}.get(operation, (1, 1))
+    kernel = {Operation.CONV2D: (3, 3), Operation.CONV_TRANSPOSE2D: (3, 3), Operation.CONV1D: (3, 1)}.get(
+        operation, (1, 1)
+    )
     kernel = changes.pop("kernel", kernel)
     pad = {Operation.CONV2D: (1, 1), Operation.CONV_TRANSPOSE2D: (1, 1)}.get(operation, (0, 0))
-    given: dict[str, Any] = {"inputs": (INPUT,), "channels": channels, "dim": (rows, columns), "out_channels": out, "pad": pad, **changes}
+    given: dict[str, Any] = {
+        "inputs": (INPUT,),
+        "channels": channels,
+        "dim": (rows, columns),
+        "out_channels": out,
+        "pad": pad,
+        **changes,
+    }
     made = Layer("one", operation, kernel=kernel, **given)
     if operation is Operation.PASSTHROUGH or "weights" in changes:
         return made
@@ -151,14 +162,23 @@ def weights_shape(made: Layer) -> tuple[int, ...]:
         return made.out_channels, made.channels * (made.dim[0] * made.dim[1] if made.flatten else 1)
     if made.operation is Operation.CONV1D:
         return made.out_channels, inputs, made.kernel[0]
-    ends = (made.channels, made.out_channels) if made.operation is Operation.CONV_TRANSPOSE2D else (made.out_channels, inputs)
+    ends = (
+        (made.channels, made.out_channels)
+        if made.operation is Operation.CONV_TRANSPOSE2D
+        else (made.out_channels, inputs)
+    )
     return *ends, *made.kernel
 
 
-def network(*layers: Layer, sample: Array | None = None, places: tuple[Place, ...] = (), **changes: Any) -> Network:
+def network(
+    *layers: Layer, sample: Array | None = None, places: tuple[Place, ...] = (), **changes: Any
+) -> Network:
     """Layers one after the other, each writing behind what it reads."""
     named = (
-        [replace(made, name=name) for made, name in zip(layers, ("one", "two", "three", "four"), strict=False)]
+        [
+            replace(made, name=name)
+            for made, name in zip(layers, ("one", "two", "three", "four"), strict=False)
+        ]
         if len(layers) < 5
         else layers
     )
@@ -167,7 +187,10 @@ def network(*layers: Layer, sample: Array | None = None, places: tuple[Place, ..
         sample = np.zeros((first.channels * first.operands, *first.dim), np.int64)
     if not places:
         begin = (0 if made.inputs == (INPUT,) else 0x4000 * (i % 2) for i, made in enumerate(layers))
-        places = tuple(place(made, offset, 0x4000 * (1 - i % 2)) for i, (made, offset) in enumerate(zip(layers, begin, strict=True)))
+        places = tuple(
+            place(made, offset, 0x4000 * (1 - i % 2))
+            for i, (made, offset) in enumerate(zip(layers, begin, strict=True))
+        )
     return Network("net", tuple(named), places, sample, **changes)
 
 
@@ -180,7 +203,13 @@ def told(given: Network, device: Device = MAX78000, **options: Any) -> list[str]
     return [f"{fault.layer}: {fault.key}" for fault in faults(given, device, Options(**options))]
 
 
-C1, C2, T2, FC, NO = Operation.CONV1D, Operation.CONV2D, Operation.CONV_TRANSPOSE2D, Operation.LINEAR, Operation.PASSTHROUGH
+C1, C2, T2, FC, NO = (
+    Operation.CONV1D,
+    Operation.CONV2D,
+    Operation.CONV_TRANSPOSE2D,
+    Operation.LINEAR,
+    Operation.PASSTHROUGH,
+)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +258,18 @@ C1, C2, T2, FC, NO = Operation.CONV1D, Operation.CONV2D, Operation.CONV_TRANSPOS
         (layer(FC, (4, 16, 16), 5, flatten=True), MAX78000, None),
         (layer(FC, (4, 17, 16), 5, flatten=True), MAX78000, "flatten"),
         (layer(FC, (80, 16, 16), 5, flatten=True), MAX78000, "flatten"),
-        (layer(FC, (4, 4, 4), 5, flatten=True, pool=Pool(False, (2, 2), 2), weights=Weights(np.ones((5, 16), int))), MAX78000, "flatten"),
+        (
+            layer(
+                FC,
+                (4, 4, 4),
+                5,
+                flatten=True,
+                pool=Pool(False, (2, 2), 2),
+                weights=Weights(np.ones((5, 16), int)),
+            ),
+            MAX78000,
+            "flatten",
+        ),
         (layer(C2, (4, 2, 2), 4, flatten=True), MAX78000, "flatten"),
         (layer(C2, (1025, 1, 1), 4), MAX78000, "in_channels"),
         (layer(C2, (4, 1, 1), 1025), MAX78000, "out_channels"),
@@ -241,9 +281,17 @@ C1, C2, T2, FC, NO = Operation.CONV1D, Operation.CONV2D, Operation.CONV_TRANSPOS
         (layer(C2, (4, 8, 8), weights=Weights(np.ones((4, 4, 1, 1), int))), MAX78000, "kernel_size"),
         (layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 2), 2)), MAX78000, "quantization"),
         (layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 1), 3)), MAX78000, "quantization"),
-        (layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 1), 1, binary=True)), MAX78000, "quantization"),
+        (
+            layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 1), 1, binary=True)),
+            MAX78000,
+            "quantization",
+        ),
         (layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 1), 1, binary=True)), MAX78002, None),
-        (layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 0), 1, binary=True)), MAX78002, "quantization"),
+        (
+            layer(C2, (4, 8, 8), weights=Weights(np.full((4, 4, 3, 3), 0), 1, binary=True)),
+            MAX78002,
+            "quantization",
+        ),
         (layer(C2, (4, 8, 8), bias=np.zeros(3)), MAX78000, "bias"),
         (layer(C2, (4, 8, 8), bias=np.full(4, 128)), MAX78000, "bias"),
         (layer(C2, (4, 1, 1), 513, bias=np.full(513, 1)), MAX78000, "bias"),
@@ -290,7 +338,9 @@ def test_inputs_must_fit_together() -> None:
     assert told(network(a, b, joined)) == ["three: in_sequences", "three: in_sequences"]
     summed = eltwise((6, 8, 8), inputs=(0, 1))
     assert told(network(a, b, summed)) == ["three: in_sequences"]
-    assert told(network(layer(C2, (4, 8, 8), wide=True), layer(C2, (4, 8, 8), inputs=(0,)))) == ["two: in_sequences"]
+    assert told(network(layer(C2, (4, 8, 8), wide=True), layer(C2, (4, 8, 8), inputs=(0,)))) == [
+        "two: in_sequences"
+    ]
 
 
 # Processors
@@ -307,14 +357,24 @@ def test_inputs_must_fit_together() -> None:
         (layer(NO, (4, 4, 4)), {"output_processors": 0xF0}, MAX78000, []),
         (layer(NO, (5, 4, 4)), {"processors": 0x11111, "output_processors": 0x1000F}, MAX78000, []),
         (layer(NO, (4, 4, 4)), {"output_processors": 0x33}, MAX78000, ["one: output_processors"]),
-        (layer(NO, (4, 4, 4)), {"processors": 0x33, "output_processors": 0x33}, MAX78000, ["one: output_processors"]),
+        (
+            layer(NO, (4, 4, 4)),
+            {"processors": 0x33, "output_processors": 0x33},
+            MAX78000,
+            ["one: output_processors"],
+        ),
         (layer(NO, (4, 4, 4)), {"output_processors": 0xF << 16}, MAX78000, ["one: output_processors"]),
         (layer(C2, (4, 4, 4), groups=4), {"output_processors": 0x1E0}, MAX78002, ["one: output_processors"]),
         (layer(C2, (2, 4, 4)), {"chw": True, "processors": 0x11}, MAX78000, []),
         (layer(C2, (2, 4, 4)), {"chw": True}, MAX78000, ["one: processors"]),
         (layer(C2, (17, 4, 4)), {"chw": True}, MAX78000, ["one: data_format"]),
         (layer(C2, (4, 4, 4)), {"bias_groups": (2,)}, MAX78000, ["one: bias_group"]),
-        (layer(C2, (4, 4, 4)), {"processors": 0xF << 16, "output_processors": 0xF << 16}, MAX78000, [": processors"]),
+        (
+            layer(C2, (4, 4, 4)),
+            {"processors": 0xF << 16, "output_processors": 0xF << 16},
+            MAX78000,
+            [": processors"],
+        ),
         (layer(C2, (4, 4, 4)), {"read_gap": 1}, MAX78000, ["one: read_gap"]),
         (layer(C2, (80, 4, 4)), {"read_gap": 1}, MAX78002, ["one: read_gap"]),
         (layer(C2, (4, 4, 4)), {"next": 1}, MAX78000, ["one: next_sequence"]),
@@ -354,7 +414,11 @@ def test_fifos(channels: int, changes: dict[str, Any], options: dict[str, Any], 
         (layer(C2, (4, 8, 8), 80), {"out_offset": 0x7E04}, ["one: out_offset"]),
         (layer(C2, (4, 8, 8), 4, wide=True), {"out_offset": 0x7C04}, ["one: out_offset"]),
         (layer(C2, (4, 8, 8), 4), {"out_offset": 0x7F00, "write_gap": 1}, ["one: out_offset"]),
-        (layer(C2, (4, 8, 8), 4), {"in_offset": 2, "out_offset": 0x4001}, ["one: in_offset", "one: out_offset"]),
+        (
+            layer(C2, (4, 8, 8), 4),
+            {"in_offset": 2, "out_offset": 0x4001},
+            ["one: in_offset", "one: out_offset"],
+        ),
         (layer(C1, (3, 100), dilation=(20, 1)), {"in_offset": 0x200, "out_offset": 76}, ["one: out_offset"]),
         (layer(C2, (4, 8, 8), 4), {"in_offset": 0x100, "out_offset": 0x1FC}, ["one: out_offset"]),
         (layer(C2, (4, 8, 8), 4), {"in_offset": 0x100, "out_offset": 0x200}, []),
@@ -374,11 +438,15 @@ def test_output_over_the_own_input_may_be_allowed() -> None:
 def chain(*offsets: tuple[int, int], inputs: tuple[tuple[int, ...], ...], **changes: Any) -> Network:
     """Convolutions of 4 channels of 8x8."""
     layers = [layer(C2, (4, 8, 8), inputs=i) for i in inputs]
-    return network(*layers, places=tuple(place(made, *o) for made, o in zip(layers, offsets, strict=True)), **changes)
+    return network(
+        *layers, places=tuple(place(made, *o) for made, o in zip(layers, offsets, strict=True)), **changes
+    )
 
 
 def test_data_that_a_later_layer_reads_are_kept() -> None:
-    given = chain((0, 0x100), (0x100, 0x200), (0x200, 0x100), (0x100, 0x400), inputs=((INPUT,), (0,), (1,), (0,)))
+    given = chain(
+        (0, 0x100), (0x100, 0x200), (0x200, 0x100), (0x100, 0x400), inputs=((INPUT,), (0,), (1,), (0,))
+    )
     (fault,) = faults(given, MAX78000, Options())
     assert (fault.layer, fault.key) == ("three", "out_offset")
     assert fault.expected == "memory without data of one, which four reads later"
@@ -398,7 +466,10 @@ def test_results_are_kept() -> None:
 def test_layers_read_where_data_were_written() -> None:
     given = chain((0, 0x100), (0x104, 0x400), inputs=((INPUT,), (0,)))
     (fault,) = faults(given, MAX78000, Options())
-    assert str(fault) == "two: in_offset: found 0x0104, expected 0x0100, where one is read from; write in_offset: 0x0100"
+    assert (
+        str(fault)
+        == "two: in_offset: found 0x0104, expected 0x0100, where one is read from; write in_offset: 0x0100"
+    )
     moved = replace(given, places=(given.places[0], place(given.layers[1], 0x100, 0x400, processors=0xF0)))
     assert told(moved) == ["two: processors"]
 
@@ -417,7 +488,11 @@ def test_operands_lie_word_by_word_in_turn() -> None:
 
 def test_copies_may_be_read_where_the_original_lies() -> None:
     """The maker's residual example: the layer after the one that reformats reads what that one read."""
-    first, gap, main = layer(C2, (4, 8, 8)), layer(NO, (4, 8, 8), inputs=(0,)), layer(C2, (4, 8, 8), inputs=(1,))
+    first, gap, main = (
+        layer(C2, (4, 8, 8)),
+        layer(NO, (4, 8, 8), inputs=(0,)),
+        layer(C2, (4, 8, 8), inputs=(1,)),
+    )
     total = eltwise((4, 8, 8), C2, inputs=(1, 2))
     places = [
         place(first, 0x1000, 0),
@@ -433,9 +508,18 @@ def test_copies_may_be_read_where_the_original_lies() -> None:
 
 
 def test_an_original_that_is_read_is_kept() -> None:
-    first, copy, other = layer(C2, (4, 8, 8)), layer(NO, (4, 8, 8), inputs=(0,)), layer(NO, (4, 8, 8), inputs=(0,))
+    first, copy, other = (
+        layer(C2, (4, 8, 8)),
+        layer(NO, (4, 8, 8), inputs=(0,)),
+        layer(NO, (4, 8, 8), inputs=(0,)),
+    )
     last = layer(C2, (4, 8, 8), inputs=(1,))
-    places = (place(first, 0x1000, 0), place(copy, 0, 0x2000), place(other, 0x2000, 0), place(last, 0, 0x3000))
+    places = (
+        place(first, 0x1000, 0),
+        place(copy, 0, 0x2000),
+        place(other, 0x2000, 0),
+        place(last, 0, 0x3000),
+    )
     other = replace(other, inputs=(1,))
     (fault,) = faults(network(first, copy, other, last, places=places), MAX78000, Options())
     assert (fault.layer, fault.expected) == ("three", "memory without data of one, which four reads later")
@@ -445,7 +529,9 @@ def test_later_layers_read_the_networks_input_where_it_lies() -> None:
     a, b = layer(C2, (4, 8, 8)), layer(C2, (4, 8, 8))
     assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800)))) == []
     assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0x20, 0x800)))) == ["two: in_offset"]
-    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800))), fifo=True) == ["two: in_sequences"]
+    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800))), fifo=True) == [
+        "two: in_sequences"
+    ]
 
 
 def test_joined_data_lie_side_by_side_or_in_passes() -> None:
@@ -457,15 +543,22 @@ def test_joined_data_lie_side_by_side_or_in_passes() -> None:
     side = layer(C2, (8, 8, 8), 4, inputs=(0, 1))
     places = (place(c, 0, 0x200), place(d, 0, 0x200, output_processors=0xF0), place(side, 0x200, 0x600))
     assert told(network(c, d, side, places=places)) == []
-    assert told(network(c, d, replace(side, inputs=(1, 0)), places=places)) == ["three: processors", "three: processors"]
+    assert told(network(c, d, replace(side, inputs=(1, 0)), places=places)) == [
+        "three: processors",
+        "three: processors",
+    ]
 
 
 def test_cropping_moves_the_offset() -> None:
     first, second = layer(C2, (4, 8, 8)), layer(C2, (4, 5, 8), inputs=(0,))
     places = (place(first, 0, 0x200), place(second, 0x200 + 4 * 8, 0x600, in_crop=(1, 2)))
     assert told(network(first, second, places=places)) == []
-    assert told(network(first, second, places=(places[0], replace(places[1], in_offset=0x200)))) == ["two: in_offset"]
-    assert told(network(first, second, places=(places[0], replace(places[1], in_crop=(1, 1))))) == ["two: in_crop"]
+    assert told(network(first, second, places=(places[0], replace(places[1], in_offset=0x200)))) == [
+        "two: in_offset"
+    ]
+    assert told(network(first, second, places=(places[0], replace(places[1], in_crop=(1, 1))))) == [
+        "two: in_crop"
+    ]
 
 
 def test_buffers_are_read_inside_and_written_by_their_own_layers_only() -> None:
@@ -475,14 +568,18 @@ def test_buffers_are_read_inside_and_written_by_their_own_layers_only() -> None:
     sample = np.zeros((4, 4, 4))
     right = (place(other, 0, 0x100), place(read, 0x400, 0x600))
     assert told(network(other, read, sample=sample, places=right, buffers=(buffer,))) == []
-    assert told(network(other, read, sample=sample, places=(right[0], place(read, 0x404, 0x600)), buffers=(buffer,))) == ["two: in_offset"]
+    assert told(
+        network(other, read, sample=sample, places=(right[0], place(read, 0x404, 0x600)), buffers=(buffer,))
+    ) == ["two: in_offset"]
     over = (place(other, 0, 0x3F0), right[1])
     assert told(network(other, read, sample=sample, places=over, buffers=(buffer,))) == ["one: out_offset"]
 
 
 def test_unloaded_blocks_lie_in_memory() -> None:
     made = layer(C2, (4, 8, 8))
-    assert told(network(made, unloads=(Unload(0xF, 4, (8, 8), 0x7F00), Unload(0xF, 4, (8, 8), 0x7F04)))) == [": unload 1"]
+    assert told(network(made, unloads=(Unload(0xF, 4, (8, 8), 0x7F00), Unload(0xF, 4, (8, 8), 0x7F04)))) == [
+        ": unload 1"
+    ]
 
 
 # Streaming
@@ -491,7 +588,9 @@ def test_unloaded_blocks_lie_in_memory() -> None:
 def streaming(count: int, *, among: int, device: Device = MAX78000, **changes: Any) -> list[str]:
     layers = [layer(C2, (4, 8, 8), inputs=(i - 1,), **changes) for i in range(among)]
     layers = [replace(made, name=f"layer{i}") for i, made in enumerate(layers)]
-    places = tuple(place(made, 0x100 * i, 0x100 * (i + 1), streaming=i < count) for i, made in enumerate(layers))
+    places = tuple(
+        place(made, 0x100 * i, 0x100 * (i + 1), streaming=i < count) for i, made in enumerate(layers)
+    )
     return told(network(*layers, places=places), device, fifo=True)
 
 
@@ -499,7 +598,11 @@ def test_streaming_layers() -> None:
     assert streaming(8, among=9) == []
     assert streaming(9, among=9) == ["layer8: streaming"]
     assert streaming(1, among=2, pad=(0, 0), kernel=(1, 1)) == []
-    layers = [layer(C2, (4, 8, 8)), layer(C2, (4, 8, 8), inputs=(0,), pad=(0, 0)), layer(C2, (4, 6, 6), inputs=(1,))]
+    layers = [
+        layer(C2, (4, 8, 8)),
+        layer(C2, (4, 8, 8), inputs=(0,), pad=(0, 0)),
+        layer(C2, (4, 6, 6), inputs=(1,)),
+    ]
     places = [place(made, 0x100 * i, 0x100 * (i + 1), streaming=i < 2) for i, made in enumerate(layers)]
     assert told(network(*layers, places=tuple(places)), fifo=True) == ["two: pad"]
     assert told(network(*layers, places=tuple(places)), MAX78002, fifo=True) == []

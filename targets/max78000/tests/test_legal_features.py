@@ -31,7 +31,9 @@ def test_conditional_layers_are_the_second_generations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "channels", "most"), [(MAX78000, 4, 15), (MAX78000, 80, 7), (MAX78002, 4, 255), (MAX78002, 80, 127)], ids=str
+    ("device", "channels", "most"),
+    [(MAX78000, 4, 15), (MAX78000, 80, 7), (MAX78002, 4, 255), (MAX78002, 80, 127)],
+    ids=str,
 )
 def test_a_write_gap_fits_its_field(device: Device, channels: int, most: int) -> None:
     conv = layer(C2, (4, 2, 2), channels)
@@ -67,7 +69,9 @@ def test_depthwise_layers() -> None:
     wide = place(deep, 0, 0x4000, processors=mask(17, 1), output_processors=mask(17))
     assert told(network(deep, places=(wide,)), MAX78002) == ["one: processors"]
     assert told(network(deep, places=(replace(wide, processors=mask(17, 4)),)), MAX78002) == []
-    assert told(network(deep, places=(place(deep, 0, 0x4000, bias_groups=(0,)),)), MAX78002) == ["one: bias_group"]
+    assert told(network(deep, places=(place(deep, 0, 0x4000, bias_groups=(0,)),)), MAX78002) == [
+        "one: bias_group"
+    ]
 
 
 def test_one_kind_of_one_bit_weights() -> None:
@@ -78,7 +82,9 @@ def test_one_kind_of_one_bit_weights() -> None:
 
 
 def test_operands_that_are_pooled_last() -> None:
-    three = layer(NO, (4, 8, 8), operands=3, eltwise=Eltwise.ADD, pool=Pool(False, (2, 2), 2), pool_first=False)
+    three = layer(
+        NO, (4, 8, 8), operands=3, eltwise=Eltwise.ADD, pool=Pool(False, (2, 2), 2), pool_first=False
+    )
     assert told(network(three), MAX78002) == ["one: pool_first"]
     assert told(network(replace(three, operands=2)), MAX78002) == []
     assert told(network(replace(three, pool=Pool(False, (1, 1), 2))), MAX78002) == []
@@ -97,10 +103,17 @@ def test_four_channels_at_once() -> None:
         assert told(network(made, places=(place(made, 0, 0x4000, calcx4=True),)), MAX78002) == ["one: calcx4"]
 
 
-@pytest.mark.parametrize(("processors", "chw", "expected"), [(0x2, True, ["one: processors"]), (0x1, True, []), (0x2, False, [])])
-def test_planes_come_through_a_fifo_to_first_processors(processors: int, chw: bool, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("processors", "chw", "expected"), [(0x2, True, ["one: processors"]), (0x1, True, []), (0x2, False, [])]
+)
+def test_planes_come_through_a_fifo_to_first_processors(
+    processors: int, chw: bool, expected: list[str]
+) -> None:
     conv = layer(C2, (1, 8, 8))
-    assert told(network(conv, places=(place(conv, processors=processors, chw=chw),)), MAX78000, fifo=True) == expected
+    assert (
+        told(network(conv, places=(place(conv, processors=processors, chw=chw),)), MAX78000, fifo=True)
+        == expected
+    )
 
 
 def streaming(second: dict[str, int], last: dict[str, int]) -> Network:
@@ -123,11 +136,17 @@ def test_buffers_that_are_apart_are_legal() -> None:
 
 
 def test_a_buffer_over_another_one_is_refused() -> None:
-    given = streaming({"output_processors": 0xF0, "out_offset": 0x2000}, {"processors": 0xF0, "in_offset": 0x2000})
+    given = streaming(
+        {"output_processors": 0xF0, "out_offset": 0x2000}, {"processors": 0xF0, "in_offset": 0x2000}
+    )
     assert found(given) == []
-    near = streaming({"output_processors": 0xF0, "out_offset": 0x1040}, {"processors": 0xF0, "in_offset": 0x1040})
+    near = streaming(
+        {"output_processors": 0xF0, "out_offset": 0x1040}, {"processors": 0xF0, "in_offset": 0x1040}
+    )
     told_now = found(near)
-    assert any(text.startswith("two: out_offset: found 0x1040, expected an output more than") for text in told_now)
+    assert any(
+        text.startswith("two: out_offset: found 0x1040, expected an output more than") for text in told_now
+    )
     assert any(text.startswith("three: in_offset: found its own from 0x1040") for text in told_now)
     # the vendor's option allows buffers to overlap, but not a layer's output and its own
     assert [text.partition(" ")[0] for text in found(near, overlap_data=True)] == ["two:"]
@@ -138,7 +157,8 @@ def test_buffers_must_not_touch() -> None:
     length = _buffer_length()
     for distance, expected in ((length, 1), (length + 4, 0)):
         given = streaming(
-            {"processors": 0xF0, "output_processors": 0xF00}, {"processors": 0xF00, "in_offset": 0x1000, "output_processors": 0xF0}
+            {"processors": 0xF0, "output_processors": 0xF00},
+            {"processors": 0xF00, "in_offset": 0x1000, "output_processors": 0xF0},
         )
         moved = replace(given.places[2], out_offset=0x1000 + distance)
         assert len(found(replace(given, places=(*given.places[:2], moved)))) == expected
@@ -181,7 +201,9 @@ def test_a_layer_behind_a_stream_may_write_over_what_streamed() -> None:
         ({"stride": 2}, ["one: pool_stride"]),
     ],
 )
-def test_nothing_is_pooled_before_a_transposed_convolution(device: Device, changes: dict[str, Any], expected: list[str]) -> None:
+def test_nothing_is_pooled_before_a_transposed_convolution(
+    device: Device, changes: dict[str, Any], expected: list[str]
+) -> None:
     assert told(network(layer(T2, (4, 8, 8), **changes)), device) == expected
 
 

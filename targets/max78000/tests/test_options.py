@@ -17,10 +17,53 @@ from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import layout
 
 FILES = ("c_filename", "api_filename", "weight_filename", "sample_filename", "sample_output_filename")
-EVIL = ("../../x.c", "/tmp/x.c", "a/b.c", "a b.c", 'a".c', "a\n.c", "$(touch x).c", "`x`.c", ";x.c", "-x.c", ".c", "..c/..")
+EVIL = (
+    "../../x.c",
+    "/tmp/x.c",
+    "a/b.c",
+    "a b.c",
+    'a".c',
+    "a\n.c",
+    "$(touch x).c",
+    "`x`.c",
+    ";x.c",
+    "-x.c",
+    ".c",
+    "..c/..",
+)
 EVIL += ("x" * 5000, "é.c", "a\0.c", "~/x.c")
-WORDS = ("B;>/path;", "$(shell touch x)", "a b", "`x`", "a\nb", "../x", "#x", "a$b", "x" * 5000, "", 'a"b', "a'b", "a\\b", "a%b", "{x}")
-DEFINES = ("A;x", "A=$(x)", "A=`x`", "A='x'", 'A="x"', "1A", "A=1;>x", "-I/x", "A=B\\", "A,x", "-DA=1;x", "A=" + "x" * 5000, "A=1 $(x)")
+WORDS = (
+    "B;>/path;",
+    "$(shell touch x)",
+    "a b",
+    "`x`",
+    "a\nb",
+    "../x",
+    "#x",
+    "a$b",
+    "x" * 5000,
+    "",
+    'a"b',
+    "a'b",
+    "a\\b",
+    "a%b",
+    "{x}",
+)
+DEFINES = (
+    "A;x",
+    "A=$(x)",
+    "A=`x`",
+    "A='x'",
+    'A="x"',
+    "1A",
+    "A=1;>x",
+    "-I/x",
+    "A=B\\",
+    "A,x",
+    "-DA=1;x",
+    "A=" + "x" * 5000,
+    "A=1 $(x)",
+)
 
 
 def of_arguments(asked: dict[str, object], place: str) -> Options:
@@ -32,7 +75,11 @@ def of_arguments(asked: dict[str, object], place: str) -> Options:
 @pytest.mark.parametrize("read", [Options.of, of_arguments])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [*((f, v) for f in FILES for v in EVIL), *((w, v) for w in ("prefix", "board_name") for v in WORDS), *(("define", d) for d in DEFINES)],
+    [
+        *((f, v) for f in FILES for v in EVIL),
+        *((w, v) for w in ("prefix", "board_name") for v in WORDS),
+        *(("define", d) for d in DEFINES),
+    ],
 )
 def test_nothing_leaves_its_grammar(read: Callable[..., Options], name: str, value: str) -> None:
     """In a deployment file, and as an argument of the command line."""
@@ -51,7 +98,10 @@ def test_text_is_text(value: object) -> None:
 
 def test_what_is_allowed_arrives() -> None:
     names = {"c_filename": "demo", "api_filename": "net.c", "weight_filename": "w.h"}
-    options = Options.of({"prefix": "int", "board_name": "FTHR_RevA-2.1", "define": "A B=1 -DC=x.y D=-0x1F E=", **names}, "here")
+    options = Options.of(
+        {"prefix": "int", "board_name": "FTHR_RevA-2.1", "define": "A B=1 -DC=x.y D=-0x1F E=", **names},
+        "here",
+    )
     assert options.define == ("A", "B=1", "C=x.y", "D=-0x1F", "E=")
     assert {"demo.c", "net.c", "net.h", "w.h", "sampledata.h"} <= set(layout(options))
 
@@ -79,17 +129,27 @@ def test_two_files_of_one_name_are_refused(asked: dict[str, object]) -> None:
 def deployment(folder: Path, options: dict[str, object]) -> Path:
     (folder / "m.onnx").touch()
     file = folder / "d.yml"
-    file.write_text(yaml.safe_dump({"library_name": "lib", "models": {"m": {"model_file_path": "m.onnx", "target_options": options}}}))
+    file.write_text(
+        yaml.safe_dump(
+            {"library_name": "lib", "models": {"m": {"model_file_path": "m.onnx", "target_options": options}}}
+        )
+    )
     return file
 
 
 def test_options_are_checked_when_the_file_is_read(tmp_path: Path) -> None:
     """Of every target that is installed, whatever is built for, and before anything is written."""
-    file = deployment(tmp_path, {"max78000": {"c_filename": "../../x", "board_name": "B;>/path;"}, "cpu": {"fast": 1}})
+    file = deployment(
+        tmp_path, {"max78000": {"c_filename": "../../x", "board_name": "B;>/path;"}, "cpu": {"fast": 1}}
+    )
     for target in ("host", "max78000"):
         with pytest.raises(MaceError) as told:
             convert_files(file, target, tmp_path / "out")
-        assert [line for line in ("c_filename", "board_name", "the target takes no options") if line not in str(told.value)] == []
+        assert [
+            line
+            for line in ("c_filename", "board_name", "the target takes no options")
+            if line not in str(told.value)
+        ] == []
         with pytest.raises(MaceError, match="c_filename"):
             list(check_deployment(file, target))
     assert not (tmp_path / "out").exists()

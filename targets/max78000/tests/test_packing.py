@@ -15,7 +15,10 @@ from mace_target_max78002.device import MAX78002
 
 
 def unpacked(packed: Packed, size: int) -> bytes:
-    """Codes of a length count up; the first of a length is twice the one after the last of the length before."""
+    """Codes of a length count up.
+
+    The first of a length is twice the one after the last of the length before.
+    """
     bytes_of, code, at = {}, 0, 0
     for length, n in enumerate(packed.counts, 1):
         for symbol in packed.symbols[at : at + n]:
@@ -73,7 +76,9 @@ def rewritten(found: Table, device: Device) -> Iterator[Write]:
             if changed >> i & 1:
                 values[i] = number(data)
             if written >> i & 1:
-                yield Write(register.address + device.quadrant_pitch * (head & 3) + register.pitch * layer, values[i])
+                yield Write(
+                    register.address + device.quadrant_pitch * (head & 3) + register.pitch * layer, values[i]
+                )
 
 
 def number(data: Iterator[int]) -> int:
@@ -95,7 +100,9 @@ def test_registers_come_back_in_order(device: Device) -> None:
         for quadrant in random.permutation(4).tolist():
             used = random.permutation(names)[: random.integers(1, len(names))].tolist()
             values = random.choice([0, 1, 0x80, 0xFFFFFFFF, 0x1234], len(used)).tolist()
-            writes += [Write(device.layer_register(quadrant, n, layer), v) for n, v in zip(used, values, strict=True)]
+            writes += [
+                Write(device.layer_register(quadrant, n, layer), v) for n, v in zip(used, values, strict=True)
+            ]
     writes.insert(20, Write(device.layer_register(1, "IFRM", 0), 784))
     rest = (Write(0x50000000, 5), Write(device.layer_register(0, "RCNT", 0), 1))
     found = table([*writes, *rest], device)

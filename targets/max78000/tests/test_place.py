@@ -34,16 +34,38 @@ HALF = Pool(False, (2, 2), 2)
 
 def conv(name: str, source: int, channels: int, dim: tuple[int, int], out: int, **given: Any) -> Layer:
     kernel = given.pop("kernel", 3)
-    values = np.random.default_rng(len(name) + 7 * (source + 1) + out).integers(-128, 128, (out, channels, kernel, kernel))
+    values = np.random.default_rng(len(name) + 7 * (source + 1) + out).integers(
+        -128, 128, (out, channels, kernel, kernel)
+    )
     pad = given.pop("pad", kernel // 2)
     inputs = given.pop("inputs", (source,))
     return Layer(
-        name, Operation.CONV2D, inputs, channels, dim, out, Weights(values), kernel=(kernel,) * 2, pad=(pad,) * 2, shift=-6, **given
+        name,
+        Operation.CONV2D,
+        inputs,
+        channels,
+        dim,
+        out,
+        Weights(values),
+        kernel=(kernel,) * 2,
+        pad=(pad,) * 2,
+        shift=-6,
+        **given,
     )
 
 
 def combined(name: str, inputs: tuple[int, ...], channels: int, dim: tuple[int, int], **given: Any) -> Layer:
-    return Layer(name, Operation.PASSTHROUGH, inputs, channels, dim, channels, eltwise=Eltwise.ADD, operands=len(inputs), **given)
+    return Layer(
+        name,
+        Operation.PASSTHROUGH,
+        inputs,
+        channels,
+        dim,
+        channels,
+        eltwise=Eltwise.ADD,
+        operands=len(inputs),
+        **given,
+    )
 
 
 def proven(layers: Sequence[Layer], device: Device = MAX78000, options: Options | None = None) -> Placed:
@@ -70,7 +92,11 @@ def highest(report: Report) -> int:
 
 @pytest.mark.parametrize("name", list(KNOWN) or [""])
 def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None:
-    require(None if KNOWN else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
+    require(
+        None
+        if KNOWN
+        else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
+    )
     reference: Reference = KNOWN[name]
     network, options, device = reference.network, reference.options, reference.device
     if any(p.bypass for p in network.places):
@@ -81,7 +107,9 @@ def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None
     assert legal.faults(anew, device, placed.options) == []
     made, by_hand = synthesise(anew, placed.options, device), synthesise(network, options, device)
     assert list(mismatches(replay(made.image), made.image)) == []
-    for ours, theirs in zip(results(anew, placed.options, device), results(network, options, device), strict=True):
+    for ours, theirs in zip(
+        results(anew, placed.options, device), results(network, options, device), strict=True
+    ):
         assert np.array_equal(ours, theirs)
     ours, theirs = analysed(anew, made, placed.options), analysed(network, by_hand, options)
     assert (placed.touched, placed.highest) == (ours.data_bytes, highest(ours))
@@ -93,11 +121,17 @@ def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None
 
 
 def results(network: Network, options: Options, device: Device) -> list[Any]:
-    return [values for values, layer in zip(outputs(network, options), network.layers, strict=True) if layer.output]
+    return [
+        values
+        for values, layer in zip(outputs(network, options), network.layers, strict=True)
+        if layer.output
+    ]
 
 
 def test_few_channels_take_one_quadrant() -> None:
-    placed = proven([conv("a", INPUT, 3, (8, 8), 16), conv("b", 0, 16, (8, 8), 12), conv("c", 1, 12, (8, 8), 8)])
+    placed = proven(
+        [conv("a", INPUT, 3, (8, 8), 16), conv("b", 0, 16, (8, 8), 12), conv("c", 1, 12, (8, 8), 8)]
+    )
     assert all(max(bits(p.processors | p.output_processors)) < 16 for p in placed.places)
 
 
@@ -117,7 +151,13 @@ def test_input_too_large_for_words_lies_channel_by_channel() -> None:
 def test_operands_that_only_the_sum_reads_are_written_interleaved(device: Device) -> None:
     dim = (6, 6)
     placed = proven(
-        [conv("a", INPUT, 3, dim, 8), conv("x", 0, 8, dim, 8), conv("y", 0, 8, dim, 8), combined("add", (1, 2), 8, dim)], device
+        [
+            conv("a", INPUT, 3, dim, 8),
+            conv("x", 0, 8, dim, 8),
+            conv("y", 0, 8, dim, 8),
+            combined("add", (1, 2), 8, dim),
+        ],
+        device,
     )
     x, y, add = placed.places[1:]
     assert names(placed) == ["a", "x", "y", "add"]
@@ -139,7 +179,9 @@ def test_operand_that_others_read_is_copied_or_read_with_gaps() -> None:
 
 def test_joined_inputs_lie_side_by_side() -> None:
     dim = (6, 6)
-    placed = proven([conv("a", INPUT, 3, dim, 8), conv("b", INPUT, 3, dim, 20), conv("c", 0, 28, dim, 4, inputs=(1, 0))])
+    placed = proven(
+        [conv("a", INPUT, 3, dim, 8), conv("b", INPUT, 3, dim, 20), conv("c", 0, 28, dim, 4, inputs=(1, 0))]
+    )
     a, b, c = placed.places
     assert a.out_offset == b.out_offset == c.in_offset
     assert bits(a.output_processors)[0] == bits(b.output_processors)[-1] + 1
@@ -148,7 +190,9 @@ def test_joined_inputs_lie_side_by_side() -> None:
 
 def test_joined_inputs_of_several_passes_are_interleaved() -> None:
     dim = (5, 5)
-    placed = proven([conv("a", INPUT, 3, dim, 56), conv("b", INPUT, 3, dim, 56), conv("c", 0, 112, dim, 4, inputs=(0, 1))])
+    placed = proven(
+        [conv("a", INPUT, 3, dim, 56), conv("b", INPUT, 3, dim, 56), conv("c", 0, 112, dim, 4, inputs=(0, 1))]
+    )
     a, b, c = placed.places
     assert (a.write_gap, b.write_gap) == (1, 1)
     assert (a.out_offset, b.out_offset) == (c.in_offset, c.in_offset + 4)
@@ -189,7 +233,14 @@ def test_sums_of_several_passes_get_a_layer_of_their_own() -> None:
 def test_what_does_not_fit_streams(device: Device) -> None:
     side = 96 if device is MAX78000 else 160
     dim, half = (side, side), (side // 2, side // 2)
-    placed = proven([conv("a", INPUT, 3, dim, 16), conv("b", 0, 16, dim, 16, pool=HALF), conv("c", 1, 16, half, 8, pool=HALF)], device)
+    placed = proven(
+        [
+            conv("a", INPUT, 3, dim, 16),
+            conv("b", 0, 16, dim, 16, pool=HALF),
+            conv("c", 1, 16, half, 8, pool=HALF),
+        ],
+        device,
+    )
     assert [p.streaming for p in placed.places] == [True, True, False]
     assert placed.options.fifo
 
@@ -217,19 +268,29 @@ def test_refusals_name_every_layer() -> None:
         replace(conv("a", INPUT, 64, dim, 4), weights=Weights(rows), out_channels=1000),
         replace(conv("b", INPUT, 64, dim, 4), weights=Weights(rows + 1), out_channels=1000),
     ]
-    with pytest.raises(MaceError, match=r"layer \d+ \(a\) needs 1024 words(.|\n)*layer \d+ \(b\) needs 1024 words"):
+    with pytest.raises(
+        MaceError, match=r"layer \d+ \(a\) needs 1024 words(.|\n)*layer \d+ \(b\) needs 1024 words"
+    ):
         place(large, None, MAX78000, Options())
     sides = [conv("a", INPUT, 64, (120, 120), 64), conv("b", 0, 64, (120, 120), 64)]
-    with pytest.raises(MaceError, match=r"layer a: (.|\n)*layer b: what it reads and writes(.|\n)*are there; use fewer rows"):
+    with pytest.raises(
+        MaceError, match=r"layer a: (.|\n)*layer b: what it reads and writes(.|\n)*are there; use fewer rows"
+    ):
         place(sides, None, MAX78000, Options())
     many = [conv("a", INPUT, 8, dim, 8), *(conv(f"l{i}", i, 8, dim, 8) for i in range(33))]
     with pytest.raises(MaceError, match="34 layers are needed, the MAX78000 runs 32"):
         place(many, None, MAX78000, Options())
-    parts = [conv("a", INPUT, 3, dim, 30), conv("b", INPUT, 3, dim, 50), conv("c", 0, 80, dim, 4, inputs=(0, 1))]
+    parts = [
+        conv("a", INPUT, 3, dim, 30),
+        conv("b", INPUT, 3, dim, 50),
+        conv("c", 0, 80, dim, 4, inputs=(0, 1)),
+    ]
     with pytest.raises(MaceError, match=r"layer c: it joins 30, 50 channels(.|\n)*multiple of four"):
         place(parts, None, MAX78000, Options())
     values = Weights(np.ones((4, 3, 3), np.int64))
-    dilated = Layer("d", Operation.CONV1D, (INPUT,), 3, (40, 1), 4, values, kernel=(3, 1), dilation=(7, 1), wide=True)
+    dilated = Layer(
+        "d", Operation.CONV1D, (INPUT,), 3, (40, 1), 4, values, kernel=(3, 1), dilation=(7, 1), wide=True
+    )
     with pytest.raises(MaceError, match="layer d: it is dilated, and its results have 32 bits"):
         place([dilated], None, MAX78000, Options())
     with pytest.raises(MaceError, match="FIFOs of the MAX78000"):
@@ -242,7 +303,9 @@ def test_outputs_at_their_distance_lose_nothing(data: st.DataObject) -> None:
     draw = data.draw
     dim = draw(st.tuples(st.integers(1, 7), st.integers(1, 7)))
     kernel = draw(st.sampled_from([1, 3]))
-    pool = draw(st.sampled_from([None, Pool(False, (2, 1), 1), Pool(False, (1, 2), 2), Pool(True, (2, 2), 2)]))
+    pool = draw(
+        st.sampled_from([None, Pool(False, (2, 1), 1), Pool(False, (1, 2), 2), Pool(True, (2, 2), 2)])
+    )
     layer = conv("a", INPUT, 3, dim, 4, kernel=kernel, pad=draw(st.integers(kernel // 2, 2)), pool=pool)
     if min(layer.pooled) < 1 or min(layer.out_dim) < 1:
         return

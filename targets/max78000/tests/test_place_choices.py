@@ -27,7 +27,9 @@ def arrangement(layers: Sequence[Layer], device: Device) -> Arrangement:
     return arranged(lowered(layers, source, device), source, device)
 
 
-def arrivals(layers: Sequence[Layer], device: Device = MAX78000, fifo: bool = False) -> list[tuple[tuple[bool, bool], int]]:
+def arrivals(
+    layers: Sequence[Layer], device: Device = MAX78000, fifo: bool = False
+) -> list[tuple[tuple[bool, bool], int]]:
     """Each way with how many layers stream then."""
     found = _arrivals(arrangement(layers, device), device, Options(fifo=fifo))
     return [((chw, through), count) for chw, through, count in found]
@@ -44,7 +46,9 @@ def arrivals(layers: Sequence[Layer], device: Device = MAX78000, fifo: bool = Fa
         (17, True, []),
     ],
 )
-def test_how_the_input_of_one_convolution_may_arrive(channels: int, fifo: bool, expected: list[tuple[tuple[bool, bool], int]]) -> None:
+def test_how_the_input_of_one_convolution_may_arrive(
+    channels: int, fifo: bool, expected: list[tuple[tuple[bool, bool], int]]
+) -> None:
     assert arrivals([conv("a", INPUT, channels, DIM, 4)], fifo=fifo) == expected
 
 
@@ -86,7 +90,10 @@ def test_nothing_streams_behind_a_result() -> None:
 
 
 def test_a_layer_whose_results_lie_between_others_ends_no_stream() -> None:
-    """The second layer's results are an operand of the sum, and so every second word; the third layer reads them with gaps."""
+    """The second layer's results are an operand of the sum, and so every second word.
+
+    The third layer reads them with gaps.
+    """
     layers = [*chain(1, 1), conv("d", 1, 4, (32, 32), 4), combined("e", (1, 2), 4, (32, 32))]
     assert arrangement(layers, MAX78002).lanes[1].gap == 2
     assert streaming(layers, MAX78002) == [1]

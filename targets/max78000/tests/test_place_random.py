@@ -21,8 +21,6 @@ REFUSALS = {"weights", "data"}
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -31,7 +29,9 @@ def test_simulator_equals_arithmetic(device: Device, data: st.DataObject) -> Non
     def pick(of: Any) -> Any:
         return data.draw(st.sampled_from(of))
 
-    layers, sample = random_networks.random_network(device, pick, np.random.default_rng(data.draw(st.integers(0, 1 << 32))))
+    layers, sample = random_networks.random_network(
+        device, pick, np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    )
     try:
         placed = place(layers, sample.shape, device, random_networks.random_options(layers, pick))
     except MaceError as refusal:
@@ -43,4 +43,10 @@ def test_simulator_equals_arithmetic(device: Device, data: st.DataObject) -> Non
 
 def kind(fault: str) -> str:
     """What is told, without names and numbers."""
-    return "weights" if fault.startswith("weight memory: layer") else "data" if "bytes of a data memory" in fault else fault
+    return (
+        "weights"
+        if fault.startswith("weight memory: layer")
+        else "data"
+        if "bytes of a data memory" in fault
+        else fault
+    )

@@ -69,10 +69,16 @@ def written(image: Image) -> Iterator[tuple[int, int, int]]:
     for quadrant, values in sorted(image.bias.items()):
         yield from ((image.device.bias_address(quadrant) + 4 * i, byte, 4) for i, byte in enumerate(values))
     yield from ((s.address, s.value, 4) for s in image.configure if isinstance(s, Write))
-    inputs = [(b.address + 4 * i, word, 4) for b in image.inputs if b.fifo is None for i, word in enumerate(b.words)]
+    inputs = [
+        (b.address + 4 * i, word, 4) for b in image.inputs if b.fifo is None for i, word in enumerate(b.words)
+    ]
     start = [(s.address, s.value, 4) for s in image.start if isinstance(s, Write)]
     fifos = [b for b in image.inputs if b.fifo is not None]
-    fed = [(b.address, words, 4) for row in zip(*(b.words for b in fifos), strict=True) for b, words in zip(fifos, row, strict=True)]
+    fed = [
+        (b.address, words, 4)
+        for row in zip(*(b.words for b in fifos), strict=True)
+        for b, words in zip(fifos, row, strict=True)
+    ]
     yield from (*inputs, *start, *fed)
 
 
@@ -81,20 +87,36 @@ def image_of(device: Device) -> Image:
     control = [device.control_register(q, 0) for q in (0, 1)]
     names = ("RCNT", "CCNT", "TPTR", "POST")
     registers = tuple(
-        Write(device.layer_register(q, n, layer), 0x10203 * (layer + 1) + q) for layer in range(5) for q in (0, 1) for n in names
+        Write(device.layer_register(q, n, layer), 0x10203 * (layer + 1) + q)
+        for layer in range(5)
+        for q in (0, 1)
+        for n in names
     )
     return Image(
         device=device,
         kernels=(
             Chunk(device.kernel_address(0, 0), (1, 2, 0xFFFFFFFF), processor=0, column=0, count=1),
-            Chunk(device.kernel_address(17, 0) + 4 * 4, tuple(range(100, 109)), processor=17, column=4, count=4),
+            Chunk(
+                device.kernel_address(17, 0) + 4 * 4, tuple(range(100, 109)), processor=17, column=4, count=4
+            ),
         ),
         bias={0: bytes((5, 255, 7)), 1: bytes(range(20))},
-        init=(Write(control[0], 8), Poll(control[0], 8), Write(0x50001000, 0), Write(device.control_register(1, 1), 0x40E)),
+        init=(
+            Write(control[0], 8),
+            Poll(control[0], 8),
+            Write(0x50001000, 0),
+            Write(device.control_register(1, 1), 0x40E),
+        ),
         configure=registers,
         start=(Write(control[0], 0x100808), Write(control[1], 0x100809), Write(control[0], 0x100009)),
-        inputs=(Block(device.data_address(0), (0x11, 0x12345678, 33), 0), Block(device.data_address(4), (7, 8), 4)),
-        known_answer=(Check(device.data_address(0), 0xFFFFFFFF, (0x11, 0x12345678)), Check(device.data_address(4), 0xFF, (7,))),
+        inputs=(
+            Block(device.data_address(0), (0x11, 0x12345678, 33), 0),
+            Block(device.data_address(4), (7, 8), 4),
+        ),
+        known_answer=(
+            Check(device.data_address(0), 0xFFFFFFFF, (0x11, 0x12345678)),
+            Check(device.data_address(4), 0xFF, (7,)),
+        ),
         quadrants=(0, 1),
     )
 
@@ -102,13 +124,27 @@ def image_of(device: Device) -> Image:
 def network_of() -> Network:
     """A layer of three wide results in the memory that the input went to."""
     weights = Weights(np.ones((3, 4), np.int64))
-    layer = Layer("fc", Operation.LINEAR, (INPUT,), channels=4, dim=(1, 1), out_channels=3, weights=weights, wide=True, output=True)
-    return Network("tiny", (layer,), (Place(processors=15, output_processors=7),), np.zeros((4, 1, 1), np.int64))
+    layer = Layer(
+        "fc",
+        Operation.LINEAR,
+        (INPUT,),
+        channels=4,
+        dim=(1, 1),
+        out_channels=3,
+        weights=weights,
+        wide=True,
+        output=True,
+    )
+    return Network(
+        "tiny", (layer,), (Place(processors=15, output_processors=7),), np.zeros((4, 1, 1), np.int64)
+    )
 
 
 def fed_by_fifo(image: Image, fifos: int) -> Image:
     """The same program with all input by FIFOs."""
-    blocks = tuple(Block(FIFO + 4 * n, tuple(range(10 * n, 10 * n + 6)), processor=16 * n, fifo=n) for n in range(fifos))
+    blocks = tuple(
+        Block(FIFO + 4 * n, tuple(range(10 * n, 10 * n + 6)), processor=16 * n, fifo=n) for n in range(fifos)
+    )
     return replace(image, inputs=blocks, known_answer=())
 
 
@@ -134,13 +170,20 @@ def builder(name: str, folder: Path) -> Build:
     toolchain = Registry.load().toolchains[name]
     require(toolchain.missing("cortex-m4"))
     compiler = toolchain.compiler("cortex-m4")
-    return lambda image, network, options: firmware(emit_project(image, network, options, "SUMMARY"), compiler, folder, options.define)
+    return lambda image, network, options: firmware(
+        emit_project(image, network, options, "SUMMARY"), compiler, folder, options.define
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
     "options",
-    [Options(), Options(table_driven=True), Options(compact_weights=True, timer=0, softmax=True, boost=(2, 5)), Options(wfi=False)],
+    [
+        Options(),
+        Options(table_driven=True),
+        Options(compact_weights=True, timer=0, softmax=True, boost=(2, 5)),
+        Options(wfi=False),
+    ],
     ids=["plain", "tables", "compact", "busy"],
 )
 def test_firmware_writes_what_the_image_holds(build: Build, device: Device, options: Options) -> None:
@@ -162,7 +205,8 @@ def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Device) -> 
     accelerator = Recorder(device, fifo_words=6)
     outcome = run(build(image, network_of(), Options(fifo=True)), device, accelerator)
     expected = list(written(image))
-    # the last word of FIFO 0 ends the recorder's network, so its interrupt comes before the words of the others
+    # the last word of FIFO 0 ends the recorder's network, so its interrupt comes before the words of the
+    # others
     handled = len(image.quadrants)
     ordinary = [w for w in accelerator.writes if w not in accelerator.writes[-handled - 2 :]]
     assert ordinary == [w for w in expected if w in ordinary]
@@ -231,8 +275,14 @@ def test_weights_word_by_word_and_verified(build: Build, device: Device, corrupt
 def test_a_wrong_result_fails(build: Build) -> None:
     image = image_of(MAX78000)
     wrong = Check(MAX78000.data_address(4), 0xFF, (7, 9))
-    outcome = run(build(replace(image, known_answer=(image.known_answer[0], wrong)), network_of(), Options()), MAX78000, Recorder())
-    assert "Data mismatch (2/2) at address 0x50408004: Expected 0x00000009, read 0x00000008." in outcome.console
+    outcome = run(
+        build(replace(image, known_answer=(image.known_answer[0], wrong)), network_of(), Options()),
+        MAX78000,
+        Recorder(),
+    )
+    assert (
+        "Data mismatch (2/2) at address 0x50408004: Expected 0x00000009, read 0x00000008." in outcome.console
+    )
     assert "FAIL" in outcome.console
     assert (outcome.status, outcome.passed) == (1, False)
 
@@ -274,7 +324,10 @@ def in_memory(unload: Unload, values: np.ndarray, device: Device) -> dict[int, i
 
 
 def delivered(unload: Unload, values: np.ndarray) -> bytes:
-    """Bytes come channel by channel; words position by position for the channels of one data memory, as the vendor delivers them."""
+    """Bytes come channel by channel.
+
+    Words position by position for the channels of one data memory, as the vendor delivers them.
+    """
     if unload.width == 8:
         return values.astype("u1").tobytes()
     slots = [p for p in range(64) if unload.processors >> p & 1]
@@ -290,13 +343,17 @@ def test_results_come_in_the_vendors_order(build: Build, device: Device) -> None
     random = np.random.default_rng(7)
     accelerator, expected = Recorder(device), []
     for unload in BLOCKS:
-        values = random.integers(0, 2**unload.width, (unload.channels, unload.dim[0] * unload.dim[1]), dtype=np.int64)
+        values = random.integers(
+            0, 2**unload.width, (unload.channels, unload.dim[0] * unload.dim[1]), dtype=np.int64
+        )
         accelerator.memory |= in_memory(unload, values, device)
         data = delivered(unload, values)
         expected += np.frombuffer(data + bytes(-len(data) % 4), "<u4").tolist()
     image = replace(image_of(device), inputs=image_of(device).inputs[1:])
     network = replace(network_of(), unloads=BLOCKS)
-    assert run(build(image, network, Options(known_answer=False)), device, accelerator).results == tuple(expected)
+    assert run(build(image, network, Options(known_answer=False)), device, accelerator).results == tuple(
+        expected
+    )
 
 
 def test_softmax_to_the_base_of_two(build: Build) -> None:
@@ -305,7 +362,11 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     block = Block(MAX78000.data_address(0), tuple(v & 0xFFFFFFFF for v in values), 0)
     layer = replace(network_of().layers[0], out_channels=4)
     network = replace(network_of(), layers=(layer,), places=(Place(15, 15),))
-    outcome = run(build(replace(image, inputs=(block,), known_answer=()), network, Options(softmax=True)), MAX78000, Recorder())
+    outcome = run(
+        build(replace(image, inputs=(block,), known_answer=()), network, Options(softmax=True)),
+        MAX78000,
+        Recorder(),
+    )
     powers = np.exp2([v >> 14 for v in values])
     told = [float(share) for share in re.findall(r"Class \d: (\d+\.\d)%", outcome.console)]
     assert np.allclose(told, 100 * powers / powers.sum(), atol=0.1)
@@ -313,16 +374,22 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
-    "options", [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)], ids=["plain", "busy", "fast"]
+    "options",
+    [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)],
+    ids=["plain", "busy", "fast"],
 )
 def test_the_risc_v_core_runs_the_network(device: Device, options: Options, tmp_path: Path) -> None:
     zig = Registry.load().toolchains["zig"]
     require(zig.missing("rv32imc"))
     image = fed_by_fast_fifo(image_of(device)) if options.fast_fifo else image_of(device)
-    project = emit_project(image, network_of(), replace(options, riscv=True, riscv_exclusive=True, deepsleep=True), "")
+    project = emit_project(
+        image, network_of(), replace(options, riscv=True, riscv_exclusive=True, deepsleep=True), ""
+    )
     assert {"main.c", "main_riscv.c", "board/bare/link_riscv.ld"} <= set(project)
     accelerator = Recorder(device, fifo_words=6 if options.fast_fifo else 0)
-    outcome = run(firmware(project, zig.compiler("rv32imc"), tmp_path / "riscv", riscv=True), device, accelerator)
+    outcome = run(
+        firmware(project, zig.compiler("rv32imc"), tmp_path / "riscv", riscv=True), device, accelerator
+    )
     assert outcome.passed, outcome.console
     expected = list(written(image))
     assert [w for w in accelerator.writes if w in expected][: len(expected)] == expected
@@ -334,7 +401,16 @@ def test_the_risc_v_core_runs_the_network(device: Device, options: Options, tmp_
 def test_nothing_but_the_network_changes_a_project() -> None:
     first, second = (emit_project(image_of(MAX78000), network_of(), Options(), "A\n  B") for _ in range(2))
     assert first == second
-    assert {"cnn.c", "cnn.h", "main.c", "weights.h", "sampledata.h", "sampleoutput.h", "Makefile", "log.txt"} <= set(first)
+    assert {
+        "cnn.c",
+        "cnn.h",
+        "main.c",
+        "weights.h",
+        "sampledata.h",
+        "sampleoutput.h",
+        "Makefile",
+        "log.txt",
+    } <= set(first)
     assert not any(str(Path.home()) in str(text) or str(Path.cwd()) in str(text) for text in first.values())
     assert " * A\n *   B\n */" in str(first["cnn.h"])
     assert str(first["main.c"]).endswith("/*\n * A\n *   B\n */\n")
@@ -342,17 +418,24 @@ def test_nothing_but_the_network_changes_a_project() -> None:
 
 def test_row_memories_are_cleared(quick_build: Build) -> None:
     accelerator = Recorder()
-    assert run(quick_build(image_of(MAX78000), network_of(), Options(init_tram=True)), MAX78000, accelerator).passed
+    assert run(
+        quick_build(image_of(MAX78000), network_of(), Options(init_tram=True)), MAX78000, accelerator
+    ).passed
     cleared = {a for a, v, _ in accelerator.writes if v == 0}
     for quadrant in (0, 1):
         for processor in range(16):
             first = MAX78000.tram + quadrant * MAX78000.quadrant_pitch + processor * MAX78000.tram_pitch
             assert cleared.issuperset(range(first, first + 4 * MAX78000.tram_words, 4))
-    assert not any(MAX78000.tram + 2 * MAX78000.quadrant_pitch <= a < MAX78000.kernels + 2 * MAX78000.quadrant_pitch for a in cleared)
+    assert not any(
+        MAX78000.tram + 2 * MAX78000.quadrant_pitch <= a < MAX78000.kernels + 2 * MAX78000.quadrant_pitch
+        for a in cleared
+    )
 
 
 def test_macros_are_the_users() -> None:
-    files = emit_project(image_of(MAX78000), network_of(), Options.of({"define": "FAST LEVEL=2"}, "options"), "")
+    files = emit_project(
+        image_of(MAX78000), network_of(), Options.of({"define": "FAST LEVEL=2"}, "options"), ""
+    )
     assert "\nDEFINES := -DFAST -DLEVEL=2\n" in str(files["Makefile"])
 
 
@@ -394,5 +477,7 @@ def test_make_builds_it(tmp_path: Path) -> None:
     require(Registry.load().toolchains["arm-none-eabi"].missing("cortex-m4"))
     require(None if shutil.which("make") else "make is not in PATH: apt-get install make")
     write_all(tmp_path, emit_project(image_of(MAX78000), network_of(), Options(softmax=True, timer=0), ""))
-    subprocess.run(["make", "-s"], cwd=tmp_path, check=True, capture_output=True, env={"PATH": os.environ["PATH"]})
+    subprocess.run(
+        ["make", "-s"], cwd=tmp_path, check=True, capture_output=True, env={"PATH": os.environ["PATH"]}
+    )
     assert run((tmp_path / "build/cnn.elf").read_bytes(), MAX78000, Recorder()).passed

@@ -42,12 +42,22 @@ def trained(**changes: Array | None) -> State:
         "bias": rng.normal(0, 0.1, 16).astype(np.float32),
     }
     parts = {name: values for name, values in (tensors | changes).items() if values is not None}
-    return State(Path("model"), {f"conv.{'op.' * (name in ('weight', 'bias'))}{name}": values for name, values in parts.items()})
+    return State(
+        Path("model"),
+        {f"conv.{'op.' * (name in ('weight', 'bias'))}{name}": values for name, values in parts.items()},
+    )
 
 
 def untrained(**changes: Array | None) -> State:
     """The same of a model that was not trained for quantisation."""
-    return trained(weight_bits=None, bias_bits=None, output_shift=None, adjust_output_shift=None, shift_quantile=None, **changes)
+    return trained(
+        weight_bits=None,
+        bias_bits=None,
+        output_shift=None,
+        adjust_output_shift=None,
+        shift_quantile=None,
+        **changes,
+    )
 
 
 @real
@@ -69,13 +79,22 @@ def test_real_files(path: Path, tmp_path: Path) -> None:
     quantize_file(path, tmp_path / "made")
     one, two, three = (load_checkpoint(file) for file in (quantized(path), tmp_path / "made", path))
     assert (one.quantized, two.quantized, three.quantized) == (True, True, False)
-    assert three.notes[-1] == "the checkpoint was not quantised: its weights were quantised now (MAX_BIT_SHIFT)"
+    assert (
+        three.notes[-1] == "the checkpoint was not quantised: its weights were quantised now (MAX_BIT_SHIFT)"
+    )
     for expected, *found in zip(one.layers, two.layers, three.layers, strict=True):
         for layer in found:
-            assert (layer.name, layer.weight_bits, layer.output_shift) == (expected.name, expected.weight_bits, expected.output_shift)
+            assert (layer.name, layer.weight_bits, layer.output_shift) == (
+                expected.name,
+                expected.weight_bits,
+                expected.output_shift,
+            )
             np.testing.assert_array_equal(layer.weights, expected.weights)
             assert (layer.bias is None) == (expected.bias is None)
-            np.testing.assert_array_equal(layer.bias if layer.bias is not None else (), expected.bias if expected.bias is not None else ())
+            np.testing.assert_array_equal(
+                layer.bias if layer.bias is not None else (),
+                expected.bias if expected.bias is not None else (),
+            )
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
@@ -83,13 +102,19 @@ def test_real_files(path: Path, tmp_path: Path) -> None:
 def test_all_widths(bits: int, size: float) -> None:
     """Weights use their range, and weights, biases and shift mean what they meant, to half a step where nothing is clipped."""
     before = trained(weight_bits=np.array([bits], np.int64))
-    scaled = {name: values * np.float32(size) if ".op." in name else values for name, values in before.tensors.items()}
+    scaled = {
+        name: values * np.float32(size) if ".op." in name else values
+        for name, values in before.tensors.items()
+    }
     after = quantize(before.with_tensors(scaled), Settings())
     shift, step = after.number("conv", "output_shift"), 2.0 ** (1 - bits)
     assert shift is not None
     weights, bias = after.tensors["conv.op.weight"], after.tensors["conv.op.bias"]
     assert 0.5 <= np.abs(weights).max() * step <= 1
-    for made, scale, limit, name in ((weights, 1.0, 1 - step, "weight"), (bias, step, 128 * step - step, "bias")):
+    for made, scale, limit, name in (
+        (weights, 1.0, 1 - step, "weight"),
+        (bias, step, 128 * step - step, "bias"),
+    ):
         meant = np.minimum(scaled[f"conv.op.{name}"] / 2.0**shift, limit)
         assert np.abs(made * scale * step - meant).max() <= step / 2
     assert after.tensors["conv.weight_bits"] == bits
@@ -99,7 +124,10 @@ def test_quantile() -> None:
     """Weights beyond the quantile are clipped, so that the others keep more bits."""
     weights = np.full((10, 10, 1, 1), 0.2, np.float32)
     weights[0, 0] = 0.9
-    whole, most = (quantize(trained(weight=weights, bias=None, shift_quantile=np.array([q], np.float32)), Settings()) for q in (1.0, 0.98))
+    whole, most = (
+        quantize(trained(weight=weights, bias=None, shift_quantile=np.array([q], np.float32)), Settings())
+        for q in (1.0, 0.98)
+    )
     assert [s.number("conv", "output_shift") for s in (whole, most)] == [0, -2]
     assert [s.tensors["conv.op.weight"].max() for s in (whole, most)] == [115, 127]
 
@@ -114,17 +142,24 @@ def test_quantile() -> None:
         (Settings(Clip.AVGMAX), lambda w: max(-w.min((1, 2, 3)).mean(), w.max((1, 2, 3)).mean())),
         (Settings(Clip.AVG), lambda w: np.abs(w).max((1, 2, 3)).mean()),
     ],
-    ids=["scale", "larger scale", "deviations", "many deviations", "mean of extremes", "mean"],  # the same in every worker
+    # The same in every worker.
+    ids=["scale", "larger scale", "deviations", "many deviations", "mean of extremes", "mean"],
 )
 def test_clipping(settings: Settings, factor: Any) -> None:
-    """The definition, written out in 64-bit floats; a sum that lies on the edge of two steps may fall either way."""
+    """The definition, written out in 64-bit floats.
+
+    A sum that lies on the edge of two steps may fall either way.
+    """
     before = untrained(weight=untrained().tensors["conv.op.weight"] * 3 + np.float32(0.2))
     after = quantize(before, settings)
     weights, bias = (before.tensors[f"conv.op.{name}"].astype(np.float64) for name in ("weight", "bias"))
     scale = float(factor(weights))
     exact = np.clip(weights * scale * 128, -128, 127)
     assert np.abs(after.tensors["conv.op.weight"] - exact).max() <= 0.5 + 1e-4
-    assert np.abs(after.tensors["conv.op.bias"] / 128 - np.clip(bias * scale * 128, -128, 127)).max() <= 0.5 + 1e-4
+    assert (
+        np.abs(after.tensors["conv.op.bias"] / 128 - np.clip(bias * scale * 128, -128, 127)).max()
+        <= 0.5 + 1e-4
+    )
     assert "conv.output_shift" not in after.tensors
     assert after.extras["clipping_method"] == settings.clip.value
     assert after.extras.get("clipping_scale") == (settings.scale if settings.clip is Clip.SCALE else None)
@@ -137,7 +172,9 @@ def test_documented_figure() -> None:
         pytest.skip(f"no {path}; MACE_MODELS names another folder")
     tensors = {name: values for name, values in read_state(path).tensors.items() if name == "conv1.op.weight"}
     made = quantize(State(path, tensors), Settings(Clip.AVGMAX)).tensors["conv1.op.weight"]
-    np.testing.assert_array_equal(made, np.floor(tensors["conv1.op.weight"] * np.float32(0.34562021 * 128) + np.float32(0.5)))
+    np.testing.assert_array_equal(
+        made, np.floor(tensors["conv1.op.weight"] * np.float32(0.34562021 * 128) + np.float32(0.5))
+    )
 
 
 def test_bits_of_layers(tmp_path: Path) -> None:
@@ -159,7 +196,10 @@ def test_bits_of_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("layers: [{quantization: 3}, {quantization: binary}]", "quantization: 3 of layer 0; write 1, 2, 4 or 8\n"),
+        (
+            "layers: [{quantization: 3}, {quantization: binary}]",
+            "quantization: 3 of layer 0; write 1, 2, 4 or 8\n",
+        ),
         ("layers: 5", "has no list of layers; name the network's description"),
         ("{", "is no YAML file that can be read: "),
         ("[" * 5000, "is no YAML file that can be read: "),
@@ -201,6 +241,8 @@ def test_faults() -> None:
 
 def test_no_second_time(tmp_path: Path) -> None:
     write_state(quantize(trained(), Settings()), tmp_path / "once")
-    with pytest.raises(MaceError, match="once: is quantised already; name the checkpoint that training wrote"):
+    with pytest.raises(
+        MaceError, match="once: is quantised already; name the checkpoint that training wrote"
+    ):
         quantize_file(tmp_path / "once", tmp_path / "twice")
     assert not (tmp_path / "twice").exists()

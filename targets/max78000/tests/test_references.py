@@ -17,7 +17,10 @@ from mace_target_max78002.device import MAX78002
 
 REFERENCES = references()
 LINES = (Path(__file__).parent / "zero_registers.txt").read_text().splitlines()
-WITH_ZEROS = {name: (int(count), digits) for name, count, digits in (line.split() for line in LINES if not line.startswith("#"))}
+WITH_ZEROS = {
+    name: (int(count), digits)
+    for name, count, digits in (line.split() for line in LINES if not line.startswith("#"))
+}
 FIRST_STREAM_REGISTER = MAX78002.layer_register(0, "STREAM1", 0)
 
 
@@ -33,7 +36,11 @@ def test_program_is_the_makers(reference: Reference) -> None:
     image = synthesise(reference.network, reference.options, reference.device).image
     expected = reference.content
     assert {f"BIAS_{q}": list(values) for q, values in image.bias.items()} == expected["bias"]
-    for function, steps in (("cnn_init", image.init), ("cnn_configure", image.configure), ("cnn_start", image.start)):
+    for function, steps in (
+        ("cnn_init", image.init),
+        ("cnn_configure", image.configure),
+        ("cnn_start", image.start),
+    ):
         assert writes(steps) == expected["registers"][function], function
     assert len(image.kernels) == expected["weights"].get("chunks", 0)
     if image.kernels:
@@ -49,15 +56,22 @@ def test_zeros_are_written_as_by_the_vendors_generator(reference: Reference) -> 
     assert (len(found), hashlib.sha256(content).hexdigest()[:16]) == WITH_ZEROS[reference.name]
 
 
-@pytest.mark.parametrize("reference", [r for r in REFERENCES if r.name == "test-layers-MAX78002"], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "reference", [r for r in REFERENCES if r.name == "test-layers-MAX78002"], ids=lambda r: r.name
+)
 def test_zeros_are_not_written_over_registers_of_other_layers(reference: Reference) -> None:
-    """The second generation has stream registers for eight layers; behind each kind lies the next kind, of the first layers again."""
+    """The second generation has stream registers for eight layers.
+
+    Behind each kind lies the next kind, of the first layers again.
+    """
     _, configure, _ = with_zeros(reference)
     names = ("STREAM1", "STREAM2")
     expected = [MAX78002.layer_register(0, name, layer) for layer in range(8) for name in names]
     end = MAX78002.layer_register(0, "IFRM", 0)
     assert len(reference.network.layers) > 8
-    assert [address for address, _ in writes(configure) if FIRST_STREAM_REGISTER <= address <= end] == expected
+    assert [
+        address for address, _ in writes(configure) if FIRST_STREAM_REGISTER <= address <= end
+    ] == expected
 
 
 def with_zeros(reference: Reference) -> tuple[tuple[Step, ...], ...]:

@@ -13,7 +13,17 @@ from references import references
 
 from mace_core.testing.requirements import require
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Place, Pool, Weights
+from mace_target_max78000.network import (
+    INPUT,
+    Activation,
+    Eltwise,
+    Layer,
+    Network,
+    Operation,
+    Place,
+    Pool,
+    Weights,
+)
 from mace_target_max78000.options import Options
 from mace_target_max78000.report import Report, analysed, as_dict, picture, summary
 from mace_target_max78000.report.cycles import cycles
@@ -41,8 +51,25 @@ def network() -> Network:
     small = layer(4, (4, 4), 4, shift=-4, **SQUARE)
     layers = (
         replace(small, name="a"),
-        replace(small, name="copy", operation=Operation.PASSTHROUGH, weights=None, kernel=(1, 1), pad=(0, 0), shift=0),
-        replace(small, name="b", inputs=(0, 1), eltwise=Eltwise.ADD, operands=2, out_channels=8, weights=wide_weights(), output=True),
+        replace(
+            small,
+            name="copy",
+            operation=Operation.PASSTHROUGH,
+            weights=None,
+            kernel=(1, 1),
+            pad=(0, 0),
+            shift=0,
+        ),
+        replace(
+            small,
+            name="b",
+            inputs=(0, 1),
+            eltwise=Eltwise.ADD,
+            operands=2,
+            out_channels=8,
+            weights=wide_weights(),
+            output=True,
+        ),
     )
     places = (
         Place(0xF, 0xF, 0x100, 0, write_gap=1),
@@ -71,22 +98,37 @@ def test_operations_of_each_kind() -> None:
     first_added = replace(added, pool_first=False)
     assert operations(first_added).additions == 2 * 4 * 64 + 4 * 16 * 4
     assert operations(replace(added, eltwise=Eltwise.XOR)).bitwise == 2 * 4 * 16
-    flat = Layer("fc", Operation.LINEAR, (INPUT,), 12, (4, 4), 10, Weights(np.ones((10, 192), np.int64)), flatten=True)
+    flat = Layer(
+        "fc", Operation.LINEAR, (INPUT,), 12, (4, 4), 10, Weights(np.ones((10, 192), np.int64)), flatten=True
+    )
     assert operations(flat) == Operations(1920)
-    up = Layer("up", Operation.CONV_TRANSPOSE2D, (INPUT,), 3, (5, 5), 2, Weights(np.ones((3, 2, 3, 3), np.int64)), **SQUARE)
+    up = Layer(
+        "up",
+        Operation.CONV_TRANSPOSE2D,
+        (INPUT,),
+        3,
+        (5, 5),
+        2,
+        Weights(np.ones((3, 2, 3, 3), np.int64)),
+        **SQUARE,
+    )
     assert operations(up) == Operations(9 * 3 * 2 * 100)
-    assert operations(Layer("depthwise", Operation.CONV2D, (INPUT,), 8, (4, 4), 8, groups=8, **SQUARE)) == Operations(9 * 8 * 16)
+    assert operations(
+        Layer("depthwise", Operation.CONV2D, (INPUT,), 8, (4, 4), 8, groups=8, **SQUARE)
+    ) == Operations(9 * 8 * 16)
     assert Operations(1, 2, 3, 4).total == 10
 
 
 def estimate(made: Layer, processors: int, output: int, pipeline: bool = False, **given: Any) -> int:
-    network = Network("", (made,), (Place(processors, output, **given),), np.zeros((made.channels, *made.dim), np.int64))
+    network = Network(
+        "", (made,), (Place(processors, output, **given),), np.zeros((made.channels, *made.dim), np.int64)
+    )
     return cycles(units(network, pipelined=pipeline)[0], (0,), pipeline)
 
 
 def test_cycles_by_the_makers_formula() -> None:
-    # A row of padding and the row before the first window take 2 * (2 + 1) + 28 * (2 + 1) each, each of 28 rows of outputs
-    # 3 + 3 + 27 * 2 + 2 to read and 28 * 60 to compute.
+    # A row of padding and the row before the first window take 2 * (2 + 1) + 28 * (2 + 1) each, each of 28
+    # rows of outputs 3 + 3 + 27 * 2 + 2 to read and 28 * 60 to compute.
     assert estimate(first(), 1, (1 << 60) - 1) == 2 * 90 + 28 * (62 + 28 * 60)
     assert estimate(first(), 1, (1 << 60) - 1, streaming=True) == (2 * 90 + 28 * (62 + 28 * 60)) * 3 // 2
     point = layer(8, (4, 4), 8)
@@ -115,7 +157,10 @@ def test_ranges_and_columns() -> None:
     assert found.columns[:5] == (8, 8, 8, 8, 0)
     assert found.weight_bytes == 4 * 4 * 9 + 8 * 4 * 9 // 2
     assert found.cycles == 1 + sum(layer.cycles for layer in found.layers)
-    assert found.flash["weights"] == sum(4 * (2 + len(c.words)) for c in synthesise(network(), Options(), MAX78000).image.kernels) + 4
+    assert (
+        found.flash["weights"]
+        == sum(4 * (2 + len(c.words)) for c in synthesise(network(), Options(), MAX78000).image.kernels) + 4
+    )
 
 
 def test_text() -> None:
@@ -159,9 +204,17 @@ def test_picture_draws_every_run_and_range() -> None:
 
 @pytest.mark.parametrize("name", list(REAL) or [""])
 def test_real_networks(name: str) -> None:
-    require(None if REAL else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
+    require(
+        None
+        if REAL
+        else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
+    )
     reference = REAL[name]
-    found = analysed(reference.network, synthesise(reference.network, reference.options, reference.device), reference.options)
+    found = analysed(
+        reference.network,
+        synthesise(reference.network, reference.options, reference.device),
+        reference.options,
+    )
     weights = [layer.weights for layer in reference.network.layers if layer.weights is not None]
     assert found.weight_bytes == sum(-(-w.values.size * w.bits // 8) for w in weights)
     assert found.bias_bytes == sum(map(len, reference.content["bias"].values()))
@@ -172,9 +225,15 @@ def test_real_networks(name: str) -> None:
 
 
 def test_mnist_as_the_maker_counts_it() -> None:
-    require(None if REAL else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
+    require(
+        None
+        if REAL
+        else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
+    )
     for device in (MAX78000, MAX78002):
         reference = REAL[f"mnist-{device.name}"]
-        found = analysed(reference.network, synthesise(reference.network, reference.options, device), reference.options)
+        found = analysed(
+            reference.network, synthesise(reference.network, reference.options, device), reference.options
+        )
         assert found.weight_bytes == 71148
         assert found.operations.multiplications == 10751808

@@ -1,4 +1,7 @@
-"""The simulator's bus, loader, start and faults, on small networks made by hand; the answer is that of plain numpy."""
+"""The simulator's bus, loader, start and faults, on small networks made by hand.
+
+The answer is that of plain numpy.
+"""
 
 from __future__ import annotations
 
@@ -71,27 +74,38 @@ def answer(image: Image) -> np.ndarray:
     for layer in made.layers:
         if layer.pool:
             x = np.max([x[:, i:8:2, j : j + 5 : 2] for i in range(2) for j in range(2)], axis=0)
-        windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (1, 1), (1, 1))), (3, 3), axis=(1, 2))
+        windows = np.lib.stride_tricks.sliding_window_view(
+            np.pad(x, ((0, 0), (1, 1), (1, 1))), (3, 3), axis=(1, 2)
+        )
         assert layer.weights is not None
         sums = np.einsum("cyxij,ocij->oyx", windows, layer.weights.values)
         sums += 0 if layer.bias is None else 128 * layer.bias[:, None, None]
-        x = np.clip((sums * 2**layer.shift + 64) >> 7, 0 if layer.activation is Activation.RELU else -128, 127)
+        x = np.clip(
+            (sums * 2**layer.shift + 64) >> 7, 0 if layer.activation is Activation.RELU else -128, 127
+        )
     return x
 
 
 def found(simulator: Simulator) -> np.ndarray:
     """The result in data memory: int8 [5, 4, 3]."""
     device = simulator.device
-    memories = [np.frombuffer(simulator.read_block(device.data_address(p, 0x2000), 48), np.int8).reshape(12, 4) for p in (0, 4)]
+    memories = [
+        np.frombuffer(simulator.read_block(device.data_address(p, 0x2000), 48), np.int8).reshape(12, 4)
+        for p in (0, 4)
+    ]
     return np.concatenate(memories, axis=1)[:, :5].T.reshape(5, 4, 3)
 
 
-def with_register(image: Image, name: str, change: Callable[[int], int], layer: int, quadrants: Iterable[int]) -> Image:
+def with_register(
+    image: Image, name: str, change: Callable[[int], int], layer: int, quadrants: Iterable[int]
+) -> Image:
     """The same program with another value in a layer's register of these quadrants."""
     writes = []
     for quadrant in quadrants:
         address = image.device.layer_register(quadrant, name, layer)
-        before = sum(step.value for step in image.configure if isinstance(step, Write) and step.address == address)
+        before = sum(
+            step.value for step in image.configure if isinstance(step, Write) and step.address == address
+        )
         writes.append(Write(address, change(before)))
     return replace(image, configure=(*image.configure, *writes))
 
@@ -110,7 +124,11 @@ def test_known_answer_is_compared_word_by_word(device: Device) -> None:
     assert list(mismatches(simulator, image)) == []
     first = image.known_answer[0]
     wrong = replace(
-        image, known_answer=(Check(first.address, first.mask, (first.values[0] ^ 1, *first.values[1:])), *image.known_answer[1:])
+        image,
+        known_answer=(
+            Check(first.address, first.mask, (first.values[0] ^ 1, *first.values[1:])),
+            *image.known_answer[1:],
+        ),
     )
     assert [m.split(":")[0] for m in mismatches(simulator, wrong)] == [f"{first.address:#x}"]
 
@@ -120,7 +138,9 @@ def test_weights_without_the_packing_loader(device: Device) -> None:
     image = program(device)
     packed = replay(image)
     simulator = Simulator(device)
-    run(simulator, (Write(s.address, s.value & ~(1 << 20)) if isinstance(s, Write) else s for s in image.init))
+    run(
+        simulator, (Write(s.address, s.value & ~(1 << 20)) if isinstance(s, Write) else s for s in image.init)
+    )
     for chunk in image.kernels:
         data = np.array(chunk.words, ">u4").tobytes()
         for i in range(chunk.count):
@@ -256,7 +276,10 @@ def test_addresses_where_nothing_lies(device: Device) -> None:
     ):
         with pytest.raises(SimulationError):
             simulator.write(address, 1)
-    with pytest.raises(SimulationError, match=rf"words {device.kernel_words} to {device.kernel_words + 1}, {device.kernel_words} exist"):
+    with pytest.raises(
+        SimulationError,
+        match=rf"words {device.kernel_words} to {device.kernel_words + 1}, {device.kernel_words} exist",
+    ):
         simulator.write_block(device.kernel_address(5, device.kernel_words), bytes(16))
 
 
@@ -281,8 +304,14 @@ REGISTER_FAULTS: list[tuple[str, Callable[[int], int], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change", "message"), REGISTER_FAULTS, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(REGISTER_FAULTS)])
-def test_registers_that_the_hardware_cannot_follow(name: str, change: Callable[[int], int], message: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    REGISTER_FAULTS,
+    ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(REGISTER_FAULTS)],
+)
+def test_registers_that_the_hardware_cannot_follow(
+    name: str, change: Callable[[int], int], message: str
+) -> None:
     with pytest.raises(SimulationError, match=message) as fault:
         replay(with_register(program(MAX78000), name, change, 0, (0,) if name == "ENA" else (0, 1)))
     assert "layer 0" in str(fault.value)
@@ -300,17 +329,31 @@ def started(image: Image, change: Callable[[list[Step]], Iterable[Step]]) -> Ima
 
 
 START_FAULTS: list[tuple[Callable[[list[Step]], Iterable[Step]], str]] = [
-    (lambda steps: [Write(s.address, s.value & ~CLOCK) for s in steps if isinstance(s, Write)], "without a clock"),
-    (lambda steps: [steps[0], Write(steps[1].address, steps[1].value & ~SYNC), steps[2]], "without waiting for the master"),
-    (lambda steps: [steps[0], Write(steps[1].address, steps[1].value | 1 << 13), steps[2]], "where the master, quadrant 0, has"),
+    (
+        lambda steps: [Write(s.address, s.value & ~CLOCK) for s in steps if isinstance(s, Write)],
+        "without a clock",
+    ),
+    (
+        lambda steps: [steps[0], Write(steps[1].address, steps[1].value & ~SYNC), steps[2]],
+        "without waiting for the master",
+    ),
+    (
+        lambda steps: [steps[0], Write(steps[1].address, steps[1].value | 1 << 13), steps[2]],
+        "where the master, quadrant 0, has",
+    ),
     (lambda steps: [steps[0], steps[2]], "sums of quadrants .* are awaited|which were not started"),
     (lambda steps: steps[:2], "never ends: a start"),
-    (lambda steps: [Write(s.address, s.value | 1 << 25) for s in steps if isinstance(s, Write)], "mean nothing here"),
+    (
+        lambda steps: [Write(s.address, s.value | 1 << 25) for s in steps if isinstance(s, Write)],
+        "mean nothing here",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), START_FAULTS, ids=range(len(START_FAULTS)))
-def test_starts_that_the_hardware_cannot_follow(change: Callable[[list[Step]], Iterable[Step]], message: str) -> None:
+def test_starts_that_the_hardware_cannot_follow(
+    change: Callable[[list[Step]], Iterable[Step]], message: str
+) -> None:
     with pytest.raises(SimulationError, match=message):
         replay(started(program(MAX78000), change))
 
@@ -326,7 +369,9 @@ def test_second_generation_must_clear_its_registers() -> None:
     with pytest.raises(SimulationError, match="quadrant 0 has no clock"):
         replay(replace(image, init=tuple(s for s in image.init if s.address != image.device.control)))
     with pytest.raises(SimulationError, match="wait for 0x2000000 without end"):
-        replay(replace(image, init=tuple(s for s in image.init if isinstance(s, Poll) or s.address not in test)))
+        replay(
+            replace(image, init=tuple(s for s in image.init if isinstance(s, Poll) or s.address not in test))
+        )
 
 
 def test_loader_takes_words_in_order() -> None:
@@ -344,7 +389,9 @@ def test_loader_takes_words_in_order() -> None:
 def test_no_run_begins_while_the_packing_loader_is_off() -> None:
     simulator = Simulator(MAX78000)
     simulator.write(MAX78000.control_register(0, 0), CLOCK)
-    with pytest.raises(SimulationError, match="processor 1: a run begins while the packing loader is off; set bit 20 of CTL"):
+    with pytest.raises(
+        SimulationError, match="processor 1: a run begins while the packing loader is off; set bit 20 of CTL"
+    ):
         simulator.write(MAX78000.kernel_address(1, 0) | 1, 1, size=1)
 
 

@@ -52,7 +52,9 @@ def caught(wrong: Image, right: Image) -> bool:
     ],
     ids=lambda value: value.name if isinstance(value, Device) else None,
 )
-def test_a_first_layer_that_waits_too_little(device: Device, planar: bool, name: str, value: Callable[[int], int]) -> None:
+def test_a_first_layer_that_waits_too_little(
+    device: Device, planar: bool, name: str, value: Callable[[int], int]
+) -> None:
     (first, second), places = pair(streaming=True, planar=planar, biased=False)
     pooled = replace(first, pool=Pool(False, (2, 2), 2))
     layers = pooled, replace(second, dim=pooled.out_dim)
@@ -62,7 +64,9 @@ def test_a_first_layer_that_waits_too_little(device: Device, planar: bool, name:
     wrong = image
     for quadrant in quadrants:
         wrong = planted(wrong, name, quadrant, value)
-    with pytest.raises(SimulationError, match="its first window is there after" if name == "STREAM1" else "its windows need"):
+    with pytest.raises(
+        SimulationError, match="its first window is there after" if name == "STREAM1" else "its windows need"
+    ):
         replay(wrong)
 
 
@@ -85,7 +89,9 @@ def test_results_of_the_last_layer_over_its_own_buffer() -> None:
     layers, places = pair(streaming=True, planar=False, biased=False)
     over = replace(places[1], output_processors=0xF0, out_offset=0x1010)
     image = program(layers, (places[0], over), MAX78000, Options(fifo=True))
-    with pytest.raises(SimulationError, match=r"words 1028 to \d+ of memory 1 are written while others use 1024 to"):
+    with pytest.raises(
+        SimulationError, match=r"words 1028 to \d+ of memory 1 are written while others use 1024 to"
+    ):
         replay(image)
 
 
@@ -114,7 +120,9 @@ def test_a_bias_that_nobody_adds() -> None:
 
 
 @pytest.mark.parametrize(("quadrant", "value"), [(0, lambda v: v | 1 << 12), (1, lambda v: v & ~(1 << 12))])
-def test_a_depthwise_bias_in_other_quadrants_than_channels(quadrant: int, value: Callable[[int], int]) -> None:
+def test_a_depthwise_bias_in_other_quadrants_than_channels(
+    quadrant: int, value: Callable[[int], int]
+) -> None:
     layer = replace(depthwise(20, 3), bias=np.arange(20))
     image = program((layer,), (Place(0xFFFFF << 16, 0xFFFFF, out_offset=0x4000),), MAX78002, Options())
     with pytest.raises(SimulationError, match="have channels of their own"):

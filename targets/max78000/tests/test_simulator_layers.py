@@ -12,7 +12,17 @@ import pytest
 
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Image, Write
-from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Place, Pool, Weights
+from mace_target_max78000.network import (
+    INPUT,
+    Activation,
+    Eltwise,
+    Layer,
+    Network,
+    Operation,
+    Place,
+    Pool,
+    Weights,
+)
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import SimulationError, mismatches, replay
 from mace_target_max78000.synthesis import synthesise
@@ -31,7 +41,15 @@ def weights(*shape: int, bits: int = 8) -> Weights:
 def convolution(channels: int, outputs: int, bits: int = 8, **changes: Any) -> Layer:
     """A 3x3 convolution of 8x7, or what the changes make of it."""
     kernel, groups = changes.setdefault("kernel", (3, 3)), changes.get("groups", 1)
-    layer = Layer("layer", Operation.CONV2D, (INPUT,), channels, (8, 7), outputs, weights(outputs, channels // groups, *kernel, bits=bits))
+    layer = Layer(
+        "layer",
+        Operation.CONV2D,
+        (INPUT,),
+        channels,
+        (8, 7),
+        outputs,
+        weights(outputs, channels // groups, *kernel, bits=bits),
+    )
     return replace(layer, output=True, pad=changes.pop("pad", (1, 1)), shift=4 - bits, **changes)
 
 
@@ -46,13 +64,24 @@ def transposed(channels: int, outputs: int, pad: int) -> Layer:
 
 
 def one_dimensional(channels: int, outputs: int, length: int, pad: int, **changes: Any) -> Layer:
-    layer = replace(convolution(channels, outputs), operation=Operation.CONV1D, weights=weights(outputs, channels, length), dim=(30, 1))
+    layer = replace(
+        convolution(channels, outputs),
+        operation=Operation.CONV1D,
+        weights=weights(outputs, channels, length),
+        dim=(30, 1),
+    )
     return replace(layer, kernel=(length, 1), pad=(pad, 0), **changes)
 
 
 def linear(channels: int, outputs: int, bits: int) -> Layer:
     layer = convolution(channels, outputs, kernel=(1, 1), pad=(0, 0))
-    return replace(layer, operation=Operation.LINEAR, dim=(3, 4), weights=weights(outputs, 12 * channels, bits=bits), flatten=True)
+    return replace(
+        layer,
+        operation=Operation.LINEAR,
+        dim=(3, 4),
+        weights=weights(outputs, 12 * channels, bits=bits),
+        flatten=True,
+    )
 
 
 def passthrough(channels: int, **changes: Any) -> Layer:
@@ -61,7 +90,9 @@ def passthrough(channels: int, **changes: Any) -> Layer:
 
 def depthwise(channels: int, size: int) -> Layer:
     bias = RANDOM.integers(-50, 50, channels)
-    return convolution(channels, channels, groups=channels, kernel=(size, size), pad=(size // 2,) * 2, bias=bias)
+    return convolution(
+        channels, channels, groups=channels, kernel=(size, size), pad=(size // 2,) * 2, bias=bias
+    )
 
 
 def cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
@@ -80,7 +111,12 @@ def cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
         yield f"transposed-{pad}", transposed(5, 6, pad), Place(0x1F, 0x3F), DEVICES
         yield f"transposed-{pad}-two-passes", transposed(MANY, 6, pad), Place(MANY_MAP, 0x3F), DEVICES
     yield "length-two-passes", one_dimensional(MANY, 20, 4, 0), Place(MANY_MAP, 0xFFFFF), DEVICES
-    yield "length-average", one_dimensional(10, 20, 4, 1, pool=Pool(True, (3, 1), 2)), Place(0x3FF, 0xFFFFF), DEVICES
+    yield (
+        "length-average",
+        one_dimensional(10, 20, 4, 1, pool=Pool(True, (3, 1), 2)),
+        Place(0x3FF, 0xFFFFF),
+        DEVICES,
+    )
     for bits in (1, 2, 4, 8):
         yield f"flattened-{bits}", linear(10, 36, bits), Place(0x3FF, (1 << 36) - 1), DEVICES
         yield f"flattened-two-passes-{bits}", linear(10, 70, bits), Place(0x3FF, (1 << 36) - 1), DEVICES
@@ -93,17 +129,28 @@ def eltwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
         for operands in (2, 3):
             for pool in (None, Pool(False, (2, 2), 2), Pool(True, (2, 2), 1)):
                 for first in (True, False):
-                    layer = convolution(5, 9, eltwise=operation, operands=operands, pool_first=first, pool=pool)
+                    layer = convolution(
+                        5, 9, eltwise=operation, operands=operands, pool_first=first, pool=pool
+                    )
                     name = f"{operation.name.lower()}-{operands}-{'none' if pool is None else 'average' if pool.average else 'max'}-{first}"
                     yield name, layer, Place(0x1F, 0x1FF), DEVICES
     for operands in (2, 3):
         layer = passthrough(MANY, eltwise=Eltwise.ADD, operands=operands)
         yield f"operands-two-passes-{operands}", layer, Place(MANY_MAP, MANY_MAP), DEVICES
-    yield "pooled-only", passthrough(20, pool=Pool(True, (2, 2), 2)), Place(0xFFFFF0, 0xFFFFF0, write_gap=1), DEVICES
+    yield (
+        "pooled-only",
+        passthrough(20, pool=Pool(True, (2, 2), 2)),
+        Place(0xFFFFF0, 0xFFFFF0, write_gap=1),
+        DEVICES,
+    )
 
 
 def depthwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
-    maps = {"same": (20, 0xFFFFF, 0xFFFFF), "moved": (20, 0xFFFFF << 4, 0xFFFFF << 8), "two-passes": (MANY, MANY_MAP, MANY_MAP)}
+    maps = {
+        "same": (20, 0xFFFFF, 0xFFFFF),
+        "moved": (20, 0xFFFFF << 4, 0xFFFFF << 8),
+        "two-passes": (MANY, MANY_MAP, MANY_MAP),
+    }
     maps |= {"moved-two-passes": (MANY, MANY_MAP, MANY_MAP << 12), "moved-down": (20, 0xFFFFF << 8, 0xFFFFF)}
     for name, (channels, processors, slots) in maps.items():
         for size in (1, 3):
@@ -113,14 +160,20 @@ def depthwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
         yield f"depthwise-{bits}", layer, Place(MANY_MAP, MANY_MAP), (MAX78002,)
 
 
-CASES = [(f"{name}-{device.name}", layer, place, device) for name, layer, place, devices in cases() for device in devices]
+CASES = [
+    (f"{name}-{device.name}", layer, place, device)
+    for name, layer, place, devices in cases()
+    for device in devices
+]
 
 
 def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Device, options: Options) -> Image:
     """The program of these layers, with a random sample."""
     first = layers[0]
     shape = (first.channels * first.operands, *(first.dim if not first.one_dimensional else first.dim[:1]))
-    return synthesise(Network("layers", layers, places, RANDOM.integers(-128, 128, shape)), options, device).image
+    return synthesise(
+        Network("layers", layers, places, RANDOM.integers(-128, 128, shape)), options, device
+    ).image
 
 
 @pytest.mark.parametrize(("layer", "place", "device"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
@@ -134,7 +187,10 @@ def test_layer(layer: Layer, place: Place, device: Device) -> None:
 @pytest.mark.parametrize("rounding", [False, True])
 def test_averages(device: Device, documented: bool, rounding: bool) -> None:
     options = Options(avg_pool_rounding=rounding, documented=documented)
-    for layer in (convolution(5, 9, pool=Pool(True, (2, 3), 2)), one_dimensional(5, 9, 3, 1, pool=Pool(True, (2, 1), 2))):
+    for layer in (
+        convolution(5, 9, pool=Pool(True, (2, 3), 2)),
+        one_dimensional(5, 9, 3, 1, pool=Pool(True, (2, 1), 2)),
+    ):
         image = program((layer,), (Place(0x1F, 0x1FF, out_offset=0x4000),), device, options)
         assert list(mismatches(replay(image, documented), image)) == []
 
@@ -167,7 +223,9 @@ def test_streams_from_data_memory(device: Device) -> None:
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_fast_fifo(device: Device) -> None:
-    image = program(*pair(streaming=True, planar=False, biased=False), device, Options(fast_fifo=True, riscv=True))
+    image = program(
+        *pair(streaming=True, planar=False, biased=False), device, Options(fast_fifo=True, riscv=True)
+    )
     assert list(mismatches(replay(image), image)) == []
 
 
@@ -175,7 +233,9 @@ def test_linked_layers() -> None:
     image = program(*pair(streaming=False, planar=False, biased=True), MAX78002, Options(link_layer=True))
     assert list(mismatches(replay(image), image)) == []
     jump = MAX78002.layer_register(0, "NXTLYR", 0)
-    circle = tuple(replace(s, value=0x80) if isinstance(s, Write) and s.address == jump else s for s in image.configure)
+    circle = tuple(
+        replace(s, value=0x80) if isinstance(s, Write) and s.address == jump else s for s in image.configure
+    )
     with pytest.raises(SimulationError, match="layers follow each other without end"):
         replay(replace(image, configure=circle))
 
@@ -183,7 +243,10 @@ def test_linked_layers() -> None:
 def changed(image: Image, name: str, layer: int, value: Callable[[int], int]) -> Image:
     """The same program with another value in a layer's register of quadrant 0."""
     address = image.device.layer_register(0, name, layer)
-    steps = (replace(s, value=value(s.value)) if isinstance(s, Write) and s.address == address else s for s in image.configure)
+    steps = (
+        replace(s, value=value(s.value)) if isinstance(s, Write) and s.address == address else s
+        for s in image.configure
+    )
     return replace(image, configure=tuple(steps))
 
 
@@ -221,6 +284,8 @@ def test_input_that_is_overwritten_too_early(device: Device) -> None:
 
 
 def test_two_channels_in_one_place() -> None:
-    image = program((passthrough(20),), (Place(0xFFFFF << 4, 0xFFFFF << 8, out_offset=0x4000),), MAX78000, Options())
+    image = program(
+        (passthrough(20),), (Place(0xFFFFF << 4, 0xFFFFF << 8, out_offset=0x4000),), MAX78000, Options()
+    )
     with pytest.raises(SimulationError, match="two channels are written to the same place"):
         replay(image)

@@ -23,18 +23,23 @@ LEAST_CAUGHT = 0.75
 @cache
 def small() -> tuple[Any, ...]:
     """The unit networks on both parts."""
-    sized = ((s, sum(layer.weights.values.size for layer in s.network.layers if layer.weights)) for s in mutation.subjects())
+    sized = (
+        (s, sum(layer.weights.values.size for layer in s.network.layers if layer.weights))
+        for s in mutation.subjects()
+    )
     return tuple(s for s, size in sized if size < LARGE)
 
 
 @pytest.fixture(autouse=True)
 def networks() -> None:
-    require(None if small() else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
+    require(
+        None
+        if small()
+        else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
+    )
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 def test_weights(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
@@ -46,8 +51,6 @@ def test_weights(record_testsuite_property: Callable[[str, object], None]) -> No
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 def test_registers(record_testsuite_property: Callable[[str, object], None]) -> None:
     random = np.random.default_rng(SEED)
@@ -56,16 +59,18 @@ def test_registers(record_testsuite_property: Callable[[str, object], None]) -> 
     assert len(flips) >= 500
     assert len(caught) >= LEAST_CAUGHT * len(flips), mutation.table(flips)
     record_testsuite_property("register flips", mutation.table(flips))
-    assert [f.what for f in flips if f not in caught and f.weighted and f.register in mutation.ALWAYS_CAUGHT] == []
+    assert [
+        f.what for f in flips if f not in caught and f.weighted and f.register in mutation.ALWAYS_CAUGHT
+    ] == []
 
 
 @pytest.mark.slow
-
-
 @pytest.mark.exhaustive
 def test_shifts_and_activations() -> None:
     random = np.random.default_rng(SEED)
-    flips = [f for subject in small() for f in mutation.register_flips(subject, 2, random, mutation.ARITHMETIC)]
+    flips = [
+        f for subject in small() for f in mutation.register_flips(subject, 2, random, mutation.ARITHMETIC)
+    ]
     answered = [f for f in flips if f.must is not None]
     assert [f.what for f in answered if f.must != (f.outcome == mutation.ANSWER)] == []
     assert len(answered) >= 50

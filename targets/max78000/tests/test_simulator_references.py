@@ -23,7 +23,11 @@ CONDITIONAL = [name for name, reference in REFERENCES.items() if reference.condi
 
 @pytest.fixture(autouse=True)
 def networks() -> None:
-    require(None if REFERENCES else "the networks are not beside the checkout, and MACE_MODELS names no folder with them")
+    require(
+        None
+        if REFERENCES
+        else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in REFERENCES if n not in (*IMPOSSIBLE, *CONDITIONAL)] or [""])
@@ -45,7 +49,10 @@ def test_the_vendors_own_program(name: str) -> None:
     content = reference.content
     if image.kernels:
         assert digest(image.kernels) == content["weights"]["sha256"]
-    dumped = {phase: tuple(Write(*pair) for pair in content["registers"][f"cnn_{phase}"]) for phase in ("init", "configure", "start")}
+    dumped = {
+        phase: tuple(Write(*pair) for pair in content["registers"][f"cnn_{phase}"])
+        for phase in ("init", "configure", "start")
+    }
     biases = {int(key.removeprefix("BIAS_")): bytes(values) for key, values in content["bias"].items()}
     program = replace(image, **dumped, bias=biases, known_answer=reference.known_answer)
     assert list(mismatches(replay(program), program)) == []
@@ -72,4 +79,6 @@ def test_operands_lie_side_by_side(name: str) -> None:
 
 def results(simulator: Simulator, device: Device, offset: int, words: int) -> np.ndarray[Any, Any]:
     """Signed bytes [words, 4] of the first data memory."""
-    return np.frombuffer(simulator.read_block(device.data_address(0, offset), 4 * words), np.int8).reshape(words, 4)
+    return np.frombuffer(simulator.read_block(device.data_address(0, offset), 4 * words), np.int8).reshape(
+        words, 4
+    )

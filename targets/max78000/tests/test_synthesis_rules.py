@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_simulator_layers import DEVICES, convolution, depthwise, linear, one_dimensional, passthrough, transposed
+from test_simulator_layers import (
+    DEVICES,
+    convolution,
+    depthwise,
+    linear,
+    one_dimensional,
+    passthrough,
+    transposed,
+)
 
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Write
@@ -82,13 +90,28 @@ def _random_layer(random: np.random.Generator, device: Device) -> tuple[Layer, P
         layer = replace(layer, bias=random.integers(-128, 128, layer.out_channels))
     if layer.operation in (Operation.CONV2D, Operation.PASSTHROUGH) and random.integers(2):
         window = int(random.integers(1, 4))
-        layer = replace(layer, pool=Pool(bool(random.integers(2)), (window, window), int(random.integers(1, 4))))
+        layer = replace(
+            layer, pool=Pool(bool(random.integers(2)), (window, window), int(random.integers(1, 4)))
+        )
     reading, slots = (_mask(layer.channels, random), _mask(layer.out_channels, random))
     same = layer.operation is Operation.PASSTHROUGH or (layer.groups > 1 and random.integers(2))
     ahead = device.pipelined and layer.operation is Operation.CONV2D and not random.integers(4)
-    four = device.pipelined and layer.groups == 1 and layer.operation is Operation.CONV2D and not random.integers(4)
+    four = (
+        device.pipelined
+        and layer.groups == 1
+        and layer.operation is Operation.CONV2D
+        and not random.integers(4)
+    )
     gap = int(random.integers(2))
-    return layer, Place(reading, reading if same else slots, 0, 0x4000, write_gap=gap, read_ahead=bool(ahead), calcx4=bool(four))
+    return layer, Place(
+        reading,
+        reading if same else slots,
+        0,
+        0x4000,
+        write_gap=gap,
+        read_ahead=bool(ahead),
+        calcx4=bool(four),
+    )
 
 
 def _mask(channels: int, random: np.random.Generator) -> int:
@@ -149,7 +172,8 @@ def test_larger_memories_are_filled_from_the_top() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "count", "fits"), [(0, 1024, True), (1020, 4, False), (1016, 4, True), (4096, 256, True), (4348, 4, False)]
+    ("start", "count", "fits"),
+    [(0, 1024, True), (1020, 4, False), (1016, 4, True), (4096, 256, True), (4348, 4, False)],
 )
 def test_depthwise_kernels_lie_in_one_physical_memory(start: int, count: int, fits: bool) -> None:
     assert runs._in_one_instance(np.array([start]), count, MAX78002).tolist() == [fits]
@@ -159,7 +183,9 @@ def test_depthwise_kernels_lie_in_one_physical_memory(start: int, count: int, fi
 @pytest.mark.parametrize("channels", [4, 70, 300])
 def test_four_channels_at_once(channels: int, outputs: int) -> None:
     reading, slots = ((1 << processors_needed(n)) - 1 for n in (channels, outputs))
-    assert wrong(convolution(channels, outputs), Place(reading, slots, 0, 0x10000, calcx4=True), MAX78002) == []
+    assert (
+        wrong(convolution(channels, outputs), Place(reading, slots, 0, 0x10000, calcx4=True), MAX78002) == []
+    )
     biased = convolution(channels, outputs, bias=np.arange(outputs) - 8)
     assert wrong(biased, Place(reading, slots, 0, 0x10000, calcx4=True, read_ahead=True), MAX78002) == []
 
@@ -209,7 +235,10 @@ def test_only_quadrants_that_read_have_a_bias() -> None:
 
 
 def test_write_pointers_of_layers_that_scatter() -> None:
-    """Every quadrant continues behind the channels of those before; one below the first that is read in points nowhere."""
+    """Every quadrant continues behind the channels of those before.
+
+    One below the first that is read in points nowhere.
+    """
     deep = depthwise(17, 3)
     given = registers(deep, Place(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002)
     assert [given["WPTR_BASE", q] for q in range(3)] == [0, 0x18800, 0x28800]
@@ -217,7 +246,9 @@ def test_write_pointers_of_layers_that_scatter() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-@pytest.mark.parametrize(("average", "size", "bit"), [(False, 1, 0), (False, 2, 1), (True, 2, 1), (True, 1, 0)])
+@pytest.mark.parametrize(
+    ("average", "size", "bit"), [(False, 1, 0), (False, 2, 1), (True, 2, 1), (True, 1, 0)]
+)
 def test_a_pool_of_one_position_is_no_pool(device: Device, average: bool, size: int, bit: int) -> None:
     pooled = convolution(4, 4, pool=Pool(average, (size, size), 2))
     given = registers(pooled, Place(0xF, 0xF, 0, 0x4000), device)
@@ -226,7 +257,9 @@ def test_a_pool_of_one_position_is_no_pool(device: Device, average: bool, size: 
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-@pytest.mark.parametrize(("reading", "slots"), [(0x11111, 0x1000F), (0x1111, 0xF), (0x8421, 0xF), (0xF, 0xF0)])
+@pytest.mark.parametrize(
+    ("reading", "slots"), [(0x11111, 0x1000F), (0x1111, 0xF), (0x8421, 0xF), (0xF, 0xF0)]
+)
 def test_results_of_passthrough_layers_are_packed(device: Device, reading: int, slots: int) -> None:
     assert wrong(passthrough(reading.bit_count()), Place(reading, slots, 0, 0x4000), device) == []
 
@@ -236,19 +269,27 @@ def test_quadrants_of_the_fast_fifo() -> None:
     for processors, bits in ((0x1, 0b11), (0x7, 0b11), (0x2, 0b11)):
         layer = convolution(processors.bit_count(), 4)
         options = Options(fast_fifo=True, riscv=True)
-        image = synthesise(network(layer, Place(processors, 0xF0000, 0, 0x1000), np.random.default_rng(1)), options, MAX78000).image
+        image = synthesise(
+            network(layer, Place(processors, 0xF0000, 0, 0x1000), np.random.default_rng(1)), options, MAX78000
+        ).image
         starts = [(step.address, step.value) for step in image.start if isinstance(step, Write)]
         first, second = (MAX78000.control_register(q, 0) for q in (0, 1))
         assert {value >> 22 & 3 for address, value in starts if address == first} == {bits}
         assert {value >> 22 & 3 for address, value in starts if address == second} == {0}
-        inits = [step.value for step in image.init if isinstance(step, Write) and step.address in (first, second)]
+        inits = [
+            step.value for step in image.init if isinstance(step, Write) and step.address in (first, second)
+        ]
         assert {value >> 22 & 3 for value in inits} == {0}
 
 
 # Streams
 
 
-@pytest.mark.parametrize(("device", "start", "wait"), [(MAX78000, 38, 0x110000), (MAX78002, 11, 0x20010)], ids=["MAX78000", "MAX78002"])
+@pytest.mark.parametrize(
+    ("device", "start", "wait"),
+    [(MAX78000, 38, 0x110000), (MAX78002, 11, 0x20010)],
+    ids=["MAX78000", "MAX78002"],
+)
 def test_planes_through_a_fifo_with_pooling(device: Device, start: int, wait: int) -> None:
     """The first generation counts positions, the second one words, of which each holds four positions of a plane."""
     layer = convolution(4, 15, pool=Pool(False, (2, 2), 1))
@@ -271,20 +312,31 @@ def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
         before = None
         for number in range(2):
             found = {
-                q: {n: values.get(device.layer_register(q, n, number), 0) for n in (*device.registers, *device.stream_registers)}
+                q: {
+                    n: values.get(device.layer_register(q, n, number), 0)
+                    for n in (*device.registers, *device.stream_registers)
+                }
                 for q in image.quadrants
             }
             setting = decode(device, number, found)
             needed = minimum(setting, before, device)
             stream = setting.stream
-            assert (stream.start >= needed.start, stream.columns >= needed.columns, stream.rows >= needed.rows) == (True,) * 3
+            assert (
+                stream.start >= needed.start,
+                stream.columns >= needed.columns,
+                stream.rows >= needed.rows,
+            ) == (True,) * 3
             before = setting
 
 
 def _streaming(random: np.random.Generator) -> tuple[tuple[Layer, ...], tuple[Place, ...]]:
     def pool() -> Pool | None:
         stride = int(random.integers(1, 4))
-        return Pool(False, (int(random.integers(1, 4)), int(random.integers(1, 4))), stride) if random.integers(2) else None
+        return (
+            Pool(False, (int(random.integers(1, 4)), int(random.integers(1, 4))), stride)
+            if random.integers(2)
+            else None
+        )
 
     dim = int(random.integers(12, 40)), int(random.integers(12, 40))
     first = replace(convolution(4, 8, pool=pool()), dim=dim)
@@ -304,14 +356,23 @@ def test_options_of_streams_act_on_one_layer() -> None:
     given = Network("net", layers, places, sample)
 
     def waits(**options: Any) -> list[Any]:
-        return list(streams(units(given, pipelined=False), Options(fifo=True, **options), pipelined=False).values())
+        return list(
+            streams(units(given, pipelined=False), Options(fifo=True, **options), pipelined=False).values()
+        )
 
-    plain, told = waits(), waits(override_start=77, override_delta1=5, override_delta2=6, override_rollover=99)
+    plain, told = (
+        waits(),
+        waits(override_start=77, override_delta1=5, override_delta2=6, override_rollover=99),
+    )
     assert (told[0].start, told[0].columns, told[0].rows, told[0].rollover) == (77, 5, 6, 99)
     assert told[1] == plain[1]
     more = waits(increase_delta1=1, increase_delta2=2, increase_start=5)
     assert more[0] == plain[0]
-    assert (more[1].columns - plain[1].columns, more[1].rows - plain[1].rows, more[1].start - plain[1].start) == (1, 2, 3)
+    assert (
+        more[1].columns - plain[1].columns,
+        more[1].rows - plain[1].rows,
+        more[1].start - plain[1].start,
+    ) == (1, 2, 3)
 
 
 def test_a_1x1_kernel_behind_a_stream_is_widened() -> None:

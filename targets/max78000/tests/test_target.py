@@ -18,7 +18,10 @@ from mace_target_max78000.target import Emulator, Max78000
 
 def test_a_project_for_two_cores_is_written_and_refused_by_the_build() -> None:
     """`mace convert` writes it, and its Makefile builds it; no rule links its two programs."""
-    plain, two = (Model(name, (), keys={"target_options": {"max78000": asked}}) for name, asked in (("a", {}), ("b", {"riscv": True})))
+    plain, two = (
+        Model(name, (), keys={"target_options": {"max78000": asked}})
+        for name, asked in (("a", {}), ("b", {"riscv": True}))
+    )
     first, second = Max78000().manifests("lib", [plain, two], "cortex-m4")
     assert first.refusal == ""
     assert "write it with `mace convert` and build it with its Makefile" in second.refusal
@@ -52,8 +55,16 @@ def build_of(folder: Path, report: str) -> Path:
         ("{", (), "net.json: is no report of a build; build the firmware again"),
         ("[]", (), "net.json: lists no models; build the firmware again"),
         ('{"models": {}}', (), "net.json: lists no models; build the firmware again"),
-        (json.dumps({"models": {"a": {}, "b": {}}}), ("--model", "c"), "mace_run: has no model 'c'; name one of a, b"),
-        (json.dumps({"models": {"a": {}}}), (), "a.elf: the firmware cannot be read: No such file or directory; build it for this target"),
+        (
+            json.dumps({"models": {"a": {}, "b": {}}}),
+            ("--model", "c"),
+            "mace_run: has no model 'c'; name one of a, b",
+        ),
+        (
+            json.dumps({"models": {"a": {}}}),
+            (),
+            "a.elf: the firmware cannot be read: No such file or directory; build it for this target",
+        ),
     ],
 )
 def test_a_build_that_is_not_whole_is_told_in_one_line(
@@ -64,7 +75,9 @@ def test_a_build_that_is_not_whole_is_told_in_one_line(
     assert line.endswith(problem), line
 
 
-@pytest.mark.parametrize("name", ["mace_run", "nothing", ".", "/", "a/b/c.elf", "bin/net/mace_run", "x" * 5000])
+@pytest.mark.parametrize(
+    "name", ["mace_run", "nothing", ".", "/", "a/b/c.elf", "bin/net/mace_run", "x" * 5000]
+)
 def test_a_path_that_is_no_program_is_told_in_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,13 @@ def network(channels: int, slots: int, wide: bool) -> Network:
 
 @pytest.mark.parametrize(
     ("channels", "slots", "groups"),
-    [(6, 0x3F, (4, 2)), (6, 0x7E, (3, 3)), (3, 0b10011, (2, 1)), (100, (1 << 52) - 1, (4,) * 25), (1, 1, (1,))],
+    [
+        (6, 0x3F, (4, 2)),
+        (6, 0x7E, (3, 3)),
+        (3, 0b10011, (2, 1)),
+        (100, (1 << 52) - 1, (4,) * 25),
+        (1, 1, (1,)),
+    ],
 )
 def test_words_come_by_memory(channels: int, slots: int, groups: tuple[int, ...]) -> None:
     """As the vendor's function delivers them: position by position the channels of one memory, then the next memory."""

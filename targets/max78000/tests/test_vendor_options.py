@@ -41,7 +41,9 @@ def read(folder: Path, *arguments: str, skipped: int = 0, channels: int = 1) -> 
     path.write_text(DESCRIPTION)
     layers = tuple(LayerParameters(f"p{i}", np.full(shape, 1)) for i, shape in enumerate(SHAPES))
     sample = np.zeros((channels, 8, 8), np.int64)
-    return read_description(path, Checkpoint(layers[skipped:], arch="net"), sample, Options.of_arguments(arguments))
+    return read_description(
+        path, Checkpoint(layers[skipped:], arch="net"), sample, Options.of_arguments(arguments)
+    )
 
 
 def image(device: Device, *arguments: str) -> Image:
@@ -54,7 +56,9 @@ def files_of(device: Device, *arguments: str) -> dict[str, str]:
     return {path: content if isinstance(content, str) else content.decode() for path, content in made.items()}
 
 
-@pytest.mark.parametrize(("refused", "name"), [(refused, name) for refused in REFUSED for name in refused.names])
+@pytest.mark.parametrize(
+    ("refused", "name"), [(refused, name) for refused in REFUSED for name in refused.names]
+)
 def test_a_refused_option_says_why_and_what_to_do(refused: object, name: str) -> None:
     written = name.replace("_", "-")
     with pytest.raises(MaceError) as error:
@@ -66,7 +70,13 @@ def test_a_refused_option_says_why_and_what_to_do(refused: object, name: str) ->
 
 def test_an_option_is_in_one_table() -> None:
     refused = [name for entry in REFUSED for name in entry.names]
-    tables = [refused, list(WITHOUT_EFFECT), list(SAME), list(SWITCHED_OFF), list(Options.__dataclass_fields__)]
+    tables = [
+        refused,
+        list(WITHOUT_EFFECT),
+        list(SAME),
+        list(SWITCHED_OFF),
+        list(Options.__dataclass_fields__),
+    ]
     names = [name for table in tables for name in table]
     assert len(names) == len(set(names))
 
@@ -119,25 +129,40 @@ def test_layers_of_the_checkpoint_are_skipped(tmp_path: Path) -> None:
     whole = parameters_of(path, Options())(())
     rest = parameters_of(path, Options.of_arguments(["--skip-checkpoint-layers", "1"]))(())
     assert [layer.name for layer in rest.layers] == [layer.name for layer in whole.layers][1:]
-    with pytest.raises(MaceError, match=f"has {len(whole.layers)} layers with weights.*lower skip-checkpoint-layers"):
+    with pytest.raises(
+        MaceError, match=f"has {len(whole.layers)} layers with weights.*lower skip-checkpoint-layers"
+    ):
         parameters_of(path, Options(skip_checkpoint_layers=len(whole.layers)))(())
 
 
-def test_batch_normalization_beside_quantized_weights_is_refused_or_ignored_when_asked(tmp_path: Path) -> None:
-    normalization = {f"conv1__bn__{kind}": np.ones(3, np.float32) for kind in ("running_mean", "running_var", "weight", "bias")}
+def test_batch_normalization_beside_quantized_weights_is_refused_or_ignored_when_asked(
+    tmp_path: Path,
+) -> None:
+    normalization = {
+        f"conv1__bn__{kind}": np.ones(3, np.float32)
+        for kind in ("running_mean", "running_var", "weight", "bias")
+    }
     path = file(tmp_path / "net.pth.tar", **normalization)
-    with pytest.raises(MaceError, match=r"holds batch normalization beside quantized weights.*or give ignore-bn"):
+    with pytest.raises(
+        MaceError, match=r"holds batch normalization beside quantized weights.*or give ignore-bn"
+    ):
         load_checkpoint(path)
     found = load_checkpoint(path, ignore_bn=True)
     plain = load_checkpoint(file(tmp_path / "plain.pth.tar"))
-    assert [layer.weights.tolist() for layer in found.layers] == [layer.weights.tolist() for layer in plain.layers]
+    assert [layer.weights.tolist() for layer in found.layers] == [
+        layer.weights.tolist() for layer in plain.layers
+    ]
     assert any("ignored" in note for note in found.notes)
 
 
 def test_the_external_ready_signal_is_bit_4_while_the_network_runs() -> None:
     control = MAX78000.control_register(0, 0)
     plain, asked = (
-        [step.value for step in image(MAX78000, *arguments).start if isinstance(step, Write) and step.address == control]
+        [
+            step.value
+            for step in image(MAX78000, *arguments).start
+            if isinstance(step, Write) and step.address == control
+        ]
         for arguments in ((), ("--ext-rdy",))
     )
     assert asked == [value | 1 << 4 for value in plain]
@@ -156,9 +181,15 @@ def test_the_external_ready_signal_is_bit_4_while_the_network_runs() -> None:
         (MAX78002, ("--apb", "--no-pipeline"), "PCLK, DIV2", None, 30e6),
     ],
 )
-def test_the_clock(device: Device, arguments: tuple[str, ...], enabled: str, inference: str | None, hertz: float) -> None:
+def test_the_clock(
+    device: Device, arguments: tuple[str, ...], enabled: str, inference: str | None, hertz: float
+) -> None:
     files = files_of(device, *arguments)
-    calls = [f"BOARD_CNN_CLOCK_{text.replace(', ', ', BOARD_CNN_CLOCK_')}" for text in (enabled, inference or "") if text]
+    calls = [
+        f"BOARD_CNN_CLOCK_{text.replace(', ', ', BOARD_CNN_CLOCK_')}"
+        for text in (enabled, inference or "")
+        if text
+    ]
     assert f"cnn_enable({calls[0]});" in files["main.c"]
     assert (f"board_cnn_clock({calls[-1]});" in files["cnn.c"]) == (inference is not None)
     assert choose_clock(Options.of_arguments(arguments), device).hertz == hertz
@@ -177,7 +208,8 @@ def test_full_speed_needs_the_pll() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "arguments", "delay"), [(MAX78000, (), 0), (MAX78002, (), 10), (MAX78000, ("--switch-delay", "25"), 25)]
+    ("device", "arguments", "delay"),
+    [(MAX78000, (), 0), (MAX78002, (), 10), (MAX78000, ("--switch-delay", "25"), 25)],
 )
 def test_the_delay_of_load_switches(device: Device, arguments: tuple[str, ...], delay: int) -> None:
     assert f"#define BOARD_CNN_POWER_DELAY {delay}\n" in files_of(device, *arguments)["board/board.h"]
@@ -197,7 +229,9 @@ def test_default_macros_of_each_core() -> None:
 
 
 def test_the_old_loader_copies_an_array_for_each_run() -> None:
-    assert Options.of_arguments(["--old-kernel-loader"]) == replace(Options(compact_weights=True), asked=frozenset(("old_kernel_loader",)))
+    assert Options.of_arguments(["--old-kernel-loader"]) == replace(
+        Options(compact_weights=True), asked=frozenset(("old_kernel_loader",))
+    )
 
 
 def test_kernels_are_verified_by_either_name() -> None:

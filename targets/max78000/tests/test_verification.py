@@ -30,7 +30,9 @@ SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-@pytest.mark.parametrize("options", [Options(), Options(fifo=True), Options(one_shot=True)], ids=["memory", "fifo", "one shot"])
+@pytest.mark.parametrize(
+    "options", [Options(), Options(fifo=True), Options(one_shot=True)], ids=["memory", "fifo", "one shot"]
+)
 def test_a_right_program_passes(device: Device, options: Options) -> None:
     made = network(options.fifo)
     assert check_program(made, synthesise(made, options, device), options) == ()
@@ -46,12 +48,17 @@ def test_a_program_without_the_packing_loader_passes(device: Device, fifo: bool,
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_a_program_that_loads_weights_in_another_way_than_its_control_register_says_is_found(packing: bool) -> None:
+def test_a_program_that_loads_weights_in_another_way_than_its_control_register_says_is_found(
+    packing: bool,
+) -> None:
     made, options = network(False), Options(mexpress=not packing)
     right = synthesise(made, options, MAX78000)
     assert right.image.packing is not packing
     problem = "a run begins while the packing loader is off" if packing else "begin with a byte 1"
-    with pytest.raises(MaceError, match=f"the simulator cannot execute the program: weight memory of processor 0: .*{problem}"):
+    with pytest.raises(
+        MaceError,
+        match=f"the simulator cannot execute the program: weight memory of processor 0: .*{problem}",
+    ):
         check_program(made, replace(right, image=replace(right.image, packing=packing)), options)
 
 
@@ -59,7 +66,9 @@ def test_a_program_that_loads_weights_in_another_way_than_its_control_register_s
 def test_the_first_layer_that_differs_is_named(layer: int, name: str) -> None:
     made = network(False)
     right = synthesise(made, Options(), MAX78000)
-    shifted: Image = with_register(right.image, "POST", lambda value: value ^ 1 << 13, layer, right.image.quadrants)
+    shifted: Image = with_register(
+        right.image, "POST", lambda value: value ^ 1 << 13, layer, right.image.quadrants
+    )
     with pytest.raises(MaceError, match=f"layer '{name}'.*nothing was written"):
         check_program(made, replace(right, image=shifted), Options())
 
@@ -117,7 +126,9 @@ def test_every_tensor_is_compared_with_the_graph() -> None:
     for index, layer in enumerate(made.network.layers):
         wrong = [r.copy() for r in results]
         wrong[index][0, 1, 1] += 1
-        with pytest.raises(MaceError, match=f"layer '{layer.name}': .* differ from the graph's.*nothing was written"):
+        with pytest.raises(
+            MaceError, match=f"layer '{layer.name}': .* differ from the graph's.*nothing was written"
+        ):
             check_graph(made.accelerated(wrong), made.inputs, made.options)
 
 
@@ -140,7 +151,9 @@ def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest
 
 def test_a_wrong_order_of_outputs_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     results = target_module.Feed.results
-    monkeypatch.setattr(target_module.Feed, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)])
+    monkeypatch.setattr(
+        target_module.Feed, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)]
+    )
     with pytest.raises(MaceError, match="the application would make another one"):
         Max78000().emit(graph(), BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),))))
 

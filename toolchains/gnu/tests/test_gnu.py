@@ -14,7 +14,10 @@ from mace_toolchain_gnu import Gnu
 
 def test_names_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Gnu().missing("arm64") == "aarch64-linux-gnu-gcc is not in PATH: apt-get install gcc-aarch64-linux-gnu"
+    assert (
+        Gnu().missing("arm64")
+        == "aarch64-linux-gnu-gcc is not in PATH: apt-get install gcc-aarch64-linux-gnu"
+    )
     with pytest.raises(MaceError, match=r"not ready for armhf.*apt-get install gcc-arm-linux-gnueabihf"):
         Gnu().compiler("armhf")
 
@@ -34,7 +37,9 @@ def test_leaves_denormals_alone(kind: str, tmp_path: Path) -> None:
     assert "crtfastmath" not in told
 
 
-@pytest.mark.parametrize(("abi", "instruction"), [("armhf", r"\bvm(la|ul)\.f32\s+q"), ("arm64", r"\bfm(la|ul)\s+v\d+\.4s")])
+@pytest.mark.parametrize(
+    ("abi", "instruction"), [("armhf", r"\bvm(la|ul)\.f32\s+q"), ("arm64", r"\bfm(la|ul)\s+v\d+\.4s")]
+)
 def test_multiplies_four_floats_at_once(abi: str, instruction: str, tmp_path: Path) -> None:
     require(Gnu().missing(abi))
     compiler = Gnu().compiler(abi)

@@ -8,7 +8,11 @@ import pytest
 from mace_core.errors import MaceError
 from mace_toolchain_ndk import VARIABLES, Ndk
 
-MACHINES = [("linux", "linux-x86_64", ""), ("darwin", "darwin-x86_64", ""), ("win32", "windows-x86_64", ".exe")]
+MACHINES = [
+    ("linux", "linux-x86_64", ""),
+    ("darwin", "darwin-x86_64", ""),
+    ("win32", "windows-x86_64", ".exe"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +31,9 @@ def _install(root: Path, tag: str, suffix: str) -> Path:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_tools_of_each_machine(variable: str, machine: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_of_each_machine(
+    variable: str, machine: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system, tag, suffix = machine
     tools = _install(tmp_path, tag, suffix)
     monkeypatch.setenv(variable, str(tmp_path))

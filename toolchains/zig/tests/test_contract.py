@@ -8,4 +8,7 @@ from mace_toolchain_zig.abis import ABIS
 class TestZig(ToolchainContract):
     toolchain = Zig()
     emulated = frozenset(name for name, abi in ABIS.items() if abi.hosted and name != "amd64")
-    """Before it links the first program for an ABI, zig builds that ABI's musl; amd64 shares it with the host's."""
+    """Before it links the first program for an ABI, zig builds that ABI's musl.
+
+    amd64 shares it with the host's.
+    """

@@ -24,7 +24,16 @@ def _library(abi: str, folder: Path) -> bytes:
     compiler = Zig().compiler(abi)
     (folder / "kernel.c").write_text((PROBE / "kernel.c").read_text())
     compile_it = [*compiler.cc, *compiler.flags, *FLAGS, "-c", "kernel.c"]
-    link_it = [*compiler.cc, *compiler.flags, *compiler.shared, "-s", "-o", "probe.so", "kernel.o", *compiler.libs]
+    link_it = [
+        *compiler.cc,
+        *compiler.flags,
+        *compiler.shared,
+        "-s",
+        "-o",
+        "probe.so",
+        "kernel.o",
+        *compiler.libs,
+    ]
     for command in (compile_it, link_it):
         subprocess.run(command, cwd=folder, check=True)
     return (folder / "probe.so").read_bytes()
@@ -74,15 +83,20 @@ def test_android_reads_the_dynamic_section(abi: str, tmp_path: Path) -> None:
     (probe,) = (s for s in elf.get_section_by_name(".dynsym").iter_symbols() if s.name == "mace_probe")
     assert probe.entry.st_shndx != "SHN_UNDEF"
     pages = [s.header.p_align for s in elf.iter_segments() if s.header.p_type == "PT_LOAD"]
-    assert min(pages) >= (16384 if elf.elfclass == 64 else 4096)  # Android 15 has devices with pages of 16 KiB
+    # Android 15 has devices with pages of 16 KiB.
+    assert min(pages) >= (16384 if elf.elfclass == 64 else 4096)
 
 
 def test_android_x86_names_have_the_instructions_of_their_abi(tmp_path: Path) -> None:
     """A library for Android's x86_64 may use SSE4.2 as Google's list of ABIs says; one for Linux may not."""
-    (tmp_path / "level.c").write_text("#ifdef __SSE4_2__\nint mace_sse42;\n#endif\n#ifdef __SSE3__\nint mace_sse3;\n#endif\n")
+    (tmp_path / "level.c").write_text(
+        "#ifdef __SSE4_2__\nint mace_sse42;\n#endif\n#ifdef __SSE3__\nint mace_sse3;\n#endif\n"
+    )
     for abi, names in (("amd64", set()), ("x86", {"mace_sse3"}), ("x86_64", {"mace_sse3", "mace_sse42"})):
         compiler = Zig().compiler(abi)
-        subprocess.run([*compiler.cc, *compiler.flags, "-c", "level.c", "-o", "level.o"], cwd=tmp_path, check=True)
+        subprocess.run(
+            [*compiler.cc, *compiler.flags, "-c", "level.c", "-o", "level.o"], cwd=tmp_path, check=True
+        )
         symbols = ELFFile(io.BytesIO((tmp_path / "level.o").read_bytes())).get_section_by_name(".symtab")
         assert {s.name for s in symbols.iter_symbols() if s.name.startswith("mace")} == names, abi
 

@@ -9,7 +9,16 @@ from mace_core.deployment.objects import Deployment, Device, Model, Port, Prepar
 OwnNames = Callable[[Model], tuple[tuple[str, ...], tuple[str, ...]] | None]
 """The names of a model's own inputs and outputs, in its order; None if its files do not tell."""
 
-__all__ = ["Deployment", "Device", "Model", "OwnNames", "Port", "Preparation", "load_deployment", "schema_text"]
+__all__ = [
+    "Deployment",
+    "Device",
+    "Model",
+    "OwnNames",
+    "Port",
+    "Preparation",
+    "load_deployment",
+    "schema_text",
+]
 
 
 def load_deployment(
@@ -21,7 +30,8 @@ def load_deployment(
     runtimes: what `runtime:` and `validation_threshold:` may name; any word if there are none.
     own_names: asked where the file describes inputs or outputs and does not name them.
     """
-    from mace_core.deployment.parse import Installed, parse  # YAML is not for plugins that only name these classes
+    # YAML is not for plugins that only name these classes.
+    from mace_core.deployment.parse import Installed, parse
 
     return parse(path, Installed(tuple(platforms), tuple(runtimes), own_names))
 

@@ -91,7 +91,9 @@ def sha256(path: Path) -> str:
 
 
 def download(url: str, checksum: str, limits: Limits = DEFAULT_LIMITS) -> Path:
-    """The file at a URL, from the cache if it is there and whole; continues what an interrupted download left.
+    """The file at a URL, from the cache if it is there and whole.
+
+    Continues what an interrupted download left.
 
     A file appears in the cache under its name complete and checked, or not at all.
     Raises MaceError if the network fails, a limit is reached, or the file has another checksum.
@@ -113,7 +115,8 @@ def download(url: str, checksum: str, limits: Limits = DEFAULT_LIMITS) -> Path:
         raise MaceError(url, f"cannot be downloaded: {error.problem}", error.remedy) from None
     except (OSError, HTTPException, ValueError) as error:
         raise MaceError(url, f"cannot be downloaded: {error}", REMEDY) from None
-    # The checksum decides, not the announced length: a wrong Content-Length is no reason to lose a right file.
+    # The checksum decides, not the announced length: a wrong Content-Length is no reason to lose a right
+    # file.
     if actual == checksum:
         part.replace(path)
         return path
@@ -122,13 +125,18 @@ def download(url: str, checksum: str, limits: Limits = DEFAULT_LIMITS) -> Path:
 
 
 def _refuse(url: str, part: Path, checksums: tuple[str, str], fetched: _Fetched) -> None:
-    """Raise the error for a file with another checksum; a file that may be incomplete is kept to be continued."""
+    """Raise the error for a file with another checksum.
+
+    A file that may be incomplete is kept to be continued.
+    """
     size = part.stat().st_size
     if fetched.complete is False:
         raise MaceError(url, f"cannot be downloaded: the connection ended after {size} bytes", REMEDY)
     if fetched.complete is None and not fetched.continued and size:
         problem = f"gave {size} bytes with SHA-256 {checksums[0]}, expected {checksums[1]}; the server did not announce a length"
-        raise MaceError(url, problem, "run it again to continue where it may have ended, or correct the checksum")
+        raise MaceError(
+            url, problem, "run it again to continue where it may have ended, or correct the checksum"
+        )
     part.unlink()
     problem = f"has SHA-256 {checksums[0]}, expected {checksums[1]}"
     raise MaceError(url, problem, "correct the checksum, or find out who changed the file")
@@ -163,7 +171,8 @@ def _fetch(url: str, part: Path, limits: Limits, deadline: float) -> _Fetched:
 def _opened(part: Path) -> Iterator[IO[bytes]]:
     """A regular file of our own, for reading and writing; anything else of that name is removed first.
 
-    A symbolic or hard link that somebody left in a shared cache would let the download overwrite another file.
+    A symbolic or hard link that somebody left in a shared cache would let the download overwrite another
+    file.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     if part.is_symlink() or (part.exists() and not _is_plain(part.lstat())):
@@ -209,7 +218,10 @@ class _Watch:
             raise _LimitError(f"it takes longer than {self.limits.seconds:g} seconds", remedy)
 
     def open(self, wanted: web.Request) -> HTTPResponse:
-        """The answer to a request. Redirects lead to http:// and https:// alone: no handler for another scheme is there."""
+        """The answer to a request.
+
+        Redirects lead to http:// and https:// alone: no handler for another scheme is there.
+        """
         opener = web.OpenerDirector()
         for handler in (
             web.ProxyHandler(),
@@ -276,7 +288,10 @@ class _Https(web.HTTPSHandler):
 
 
 def _copy(answer: HTTPResponse, file: IO[bytes], watch: _Watch) -> bool | None:
-    """Write what the answer holds; whether that is as much as it announced, None if it announced no number."""
+    """Write what the answer holds.
+
+    Whether that is as much as it announced, None if it announced no number.
+    """
     start = size = file.tell()
     announced = _announced(answer)
     most = watch.limits.size

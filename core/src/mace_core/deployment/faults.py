@@ -35,7 +35,10 @@ class Faults:
         self._found[line, str(MaceError(self.place(line), problem, remedy))] = None
 
     def add_error(self, error: MaceError) -> None:
-        """Note an error about another file that this one names; it comes after the faults of this file's own lines."""
+        """Note an error about another file that this one names.
+
+        It comes after the faults of this file's own lines.
+        """
         self._found[BEHIND, str(error)] = None
 
     @property

@@ -14,14 +14,17 @@ SHIPPED = "run benchmark threads tool types engine engine_layout engine_ports"
 OWN = frozenset(("mace", "driver", *(f"mace_{name}" for name in SHIPPED.split())))
 """Libraries whose headers or functions would be called like those that every library has."""
 
-DEVICES = frozenset(("con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10))))
+DEVICES = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10)))
+)
 """Names that no file can have on Windows, where applications are built from the generated sources as well."""
 
 
 def c_name(written: str) -> str:
     """Return the name as C has it; everything that C does not take is an underscore there.
 
-    It begins the names of variables, which may then be keywords or macros: `int_models` is a good name, as is `linux_model`.
+    It begins the names of variables, which may then be keywords or macros: `int_models` is a good name, as is
+    `linux_model`.
     """
     name = re.sub(r"[^A-Za-z0-9_]", "_", written)
     if re.match(r"__|_[A-Z]", name):

@@ -13,7 +13,8 @@ from mace_core.ir import DType, Shape
 class Preparation:
     """What is computed from an input before the model reads it: (x - mean) * scale / std, by channel.
 
-    mean, scale, std: one number, or one for each channel in the order in which the model has them; empty for none.
+    mean, scale, std: one number, or one for each channel in the order in which the model has them; empty for
+    none.
     reverse: whether the application gives the channels in the opposite order.
     """
 
@@ -29,7 +30,9 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a model as the deployment file states it; None where it leaves a thing to the model.
+    """An input or output of a model as the deployment file states it.
+
+    None where it leaves a thing to the model.
 
     shape: in the stated order.  order: "NHWC", "NCHW" or "NONE", what the application gives or gets.
     limits: least and greatest value, for random test data.

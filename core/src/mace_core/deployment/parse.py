@@ -20,7 +20,18 @@ from mace_core.deployment.values import Document, read_document
 from mace_core.distributions import advise_install
 from mace_core.errors import MaceError
 
-PORT_KEYS = ("tensors", "shapes", "data_types", "data_formats", "ranges", "aliases", "mean", "scale", "std", "color")
+PORT_KEYS = (
+    "tensors",
+    "shapes",
+    "data_types",
+    "data_formats",
+    "ranges",
+    "aliases",
+    "mean",
+    "scale",
+    "std",
+    "color",
+)
 OwnNames = Callable[[Model], tuple[tuple[str, ...], tuple[str, ...]] | None]
 At = tuple[str | int, ...]
 
@@ -67,7 +78,9 @@ class _Reader:
         keys["model_data_format"] = keys.get("model_data_format") or keys["model_graph_format"]
         if (keys["model_graph_format"], keys["model_data_format"]) == ("file", "code"):
             problem = "model_data_format: is code while model_graph_format is file"
-            self.faults.add(self.document.line("model_data_format"), problem, "make both file, or the graph code")
+            self.faults.add(
+                self.document.line("model_data_format"), problem, "make both file, or the graph code"
+            )
         written = [value["library_name"]] if "library_name" in value else []
         library = next(iter(self._names(written, ("library_name",)).values()), "")
         names = self._names(value.get("models", {}), ("models",))
@@ -76,7 +89,10 @@ class _Reader:
         return Deployment(library, models, abis, MappingProxyType(keys), tuple(self.notes))
 
     def _names(self, written: Iterable[str], at: At) -> dict[str, str]:
-        """The names as C has them, by how they are written; notes those that change and those that cannot be."""
+        """The names as C has them, by how they are written.
+
+        Notes those that change and those that cannot be.
+        """
         found: dict[str, str] = {}
         taken: dict[str, str] = {}
         for name in written:
@@ -89,11 +105,18 @@ class _Reader:
                 problem = f"models: {other!r} and {name!r} have one name in C, or differ in the case of letters only"
                 self.faults.add(line, problem, "rename one of them")
             elif found[name] != name:
-                self.notes[f"{self.faults.place(line)}: {at[0]}: {name!r} is called {found[name]!r} in C and in the names of files"] = None
+                self.notes[
+                    f"{self.faults.place(line)}: {at[0]}: {name!r} is called {found[name]!r} in C and in the names of files"
+                ] = None
         return found
 
-    def _settings(self, parts: Mapping[str, Part], inherited: Settings, given: Mapping[str, Any], at: At) -> dict[str, Setting]:
-        """Defaults, what is inherited, and what is given here, each as its key's type; notes what has no effect yet."""
+    def _settings(
+        self, parts: Mapping[str, Part], inherited: Settings, given: Mapping[str, Any], at: At
+    ) -> dict[str, Setting]:
+        """Defaults, what is inherited, and what is given here, each as its key's type.
+
+        Notes what has no effect yet.
+        """
         found = {k: Setting(convert(p["default"], p), 0) for k, p in parts.items() if "default" in p}
         found.update(inherited)
         for key, value in given.items():
@@ -108,23 +131,44 @@ class _Reader:
         if "x-ready" in part:
             idle = all(v in part["x-ready"] for v in (value if isinstance(value, list) else [value]))
         else:
-            default = self.document.schema.root["properties"].get(part.get("x-default-from"), part).get("default")
+            default = (
+                self.document.schema.root["properties"].get(part.get("x-default-from"), part).get("default")
+            )
             idle = default is not None and setting.value == convert(default, part)
         if not idle:
-            self.notes[f"{self.faults.place(setting.line)}: {key}: accepted; has no effect yet: {part['x-not-yet']}"] = None
+            self.notes[
+                f"{self.faults.place(setting.line)}: {key}: accepted; has no effect yet: {part['x-not-yet']}"
+            ] = None
 
     def _model(self, name: str, at: At) -> Model:
         given: Mapping[str, Any] = self.document.value["models"][name]
-        parts = {k: self.document.schema.resolved(p) for k, p in self.document.schema.definition("keys")["properties"].items()}
+        parts = {
+            k: self.document.schema.resolved(p)
+            for k, p in self.document.schema.definition("keys")["properties"].items()
+        }
         common = self._settings(parts, {}, given, at)
-        stages = [self._stage(name, self._settings(parts, common, own, place)) for place, own in self._subgraphs(given, at)]
+        stages = [
+            self._stage(name, self._settings(parts, common, own, place))
+            for place, own in self._subgraphs(given, at)
+        ]
         if len(stages) <= 1:
             return stages[0] if stages else self._stage(name, common)
         place = self.faults.place(self.document.line(*at, "subgraphs"))
-        self.notes[f"{place}: subgraphs: accepted; has no effect yet: a pipeline of several is not joined"] = None
+        self.notes[
+            f"{place}: subgraphs: accepted; has no effect yet: a pipeline of several is not joined"
+        ] = None
         stages.sort(key=lambda stage: int(str(stage.keys["order"])))
         whole = self._stage(name, common) if "model_file_path" in common else stages[0]
-        return Model(name, whole.files, whole.platform, whole.runtimes, whole.inputs, whole.outputs, whole.keys, tuple(stages))
+        return Model(
+            name,
+            whole.files,
+            whole.platform,
+            whole.runtimes,
+            whole.inputs,
+            whole.outputs,
+            whole.keys,
+            tuple(stages),
+        )
 
     def _subgraphs(self, given: Mapping[str, Any], at: At) -> Iterator[tuple[At, Mapping[str, Any]]]:
         subgraphs = given.get("subgraphs", ())
@@ -154,15 +198,22 @@ class _Reader:
             if word not in known:
                 close = get_close_matches(word, known, 1)
                 remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-                self.faults.add(stated.line, f"{key}: {word!r} is no kind of hardware and no target that is installed", remedy)
+                self.faults.add(
+                    stated.line,
+                    f"{key}: {word!r} is no kind of hardware and no target that is installed",
+                    remedy,
+                )
 
     def _with_names(self, keys: Settings, model: Model) -> Settings:
         """The settings with the model's own names of its inputs or outputs where the file describes them without names."""
         kinds = [kind for kind in ("input", "output") if described(kind, keys)]
         if not kinds or self.installed.own_names is None:
             return keys
-        without = {k: s for k, s in keys.items() if k not in {key for kind in kinds for key in described(kind, keys)}}
-        if self.faults or not model.files:  # without the model there are no names, and its fault is told already
+        without = {
+            k: s for k, s in keys.items() if k not in {key for kind in kinds for key in described(kind, keys)}
+        }
+        # Without the model there are no names, and its fault is told already.
+        if self.faults or not model.files:
             return without
         try:
             names = self.installed.own_names(model)
@@ -171,7 +222,11 @@ class _Reader:
             self.faults.add(keys[key].line, f"{key}: {error}", f"name the tensors with {kinds[0]}_tensors")
             return without
         own = dict(zip(("input", "output"), names or ((), ()), strict=True))
-        found = {f"{kind}_tensors": Setting(own[kind], keys[described(kind, keys)[0]].line) for kind in kinds if own[kind]}
+        found = {
+            f"{kind}_tensors": Setting(own[kind], keys[described(kind, keys)[0]].line)
+            for kind in kinds
+            if own[kind]
+        }
         return {**keys, **found}
 
     def _ports(self, kind: str, keys: Settings) -> tuple[Port, ...]:
@@ -180,7 +235,9 @@ class _Reader:
             keys = {**keys, data: Setting(tuple(self._beside(f) for f in keys[data].value), keys[data].line)}
         return ports(kind, keys, self.faults)
 
-    def _with_states(self, keys: Settings, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> tuple[tuple[Port, ...], ...]:
+    def _with_states(
+        self, keys: Settings, inputs: tuple[Port, ...], outputs: tuple[Port, ...]
+    ) -> tuple[tuple[Port, ...], ...]:
         """Return the ports with the pairs under `states`, which need not be named again where the other ports are."""
         stated = keys.get("states")
         if stated is None or not isinstance(stated.value, Mapping):
@@ -218,24 +275,39 @@ class _Reader:
             return self._downloaded(key, found, checksum, limits)
         path = self.faults.path.parent / str(found.value)
         if problem := _absent(path):
-            self.faults.add(found.line, f"{key}: {problem}: {shorten(str(path), 200)}", "correct the path; it starts at this file's folder")
+            self.faults.add(
+                found.line,
+                f"{key}: {problem}: {shorten(str(path), 200)}",
+                "correct the path; it starts at this file's folder",
+            )
         elif checksum and path.is_dir():
-            self.faults.add(stated.line if stated else 1, f"{kind}_sha256_checksum: {path} is a folder", "leave the checksum out")
+            self.faults.add(
+                stated.line if stated else 1,
+                f"{kind}_sha256_checksum: {path} is a folder",
+                "leave the checksum out",
+            )
         elif checksum and (actual := sha256(path)) != checksum:
             self.faults.add(
-                stated.line if stated else 1, f"{key}: the file's SHA-256 is {actual}, expected {checksum}", "get the file again"
+                stated.line if stated else 1,
+                f"{key}: the file's SHA-256 is {actual}, expected {checksum}",
+                "get the file again",
             )
         return path
 
     def _tuning(self, keys: Settings) -> str:
-        """The path of the tuning file, which is there; "" if none is named. What it says is read with the candidates at hand."""
+        """The path of the tuning file, which is there; "" if none is named.
+
+        What it says is read with the candidates at hand.
+        """
         found = keys["tuning"]
         if not found.value:
             return ""
         path = self.faults.path.parent / str(found.value)
         if problem := _absent(path):
             self.faults.add(
-                found.line, f"tuning: {problem}: {shorten(str(path), 200)}", "correct the path; it starts at this file's folder"
+                found.line,
+                f"tuning: {problem}: {shorten(str(path), 200)}",
+                "correct the path; it starts at this file's folder",
             )
         return str(path)
 
@@ -249,7 +321,9 @@ class _Reader:
         try:
             return download(str(found.value), checksum, limits)
         except MaceError as error:
-            self.faults.add(found.line, f"{key}: {error}", "check the address and the network, or download it by hand")
+            self.faults.add(
+                found.line, f"{key}: {error}", "check the address and the network, or download it by hand"
+            )
             return None
 
 
@@ -259,7 +333,8 @@ def _absent(path: Path) -> str | None:
         path.stat()
     except FileNotFoundError:
         return "no such file"
-    except (OSError, ValueError) as error:  # as for a name that is too long, or a folder that may not be read
+    # As for a name that is too long, or a folder that may not be read.
+    except (OSError, ValueError) as error:
         return (error.strerror if isinstance(error, OSError) else None) or "not a path"
     return None
 
@@ -270,6 +345,9 @@ def _called(model: Model, name: str) -> Model:
 
 
 def _add_ports(ports: tuple[Port, ...], names: Iterable[str]) -> tuple[Port, ...]:
-    """Return the ports with those of more names; none where there are none, which stands for all that the model has."""
+    """Return the ports with those of more names.
+
+    None where there are none, which stands for all that the model has.
+    """
     known = {port.name for port in ports}
     return (*ports, *(Port(name) for name in names if name not in known)) if ports else ()

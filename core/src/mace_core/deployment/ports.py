@@ -35,7 +35,9 @@ Settings = Mapping[str, Setting]
 KEYS = ("shapes", "data_types", "data_formats", "ranges", "aliases", "mean", "scale", "std", "color")
 """What is said of tensors besides their names: KIND_KEY."""
 
-REVERSED: Mapping[str, bool] = MappingProxyType({"NONE": False, "RGB": False, "BGR": True, "RGB2BGR": True, "BGR2RGB": True})
+REVERSED: Mapping[str, bool] = MappingProxyType(
+    {"NONE": False, "RGB": False, "BGR": True, "RGB2BGR": True, "BGR2RGB": True}
+)
 """Words for the order of colors -> whether channels are reversed."""
 
 
@@ -55,7 +57,10 @@ def described(kind: str, keys: Settings) -> list[str]:
 
 
 def ports(kind: str, keys: Settings, faults: Faults) -> tuple[Port, ...]:
-    """The inputs (kind "input") or outputs ("output") that the keys name; a count that does not fit is noted."""
+    """The inputs (kind "input") or outputs ("output") that the keys name.
+
+    A count that does not fit is noted.
+    """
     return _Side(kind, keys, faults).ports()
 
 
@@ -81,7 +86,16 @@ class _Side:
         data = self._data(count)
         prepared = self._preparations(count)
         return tuple(
-            Port(name, shapes[i], _dtype(dtypes[i]), _order(formats[i]), limits[i], aliases[i], data[i], prepared[i])
+            Port(
+                name,
+                shapes[i],
+                _dtype(dtypes[i]),
+                _order(formats[i]),
+                limits[i],
+                aliases[i],
+                data[i],
+                prepared[i],
+            )
             for i, name in enumerate(names.value)
         )
 
@@ -92,14 +106,20 @@ class _Side:
     def _nameless(self) -> None:
         names = f"{self.kind}_tensors"
         for key in described(self.kind, self.keys):
-            self.faults.add(self.keys[key].line, f"{key}: there is no {names}", f"name the tensors with {names}")
+            self.faults.add(
+                self.keys[key].line, f"{key}: there is no {names}", f"name the tensors with {names}"
+            )
 
     def _distinct(self, what: str) -> None:
         found = self._get(what)
         values = found.value if found else ()
         if found and len(set(values)) < len(values):
             twice = next(v for v in values if values.count(v) > 1)
-            self.faults.add(found.line, f"{self.kind}_{what}: {twice!r} is there twice", "give each tensor a name of its own")
+            self.faults.add(
+                found.line,
+                f"{self.kind}_{what}: {twice!r} is there twice",
+                "give each tensor a name of its own",
+            )
 
     def _each(self, what: str, count: int, *, spread: bool = False, joined: bool = False) -> tuple[Any, ...]:
         """A value for each tensor; None for each where there is no key or not as many as there are tensors.
@@ -125,7 +145,11 @@ class _Side:
         problem = f"{self.kind}_{what}: {len(found.value)} values for {count} {self.kind}_tensors"
         if count == 1 and "," in names[0]:
             listed = ", ".join(part.strip() for part in names[0].split(","))
-            return found.line, problem, f"{names[0]!r} is one name; write several as a YAML list: {self.kind}_tensors: [{listed}]"
+            return (
+                found.line,
+                problem,
+                f"{names[0]!r} is one name; write several as a YAML list: {self.kind}_tensors: [{listed}]",
+            )
         rows = [_row(value) for value in found.value]
         example = ", ".join((rows + [f"<of {name}>" for name in names[len(rows) :]])[:count])
         remedy = f"write a YAML list with {'one for all or ' if spread else ''}one for each tensor: {self.kind}_{what}: [{example}]"
@@ -136,11 +160,15 @@ class _Side:
         rows: dict[str, tuple[tuple[float, ...], ...]] = {}
         for what in ("mean", "scale", "std"):
             found = self._get(what)
-            joined = found is not None and len(found.value) != count and all(len(row) == 1 for row in found.value)
+            joined = (
+                found is not None and len(found.value) != count and all(len(row) == 1 for row in found.value)
+            )
             rows[what] = tuple(row or () for row in self._each(what, count, spread=True, joined=joined))
             bad = [n for row in rows[what] for n in row if not _fits(what, n)]
             if found and bad:
-                self.faults.add(found.line, f"{self.kind}_{what}: {bad[0]:g} is not allowed", f"write {WANTED[what]}")
+                self.faults.add(
+                    found.line, f"{self.kind}_{what}: {bad[0]:g} is not allowed", f"write {WANTED[what]}"
+                )
                 rows[what] = ((),) * count
         scale, std = self._get("scale"), self._get("std")
         if scale and std:
@@ -148,7 +176,9 @@ class _Side:
             self.faults.add(std.line, problem, "write the factor as scale, or the divisor as std, not both")
         colors = self._each("color", count, spread=True)
         reversed_ = tuple(REVERSED[color or "NONE"] for color in colors)
-        return tuple(Preparation(*row) for row in zip(rows["mean"], rows["scale"], rows["std"], reversed_, strict=True))
+        return tuple(
+            Preparation(*row) for row in zip(rows["mean"], rows["scale"], rows["std"], reversed_, strict=True)
+        )
 
     def _limits(self, count: int) -> tuple[tuple[float, float], ...]:
         found = self._get("ranges")
@@ -159,19 +189,28 @@ class _Side:
         for row in rows:
             if row is not None and not (len(row) == 2 and row[0] < row[1] and all(map(math.isfinite, row))):
                 text = ",".join(f"{number:g}" for number in row)
-                self.faults.add(found.line, f"{self.kind}_ranges: {text} is no range", "write the least, then the greatest value")
+                self.faults.add(
+                    found.line,
+                    f"{self.kind}_ranges: {text} is no range",
+                    "write the least, then the greatest value",
+                )
                 return (Port.limits,) * count
         return tuple(row or Port.limits for row in rows)
 
     def _data(self, count: int) -> tuple[tuple[str, ...], ...]:
-        """Files by tensor: file i belongs to tensor i modulo the number of tensors; one .npz holds all tensors."""
+        """Files by tensor: file i belongs to tensor i modulo the number of tensors.
+
+        One .npz holds all tensors.
+        """
         found = self.keys.get(f"validation_{self.kind}s_data")
         files = tuple(map(str, found.value)) if found and found.value else ()
         if len(files) == 1 and files[0].endswith(".npz"):
             return (files,) * count
         if found and count and len(files) % count:
             problem = f"validation_{self.kind}s_data: {len(files)} files for {count} {self.kind}_tensors"
-            self.faults.add(found.line, problem, "name one file for each tensor, or as many again for each further round")
+            self.faults.add(
+                found.line, problem, "name one file for each tensor, or as many again for each further round"
+            )
             return ((),) * count
         return tuple(files[i::count] for i in range(count))
 

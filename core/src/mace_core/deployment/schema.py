@@ -1,8 +1,8 @@
 """The schema of a file as the parser reads it, and what is at fault with a document that does not fit it.
 
 Besides JSON Schema's words, the schemas use:
-x-type: how `convert` turns the value into an object.  x-case, x-key-case: letters that do not matter are made "lower" or "upper".
-x-aliases: other words for the same.  x-default-from: the key whose value is the default.
+x-type: how `convert` turns the value into an object.  x-case, x-key-case: letters that do not matter are made
+"lower" or "upper". x-aliases: other words for the same.  x-default-from: the key whose value is the default.
 x-expects: what may be written, in words.  x-group: the chapter of the reference.
 x-not-yet, x-no-effect: what happens instead of what the key asks for.  x-ready: values that do work.
 x-remote: what to do about a URL.
@@ -43,7 +43,10 @@ class Schema:
         return self.resolved({"$ref": f"#/$defs/{name}"})
 
     def resolved(self, part: Part) -> Part:
-        """The part with its own reference followed; what stands beside a reference adds to it or wins over it."""
+        """The part with its own reference followed.
+
+        What stands beside a reference adds to it or wins over it.
+        """
         if "$ref" not in part:
             return part
         target = self.resolved(self.root["$defs"][part["$ref"].removeprefix("#/$defs/")])
@@ -131,7 +134,9 @@ class _Complaint:
 
     def _name(self, path: Path, part: Part, name: str) -> list[Path]:
         wanted = expected(self.schema.resolved(part["propertyNames"]))
-        self.faults.add(self.line((*path, name)), f"{label(path)}: {show(name)} is not allowed", f"write {wanted}")
+        self.faults.add(
+            self.line((*path, name)), f"{label(path)}: {show(name)} is not allowed", f"write {wanted}"
+        )
         return [(*path, name)]
 
     def _unknown(self, path: Path, part: Part, instance: Mapping[str, object]) -> list[Path]:
@@ -140,7 +145,11 @@ class _Complaint:
         for found in paths:
             key = str(found[-1])
             close = get_close_matches(key, known, 1) if len(key) < LONGEST else []
-            remedy = f"did you mean {close[0]!r}?" if close else "remove it; docs/deployment-file.md lists the keys"
+            remedy = (
+                f"did you mean {close[0]!r}?"
+                if close
+                else "remove it; docs/deployment-file.md lists the keys"
+            )
             self.faults.add(self.line(found), f"{shorten(key)}: unknown key", remedy)
         return paths
 
@@ -154,10 +163,16 @@ class _Complaint:
         part = {**part, "x-expects": self._expected(path, part)}
         name = label(path)
         if instance is None:
-            self.faults.add(self.line(path), f"{name}: has no value", f"write {expected(part)}, or remove the key")
+            self.faults.add(
+                self.line(path), f"{name}: has no value", f"write {expected(part)}, or remove the key"
+            )
             return
         words = part.get("enum", ())
-        close = get_close_matches(instance, map(str, words), 1) if isinstance(instance, str) and len(instance) < LONGEST else []
+        close = (
+            get_close_matches(instance, map(str, words), 1)
+            if isinstance(instance, str) and len(instance) < LONGEST
+            else []
+        )
         remedy = f"did you mean {close[0]!r}?" if close else f"write {expected(part)}"
         problem = "is empty" if instance in ({}, []) else f"{show(instance)} is not allowed"
         self.faults.add(self.line(path), f"{name}: {problem}", remedy)

@@ -1,7 +1,7 @@
 """YAML text -> a tree that knows its lines.
 
-The tree is built from the parser's events without recursion, and scalars stay text until the schema tells their type: a tensor
-may be called `495`, `12:0` or `no`, and a checksum may look like a number.
+The tree is built from the parser's events without recursion, and scalars stay text until the schema tells
+their type: a tensor may be called `495`, `12:0` or `no`, and a checksum may look like a number.
 """
 
 from __future__ import annotations
@@ -80,10 +80,13 @@ def read_source(path: Path, faults: Faults) -> Written:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise _no_yaml(faults, line, f"character {error.character!r} is not allowed") from None
-    except (ValueError, OverflowError, IndexError) as error:  # escapes and directives with numbers out of range
+    # Escapes and directives with numbers out of range.
+    except (ValueError, OverflowError, IndexError) as error:
         raise _no_yaml(faults, 1, str(error)) from None
     if tree.root is None:
-        raise MaceError(faults.place(1), "the file is empty", "write library_name and models, or copy an example")
+        raise MaceError(
+            faults.place(1), "the file is empty", "write library_name and models, or copy an example"
+        )
     return tree.root
 
 
@@ -93,9 +96,13 @@ def _text(path: Path, faults: Faults) -> str:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
-        raise MaceError(shorten(str(path), 200), f"cannot be read: {reason}", "give the path of a YAML file") from None
+        raise MaceError(
+            shorten(str(path), 200), f"cannot be read: {reason}", "give the path of a YAML file"
+        ) from None
     if len(data) > LARGEST:
-        raise MaceError(path, f"is larger than {LARGEST >> 10} KiB", "split it: each library can have a file of its own")
+        raise MaceError(
+            path, f"is larger than {LARGEST >> 10} KiB", "split it: each library can have a file of its own"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -104,7 +111,11 @@ def _text(path: Path, faults: Faults) -> str:
 
 
 def _no_yaml(faults: Faults, line: int, problem: str) -> MaceError:
-    return MaceError(faults.place(line), f"not valid YAML: {problem}", "check indentation, colons and quotes near this line")
+    return MaceError(
+        faults.place(line),
+        f"not valid YAML: {problem}",
+        "check indentation, colons and quotes near this line",
+    )
 
 
 def _is_remote(text: str) -> bool:
@@ -141,11 +152,17 @@ class _Tree:
 
     def _tag(self, tag: str | None, line: int) -> None:
         if tag not in (None, "!", _STR):
-            raise MaceError(self._faults.place(line), f"tag {tag!r} is not allowed", "remove the tag; values need none")
+            raise MaceError(
+                self._faults.place(line), f"tag {tag!r} is not allowed", "remove the tag; values need none"
+            )
 
     def _alias(self, name: str, line: int) -> None:
         if name not in self._anchors:
-            raise MaceError(self._faults.place(line), f"alias *{name} has no anchor above", f"write &{name} before the value it repeats")
+            raise MaceError(
+                self._faults.place(line),
+                f"alias *{name} has no anchor above",
+                f"write &{name} before the value it repeats",
+            )
         found = self._anchors[name]
         self._place(replace(found.value, line=line), None, found.size, found.height)
 
@@ -156,7 +173,11 @@ class _Tree:
             self._anchors[anchor] = _Anchored(value, size, height)
         if not self._open:
             if self.root is not None:
-                raise MaceError(self._faults.place(value.line), "a second document begins", "keep one document in the file")
+                raise MaceError(
+                    self._faults.place(value.line),
+                    "a second document begins",
+                    "keep one document in the file",
+                )
             self.root = value
             return
         around = self._open[-1]
@@ -164,7 +185,11 @@ class _Tree:
         around.size += size
         around.height = max(around.height, height + 1)
         if around.size > VALUES:
-            raise MaceError(self._faults.place(value.line), f"more than {VALUES} values", "remove aliases or split the file")
+            raise MaceError(
+                self._faults.place(value.line),
+                f"more than {VALUES} values",
+                "remove aliases or split the file",
+            )
 
     def _limit(self, depth: int, line: int) -> None:
         if depth > DEPTH:
@@ -182,7 +207,11 @@ class _Tree:
                     merged.setdefault(name, entry)
             elif key.content in own:
                 first = own[key.content].line
-                self._faults.add(key.line, f"{key.content}: is there a second time, first in line {first}", "keep one of them")
+                self._faults.add(
+                    key.line,
+                    f"{key.content}: is there a second time, first in line {first}",
+                    "keep one of them",
+                )
             else:
                 own[key.content] = replace(value, line=key.line)
         return {**merged, **own}
@@ -192,12 +221,15 @@ class _Tree:
             if isinstance(source.content, Mapping):
                 yield from source.content.items()
             else:
-                self._faults.add(value.line, "<<: merges something that is no mapping", "give it an alias of a mapping")
+                self._faults.add(
+                    value.line, "<<: merges something that is no mapping", "give it an alias of a mapping"
+                )
 
     def _substituted(self, text: str, line: int) -> str:
         """The text with each ${NAME} replaced by the environment variable; never in a URL.
 
-        A deployment file may come from anywhere: what an environment holds, such as a token, must not be sent to a host that it names.
+        A deployment file may come from anywhere: what an environment holds, such as a token, must not be sent
+        to a host that it names.
         """
         if _VARIABLE.search(text) and _is_remote(text):
             return self._refused(text, line)
@@ -211,11 +243,15 @@ class _Tree:
 
     def _refused(self, text: str, line: int) -> str:
         remedy = "write the URL out, or download the file by hand and give its path"
-        self._faults.add(line, f"{text[:60]}: a URL takes no environment variables, which could be secrets", remedy)
+        self._faults.add(
+            line, f"{text[:60]}: a URL takes no environment variables, which could be secrets", remedy
+        )
         return _VARIABLE.sub("", text)
 
     def _variable(self, name: str, line: int) -> str:
         value = os.environ.get(name)
         if value is None:
-            self._faults.add(line, f"${{{name}}}: the environment variable is not set", f"set it: export {name}=...")
+            self._faults.add(
+                line, f"${{{name}}}: the environment variable is not set", f"set it: export {name}=..."
+            )
         return value or ""

@@ -15,7 +15,9 @@ from mace_core.deployment.source import Written, read_source
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _NULL = ("", "~", "null", "Null", "NULL")
-_BOOLS: Mapping[str, bool] = MappingProxyType({"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False})
+_BOOLS: Mapping[str, bool] = MappingProxyType(
+    {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+)
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,16 @@ class _Typing:
         if isinstance(content, str):
             return _scalar(written, content, self.schema.form(part, is_list=False))
         if isinstance(content, tuple):
-            return [self.typed(item, self.schema.below(part, i), (*path, i)) for i, item in enumerate(content)]
+            return [
+                self.typed(item, self.schema.below(part, i), (*path, i)) for i, item in enumerate(content)
+            ]
         result: dict[str, Any] = {}
         for key, value in content.items():
             name = _cased(key, part.get("x-key-case"))
             if name in result:
-                self.faults.add(value.line, f"{label((*path, key))}: is there a second time", "keep one of them")
+                self.faults.add(
+                    value.line, f"{label((*path, key))}: is there a second time", "keep one of them"
+                )
             result[name] = self.typed(value, self.schema.below(part, name), (*path, name))
         return result
 

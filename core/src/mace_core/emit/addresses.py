@@ -15,7 +15,8 @@ from mace_core.plan import Plan
 class Addresses:
     """Gives every tensor of a plan its address, as generated code writes it.
 
-    weights_symbol: of the file of weights, of which the first `behind` bytes are another plan's. weight_bytes counts them.
+    weights_symbol: of the file of weights, of which the first `behind` bytes are another plan's. weight_bytes
+    counts them.
     """
 
     def __init__(self, plan: Plan, weights_symbol: CIdentifier, behind: int) -> None:
@@ -65,7 +66,10 @@ class Addresses:
         return Code(f"{self.weights_symbol} + {self._starts[state.input]}")
 
     def pointer(self, tensor: str) -> Code:
-        """Return a tensor's address in host memory, in terms of the variables of a function of calls; NULL for ""."""
+        """Return a tensor's address in host memory, in terms of the variables of a function of calls.
+
+        NULL for "".
+        """
         if not tensor:
             return Code("NULL")
         where, index, offset = self._find(tensor)
@@ -106,9 +110,17 @@ class Addresses:
         if root in self.plan.host.offsets:
             return "ARENA", 0, self.plan.host.offsets[root]
         if root in self.program.inputs:
-            return ("STATES", 0, self.states[root]) if root in self.states else ("INPUT", self.plan.inputs.index(root), 0)
+            return (
+                ("STATES", 0, self.states[root])
+                if root in self.states
+                else ("INPUT", self.plan.inputs.index(root), 0)
+            )
         name = next(name for name in self.program.outputs if self.program.root(name) == root)
-        return ("STATES", 0, self.states[name]) if name in self.states else ("OUTPUT", self.plan.outputs.index(name), 0)
+        return (
+            ("STATES", 0, self.states[name])
+            if name in self.states
+            else ("OUTPUT", self.plan.outputs.index(name), 0)
+        )
 
 
 def _pad(data: bytes) -> Iterator[bytes]:

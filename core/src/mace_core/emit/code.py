@@ -1,7 +1,7 @@
 """Programs as C: one translation unit per model, one per target and instruction-set level, one table of contents.
 
-Names of symbols and files cannot clash, whatever the models are called: those of a model end in `_program` and `_weights`, and what a
-library has once ends in neither.
+Names of symbols and files cannot clash, whatever the models are called: those of a model end in `_program`
+and `_weights`, and what a library has once ends in neither.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def manifest(library: str, models: Sequence[str], levels: Levels) -> Manifest:
     for target in levels:
         table = table_name(library, target)
         # Kernels are where the time goes; -O3 pays there, and only makes the code around them larger.
-        units += [Unit(f"{table}_kernels_{level.name}.c", ("-O3", *level.flags), (f"{table}_kernels.h",)) for level in levels[target]]
+        units += [
+            Unit(f"{table}_kernels_{level.name}.c", ("-O3", *level.flags), (f"{table}_kernels.h",))
+            for level in levels[target]
+        ]
     weights = []
     for model in models:
         stored = f"{library}_{model}_weights.bin"
@@ -61,8 +64,9 @@ def manifest(library: str, models: Sequence[str], levels: Levels) -> Manifest:
 def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level]) -> Sources:
     """Return the sources of a library of models; every symbol starts with its name.
 
-    levels: by target, also of targets that no part of these models is for; a sequence stands for the levels of every target.
-    PluginError where a part was made for other levels than those: its weights may be packed otherwise than kernels read them.
+    levels: by target, also of targets that no part of these models is for; a sequence stands for the levels
+    of every target. PluginError where a part was made for other levels than those: its weights may be packed
+    otherwise than kernels read them.
     """
     if not isinstance(levels, Mapping):
         targets = [part.target for plan in models for part in _host_parts(plan)]
@@ -72,7 +76,12 @@ def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level])
     if len({table.name for table in tables.values()}) < len(tables):
         raise PluginError(f"targets {', '.join(tables)}", "two of them have one name in C", "rename one")
     views = [ModelView(name, plan, tables) for plan in models]
-    shared: dict[str, Any] = {"banner": BANNER, "prefix": CPrefix(name), "tables": [*tables.values()], "models": views}
+    shared: dict[str, Any] = {
+        "banner": BANNER,
+        "prefix": CPrefix(name),
+        "tables": [*tables.values()],
+        "models": views,
+    }
     files: dict[str, Content] = {header: (RUNTIME / header).read_text(encoding="utf-8") for header in HEADERS}
     files[f"{name}.h"] = render(TEMPLATES / "library.h.in", about=_about(name, views), **shared)
     files[f"{name}.c"] = render(TEMPLATES / "library.c.in", probes=_probes(tables.values()), **shared)
@@ -81,7 +90,9 @@ def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level])
     for view in views:
         files[f"{view.program_symbol}.c"] = _program(view)
         stored = Word(f"{view.weights_symbol}.bin")
-        files[f"{view.weights_symbol}.S"] = render(TEMPLATES / "weights.S.in", symbol=view.weights_symbol, file=stored)
+        files[f"{view.weights_symbol}.S"] = render(
+            TEMPLATES / "weights.S.in", symbol=view.weights_symbol, file=stored
+        )
         files[stored] = Stream(view.weights)
     return Sources(files, (manifest(name, [view.name for view in views], levels),))
 
@@ -93,7 +104,10 @@ def _host_parts(plan: Plan) -> list[Part]:
 
 
 def _restrict(plan: Plan, levels: Levels) -> Plan:
-    """Return the plan without the calls that no level of its targets makes. The program's calls are those of its parts in order."""
+    """Return the plan without the calls that no level of its targets makes.
+
+    The program's calls are those of its parts in order.
+    """
     calls = iter(plan.program.calls)
     kept: list[Call] = []
     parts = []
@@ -107,13 +121,19 @@ def _restrict(plan: Plan, levels: Levels) -> Plan:
             part = replace(part, body=replace(body, program=own))
         parts.append(part)
     fallback = _restrict(plan.fallback, levels) if plan.fallback else None
-    return replace(plan, parts=tuple(parts), program=replace(plan.program, calls=tuple(kept)), fallback=fallback)
+    return replace(
+        plan, parts=tuple(parts), program=replace(plan.program, calls=tuple(kept)), fallback=fallback
+    )
 
 
 def _need_levels(part: Part, body: CallsBody, levels: Levels) -> None:
     place = f"target {part.target!r}: part {part.name!r}"
     if part.target not in levels:
-        raise PluginError(place, "calls kernels of a target for which the library is not built", "let `levels` of the target state them")
+        raise PluginError(
+            place,
+            "calls kernels of a target for which the library is not built",
+            "let `levels` of the target state them",
+        )
     planned = [_forget_probe(level) for level in body.levels]
     strange = [level.name for level in levels[part.target] if planned and _forget_probe(level) not in planned]
     if strange:
@@ -128,9 +148,15 @@ def _forget_probe(level: Level) -> Level:
 
 def _program(view: ModelView) -> Code:
     """The translation unit of a model, with that of its fallback in front."""
-    bodies = [render(TEMPLATES / "model_body.c.in", **shown.values()) for shown in (view.fallback, view) if shown]
+    bodies = [
+        render(TEMPLATES / "model_body.c.in", **shown.values()) for shown in (view.fallback, view) if shown
+    ]
     tables = dict.fromkeys(table.name for shown in (view.fallback, view) if shown for table in shown.tables)
-    values = {"weights_symbol": view.weights_symbol, "weight_bytes": view.total_weight_bytes, "has_drivers": bool(view.plan.drivers)}
+    values = {
+        "weights_symbol": view.weights_symbol,
+        "weight_bytes": view.total_weight_bytes,
+        "has_drivers": bool(view.plan.drivers),
+    }
     return render(TEMPLATES / "model.c.in", banner=BANNER, tables=[*tables], bodies=bodies, **values)
 
 
@@ -139,7 +165,11 @@ def _about(name: str, models: Sequence[ModelView]) -> CComment:
     lines = [f"The library {name}: {len(models)} model{'s' if len(models) != 1 else ''}."]
     for model in models:
         memory = f"{model.arena_bytes} bytes of arena and {model.worker_bytes} for each worker"
-        lines += ["", f'"{model.name}": {memory}, {model.total_weight_bytes} bytes of weights', *(f"  {line}" for line in model.interface)]
+        lines += [
+            "",
+            f'"{model.name}": {memory}, {model.total_weight_bytes} bytes of weights',
+            *(f"  {line}" for line in model.interface),
+        ]
     return CComment(*lines, "", "mace.h says how to run one.")
 
 
@@ -166,7 +196,8 @@ def _kernel_files(table: KernelTable, models: Sequence[Plan]) -> dict[str, Conte
     calls = _calls(models, table.target)
     for level in table.levels:
         used = {call.kernel.name for call in calls if call.is_made_at(level.name)}
-        # What no call of this level needs is not compiled for it: a kernel may be written in instructions of other levels.
+        # What no call of this level needs is not compiled for it: a kernel may be written in instructions of
+        # other levels.
         kernels = [kernel for kernel in table.kernels if kernel.name in used]
         files[f"{table.name}_kernels_{level.name}.c"] = _kernel_file(level, {**values, "kernels": kernels})
     return files

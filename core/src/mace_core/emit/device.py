@@ -16,11 +16,14 @@ from mace_core.plan import Plan, Run, Transfer, scratch_name
 class DeviceView:
     """Shows the parts of a plan that drivers run as model.c.in writes them.
 
-    functions: names of the C functions of kernel calls, one for each group of host parts that no other step interrupts.
+    functions: names of the C functions of kernel calls, one for each group of host parts that no other step
+    interrupts.
     touched: the tensors that those functions read or write.
     """
 
-    def __init__(self, plan: Plan, addresses: Addresses, functions: Sequence[Code], touched: frozenset[str]) -> None:
+    def __init__(
+        self, plan: Plan, addresses: Addresses, functions: Sequence[Code], touched: frozenset[str]
+    ) -> None:
         self.plan, self.addresses, self.functions, self.touched = plan, addresses, functions, touched
         self.tasks = [part for part in plan.parts if isinstance(part.body, BlobBody)]
 
@@ -31,7 +34,9 @@ class DeviceView:
             "spaces": [self._space(name) for name in self.addresses.spaces],
             "tasks": [self._task(part) for part in self.tasks],
             "steps": list(self._steps()),
-            "host_ports": [int(self._is_used_by_host(name)) for name in (*self.plan.inputs, *self.plan.outputs)],
+            "host_ports": [
+                int(self._is_used_by_host(name)) for name in (*self.plan.inputs, *self.plan.outputs)
+            ],
         }
 
     def _space(self, name: str) -> Code:
@@ -79,12 +84,18 @@ class DeviceView:
             if is_open:
                 yield _write_calls(next(functions))
                 is_open = False
-            yield self._copy(step) if isinstance(step, Transfer) else Code(f"{{.task = {self.tasks.index(self.plan.parts[step.part])}}}")
+            yield (
+                self._copy(step)
+                if isinstance(step, Transfer)
+                else Code(f"{{.task = {self.tasks.index(self.plan.parts[step.part])}}}")
+            )
         for function in functions:  # the last group, or what only copies outputs
             yield _write_calls(function)
 
     def _copy(self, transfer: Transfer) -> Code:
-        places = [self.addresses.place(transfer.tensor, space) for space in (transfer.destination, transfer.source)]
+        places = [
+            self.addresses.place(transfer.tensor, space) for space in (transfer.destination, transfer.source)
+        ]
         return Code(f"{{.task = -1, .places = {{{', '.join(places)}}}, .bytes = {transfer.size}}}")
 
     def _is_used_by_host(self, port: str) -> bool:

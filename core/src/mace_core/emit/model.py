@@ -49,10 +49,13 @@ class KernelTable:
 class ModelView:
     """Shows a plan as the templates want it.
 
-    tables: those of the library, by target.  base: the model whose fallback this is, behind whose weights its own lie; None: no fallback.
+    tables: those of the library, by target.  base: the model whose fallback this is, behind whose weights its
+    own lie; None: no fallback.
     """
 
-    def __init__(self, library: str, plan: Plan, tables: Mapping[str, KernelTable], base: ModelView | None = None) -> None:
+    def __init__(
+        self, library: str, plan: Plan, tables: Mapping[str, KernelTable], base: ModelView | None = None
+    ) -> None:
         self.plan, self.program = plan, plan.program
         self.name = CPrefix(self.program.name)
         self.prefix = Code("fallback_" if base else "")
@@ -61,12 +64,22 @@ class ModelView:
         targets = dict.fromkeys(part.target for part in plan.parts if isinstance(part.body, CallsBody))
         self.tables = [tables[target] for target in targets]
         if len(self.tables) > MAX_TABLES:
-            raise MaceError(f"model {self.name!r}", f"is computed by {len(self.tables)} targets", f"build for at most {MAX_TABLES}")
-        self.addresses: Addresses = Addresses(plan, self.weights_symbol, base.addresses.weight_bytes if base else 0)
+            raise MaceError(
+                f"model {self.name!r}",
+                f"is computed by {len(self.tables)} targets",
+                f"build for at most {MAX_TABLES}",
+            )
+        self.addresses: Addresses = Addresses(
+            plan, self.weights_symbol, base.addresses.weight_bytes if base else 0
+        )
         self.weight_bytes = self.addresses.weight_bytes
         self.arena_bytes = plan.host.bytes
         self.worker_bytes = plan.worker_bytes
-        self.interface = [*self._describe_ports("inputs"), *self._describe_ports("outputs"), *self._describe_states()]
+        self.interface = [
+            *self._describe_ports("inputs"),
+            *self._describe_ports("outputs"),
+            *self._describe_states(),
+        ]
         self.fallback = ModelView(library, plan.fallback, tables, self) if plan.fallback else None
 
     @property
@@ -75,7 +88,9 @@ class ModelView:
         if self.plan.drivers:
             return None
         ports = len(self.plan.inputs) + len(self.plan.outputs)
-        return Code(f"MACE_SESSION_BYTES({ports}, {self.addresses.state_bytes + self.arena_bytes + self.worker_bytes})")
+        return Code(
+            f"MACE_SESSION_BYTES({ports}, {self.addresses.state_bytes + self.arena_bytes + self.worker_bytes})"
+        )
 
     @property
     def total_weight_bytes(self) -> int:
@@ -127,7 +142,10 @@ class ModelView:
             yield from self.fallback.weights()
 
     def _calls_with_tables(self) -> Iterator[tuple[Call, int]]:
-        """Yield each call with the number of the table that holds its kernel; the program has the parts' calls one after another."""
+        """Yield each call with the number of the table that holds its kernel.
+
+        The program has the parts' calls one after another.
+        """
         numbers = {table.target: i for i, table in enumerate(self.tables)}
         calls = iter(self.program.calls)
         for part in self.plan.parts:
@@ -146,16 +164,21 @@ class ModelView:
                 groups[-1] = range(groups[-1].start, last + len(body.program.calls))
             elif groups[-1]:
                 groups.append(range(last, last))
-        if not groups[-1] and not list(self._copies()):  # the last function also copies outputs that nothing computes
+        # The last function also copies outputs that nothing computes.
+        if not groups[-1] and not list(self._copies()):
             groups.pop()
         return [(Code(f"calls_{number}"), group) for number, group in enumerate(groups)]
 
     def _device_values(self, functions: Sequence[tuple[Code, range]]) -> dict[str, Any]:
         if not self.plan.drivers:
             return {"drivers": []}
-        touched = {self.program.root(t) for call in self.program.calls for t in (*call.reads, *call.writes) if t}
+        touched = {
+            self.program.root(t) for call in self.program.calls for t in (*call.reads, *call.writes) if t
+        }
         touched |= {self.program.root(name) for name, _ in self._copied()}
-        return DeviceView(self.plan, self.addresses, [name for name, _ in functions], frozenset(touched)).values()
+        return DeviceView(
+            self.plan, self.addresses, [name for name, _ in functions], frozenset(touched)
+        ).values()
 
     def _parts(self) -> Iterator[Code]:
         numbers = {table.target: i for i, table in enumerate(self.tables)}
@@ -176,7 +199,9 @@ class ModelView:
             "args": Code(", ".join(fields) or "0"),
             "pointers": [self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
             "result": len(call.reads),
-            "comment": CComment(f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"),
+            "comment": CComment(
+                f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"
+            ),
         }
 
     def _condition(self, call: Call, table: int) -> Code:
@@ -194,23 +219,36 @@ class ModelView:
         return Code(f"{{{', '.join(names)}, {describe_tensor(self.program.tensors[call.writes[0]])}}}")
 
     def _argument(self, call: Call, name: str, ctype: str) -> Code:
-        """Return an argument of a call as C writes it; MaceError for a number that its type does not hold, as of a huge tensor."""
+        """Return an argument of a call as C writes it.
+
+        MaceError for a number that its type does not hold, as of a huge tensor.
+        """
         value = call.args[name]
         bits = INTEGER_BITS.get(FIELD_TYPES.get(ctype.partition("[")[0], ""))
         numbers = value if isinstance(value, tuple) else (value,)
         if bits and not all(-(1 << bits - 1) <= int(number) < 1 << bits - 1 for number in numbers):
-            problem = f"kernel {call.kernel.name!r} takes {name!r} as a number of {bits} bits, and it is {value}"
+            problem = (
+                f"kernel {call.kernel.name!r} takes {name!r} as a number of {bits} bits, and it is {value}"
+            )
             raise MaceError(f"{self.name}: node {call.node!r}", problem, "make its tensors smaller")
         return write_literal(value, ctype)
 
     def _described(self, name: str) -> str:
         tensor = self.program.tensors.get(name)
-        return f"{shortened(name, MAX_NAME)}:{tensor.dtype.value}{list(tensor.shape)}" if tensor else shortened(name, MAX_NAME)
+        return (
+            f"{shortened(name, MAX_NAME)}:{tensor.dtype.value}{list(tensor.shape)}"
+            if tensor
+            else shortened(name, MAX_NAME)
+        )
 
     def _copies(self) -> Iterator[tuple[Code, Code, int]]:
         """Yield to where, from where and how many bytes of the outputs that no call writes."""
         for name, occurrence in self._copied():
-            yield self.addresses.output(name, occurrence), self.addresses.pointer(name), self.program.tensors[name].bytes
+            yield (
+                self.addresses.output(name, occurrence),
+                self.addresses.pointer(name),
+                self.program.tensors[name].bytes,
+            )
 
     def _copied(self) -> Iterator[tuple[str, int]]:
         """Yield the outputs that no call writes, because they are an input, a constant, or an output before them.

@@ -31,8 +31,9 @@ LANGUAGES = {"c": "c", "h": "c", "svg": "xml", "txt": "text", "md": "text"}
 def render(template: Traversable, **values: Any) -> Code:
     """Fill a Jinja2 template.
 
-    A template prints whole numbers, finite floats (exactly) and the types of `mace_core.emit.text`. Literals of the template and what
-    its macros give are text of its author. PluginError for any other value, jinja2.UndefinedError for a name that has none.
+    A template prints whole numbers, finite floats (exactly) and the types of `mace_core.emit.text`. Literals
+    of the template and what its macros give are text of its author. PluginError for any other value,
+    jinja2.UndefinedError for a name that has none.
     """
     return Code(_environment().get_template(str(template)).render(**values))
 
@@ -41,7 +42,11 @@ def printed(value: object, language: str | None) -> str:
     """How a value is printed into a file of a language; PluginError for a value that may not be."""
     if isinstance(value, Text):
         if value.language not in (None, language):
-            raise PluginError(type(value).__name__, f"is text for files of {value.language}, printed into another", "use another type")
+            raise PluginError(
+                type(value).__name__,
+                f"is text for files of {value.language}, printed into another",
+                "use another type",
+            )
         return value
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(int(value))
@@ -80,7 +85,8 @@ class _Generator(CodeGenerator):
 class _Environment(jinja2.Environment):
     """Prints nothing that is not marked.
 
-    Text is unmarked by every operation that does not say otherwise here, so that a filter that nobody thought of is refused.
+    Text is unmarked by every operation that does not say otherwise here, so that a filter that nobody thought
+    of is refused.
     """
 
     code_generator_class = _Generator
@@ -125,9 +131,13 @@ def _keeping(change: Callable[..., str]) -> Callable[..., str]:
 
 @cache
 def _environment() -> _Environment:
-    """Templates are known by their paths; compiled ones are kept in the user's cache, where nobody else can write."""
+    """Templates are known by their paths.
+
+    Compiled ones are kept in the user's cache, where nobody else can write.
+    """
     loader = jinja2.FunctionLoader(lambda path: Path(path).read_text(encoding="utf-8"))
-    # What Jinja makes of a template depends on the filters and the generator of this file: another version compiles anew.
+    # What Jinja makes of a template depends on the filters and the generator of this file: another version
+    # compiles anew.
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     folder = private_folder(cache_folder(f"templates-{version}"))
     made = _Environment(
@@ -149,7 +159,9 @@ class _Bytecode(FileSystemBytecodeCache):
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
         """Name a compiled template by this module's own text too: what an older version compiled calls its filters otherwise."""
-        return hashlib.sha256(super().get_cache_key(name, filename).encode() + Path(__file__).read_bytes()).hexdigest()
+        return hashlib.sha256(
+            super().get_cache_key(name, filename).encode() + Path(__file__).read_bytes()
+        ).hexdigest()
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Read a compiled template if it is this user's own."""

@@ -1,7 +1,8 @@
 """Text that may stand in a generated file.
 
-A template prints numbers and the types of this module, nothing else (see `render`). Each type checks or escapes what it is made of,
-so that a name from a model or a deployment file stays a name wherever it is printed, whoever wrote the template.
+A template prints numbers and the types of this module, nothing else (see `render`). Each type checks or
+escapes what it is made of, so that a name from a model or a deployment file stays a name wherever it is
+printed, whoever wrote the template.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ EXIT_FAILURE SEEK_SET SEEK_END isnan isinf isfinite signbit fpclassify M_PI M_E 
 """
 
 KEYWORDS = frozenset(_KEYWORDS.split())
-"""Words of C23 and C++23 that no function or variable can be called by; those that begin with _ and a capital are refused anyway."""
+"""Words of C23 and C++23 that no function or variable can be called by.
+
+Those that begin with _ and a capital are refused anyway.
+"""
 
 MACROS = frozenset(_MACROS.split())
 """Names that the headers or the compilers of some system define as macros, so that they mean something else in C."""
@@ -62,19 +66,30 @@ class CIdentifier(Text):
     def __new__(cls, name: str) -> Self:
         """Check the name; MaceError where it is none."""
         if not is_identifier(name):
-            raise MaceError(shown(name), "is not a name in C", "use letters, digits and _, a letter first, and no keyword or macro of C")
+            raise MaceError(
+                shown(name),
+                "is not a name in C",
+                "use letters, digits and _, a letter first, and no keyword or macro of C",
+            )
         return super().__new__(cls, name)
 
 
 class CPrefix(Text):
-    """The beginning of names in C, before an underscore; alone it may be a keyword or a macro (`int_models` is a good name)."""
+    """The beginning of names in C, before an underscore.
+
+    Alone it may be a keyword or a macro (`int_models` is a good name).
+    """
 
     __slots__ = ()
 
     def __new__(cls, name: str) -> Self:
         """Check the beginning; MaceError where names cannot begin so."""
         if len(name) > MAX_PREFIX or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise MaceError(shown(name), "cannot begin names in C", f"use letters, digits and _, a letter first, at most {MAX_PREFIX}")
+            raise MaceError(
+                shown(name),
+                "cannot begin names in C",
+                f"use letters, digits and _, a letter first, at most {MAX_PREFIX}",
+            )
         return super().__new__(cls, name)
 
 
@@ -86,7 +101,11 @@ class Word(Text):
     def __new__(cls, word: str) -> Self:
         """Check the word; MaceError where it is none."""
         if len(word) > MAX_WORD or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", word):
-            raise MaceError(shown(word), "is not a plain word", f"use letters, digits and _ . + -, at most {MAX_WORD} of them")
+            raise MaceError(
+                shown(word),
+                "is not a plain word",
+                f"use letters, digits and _ . + -, at most {MAX_WORD} of them",
+            )
         return super().__new__(cls, word)
 
 
@@ -98,15 +117,19 @@ class CDefine(Text):
     def __new__(cls, text: str) -> Self:
         """Check the macro; MaceError where it is none."""
         if len(text) > MAX_WORD or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?", text):
-            raise MaceError(shown(text), "is not a macro", "write NAME, or NAME=VALUE with a number or a name as its value")
+            raise MaceError(
+                shown(text),
+                "is not a macro",
+                "write NAME, or NAME=VALUE with a number or a name as its value",
+            )
         return super().__new__(cls, text)
 
 
 class CString(Text):
     """A string literal of C with its quotes: the text's UTF-8, everything but plain ASCII escaped.
 
-    Octal escapes end after three digits, whatever follows, and a question mark is escaped because two of them begin a trigraph.
-    What C strings or UTF-8 cannot hold (NUL, a lone surrogate) becomes a question mark.
+    Octal escapes end after three digits, whatever follows, and a question mark is escaped because two of them
+    begin a trigraph. What C strings or UTF-8 cannot hold (NUL, a lone surrogate) becomes a question mark.
     """
 
     __slots__ = ()
@@ -120,8 +143,9 @@ class CString(Text):
 class CComment(Text):
     """A whole comment of C, of one line or of several.
 
-    Nothing in it ends it or continues it: the signs that could (`*/`, `/*`, `??/`, a backslash at the end) are split or replaced,
-    and signs that are not shown, or that change the order in which others are shown, become question marks.
+    Nothing in it ends it or continues it: the signs that could (`*/`, `/*`, `??/`, a backslash at the end)
+    are split or replaced, and signs that are not shown, or that change the order in which others are shown,
+    become question marks.
     """
 
     __slots__ = ()

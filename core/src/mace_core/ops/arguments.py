@@ -25,14 +25,19 @@ def integers(attrs: Attrs, key: str, count: int | None = None) -> tuple[int, ...
     value = attrs[key]
     if not isinstance(value, tuple) or not all(isinstance(v, int) and not isinstance(v, bool) for v in value):
         raise OpError(f"{key} is {value!r}; it must be a tuple of whole numbers")
-    need(count is None or len(value) == count, f"{key} has {len(value)} values; it must have {count}, one for each axis")
+    need(
+        count is None or len(value) == count,
+        f"{key} has {len(value)} values; it must have {count}, one for each axis",
+    )
     return value
 
 
 def floats(attrs: Attrs, key: str, count: int) -> tuple[float, ...]:
     """An attribute that is a tuple of `count` numbers; OpError otherwise."""
     value = attrs[key]
-    if not isinstance(value, tuple) or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+    if not isinstance(value, tuple) or not all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in value
+    ):
         raise OpError(f"{key} is {value!r}; it must be a tuple of numbers")
     need(len(value) == count, f"{key} has {len(value)} values; it must have {count}")
     return tuple(map(float, value))

@@ -1,6 +1,7 @@
 """Element-wise ops of two inputs, which broadcast.
 
-Sums, differences and products of integers wrap (two's complement), as in numpy and the frameworks (docs/operators.md).
+Sums, differences and products of integers wrap (two's complement), as in numpy and the frameworks
+(docs/operators.md).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def _mod(x: Array, y: Array, fmod: bool) -> Array:
 
 
 def _pow(x: Array, y: Array) -> Array:
-    """Floats in double precision, integers to integers modulo their range; a negative power of an integer loses its fraction."""
+    """Floats in double precision, integers to integers modulo their range.
+
+    A negative power of an integer loses its fraction.
+    """
     if x.dtype.kind == "f" or y.dtype.kind == "f":
         power = np.power(x.astype(np.float64), y.astype(np.float64))
         return power.astype(x.dtype) if x.dtype.kind == "f" else convert(power, DType.of(x))
@@ -81,7 +85,11 @@ COMPARISONS: Mapping[str, Callable[..., Array]] = {
     "Greater": np.greater,
     "GreaterEqual": np.greater_equal,
 }
-LOGICAL: Mapping[str, Callable[..., Array]] = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor}
+LOGICAL: Mapping[str, Callable[..., Array]] = {
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Xor": np.logical_xor,
+}
 BITWISE: Mapping[str, Callable[..., Array]] = {
     "BitwiseAnd": np.bitwise_and,
     "BitwiseOr": np.bitwise_or,

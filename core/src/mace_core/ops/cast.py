@@ -12,9 +12,10 @@ from mace_core.ops.shapes import Inputs, keep, present
 def convert(x: Array, dtype: DType) -> Array:
     """Elements in another type; any number but 0 is true.
 
-    Floats lose their fraction towards zero; those that an integer type does not hold become its nearest number, NaN
-    becomes 0. File formats leave these undefined, and most frameworks give what the processor's conversion happens to give;
-    docs/operators.md names those that compute them so. Wide integers keep their low bits, as in all of them.
+    Floats lose their fraction towards zero; those that an integer type does not hold become its nearest
+    number, NaN becomes 0. File formats leave these undefined, and most frameworks give what the processor's
+    conversion happens to give; docs/operators.md names those that compute them so. Wide integers keep their
+    low bits, as in all of them.
     """
     if dtype is DType.BOOL:
         return np.asarray(x != 0)

@@ -25,7 +25,9 @@ ATTRS: Mapping[str, Any] = {
 
 
 def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Windows]:
-    """Return input, filters and windows of a convolution or its transpose; OpError where they do not fit together.
+    """Return input, filters and windows of a convolution or its transpose.
+
+    OpError where they do not fit together.
 
     x is [N, *spatial, I], w [O, *kernel, I / group], bias [O].
     """
@@ -35,14 +37,28 @@ def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Window
     assert w is not None
     same_dtype(inputs)
     need(x.dtype.is_float, f"x is {x.dtype.value}, expected floats")
-    need(3 <= len(x.shape) <= 5, f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels")
-    need(len(w.shape) == len(x.shape), f"w has {len(w.shape)} axes, x has {len(x.shape)}; they must be the same")
+    need(
+        3 <= len(x.shape) <= 5,
+        f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels",
+    )
+    need(
+        len(w.shape) == len(x.shape),
+        f"w has {len(w.shape)} axes, x has {len(x.shape)}; they must be the same",
+    )
     group, channels, results = int(attrs["group"]), x.shape[-1], w.shape[0]  # type: ignore[arg-type]  # schema: an int
     need(group >= 1, f"group is {group}, expected at least 1")
     need(channels % group == 0, f"{channels} input channels do not divide into {group} groups")
-    need(w.shape[-1] * group == channels, f"w takes {w.shape[-1]} channels, expected {channels // group} of each of {group} groups")
-    need(results >= 1 and results % group == 0, f"{results} output channels do not divide into {group} groups")
-    need(bias is None or bias.shape == (results,), f"bias has shape {list(bias.shape) if bias else None}, expected [{results}]")
+    need(
+        w.shape[-1] * group == channels,
+        f"w takes {w.shape[-1]} channels, expected {channels // group} of each of {group} groups",
+    )
+    need(
+        results >= 1 and results % group == 0, f"{results} output channels do not divide into {group} groups"
+    )
+    need(
+        bias is None or bias.shape == (results,),
+        f"bias has shape {list(bias.shape) if bias else None}, expected [{results}]",
+    )
     need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
     return x, w, Windows.of(w.shape[1:-1], attrs)
 

@@ -1,4 +1,7 @@
-"""ConvTranspose: the transpose of Conv as a linear map; every input pixel adds a scaled kernel to the output."""
+"""ConvTranspose: the transpose of Conv as a linear map.
+
+Every input pixel adds a scaled kernel to the output.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,17 @@ def transposed_size(windows: Windows, spatial: Shape, extra: Ints) -> Shape:
     return tuple((n - 1) * s + e + more - b - a for n, s, e, more, b, a in axes)
 
 
-def _conv_transpose(x: Array, w: Array, bias: Array | None = None, *, group: int, output_padding: Ints, **attrs: Any) -> Array:
+def _conv_transpose(
+    x: Array, w: Array, bias: Array | None = None, *, group: int, output_padding: Ints, **attrs: Any
+) -> Array:
     """Scatter a matrix product for each position of the kernel, in float64, and cut the pads off."""
     windows = Windows.of(w.shape[1:-1], attrs)
     spatial = x.shape[1:-1]
     out = transposed_size(windows, spatial, output_padding)
     filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
-    reach = transposed_size(replace(windows, before=(0,) * len(out), after=(0,) * len(out)), spatial, (0,) * len(out))
+    reach = transposed_size(
+        replace(windows, before=(0,) * len(out), after=(0,) * len(out)), spatial, (0,) * len(out)
+    )
     whole = (max(o + b, r) for o, b, r in zip(out, windows.before, reach, strict=True))
     sums = np.zeros((x.shape[0], *whole, w.shape[0]))
     grouped = x.astype(np.float64).reshape(*x.shape[:-1], group, -1)
@@ -47,4 +54,13 @@ def _conv_transpose(x: Array, w: Array, bias: Array | None = None, *, group: int
     return finished(sums[(slice(None), *cut)], bias, attrs, x.dtype)
 
 
-OPS = (Op("ConvTranspose", ("x", "w", "bias?"), ("y",), _infer, _conv_transpose, {**ATTRS, "output_padding": REQUIRED}),)
+OPS = (
+    Op(
+        "ConvTranspose",
+        ("x", "w", "bias?"),
+        ("y",),
+        _infer,
+        _conv_transpose,
+        {**ATTRS, "output_padding": REQUIRED},
+    ),
+)

@@ -17,7 +17,8 @@ def _running(function: Callable[..., Array], nothing: int) -> Callable[..., Arra
     def reference(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
         """Of all before and including each element, or only before it; from the end if reverse.
 
-        Floats in double precision, integers modulo their range; `nothing` is the result before the first element.
+        Floats in double precision, integers modulo their range; `nothing` is the result before the first
+        element.
         """
         turned = np.flip(x, axis) if reverse else x
         total = function(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)

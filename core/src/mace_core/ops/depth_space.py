@@ -65,6 +65,14 @@ def _to_depth(x: Array, block: int) -> Array:
 
 
 OPS = (
-    Op("DepthToSpace", ("x",), ("y",), _infer_to_space, _to_space, {"block": REQUIRED, "mode": "DCR"}, moves=True),
+    Op(
+        "DepthToSpace",
+        ("x",),
+        ("y",),
+        _infer_to_space,
+        _to_space,
+        {"block": REQUIRED, "mode": "DCR"},
+        moves=True,
+    ),
     Op("SpaceToDepth", ("x",), ("y",), _infer_to_depth, _to_depth, {"block": REQUIRED}, moves=True),
 )

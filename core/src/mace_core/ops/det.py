@@ -12,7 +12,10 @@ from mace_core.ops.shapes import Inputs, need, present
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type")
-    need(len(x.shape) >= 2 and x.shape[-1] == x.shape[-2], f"x has shape {list(x.shape)}; its last two axes must be alike")
+    need(
+        len(x.shape) >= 2 and x.shape[-1] == x.shape[-2],
+        f"x has shape {list(x.shape)}; its last two axes must be alike",
+    )
     return [(x.dtype, x.shape[:-2])]
 
 

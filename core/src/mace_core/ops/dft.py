@@ -16,7 +16,10 @@ from mace_core.ops.shapes import Inputs, axis_of, need, present
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type")
-    need(len(x.shape) >= 2 and x.shape[-1] in (1, 2), f"x has shape {list(x.shape)}; its last axis must be 1 or 2, real or complex")
+    need(
+        len(x.shape) >= 2 and x.shape[-1] in (1, 2),
+        f"x has shape {list(x.shape)}; its last axis must be 1 or 2, real or complex",
+    )
     axis, length = axis_of(integer(attrs, "axis"), len(x.shape)), integer(attrs, "length")
     need(axis < len(x.shape) - 1, "axis is the last one, that of the complex numbers")
     need(length >= 1, f"length is {length}; it must be positive")
@@ -28,7 +31,8 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 def _dft(x: Array, axis: int, length: int, inverse: bool, onesided: bool) -> Array:
     """Of `length` elements, more cut off and fewer filled up with zeros.
 
-    onesided: only the length // 2 + 1 frequencies that those of real numbers are made of; inverse, real numbers from those.
+    onesided: only the length // 2 + 1 frequencies that those of real numbers are made of; inverse, real
+    numbers from those.
     """
     axis %= x.ndim
     wide = x.astype(np.float64)
@@ -47,4 +51,14 @@ def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm] | None:
     return {**attrs, "axis": perm[integer(attrs, "axis") % len(perm)]}, perm
 
 
-OPS = (Op("DFT", ("x",), ("y",), _infer, _dft, {"length": REQUIRED, "axis": -2, "inverse": False, "onesided": False}, move=_move),)
+OPS = (
+    Op(
+        "DFT",
+        ("x",),
+        ("y",),
+        _infer,
+        _dft,
+        {"length": REQUIRED, "axis": -2, "inverse": False, "onesided": False},
+        move=_move,
+    ),
+)

@@ -13,7 +13,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     x, y = present(inputs)
     same_dtype(inputs)
     need(x.dtype in (DType.F32, DType.F64), f"x is of type {x.dtype.value}; it must be f32 or f64")
-    need(len(x.shape) == len(y.shape) == 2 and x.shape[1] == y.shape[1], f"shapes {list(x.shape)} and {list(y.shape)}; rows must be alike")
+    need(
+        len(x.shape) == len(y.shape) == 2 and x.shape[1] == y.shape[1],
+        f"shapes {list(x.shape)} and {list(y.shape)}; rows must be alike",
+    )
     return [(x.dtype, (x.shape[0], y.shape[0]))]
 
 

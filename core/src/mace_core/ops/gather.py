@@ -41,7 +41,10 @@ def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     data, indices = present(inputs)
     need_indices(indices, "indices")
     axis = axis_of(integer(attrs, "axis"), len(data.shape))
-    need(len(indices.shape) == len(data.shape), f"indices have rank {len(indices.shape)}, data has {len(data.shape)}")
+    need(
+        len(indices.shape) == len(data.shape),
+        f"indices have rank {len(indices.shape)}, data has {len(data.shape)}",
+    )
     fits = all(i <= d for n, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if n != axis)
     need(fits, f"indices {list(indices.shape)} do not fit into data {list(data.shape)} beside axis {axis}")
     need(data.shape[axis] > 0 or indices.elements == 0, f"axis {axis} has no elements to gather")
@@ -64,9 +67,14 @@ def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     least = min(len(indices.shape) - 1, len(data.shape))
     need(0 <= batch <= least, f"batch_dims is {batch}; it must be 0 to {least}")
     depth = indices.shape[-1]
-    need(batch + depth <= len(data.shape), f"{depth} coordinates after {batch} batch axes for data of rank {len(data.shape)}")
+    need(
+        batch + depth <= len(data.shape),
+        f"{depth} coordinates after {batch} batch axes for data of rank {len(data.shape)}",
+    )
     alike = indices.shape[:batch] == data.shape[:batch]
-    need(alike, f"batch axes of indices are {list(indices.shape[:batch])}, of data {list(data.shape[:batch])}")
+    need(
+        alike, f"batch axes of indices are {list(indices.shape[:batch])}, of data {list(data.shape[:batch])}"
+    )
     shape = (*indices.shape[:-1], *data.shape[batch + depth :])
     empty = 0 in data.shape[batch : batch + depth]
     need(not empty or math.prod(shape) == 0, f"data {list(data.shape)} has no elements to gather")
@@ -88,6 +96,15 @@ def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
 
 OPS = (
     Op("Gather", ("data", "indices"), ("y",), _infer_gather, _gather, {"axis": 0}, moves=True),
-    Op("GatherElements", ("data", "indices"), ("y",), _infer_elements, _gather_elements, {"axis": 0}, move=move_axis, moves=True),
+    Op(
+        "GatherElements",
+        ("data", "indices"),
+        ("y",),
+        _infer_elements,
+        _gather_elements,
+        {"axis": 0},
+        move=move_axis,
+        moves=True,
+    ),
     Op("GatherND", ("data", "indices"), ("y",), _infer_nd, _gather_nd, {"batch_dims": 0}, moves=True),
 )

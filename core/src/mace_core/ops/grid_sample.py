@@ -1,6 +1,7 @@
 """GridSample: elements at coordinates that are known at run time, interpolated.
 
-Coordinates are computed in double precision and held within 2**24 elements of the first; one that is NaN lies before the first.
+Coordinates are computed in double precision and held within 2**24 elements of the first; one that is NaN lies
+before the first.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     choice(attrs, "padding", PADDINGS)
     axes = len(x.shape) - 2
     need(1 <= axes <= 3, f"x has shape {list(x.shape)}; its rank must be 3 to 5")
-    need(mode == "nearest" or x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type to be interpolated")
+    need(
+        mode == "nearest" or x.dtype.is_float,
+        f"x is of type {x.dtype.value}; it must be a float type to be interpolated",
+    )
     need(grid.dtype is DType.F32, f"grid is of type {grid.dtype.value}; it must be f32")
     fits = len(grid.shape) == axes + 2 and grid.shape[0] == x.shape[0] and grid.shape[-1] == axes
     need(fits, f"grid has shape {list(grid.shape)}; it must be [{x.shape[0]}, {axes} axes, {axes}]")

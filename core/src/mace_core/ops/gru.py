@@ -1,4 +1,7 @@
-"""GRU: gated recurrent units, as the ONNX operator, layout 0; gates in the order z (update), r (reset), h (candidate)."""
+"""GRU: gated recurrent units, as the ONNX operator, layout 0.
+
+Gates in the order z (update), r (reset), h (candidate).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,13 @@ class _Cell:
     """One direction's weights and functions.
 
     zt = f(Xt Wz' + Ht-1 Rz' + bz), rt = f(Xt Wr' + Ht-1 Rr' + br), Ht = (1 - zt) ht + zt Ht-1, where
-    ht = g(Xt Wh' + Wbh + (rt Ht-1) Rh' + Rbh), or with linear_before_reset ht = g(Xt Wh' + Wbh + rt (Ht-1 Rh' + Rbh)).
+    ht = g(Xt Wh' + Wbh + (rt Ht-1) Rh' + Rbh), or with linear_before_reset ht = g(Xt Wh' + Wbh + rt (Ht-1 Rh'
+    + Rbh)).
     """
 
-    def __init__(self, w: Array, r: Array, b: Array | None, functions: list[Activation], linear: bool) -> None:
+    def __init__(
+        self, w: Array, r: Array, b: Array | None, functions: list[Activation], linear: bool
+    ) -> None:
         self.w = w.astype(np.float64).T
         self.r = np.split(r.astype(np.float64).transpose(), 3, axis=-1)
         both = np.zeros((2, len(w))) if b is None else b.astype(np.float64).reshape(2, -1)
@@ -46,7 +52,9 @@ def _gru(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object)
     functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
     results = []
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
-        cell = _Cell(w[d], r[d], None if b is None else b[d], functions[d], bool(attrs["linear_before_reset"]))
+        cell = _Cell(
+            w[d], r[d], None if b is None else b[d], functions[d], bool(attrs["linear_before_reset"])
+        )
         results.append(unroll(run, cell, (run.h0,)))
     return joined(x, results)
 

@@ -17,4 +17,14 @@ def _instance_norm(x: Array, scale: Array, bias: Array, epsilon: float) -> Array
     return (normalised(x, tuple(range(1, x.ndim - 1)), epsilon) * scale + bias).astype(x.dtype)
 
 
-OPS = (Op("InstanceNorm", ("x", "scale", "bias"), ("y",), _infer, _instance_norm, {"epsilon": 1e-5}, move=move_spatial),)
+OPS = (
+    Op(
+        "InstanceNorm",
+        ("x", "scale", "bias"),
+        ("y",),
+        _infer,
+        _instance_norm,
+        {"epsilon": 1e-5},
+        move=move_spatial,
+    ),
+)

@@ -19,7 +19,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def _lrn(x: Array, size: int, alpha: float, beta: float, bias: float) -> Array:
-    """Divide x by (bias + alpha / size * sum of squares over `size` channels) ** beta; an even window reaches further up (ONNX)."""
+    """Divide x by (bias + alpha / size * sum of squares over `size` channels) ** beta.
+
+    An even window reaches further up (ONNX).
+    """
     before = (size - 1) // 2
     squares = np.pad(x.astype(np.float64) ** 2, [(0, 0)] * (x.ndim - 1) + [(before, size - 1 - before)])
     windows = np.lib.stride_tricks.sliding_window_view(squares, size, axis=-1)

@@ -1,4 +1,7 @@
-"""LSTM: long short-term memory, as the ONNX operator, layout 0; gates in the order i, o, f, c, peepholes i, o, f."""
+"""LSTM: long short-term memory, as the ONNX operator, layout 0.
+
+Gates in the order i, o, f, c, peepholes i, o, f.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,17 @@ import numpy as np
 
 from mace_core.ir import Array, Attrs
 from mace_core.ops.op import Op, Spec
-from mace_core.ops.rnn import ATTRS, Activation, Sequences, activations, infer, joined, sequences, shape_is, unroll
+from mace_core.ops.rnn import (
+    ATTRS,
+    Activation,
+    Sequences,
+    activations,
+    infer,
+    joined,
+    sequences,
+    shape_is,
+    unroll,
+)
 from mace_core.ops.shapes import Inputs
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
@@ -25,12 +38,15 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 class _Cell:
     """One direction's weights and functions.
 
-    it = f(Xt Wi' + Ht-1 Ri' + Pi Ct-1 + bi), ft = f(Xt Wf' + Ht-1 Rf' + Pf Ct-1 + bf), or 1 - it where the two are coupled,
-    Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht = ot h(Ct).
-    `clip` bounds what goes into f and g, as the runtimes read ONNX; `cell_clip` bounds Ct, 0 for none.
+    it = f(Xt Wi' + Ht-1 Ri' + Pi Ct-1 + bi), ft = f(Xt Wf' + Ht-1 Rf' + Pf Ct-1 + bf), or 1 - it where the
+    two are coupled, Ct = ft Ct-1 + it g(Xt Wc' + Ht-1 Rc' + bc), ot = f(Xt Wo' + Ht-1 Ro' + Po Ct + bo), Ht =
+    ot h(Ct). `clip` bounds what goes into f and g, as the runtimes read ONNX; `cell_clip` bounds Ct, 0 for
+    none.
     """
 
-    def __init__(self, weights: Weights, functions: list[Activation], coupled: bool, cell_clip: float) -> None:
+    def __init__(
+        self, weights: Weights, functions: list[Activation], coupled: bool, cell_clip: float
+    ) -> None:
         w, r, b, p = weights
         self.w, self.r = w.astype(np.float64).T, r.astype(np.float64).T
         self.b = 0.0 if b is None else b.astype(np.float64).reshape(2, -1).sum(axis=0)

@@ -12,8 +12,14 @@ from mace_core.ops.shapes import Inputs, need, present
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     x, keys, values, default = present(inputs)
     need(keys.dtype is x.dtype, f"keys are of type {keys.dtype.value}; they must be {x.dtype.value}, as x is")
-    need(default.dtype is values.dtype, f"the default is of type {default.dtype.value}; it must be {values.dtype.value}, as the values are")
-    need(len(keys.shape) == 1 and keys.shape == values.shape, f"{list(keys.shape)} keys and {list(values.shape)} values")
+    need(
+        default.dtype is values.dtype,
+        f"the default is of type {default.dtype.value}; it must be {values.dtype.value}, as the values are",
+    )
+    need(
+        len(keys.shape) == 1 and keys.shape == values.shape,
+        f"{list(keys.shape)} keys and {list(values.shape)} values",
+    )
     need(default.elements == 1, "the default is more than one number")
     return [(values.dtype, x.shape)]
 

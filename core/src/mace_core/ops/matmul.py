@@ -21,7 +21,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     need(a.dtype is not DType.BOOL, "its inputs are bool, expected numbers")
     shape = product_shape(a.shape, b.shape)
     width = b.shape[-1] if len(b.shape) > 1 else 1
-    need(bias is None or bias.shape == (width,), f"bias has shape {list(bias.shape) if bias else None}, expected [{width}]")
+    need(
+        bias is None or bias.shape == (width,),
+        f"bias has shape {list(bias.shape) if bias else None}, expected [{width}]",
+    )
     need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
     return [(a.dtype, shape)]
 

@@ -24,7 +24,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def _multiply(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
-    left, right = (f.astype(np.int64) - (0 if z is None else z.reshape(()).astype(np.int64)) for f, z in ((a, a_zero), (b, b_zero)))
+    left, right = (
+        f.astype(np.int64) - (0 if z is None else z.reshape(()).astype(np.int64))
+        for f, z in ((a, a_zero), (b, b_zero))
+    )
     return np.asarray(np.matmul(left, right).astype(np.int32))
 
 

@@ -1,7 +1,10 @@
-"""NonMaxSuppression and CombinedNonMaxSuppression: of boxes that overlap only the best. DecodeBoxes: what a network says of priors.
+"""NonMaxSuppression and CombinedNonMaxSuppression: of boxes that overlap only the best.
 
-The number of boxes found is known at run time only: outputs are as long as they can be, and `count` says how much of them counts.
-A box that is empty or has a NaN overlaps with none. Scores at or below the threshold, and NaN, are none.
+DecodeBoxes: what a network says of priors.
+
+The number of boxes found is known at run time only: outputs are as long as they can be, and `count` says how
+much of them counts. A box that is empty or has a NaN overlaps with none. Scores at or below the threshold,
+and NaN, are none.
 """
 
 from __future__ import annotations
@@ -22,35 +25,57 @@ def _operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor]:
         need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
     need(len(scores.shape) == 3, f"scores have shape {list(scores.shape)}; their rank must be 3")
     need(integer(attrs, "per_class") >= 1, f"per_class is {attrs['per_class']}; it must be positive")
-    need(0 <= real(attrs, "iou_threshold") <= 1, f"iou_threshold is {attrs['iou_threshold']}; it must be 0 to 1")
+    need(
+        0 <= real(attrs, "iou_threshold") <= 1,
+        f"iou_threshold is {attrs['iou_threshold']}; it must be 0 to 1",
+    )
     return boxes, scores
 
 
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     boxes, scores = _operands(inputs, attrs)
     images, classes, count = scores.shape
-    need(boxes.shape == (images, count, 4), f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 4]")
+    need(
+        boxes.shape == (images, count, 4),
+        f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 4]",
+    )
     return [(DType.I64, (images * classes * min(integer(attrs, "per_class"), count), 3)), (DType.I64, (1,))]
 
 
 def _infer_combined(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     boxes, scores = _operands(inputs, attrs)
     images, count, classes = scores.shape
-    fits = len(boxes.shape) == 4 and (*boxes.shape[:2], boxes.shape[3]) == (images, count, 4) and boxes.shape[2] in (1, classes)
+    fits = (
+        len(boxes.shape) == 4
+        and (*boxes.shape[:2], boxes.shape[3]) == (images, count, 4)
+        and boxes.shape[2] in (1, classes)
+    )
     need(fits, f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 1 or {classes}, 4]")
     total = integer(attrs, "total")
     need(total >= 1, f"total is {total}; it must be positive")
     need(integer(attrs, "candidates") >= 0, f"candidates is {attrs['candidates']}; it must not be negative")
     rows = (images, total)
-    return [(DType.F32, (*rows, 4)), (DType.F32, rows), (DType.I64, rows), (DType.I64, rows), (DType.I64, (images,))]
+    return [
+        (DType.F32, (*rows, 4)),
+        (DType.F32, rows),
+        (DType.I64, rows),
+        (DType.I64, rows),
+        (DType.I64, (images,)),
+    ]
 
 
 def _infer_decode(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     deltas, priors = present(inputs)
     for t in (deltas, priors):
         need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
-    need(len(deltas.shape) == 3 and deltas.shape[2] == 4, f"deltas have shape {list(deltas.shape)}; it must be [N, boxes, 4]")
-    need(priors.shape == deltas.shape[1:], f"priors have shape {list(priors.shape)}; it must be {list(deltas.shape[1:])}")
+    need(
+        len(deltas.shape) == 3 and deltas.shape[2] == 4,
+        f"deltas have shape {list(deltas.shape)}; it must be [N, boxes, 4]",
+    )
+    need(
+        priors.shape == deltas.shape[1:],
+        f"priors have shape {list(priors.shape)}; it must be {list(deltas.shape[1:])}",
+    )
     floats(attrs, "variances", 4)
     return [(DType.F32, deltas.shape)]
 
@@ -58,9 +83,14 @@ def _infer_decode(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 def _decode(deltas: Array, priors: Array, variances: tuple[float, ...]) -> Array:
     """Low and high corners of boxes that are told as moves of priors' centers and logarithms of factors of their sizes.
 
-    priors: two coordinates of the center, then the sizes along them (W. Liu et al., "SSD: Single Shot MultiBox Detector", 2016).
+    priors: two coordinates of the center, then the sizes along them (W. Liu et al., "SSD: Single Shot
+    MultiBox Detector", 2016).
     """
-    wide, center, size = deltas.astype(np.float64) * variances, priors[:, :2].astype(np.float64), priors[:, 2:].astype(np.float64)
+    wide, center, size = (
+        deltas.astype(np.float64) * variances,
+        priors[:, :2].astype(np.float64),
+        priors[:, 2:].astype(np.float64),
+    )
     middle, half = center + wide[..., :2] * size, np.exp(wide[..., 2:]) * size / 2
     return np.concatenate([middle - half, middle + half], -1).astype(np.float32)
 
@@ -101,7 +131,12 @@ def _of_class(boxes: Array, scores: Array, attrs: dict[str, Any]) -> list[int]:
 def _nms(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, Array]:
     """Image, class and box of each: by image, then by class, then the best first; -1 behind the last."""
     images, classes, count = scores.shape
-    rows = [(n, c, i) for n in range(images) for c in range(classes) for i in _of_class(boxes[n], scores[n, c], attrs)]
+    rows = [
+        (n, c, i)
+        for n in range(images)
+        for c in range(classes)
+        for i in _of_class(boxes[n], scores[n, c], attrs)
+    ]
     selected = np.full((images * classes * min(attrs["per_class"], count), 3), -1, np.int64)
     selected[: len(rows)] = np.reshape(rows, (-1, 3))
     return selected, np.array([len(rows)], np.int64)
@@ -115,7 +150,11 @@ def _combined(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, ...]:
     names = np.zeros((3, images, total), np.int64)
     counts = np.zeros(images, np.int64)
     for n in range(images):
-        kept = [(c, i) for c in range(classes) for i in _of_class(boxes[n, :, c % boxes.shape[2]], scores[n, :, c], attrs)]
+        kept = [
+            (c, i)
+            for c in range(classes)
+            for i in _of_class(boxes[n, :, c % boxes.shape[2]], scores[n, :, c], attrs)
+        ]
         best = sorted(kept, key=lambda ci: -scores[n, ci[1], ci[0]])[:total]
         counts[n] = len(best)
         for k, (c, i) in enumerate(best):
@@ -125,7 +164,14 @@ def _combined(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, ...]:
 
 
 OPS = (
-    Op("DecodeBoxes", ("deltas", "priors"), ("boxes",), _infer_decode, _decode, {"variances": (1.0, 1.0, 1.0, 1.0)}),
+    Op(
+        "DecodeBoxes",
+        ("deltas", "priors"),
+        ("boxes",),
+        _infer_decode,
+        _decode,
+        {"variances": (1.0, 1.0, 1.0, 1.0)},
+    ),
     Op(
         "NonMaxSuppression",
         ("boxes", "scores"),
@@ -140,6 +186,12 @@ OPS = (
         ("detections", "confidences", "classes", "indices", "count"),
         _infer_combined,
         _combined,
-        {"per_class": REQUIRED, "total": REQUIRED, "iou_threshold": 0.5, "score_threshold": -np.inf, "candidates": 0},
+        {
+            "per_class": REQUIRED,
+            "total": REQUIRED,
+            "iou_threshold": 0.5,
+            "score_threshold": -np.inf,
+            "candidates": 0,
+        },
     ),
 )

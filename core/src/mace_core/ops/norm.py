@@ -1,4 +1,7 @@
-"""Normalisation by moments of the tensor itself: LayerNorm, RMSNorm, GroupNorm, MeanVarianceNorm; and what its relatives share."""
+"""Normalisation by moments of the tensor itself: LayerNorm, RMSNorm, GroupNorm, MeanVarianceNorm.
+
+And what its relatives share.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ MVN_EPSILON = 1e-9
 
 
 def channels_last(inputs: Inputs, attrs: Attrs, least: int = 3) -> Tensor:
-    """Return x of the inputs x [N, *spatial, C] and vectors of C each; OpError unless they are that, all of one float type.
+    """Return x of the inputs x [N, *spatial, C] and vectors of C each.
+
+    OpError unless they are that, all of one float type.
 
     least: the smallest rank of x; 2 where it may be without spatial axes.
     """
@@ -59,7 +64,10 @@ def _infer_layer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     need(epsilon >= 0, f"epsilon is {epsilon}; it must not be negative")
     inner = x.shape[axis_of(axis, len(x.shape)) :]
     for v in vectors:
-        need(_broadcasts(v.shape, inner), f"{v.name} has shape {list(v.shape)}, but the normalised axes are {list(inner)}")
+        need(
+            _broadcasts(v.shape, inner),
+            f"{v.name} has shape {list(v.shape)}, but the normalised axes are {list(inner)}",
+        )
     return [(x.dtype, x.shape)]
 
 
@@ -138,7 +146,15 @@ OPS = (
         {"axis": -1, "epsilon": 1e-5},
         move=_move_layer,
     ),
-    Op("RMSNorm", ("x", "scale"), ("y",), _infer_layer, _rms_norm, {"axis": -1, "epsilon": 1e-5}, move=_move_layer),
+    Op(
+        "RMSNorm",
+        ("x", "scale"),
+        ("y",),
+        _infer_layer,
+        _rms_norm,
+        {"axis": -1, "epsilon": 1e-5},
+        move=_move_layer,
+    ),
     Op(
         "GroupNorm",
         ("x", "scale", "bias"),
@@ -148,5 +164,13 @@ OPS = (
         {"groups": REQUIRED, "epsilon": 1e-5},
         move=move_spatial,
     ),
-    Op("MeanVarianceNorm", ("x",), ("y",), _infer_mean_variance, _mean_variance_norm, {"axes": REQUIRED}, move=_move_axes),
+    Op(
+        "MeanVarianceNorm",
+        ("x",),
+        ("y",),
+        _infer_mean_variance,
+        _mean_variance_norm,
+        {"axes": REQUIRED},
+        move=_move_axes,
+    ),
 )

@@ -13,7 +13,7 @@ import numpy as np
 from mace_core.ir import Array, Attr, Attrs, DType, Node, Shape, Tensor
 
 if TYPE_CHECKING:
-    from mace_core.program import Lowering
+    from mace_core.lowering import Lowering
 
 Spec = tuple[DType, Shape]
 """What an inferred output is: its element type and shape."""
@@ -34,14 +34,15 @@ class Op:
     """An operator of the IR.
 
     name: "Conv", or "acme::Swish" for a plugin's own.
-    inputs, outputs: names; a trailing "?" marks an optional one, a trailing "*" on the last one that it may repeat.
+    inputs, outputs: names; a trailing "?" marks an optional one, a trailing "*" on the last one that it may
+    repeat.
     attrs: default of each attribute, REQUIRED where there is none; a value's type must be its default's.
     infer: (input tensors, attrs) -> (dtype, shape) of each output; raises OpError.
     reference: (*input arrays, **attrs) -> array or tuple of arrays, in numpy; None for an absent input.
     lower: for a plugin's op, the portable kernel that serves every kernel target without one of its own.
-    move: for an op whose inputs are all permuted alike, x = transpose(x', perm), where x is the op's own operand:
-        (attrs, perm) -> (attrs', perm') such that op(x, attrs) = transpose(op(x', attrs'), perm'); or None if there are none.
-        An op without `move` keeps the order of axes that its framework gave it.
+    move: for an op whose inputs are all permuted alike, x = transpose(x', perm), where x is the op's own
+        operand: (attrs, perm) -> (attrs', perm') such that op(x, attrs) = transpose(op(x', attrs'), perm');
+        or None if there are none. An op without `move` keeps the order of axes that its framework gave it.
     moves: whether it computes nothing: its outputs hold elements of its data inputs, however they are stored.
     """
 

@@ -22,7 +22,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     before, after = (integers(attrs, key, len(x.shape)) for key in ("before", "after"))
     mode = choice(attrs, "mode", MODES)
     for axis, (dim, low, high) in enumerate(zip(x.shape, before, after, strict=True)):
-        need(low >= 0 and high >= 0, f"pads {low} and {high} of axis {axis} must not be negative; use Slice to crop")
+        need(
+            low >= 0 and high >= 0,
+            f"pads {low} and {high} of axis {axis} must not be negative; use Slice to crop",
+        )
         empty = mode != "constant" and dim == 0 and low + high > 0
         need(not empty, f"axis {axis} has no elements that mode {mode!r} could repeat")
     if mode == "constant":
@@ -34,9 +37,15 @@ def need_value(value: float, dtype: DType, what: str) -> None:
     """OpError unless an element of the type can hold the value."""
     if dtype.value[0] not in "iu":
         return
-    need(math.isfinite(value) and value == int(value), f"{what} is {value}, which no element of type {dtype.value} can be")
+    need(
+        math.isfinite(value) and value == int(value),
+        f"{what} is {value}, which no element of type {dtype.value} can be",
+    )
     limits = np.iinfo(dtype.numpy)
-    need(limits.min <= int(value) <= limits.max, f"{what} is {value}; type {dtype.value} holds {limits.min} to {limits.max}")
+    need(
+        limits.min <= int(value) <= limits.max,
+        f"{what} is {value}; type {dtype.value} holds {limits.min} to {limits.max}",
+    )
 
 
 def _pad(x: Array, before: tuple[int, ...], after: tuple[int, ...], mode: str, value: float) -> Array:

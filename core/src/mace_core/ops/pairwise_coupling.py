@@ -1,6 +1,7 @@
 """PairwiseCoupling: probabilities of classes from those of every pair of classes.
 
-T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling", JMLR 5 (2004), algorithm 2.
+T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling",
+JMLR 5 (2004), algorithm 2.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ TOLERANCE = 0.005
 def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (pairs,) = present(inputs)
     classes = integer(attrs, "classes")
-    need(pairs.dtype in (DType.F32, DType.F64), f"pairs are of type {pairs.dtype.value}; they must be f32 or f64")
+    need(
+        pairs.dtype in (DType.F32, DType.F64),
+        f"pairs are of type {pairs.dtype.value}; they must be f32 or f64",
+    )
     count = classes * (classes - 1) // 2
     need(classes >= 2, f"classes is {classes}; at least 2")
-    need(len(pairs.shape) == 2 and pairs.shape[1] == count, f"pairs have shape {list(pairs.shape)}; it must be [N, {count}]")
+    need(
+        len(pairs.shape) == 2 and pairs.shape[1] == count,
+        f"pairs have shape {list(pairs.shape)}; it must be [N, {count}]",
+    )
     return [(pairs.dtype, (pairs.shape[0], classes))]
 
 

@@ -1,4 +1,6 @@
-"""Im2Col, Col2Im, DeformIm2Col, MaxPoolIndices: windows taken apart, put together, or searched; x is [N, *spatial, C].
+"""Im2Col, Col2Im, DeformIm2Col, MaxPoolIndices: windows taken apart, put together, or searched.
+
+X is [N, *spatial, C].
 
 What one window sees is a row [*kernel, C], its last axis C.
 """
@@ -19,7 +21,9 @@ from mace_core.ops.pool import ATTRS as POOL
 from mace_core.ops.shapes import Inputs, need, present
 from mace_core.ops.windows import Windows
 
-ATTRS: Mapping[str, Any] = dict.fromkeys(("kernel", "strides", "pads_before", "pads_after", "dilations"), REQUIRED)
+ATTRS: Mapping[str, Any] = dict.fromkeys(
+    ("kernel", "strides", "pads_before", "pads_after", "dilations"), REQUIRED
+)
 
 
 def _infer_im2col(inputs: Inputs, attrs: Attrs) -> list[Spec]:
@@ -46,7 +50,10 @@ def _infer_col2im(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     kernel, size = integers(attrs, "kernel", axes), integers(attrs, "size", axes)
     count = Windows.of(kernel, attrs).count(size)
     need(count == x.shape[1:-1], f"x has {list(x.shape[1:-1])} windows; {list(size)} has {list(count)}")
-    need(x.shape[-1] % prod(kernel) == 0, f"the last axis, {x.shape[-1]}, does not divide into windows of {prod(kernel)}")
+    need(
+        x.shape[-1] % prod(kernel) == 0,
+        f"the last axis, {x.shape[-1]}, does not divide into windows of {prod(kernel)}",
+    )
     return [(x.dtype, (x.shape[0], *size, x.shape[-1] // prod(kernel)))]
 
 
@@ -69,7 +76,10 @@ def _infer_deform(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     for t in (x, offset, *mask):
         need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
     kernel, groups = integers(attrs, "kernel", 2), integer(attrs, "groups")
-    need(groups >= 1 and x.shape[-1] % groups == 0, f"{x.shape[-1]} channels do not divide into {groups} groups")
+    need(
+        groups >= 1 and x.shape[-1] % groups == 0,
+        f"{x.shape[-1]} channels do not divide into {groups} groups",
+    )
     count = (x.shape[0], *Windows.of(kernel, attrs).count(x.shape[1:-1]))
     for t, each in ((offset, 2), *((m, 1) for m in mask)):
         expected = (*count, groups * prod(kernel) * each)
@@ -87,9 +97,15 @@ def _bilinear(x: Array, at: tuple[Array, Array]) -> Array:
         for across in (0, 1):
             where = [f + step for f, step in zip(floors, (down, across), strict=True)]
             weights = [1 - abs(v - w) for v, w in zip(at, where, strict=True)]
-            inside = np.logical_and.reduce([(w >= 0) & (w < n) for w, n in zip(where, x.shape[1:3], strict=True)])
-            row, column = (np.clip(w, 0, n - 1).astype(np.int64) for w, n in zip(where, x.shape[1:3], strict=True))
-            total += np.where(inside[..., None], x[batch, row, column] * (weights[0] * weights[1])[..., None], 0)
+            inside = np.logical_and.reduce(
+                [(w >= 0) & (w < n) for w, n in zip(where, x.shape[1:3], strict=True)]
+            )
+            row, column = (
+                np.clip(w, 0, n - 1).astype(np.int64) for w, n in zip(where, x.shape[1:3], strict=True)
+            )
+            total += np.where(
+                inside[..., None], x[batch, row, column] * (weights[0] * weights[1])[..., None], 0
+            )
     return total
 
 
@@ -108,7 +124,10 @@ def _deform_im2col(x: Array, offset: Array, mask: Array | None = None, *, groups
     for i, tap in enumerate(windows.taps()):
         start = [t * d - b for t, d, b in zip(tap, windows.dilations, windows.before, strict=True)]
         for g in range(groups):
-            at = tuple(held(place * windows.strides[a] + start[a] + moved[:, :, :, g, i, a]) for a, place in enumerate((rows, columns)))
+            at = tuple(
+                held(place * windows.strides[a] + start[a] + moved[:, :, :, g, i, a])
+                for a, place in enumerate((rows, columns))
+            )
             part = _bilinear(x[..., g * channels : (g + 1) * channels], (at[0], at[1]))
             part = part if mask is None else part * mask[..., g * taps + i, None]
             y[..., i, g * channels : (g + 1) * channels] = part
@@ -144,6 +163,13 @@ def _max_indices(x: Array, **attrs: Any) -> tuple[Array, Array]:
 OPS = (
     Op("Im2Col", ("x",), ("y",), _infer_im2col, _im2col, ATTRS),
     Op("Col2Im", ("x",), ("y",), _infer_col2im, _col2im, {"size": REQUIRED, **ATTRS}),
-    Op("DeformIm2Col", ("x", "offset", "mask?"), ("y",), _infer_deform, _deform_im2col, {**ATTRS, "groups": 1}),
+    Op(
+        "DeformIm2Col",
+        ("x", "offset", "mask?"),
+        ("y",),
+        _infer_deform,
+        _deform_im2col,
+        {**ATTRS, "groups": 1},
+    ),
     Op("MaxPoolIndices", ("x",), ("y", "indices"), _infer_indices, _max_indices, POOL, moves=True),
 )

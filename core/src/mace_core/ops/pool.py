@@ -25,7 +25,10 @@ ATTRS: Mapping[str, Any] = {
 def _infer_any(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype is not DType.BOOL, "x is bool, expected numbers")
-    need(3 <= len(x.shape) <= 5, f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels")
+    need(
+        3 <= len(x.shape) <= 5,
+        f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels",
+    )
     windows = Windows.of(integers(attrs, "kernel", len(x.shape) - 2), attrs)
     return [(x.dtype, (x.shape[0], *windows.count(x.shape[1:-1], bool(attrs["ceil"])), x.shape[-1]))]
 
@@ -63,13 +66,20 @@ def _sum(x: Array, windows: Windows, out: Shape) -> Array:
 
 
 def _average(x: Array, *, count_pad: bool, **attrs: Any) -> Array:
-    """Count the padding only if asked for, what a last window of `ceil` has beyond it never; nothing has mean 0."""
+    """Count the padding only if asked for, what a last window of `ceil` has beyond it never.
+
+    Nothing has mean 0.
+    """
     windows, out = _geometry(x, attrs)
     ones = np.ones((1, *x.shape[1:-1], 1))
     if count_pad:
         sides = zip(windows.before, windows.after, strict=True)
         ones = np.pad(ones, [(0, 0), *sides, (0, 0)], constant_values=1.0)
-        counts = _sum(ones, Windows(windows.kernel, windows.strides, (0,) * len(out), (0,) * len(out), windows.dilations), out)
+        counts = _sum(
+            ones,
+            Windows(windows.kernel, windows.strides, (0,) * len(out), (0,) * len(out), windows.dilations),
+            out,
+        )
     else:
         counts = _sum(ones, windows, out)
     return np.asarray((_sum(x, windows, out) / np.maximum(counts, 1)).astype(x.dtype))

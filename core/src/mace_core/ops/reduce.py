@@ -1,7 +1,7 @@
 """Reductions over axes.
 
-Integers: sums, products and sums of squares wrap; a mean is computed in 64 bits; what has a root or a logarithm is
-computed in double precision, and saturates as a Cast does.
+Integers: sums, products and sums of squares wrap; a mean is computed in 64 bits; what has a root or a
+logarithm is computed in double precision, and saturates as a Cast does.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _reference(name: str) -> Callable[..., Array]:
     def reference(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         wide = x.astype(np.float64) if x.dtype.kind == "f" or name in IN_DOUBLE else x
         rank = x.ndim
-        return convert(FUNCTIONS[name](wide, axis=tuple(a % rank for a in axes), keepdims=keepdims), DType.of(x))
+        return convert(
+            FUNCTIONS[name](wide, axis=tuple(a % rank for a in axes), keepdims=keepdims), DType.of(x)
+        )
 
     return reference
 
@@ -91,4 +93,7 @@ def closed(perm: Perm, axes: set[int]) -> Perm:
     return tuple(sorted(left).index(p) for p in left)
 
 
-OPS = tuple(Op(name, ("x",), ("y",), infer, _reference(name), {"axes": REQUIRED, "keepdims": True}, move=move) for name in FUNCTIONS)
+OPS = tuple(
+    Op(name, ("x",), ("y",), infer, _reference(name), {"axes": REQUIRED, "keepdims": True}, move=move)
+    for name in FUNCTIONS
+)

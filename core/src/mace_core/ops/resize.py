@@ -1,7 +1,8 @@
 """Resize: sample a tensor at other distances along its axes (the operator of ONNX, over all axes at full rank).
 
-Every axis is resampled by itself: a few elements near each coordinate ("taps"), weighted. Coordinates are computed in single
-precision, each operation rounded, as the ONNX runtime does, so that ties between two elements fall the same way.
+Every axis is resampled by itself: a few elements near each coordinate ("taps"), weighted. Coordinates are
+computed in single precision, each operation rounded, as the ONNX runtime does, so that ties between two
+elements fall the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from mace_core.ops.pad import need_value
 from mace_core.ops.shapes import Inputs, need, present
 
 MODES = ("nearest", "linear", "cubic")
-COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 F32 = np.float32
@@ -84,7 +92,11 @@ def _coordinates(attrs: Attrs, axis: int, size: int) -> Array:
         case "tf_crop_and_resize":
             roi = floats(attrs, "roi", 2 * len(sizes))
             start, end, last = F32(roi[axis]), F32(roi[axis + len(sizes)]), F32(size - 1)
-            at = start * last + i * (end - start) * last / steps if out > 1 else half * (start + end) * last + i
+            at = (
+                start * last + i * (end - start) * last / steps
+                if out > 1
+                else half * (start + end) * last + i
+            )
         case _:
             at = (i + half) / scale - half
     return np.asarray(at, F32)
@@ -112,7 +124,11 @@ def _linear(at: Array, size: int) -> tuple[Array, Array]:
 
 
 def _cubic(at: Array, a: np.float32) -> tuple[Array, Array]:
-    """R. Keys, "Cubic convolution interpolation for digital image processing", 1981, with `a` for the slope at distance 1."""
+    """R.
+
+    Keys, "Cubic convolution interpolation for digital image processing", 1981, with `a` for the slope at
+    distance 1.
+    """
     down = np.floor(at)
     t = (at - down).astype(np.float64)
     far, near = np.stack([t + 1, 2 - t]), np.stack([t, 1 - t])
@@ -132,7 +148,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
         need(size >= 0, f"size {size} of axis {axis} is negative")
         need(scale > 0, f"scale {scale} of axis {axis} is not positive")
         need(dim > 0 or size == 0, f"axis {axis} has no elements to make {size} of")
-    need(mode == "nearest" or x.dtype.is_float, f"mode {mode!r} of type {x.dtype.value}; only mode 'nearest' takes it")
+    need(
+        mode == "nearest" or x.dtype.is_float,
+        f"mode {mode!r} of type {x.dtype.value}; only mode 'nearest' takes it",
+    )
     if coordinates == "tf_crop_and_resize":
         floats(attrs, "roi", 2 * rank)
         need_value(real(attrs, "extrapolation"), x.dtype, "extrapolation")
@@ -171,7 +190,11 @@ def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
     if not roi:
         return moved, perm
     rank = len(perm)
-    both = tuple(value for part in (roi[:rank], roi[rank:]) for value in move_values({"roi": part}, perm, ("roi",))[0]["roi"])
+    both = tuple(
+        value
+        for part in (roi[:rank], roi[rank:])
+        for value in move_values({"roi": part}, perm, ("roi",))[0]["roi"]
+    )
     return {**moved, "roi": both}, perm
 
 

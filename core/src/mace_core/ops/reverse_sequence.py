@@ -15,7 +15,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     need_indices(lengths, "lengths")
     batch, time = (axis_of(integer(attrs, key), len(x.shape)) for key in ("batch_axis", "time_axis"))
     need(batch != time, f"batch_axis and time_axis are both {batch}")
-    need(lengths.shape == (x.shape[batch],), f"lengths have shape {list(lengths.shape)} for a batch of {x.shape[batch]}")
+    need(
+        lengths.shape == (x.shape[batch],),
+        f"lengths have shape {list(lengths.shape)} for a batch of {x.shape[batch]}",
+    )
     return [(x.dtype, x.shape)]
 
 

@@ -1,7 +1,10 @@
-"""RNN, and what it shares with GRU and LSTM: activations, directions, shapes; all as the ONNX operators of these names, layout 0.
+"""RNN, and what it shares with GRU and LSTM: activations, directions, shapes.
 
-With T time steps, B sequences, I inputs, H hidden units, G gates and D directions: x is [T, B, I], w [D, G*H, I], r [D, G*H, H],
-b [D, 2*G*H] (of w, then of r), lengths [B] (i32), the initial states [D, B, H]; y is [T, D, B, H], the final states [D, B, H].
+All as the ONNX operators of these names, layout 0.
+
+With T time steps, B sequences, I inputs, H hidden units, G gates and D directions: x is [T, B, I], w [D, G*H,
+I], r [D, G*H, H], b [D, 2*G*H] (of w, then of r), lengths [B] (i32), the initial states [D, B, H]; y is [T,
+D, B, H], the final states [D, B, H].
 """
 
 from __future__ import annotations
@@ -16,7 +19,11 @@ from mace_core.ir import Array, Attrs, DType, Shape
 from mace_core.ops.op import REQUIRED, Op, OpError, Spec
 from mace_core.ops.shapes import Inputs, need
 
-DIRECTIONS: Mapping[str, tuple[bool, ...]] = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
+    "forward": (False,),
+    "reverse": (True,),
+    "bidirectional": (False, True),
+}
 """Direction -> for every direction of the tensors, whether it runs backwards in time."""
 
 
@@ -56,8 +63,8 @@ ACTIVATIONS: Mapping[str, Activation] = {a.name: a for a in _ALL}
 def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]:
     """Find for every direction its activations, each with the alpha and beta that hold for it.
 
-    The values of `alphas` and `betas` go, in order, to the activations that take one, as ONNX has it; where they run out,
-    and where none are given, the defaults hold, and what is left over is ignored.
+    The values of `alphas` and `betas` go, in order, to the activations that take one, as ONNX has it; where
+    they run out, and where none are given, the defaults hold, and what is left over is ignored.
     defaults: names for one direction where the attribute is ().
     Raises OpError for a wrong number or an unknown name.
     """
@@ -67,7 +74,9 @@ def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]
     names = names or tuple(defaults) * count
     need(len(names) == count * len(defaults), f"{len(names)} activations, expected {count * len(defaults)}")
     for name in names:
-        need(name in ACTIVATIONS, f"activation {name!r} is unknown; it must be one of {', '.join(ACTIVATIONS)}")
+        need(
+            name in ACTIVATIONS, f"activation {name!r} is unknown; it must be one of {', '.join(ACTIVATIONS)}"
+        )
     alphas, betas = _numbers(attrs, "alphas"), _numbers(attrs, "betas")
     found = []
     for kind in map(ACTIVATIONS.__getitem__, names):
@@ -98,10 +107,16 @@ def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> 
         raise OpError(f"hidden is {hidden!r}; it must be a positive number")
     assert isinstance(clip, int | float)
     need(clip >= 0, f"clip is {clip}; it must not be negative, 0 meaning none")
-    need(attrs["direction"] in DIRECTIONS, f"direction is {attrs['direction']!r}; it must be one of {', '.join(DIRECTIONS)}")
+    need(
+        attrs["direction"] in DIRECTIONS,
+        f"direction is {attrs['direction']!r}; it must be one of {', '.join(DIRECTIONS)}",
+    )
     activations(attrs, defaults)
     for t in (x, w, r, b, h0, *inputs[6:]):
-        need(t is None or t.dtype == x.dtype, f"{t and t.name} is of type {t and t.dtype.value}, but x of {x.dtype.value}")
+        need(
+            t is None or t.dtype == x.dtype,
+            f"{t and t.name} is of type {t and t.dtype.value}, but x of {x.dtype.value}",
+        )
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be of a float type")
     need(len(x.shape) == 3, f"x has shape {list(x.shape)}; it must be [time, batch, input]")
     time, batch, width = x.shape
@@ -111,14 +126,20 @@ def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> 
     shape_is(inputs, 3, (count, 2 * gates * hidden))
     shape_is(inputs, 4, (batch,))
     shape_is(inputs, 5, (count, batch, hidden))
-    need(lengths is None or lengths.dtype is DType.I32, f"lengths is of type {lengths and lengths.dtype.value}; it must be i32")
+    need(
+        lengths is None or lengths.dtype is DType.I32,
+        f"lengths is of type {lengths and lengths.dtype.value}; it must be i32",
+    )
     return (x.dtype, (time, count, batch, hidden)), (x.dtype, (count, batch, hidden))
 
 
 def shape_is(inputs: Inputs, index: int, expected: Shape) -> None:
     """OpError unless an input is absent or has the shape."""
     t = inputs[index] if index < len(inputs) else None
-    need(t is None or t.shape == expected, f"{t and t.name} has shape {list(t.shape) if t else ''}, expected {list(expected)}")
+    need(
+        t is None or t.shape == expected,
+        f"{t and t.name} has shape {list(t.shape) if t else ''}, expected {list(expected)}",
+    )
 
 
 @dataclass(frozen=True)
@@ -161,13 +182,19 @@ def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array
 
 
 def sequences(x: Array, lengths: Array | None, h0: Array | None, attrs: Mapping[str, Any]) -> list[Sequences]:
-    """List the runs of all directions, with what is absent filled in; lengths are kept within the time steps there are."""
+    """List the runs of all directions, with what is absent filled in.
+
+    Lengths are kept within the time steps there are.
+    """
     ways = DIRECTIONS[str(attrs["direction"])]
     time, batch, _ = x.shape
     ends = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
     first = np.zeros((len(ways), batch, attrs["hidden"])) if h0 is None else h0
     clip = float(attrs["clip"])
-    return [Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, clip) for h, way in zip(first, ways, strict=True)]
+    return [
+        Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, clip)
+        for h, way in zip(first, ways, strict=True)
+    ]
 
 
 def joined(x: Array, runs: Sequence[tuple[Array, tuple[Array, ...]]]) -> tuple[Array, ...]:
@@ -189,7 +216,9 @@ def _rnn(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object)
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
         bias = 0.0 if b is None else b[d].astype(np.float64).reshape(2, -1).sum(axis=0)
 
-        def cell(run: Sequences, x: Array, states: tuple[Array, ...], d: int = d, bias: Array | float = bias) -> tuple[Array, ...]:
+        def cell(
+            run: Sequences, x: Array, states: tuple[Array, ...], d: int = d, bias: Array | float = bias
+        ) -> tuple[Array, ...]:
             z = x @ w[d].T.astype(np.float64) + states[0] @ r[d].T + bias
             return (functions[d][0](run.clipped(z)),)
 

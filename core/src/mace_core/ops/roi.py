@@ -1,6 +1,7 @@
 """RoiAlign and RoiMaxPool: every region of an image [N, H, W, C] as a small image of one size.
 
-rois: [R, 4], each x1, y1, x2, y2 in the units that `scale` turns into pixels of x; images: the image that each lies in, [R].
+rois: [R, 4], each x1, y1, x2, y2 in the units that `scale` turns into pixels of x; images: the image that
+each lies in, [R].
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ def _checked(inputs: Inputs, attrs: Attrs) -> Tensor:
     need(len(x.shape) == 4, f"x has shape {list(x.shape)}; it must be [N, H, W, C]")
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type")
     need(rois.dtype is DType.F32, f"rois are of type {rois.dtype.value}; they must be f32")
-    need(len(rois.shape) == 2 and rois.shape[1] == 4, f"rois have shape {list(rois.shape)}; it must be [R, 4]")
+    need(
+        len(rois.shape) == 2 and rois.shape[1] == 4, f"rois have shape {list(rois.shape)}; it must be [R, 4]"
+    )
     need_indices(images, "images")
-    need(images.shape == rois.shape[:1], f"images have shape {list(images.shape)}; it must be [{rois.shape[0]}]")
+    need(
+        images.shape == rois.shape[:1],
+        f"images have shape {list(images.shape)}; it must be [{rois.shape[0]}]",
+    )
     need(0 not in x.shape[:3] or 0 in rois.shape, f"x {list(x.shape)} has no pixels")
     need(min(integers(attrs, "size", 2)) >= 1, f"size is {attrs['size']}; both must be positive")
     need(real(attrs, "scale") > 0, f"scale is {attrs['scale']}; it must be positive")
@@ -70,7 +76,10 @@ def _align_one(image: Array, roi: Array, attrs: Mapping[str, Any]) -> Array:
     for y, wy in rows:
         for x, wx in columns:
             weight = wy[:, :, None, None] * wx
-            found = image[np.maximum(y, 0)[:, :, None, None], np.maximum(x, 0)].astype(np.float64) * weight[..., None]
+            found = (
+                image[np.maximum(y, 0)[:, :, None, None], np.maximum(x, 0)].astype(np.float64)
+                * weight[..., None]
+            )
             parts.append(np.where(inside[..., None], found, 0))
     joined = np.asarray(sum(parts[1:], parts[0]) if attrs["mode"] == "avg" else np.maximum.reduce(parts))
     joined = joined.transpose(0, 2, 1, 3, 4).reshape(*bins, -1, image.shape[-1])
@@ -80,7 +89,10 @@ def _align_one(image: Array, roi: Array, attrs: Mapping[str, Any]) -> Array:
 
 
 def _align(x: Array, rois: Array, images: Array, **attrs: Any) -> Array:
-    """The mean of the samples of every bin; or the highest of their four weighted pixels, as ONNX's RoiAlign has it."""
+    """The mean of the samples of every bin.
+
+    Or the highest of their four weighted pixels, as ONNX's RoiAlign has it.
+    """
     y = np.empty((len(rois), *attrs["size"], x.shape[-1]), x.dtype)
     for i, image in enumerate(positions(images, x.shape[0])):
         y[i] = _align_one(x[image], rois[i], attrs)

@@ -17,7 +17,9 @@ from mace_core.ops.gather import positions
 from mace_core.ops.op import Op, OpError, Spec
 from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
 
-UFUNCS: Mapping[str, np.ufunc] = MappingProxyType({"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum})
+UFUNCS: Mapping[str, np.ufunc] = MappingProxyType(
+    {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+)
 """How an update is combined with the element that it meets; "none" puts it in its place."""
 
 
@@ -26,7 +28,9 @@ def _checked(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Tensor]:
     data, indices, updates = present(inputs)
     need_indices(indices, "indices")
     if data.dtype is not updates.dtype:
-        raise OpError(f"data are of type {data.dtype.value}, updates of {updates.dtype.value}; they must be the same")
+        raise OpError(
+            f"data are of type {data.dtype.value}, updates of {updates.dtype.value}; they must be the same"
+        )
     reduction = choice(attrs, "reduction", ("none", *UFUNCS))
     need(reduction == "none" or data.dtype is not DType.BOOL, f"reduction {reduction!r} of truth values")
     return data, indices, updates
@@ -36,7 +40,10 @@ def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     data, indices, updates = _checked(inputs, attrs)
     axis = axis_of(integer(attrs, "axis"), len(data.shape))
     need(indices.shape == updates.shape, f"indices are {list(indices.shape)}, updates {list(updates.shape)}")
-    need(len(indices.shape) == len(data.shape), f"indices have rank {len(indices.shape)}, data has {len(data.shape)}")
+    need(
+        len(indices.shape) == len(data.shape),
+        f"indices have rank {len(indices.shape)}, data has {len(data.shape)}",
+    )
     fits = all(i <= d for n, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if n != axis)
     need(fits, f"indices {list(indices.shape)} do not fit into data {list(data.shape)} beside axis {axis}")
     need(data.shape[axis] > 0 or indices.elements == 0, f"axis {axis} has no elements to replace")
@@ -50,7 +57,10 @@ def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     need(depth <= len(data.shape), f"{depth} coordinates for data of rank {len(data.shape)}")
     expected = (*indices.shape[:-1], *data.shape[depth:])
     need(updates.shape == expected, f"updates are {list(updates.shape)}; they must be {list(expected)}")
-    need(0 not in data.shape[:depth] or updates.elements == 0, f"data {list(data.shape)} has no elements to replace")
+    need(
+        0 not in data.shape[:depth] or updates.elements == 0,
+        f"data {list(data.shape)} has no elements to replace",
+    )
     return [(data.dtype, data.shape)]
 
 

@@ -35,4 +35,15 @@ def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
     return move_values(attrs, perm, ("starts", "sizes", "steps"))
 
 
-OPS = (Op("Slice", ("x",), ("y",), _infer, _slice, {"starts": REQUIRED, "sizes": REQUIRED, "steps": REQUIRED}, move=_move, moves=True),)
+OPS = (
+    Op(
+        "Slice",
+        ("x",),
+        ("y",),
+        _infer,
+        _slice,
+        {"starts": REQUIRED, "sizes": REQUIRED, "steps": REQUIRED},
+        move=_move,
+        moves=True,
+    ),
+)

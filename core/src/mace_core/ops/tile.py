@@ -27,7 +27,9 @@ def _tile(x: Array, repeats: tuple[int, ...]) -> Array:
 def _infer_expand(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     (x,) = present(inputs)
     shape = integers(attrs, "shape")
-    need(all(d >= 0 for d in shape), f"shape {list(shape)} has a negative dimension; every one must be stated")
+    need(
+        all(d >= 0 for d in shape), f"shape {list(shape)} has a negative dimension; every one must be stated"
+    )
     need(broadcast([x.shape, shape]) == shape, f"{list(x.shape)} does not expand to {list(shape)}")
     return [(x.dtype, shape)]
 

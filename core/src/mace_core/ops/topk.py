@@ -27,4 +27,15 @@ def _topk(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     return np.take_along_axis(x, indices, axis), indices
 
 
-OPS = (Op("TopK", ("x",), ("values", "indices"), _infer, _topk, {"k": REQUIRED, "axis": -1, "largest": True}, move=move_axis, moves=True),)
+OPS = (
+    Op(
+        "TopK",
+        ("x",),
+        ("values", "indices"),
+        _infer,
+        _topk,
+        {"k": REQUIRED, "axis": -1, "largest": True},
+        move=move_axis,
+        moves=True,
+    ),
+)

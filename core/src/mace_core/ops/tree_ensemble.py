@@ -1,8 +1,8 @@
 """TreeEnsemble: decision trees over the features of each row, what their leaves hold put together.
 
-Nodes of all trees lie in one list, children behind their parents, so that every descent ends. `links` holds three numbers a node: of an
-inner node its feature and the nodes where the test holds and where it does not; of a leaf -1 and the range of `targets` and `weights`
-that it adds.
+Nodes of all trees lie in one list, children behind their parents, so that every descent ends. `links` holds
+three numbers a node: of an inner node its feature and the nodes where the test holds and where it does not;
+of a leaf -1 and the range of `targets` and `weights` that it adds.
 """
 
 from __future__ import annotations
@@ -39,8 +39,14 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     for tensor in (links, modes, roots, targets):
         need_indices(tensor, tensor.name)
     for tensor in filter(None, (splits, weights, base)):
-        need(tensor.dtype is x.dtype, f"{tensor.name} is of type {tensor.dtype.value}; it must be {x.dtype.value}, as x is")
-    need(splits.shape == modes.shape == (count,) and links.shape == (count, 3), "splits, links and modes differ in their number of nodes")
+        need(
+            tensor.dtype is x.dtype,
+            f"{tensor.name} is of type {tensor.dtype.value}; it must be {x.dtype.value}, as x is",
+        )
+    need(
+        splits.shape == modes.shape == (count,) and links.shape == (count, 3),
+        "splits, links and modes differ in their number of nodes",
+    )
     need(targets.shape == weights.shape and len(targets.shape) == 1, "targets and weights differ in number")
     need(len(roots.shape) == 1, f"roots have shape {list(roots.shape)}")
     need(base is None or base.shape == (outputs,), f"base must have shape [{outputs}]")
@@ -69,7 +75,11 @@ def fault(links: Array, modes: Array, roots: Array, targets: Array, sizes: tuple
     if not ((np.asarray(targets) >= 0) & (np.asarray(targets) < outputs)).all():
         return f"a weight belongs to none of {outputs} outputs"
     codes = np.asarray(modes, np.int64)
-    return None if ((codes >= 0) & (codes % MISSING < len(TESTS)) & (codes < 2 * MISSING)).all() else "a node has an unknown mode"
+    return (
+        None
+        if ((codes >= 0) & (codes % MISSING < len(TESTS)) & (codes < 2 * MISSING)).all()
+        else "a node has an unknown mode"
+    )
 
 
 def _leaves(x: Array, splits: Array, links: Array, modes: Array, roots: Array) -> Array:
@@ -82,12 +92,17 @@ def _leaves(x: Array, splits: Array, links: Array, modes: Array, roots: Array) -
             return at
         value, split, code = np.take_along_axis(x, np.maximum(feature, 0), 1), splits[at], modes[at]
         tests = (value <= split, value < split, value >= split, value > split, value == split, value != split)
-        holds = np.select([code % MISSING == i for i in range(len(TESTS))], tests) | ((code >= MISSING) & np.isnan(value))
+        holds = np.select([code % MISSING == i for i in range(len(TESTS))], tests) | (
+            (code >= MISSING) & np.isnan(value)
+        )
         at = np.where(inner, np.where(holds, links[at, 1], links[at, 2]), at)
 
 
 def _trees(x: Array, splits: Array, *nodes: Array, outputs: int, aggregate: str) -> Array:
-    """Sums in the order of the trees and in the type of x, as ONNX Runtime adds for one row; an output that no leaf adds to is 0."""
+    """Sums in the order of the trees and in the type of x, as ONNX Runtime adds for one row.
+
+    An output that no leaf adds to is 0.
+    """
     links, modes, roots, targets, weights, *base = nodes
     wrong = fault(links, modes, roots, targets, (x.shape[1], outputs))
     if wrong:
@@ -99,7 +114,9 @@ def _trees(x: Array, splits: Array, *nodes: Array, outputs: int, aggregate: str)
     for leaves in _leaves(x, splits, links, modes, roots).T:
         first, last = links[leaves, 1], links[leaves, 2]
         rows = np.repeat(np.arange(len(x)), last - first)
-        held = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [np.zeros(0)]).astype(np.int64)
+        held = np.concatenate(
+            [np.arange(a, b) for a, b in zip(first, last, strict=True)] or [np.zeros(0)]
+        ).astype(np.int64)
         put.at(scores, (rows, targets[held]), weights[held])
         seen[rows, targets[held]] = True
     scores[~seen] = 0

@@ -95,7 +95,10 @@ def _infer_is_nan(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 OPS = (
-    *(Op(name, ("x",), ("y",), _infer(name), _wide(function), move=keep) for name, function in REFERENCES.items()),
+    *(
+        Op(name, ("x",), ("y",), _infer(name), _wide(function), move=keep)
+        for name, function in REFERENCES.items()
+    ),
     Op("Not", ("x",), ("y",), _infer_not, np.logical_not, move=keep),
     Op("BitwiseNot", ("x",), ("y",), _infer_bits, np.invert, move=keep),
     Op("IsNaN", ("x",), ("y",), _infer_is_nan, np.isnan, move=keep),

@@ -55,7 +55,10 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def _floats(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    need(present(inputs)[0].dtype.is_float, f"its input is {present(inputs)[0].dtype.value}; it must be a float")
+    need(
+        present(inputs)[0].dtype.is_float,
+        f"its input is {present(inputs)[0].dtype.value}; it must be a float",
+    )
     return same(inputs, attrs)
 
 
@@ -72,7 +75,10 @@ def _infer_clip(inputs: Inputs, attrs: Attrs) -> list[Spec]:
 
 
 def _infer_gelu(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    need(attrs["approximate"] in ("none", "tanh"), f"approximate is {attrs['approximate']!r}; it is 'none' or 'tanh'")
+    need(
+        attrs["approximate"] in ("none", "tanh"),
+        f"approximate is {attrs['approximate']!r}; it is 'none' or 'tanh'",
+    )
     return _floats(inputs, attrs)
 
 
@@ -88,7 +94,10 @@ TABLE: tuple[tuple[str, Callable[..., Array], Mapping[str, Any]], ...] = (
 )
 
 OPS = (
-    *(Op(name, ("x",), ("y",), _floats, _wide(function), attrs, move=keep) for name, function, attrs in TABLE),
+    *(
+        Op(name, ("x",), ("y",), _floats, _wide(function), attrs, move=keep)
+        for name, function, attrs in TABLE
+    ),
     Op("Gelu", ("x",), ("y",), _infer_gelu, _wide(_gelu), {"approximate": "none"}, move=keep),
     Op("Clip", ("x",), ("y",), _infer_clip, _clip, {"min": -math.inf, "max": math.inf}, move=keep),
     Op("IsInf", ("x",), ("y",), _infer_is_inf, _is_inf, {"negative": True, "positive": True}, move=keep),

@@ -30,14 +30,24 @@ class Windows:
 
     @classmethod
     def of(cls, kernel: Ints, attrs: Mapping[str, Attr]) -> Windows:
-        """Make them from an op's attributes; OpError unless each has one fitting number for each spatial axis."""
+        """Make them from an op's attributes.
+
+        OpError unless each has one fitting number for each spatial axis.
+        """
         rank = len(kernel)
         need(1 <= rank <= 3, f"{rank} spatial axes, expected 1 to 3")
         need(all(k >= 1 for k in kernel), f"kernel {list(kernel)} must be at least 1 along each axis")
-        values = {key: integers(attrs, key, rank) for key in ("strides", "pads_before", "pads_after", "dilations")}
+        values = {
+            key: integers(attrs, key, rank) for key in ("strides", "pads_before", "pads_after", "dilations")
+        }
         for key, least in (("strides", 1), ("dilations", 1), ("pads_before", 0), ("pads_after", 0)):
-            need(min(values[key]) >= least, f"{key} {list(values[key])} must be at least {least} along each axis")
-        return cls(kernel, values["strides"], values["pads_before"], values["pads_after"], values["dilations"])
+            need(
+                min(values[key]) >= least,
+                f"{key} {list(values[key])} must be at least {least} along each axis",
+            )
+        return cls(
+            kernel, values["strides"], values["pads_before"], values["pads_after"], values["dilations"]
+        )
 
     @property
     def extent(self) -> Ints:
@@ -47,7 +57,8 @@ class Windows:
     def count(self, spatial: Shape, ceil: bool = False) -> Shape:
         """Count the windows that fit along each axis of a padded input; OpError where none does.
 
-        ceil: also count a last window that sticks out, if it starts before the padding behind the input (as ONNX has it).
+        ceil: also count a last window that sticks out, if it starts before the padding behind the input (as
+        ONNX has it).
         """
         return tuple(self._count(axis, size, ceil) for axis, size in enumerate(spatial))
 
@@ -55,7 +66,9 @@ class Windows:
         extent, stride, before = self.extent[axis], self.strides[axis], self.before[axis]
         room = size + before + self.after[axis] - extent
         if room < 0:
-            raise OpError(f"a window of {extent} does not fit into {size + before + self.after[axis]} along spatial axis {axis}")
+            raise OpError(
+                f"a window of {extent} does not fit into {size + before + self.after[axis]} along spatial axis {axis}"
+            )
         count = (-(-room // stride) if ceil else room // stride) + 1
         return count - 1 if ceil and (count - 1) * stride >= size + before else count
 

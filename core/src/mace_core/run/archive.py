@@ -14,7 +14,10 @@ from mace_core.run.files import write
 def pack(archive: Path, root: Path, files: Iterable[Path]) -> None:
     """Write a .tar.gz of files below `root`, in the order of their names, without owners or dates."""
     packed = BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w") as tar,
+    ):
         for path in sorted(set(files)):
             entry = tarfile.TarInfo(str(path.relative_to(root)))
             entry.size = path.stat().st_size

@@ -30,15 +30,25 @@ class Built:
 
     @classmethod
     def at(cls, folder: Path, variant: str, runner: Runner | None) -> Built:
-        """What lies in a library's folder for a variant; MaceError if it is not built or cannot be executed here."""
+        """What lies in a library's folder for a variant.
+
+        MaceError if it is not built or cannot be executed here.
+        """
         report = folder / "model" / f"{variant}.json"
-        if not os.path.isfile(report):  # unlike Path.is_file, this takes a path that is too long for one that is not there
+        # Unlike Path.is_file, this takes a path that is too long for one that is not there.
+        if not os.path.isfile(report):
             raise MaceError(folder, f"is not built for {variant}", f"run: scons target={variant}")
         if runner is None:
-            raise MaceError(variant, "nothing here executes it", "install an emulator or run it on the device")
+            raise MaceError(
+                variant, "nothing here executes it", "install an emulator or run it on the device"
+            )
         if reason := runner.missing():
             raise MaceError(variant, f"{runner.name} is not ready", reason)
-        return cls(folder / "bin" / variant, runner, LibraryReport.of_json(json.loads(report.read_text(encoding="utf-8"))))
+        return cls(
+            folder / "bin" / variant,
+            runner,
+            LibraryReport.of_json(json.loads(report.read_text(encoding="utf-8"))),
+        )
 
     def model(self, name: str) -> dict[str, list[Tensor]]:
         """Descriptions of a model's inputs and outputs."""
@@ -61,7 +71,10 @@ class Built:
             options = [f"--threads={threads}", *([f"--reset={reset}"] if reset else [])]
             self._execute(model, samples, options, Path(folder))
             found = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(outputs))]
-        return {t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape) for t, data in zip(outputs, found, strict=True)}
+        return {
+            t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape)
+            for t, data in zip(outputs, found, strict=True)
+        }
 
     def _execute(self, model: str, samples: Samples, options: Sequence[str], folder: Path) -> None:
         paths = []
@@ -81,19 +94,32 @@ class Built:
                 # A call that only other levels than this processor's make writes nothing.
                 if layer.levels and not file.exists():
                     continue
-                found[layer.result.name] = np.frombuffer(file.read_bytes(), layer.result.dtype.numpy).reshape(layer.result.shape)
+                found[layer.result.name] = np.frombuffer(file.read_bytes(), layer.result.dtype.numpy).reshape(
+                    layer.result.shape
+                )
         return found
 
     def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> Timing:
         """Return what mace_benchmark measured."""
-        arguments = [f"--model={model}", f"--threads={threads}", f"--rounds={rounds}", f"--layers={int(layers)}"]
+        arguments = [
+            f"--model={model}",
+            f"--threads={threads}",
+            f"--rounds={rounds}",
+            f"--layers={int(layers)}",
+        ]
         printed = json.loads(self.execute("mace_benchmark", arguments))
         return Timing.of_json(printed, self.runner.timing, self.programs.name)
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:
         """What a program of the library prints; MaceError with what it said if it fails."""
         command = self.runner.command(self.programs / program, arguments)
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)  # noqa: S603  # we built it
+        done = subprocess.run(  # noqa: S603  # we built the program
+            command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
+        )
         if done.returncode:
-            raise MaceError(program, f"ended with {done.returncode}: {done.stderr.strip()}", "correct its input or report a bug")
+            raise MaceError(
+                program,
+                f"ended with {done.returncode}: {done.stderr.strip()}",
+                "correct its input or report a bug",
+            )
         return done.stdout

@@ -18,18 +18,29 @@ Result = TypeVar("Result")
 
 
 def check_library(
-    library: tuple[Deployment, Registry], folder: Path, choice: Choice, labels: Path | None, min_accuracy: float
+    library: tuple[Deployment, Registry],
+    folder: Path,
+    choice: Choice,
+    labels: Path | None,
+    min_accuracy: float,
 ) -> list[Validation | Failure]:
     """Validate every model: similarity to the expected outputs, accuracy where there are labels, latency, sizes."""
     deployment, registry = library
     built = Built.at(folder, choice.text, choice.runner)
     known = read_samples(str(labels)) if labels else None
-    questions = [Question(built, model, registry, labels=known, least=min_accuracy) for model in deployment.models]
+    questions = [
+        Question(built, model, registry, labels=known, least=min_accuracy) for model in deployment.models
+    ]
     return attempt_each(questions, lambda question: [validate(question)])
 
 
-def attempt_each(questions: Sequence[Question], work: Callable[[Question], Sequence[Result]]) -> list[Result | Failure]:
-    """Return the results of all models; a failure in place of a model that cannot be compared, so that the others go on."""
+def attempt_each(
+    questions: Sequence[Question], work: Callable[[Question], Sequence[Result]]
+) -> list[Result | Failure]:
+    """Return the results of all models.
+
+    A failure in place of a model that cannot be compared, so that the others go on.
+    """
     results: list[Result | Failure] = []
     for question in questions:
         try:

@@ -22,8 +22,10 @@ FIRST_WORD, NEXT_WORD = 10.0, 15.0
 class Command:
     """A command line and where it runs.
 
-    words: the program and its arguments; no shell sees them.  folder: where it runs.  environment: all variables that it sees.
-    product: what it makes, as users should read it.  slow: why it may take a minute, as a clause; empty where it should not.
+    words: the program and its arguments; no shell sees them.  folder: where it runs.  environment: all
+    variables that it sees.
+    product: what it makes, as users should read it.  slow: why it may take a minute, as a clause; empty where
+    it should not.
     """
 
     words: tuple[str, ...]
@@ -47,7 +49,9 @@ class Command:
                 errors="replace",
             )
         except OSError as error:
-            raise MaceError(self.words[0], f"cannot be started: {error.strerror}", "`mace doctor` tells what to install") from None
+            raise MaceError(
+                self.words[0], f"cannot be started: {error.strerror}", "`mace doctor` tells what to install"
+            ) from None
         with process:
             printed = self._wait(process, say)
         if process.returncode:
@@ -73,4 +77,7 @@ class Command:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
             return f"{tool} was ended by {name}", "if memory is short, build with fewer jobs (-j1)"
         said = printed.strip() or "it printed nothing"
-        return f"{tool} failed with exit status {status}\n{said}\ncommand: {' '.join(self.words)}", "correct it, or report a bug"
+        return (
+            f"{tool} failed with exit status {status}\n{said}\ncommand: {' '.join(self.words)}",
+            "correct it, or report a bug",
+        )

@@ -18,7 +18,9 @@ from mace_core.run.files import write_all
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 
-def shared_library(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)) -> Path:
+def shared_library(
+    sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)
+) -> Path:
     """Compile the library of models into folder/library.so.
 
     flags: behind those that the manifest states, so that a level of optimization overrules them.
@@ -40,14 +42,20 @@ def link(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, .
     """Compile the library of models and the one program among the manifests into that program in the folder."""
     (made,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
     words = _compile(sources, sources.manifests, compiler, folder, flags)
-    _run([*compiler.cc, *compiler.flags, *compiler.program, *flags, "-o", made.name, "-pthread", *words], folder)
+    _run(
+        [*compiler.cc, *compiler.flags, *compiler.program, *flags, "-o", made.name, "-pthread", *words],
+        folder,
+    )
     return folder / made.name
 
 
 def check_syntax(sources: Sources, compiler: Compiler, folder: Path) -> None:
-    """Let the compiler check every unit of the build's own ABI, in the folder alone; MaceError with what it says.
+    """Let the compiler check every unit of the build's own ABI, in the folder alone.
 
-    Objects without optimization are made and thrown away: zig links, and builds a C library for that, when it is told to check only.
+    MaceError with what it says.
+
+    Objects without optimization are made and thrown away: zig links, and builds a C library for that, when it
+    is told to check only.
     """
     manifests = [manifest for manifest in sources.manifests if not manifest.abi]
     _write(sources, manifests, folder)
@@ -62,9 +70,24 @@ def check_syntax(sources: Sources, compiler: Compiler, folder: Path) -> None:
 
 
 def check_link(compiler: Compiler, folder: Path) -> None:
-    """Link a program that does nothing, as the programs of a library are linked; MaceError with what the linker says."""
+    """Link a program that does nothing, as the programs of a library are linked.
+
+    MaceError with what the linker says.
+    """
     (folder / "nothing.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
-    _run([*compiler.cc, *compiler.flags, *compiler.program, "nothing.c", "-o", "nothing", "-pthread", *compiler.libs], folder)
+    _run(
+        [
+            *compiler.cc,
+            *compiler.flags,
+            *compiler.program,
+            "nothing.c",
+            "-o",
+            "nothing",
+            "-pthread",
+            *compiler.libs,
+        ],
+        folder,
+    )
 
 
 def _list_units(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Unit]]:
@@ -83,7 +106,9 @@ def _command(manifest: Manifest, unit: Unit, compiler: Compiler) -> list[str]:
     return [*compiler.cc, *compiler.flags, *WARNINGS, *unit.flags, *includes]
 
 
-def _compile(sources: Sources, manifests: Sequence[Manifest], compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> list[str]:
+def _compile(
+    sources: Sources, manifests: Sequence[Manifest], compiler: Compiler, folder: Path, flags: tuple[str, ...]
+) -> list[str]:
     """Compile every unit; return the words that a link needs: objects, then libraries."""
     _write(sources, manifests, folder)
 
@@ -103,6 +128,8 @@ def _run(command: list[str], folder: Path) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
     except OSError as error:
-        raise MaceError(command[0], f"cannot be executed: {error.strerror}", "install the toolchain, see `mace plugins`") from None
+        raise MaceError(
+            command[0], f"cannot be executed: {error.strerror}", "install the toolchain, see `mace plugins`"
+        ) from None
     if done.returncode:
         raise MaceError(command[0], f"failed\n{' '.join(command)}\n{done.stderr[-6000:]}")

@@ -57,23 +57,31 @@ def write(path: Path, content: Content) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
     except OSError as error:
-        remedy = "choose shorter names" if error.errno == errno.ENAMETOOLONG else "free some disk space or choose another folder"
+        remedy = (
+            "choose shorter names"
+            if error.errno == errno.ENAMETOOLONG
+            else "free some disk space or choose another folder"
+        )
         raise MaceError(_shortened(path), f"cannot be written: {error.strerror}", remedy) from error
 
 
 def write_all(folder: Path, files: Mapping[str, Content]) -> None:
     """Write files into a folder, by their paths in it, with `/` between folders.
 
-    Whatever a target or a project writes comes through here. MaceError, before anything is written, for a path that is absolute, leads
-    out of the folder (by `..` or by a symbolic link), has signs that not every file system takes, is too long, or is there twice where
-    the case of letters does not count.
+    Whatever a target or a project writes comes through here. MaceError, before anything is written, for a
+    path that is absolute, leads out of the folder (by `..` or by a symbolic link), has signs that not every
+    file system takes, is too long, or is there twice where the case of letters does not count.
     """
     places = {name: _inside(folder, name) for name in files}
     seen: dict[str, str] = {}
     for name in files:
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise MaceError(folder, f"{shown(other)} and {shown(name)} are one file on some systems", "give them different names")
+            raise MaceError(
+                folder,
+                f"{shown(other)} and {shown(name)} are one file on some systems",
+                "give them different names",
+            )
     for name, content in files.items():
         write(places[name], content)
 
@@ -106,7 +114,11 @@ def _inside(folder: Path, name: str) -> Path:
         else:
             problem = None if parent.is_relative_to(root) else "lies outside: a symbolic link leads there"
     if problem:
-        raise MaceError(_shortened(folder), f"file {shown(name)} {problem}", "write only plain names of files below the folder")
+        raise MaceError(
+            _shortened(folder),
+            f"file {shown(name)} {problem}",
+            "write only plain names of files below the folder",
+        )
     return path
 
 
@@ -187,7 +199,11 @@ def _member(path: str, wanted: Sequence[str]) -> Array:
             name = next((n for n in wanted if n in names), names[0] if len(names) == 1 else None)
             if name is None:
                 listed = ", ".join(names) or "nothing"
-                raise MaceError(path, f"has no array {wanted[0]!r}; it holds {listed}", "save it with the names of the tensors")
+                raise MaceError(
+                    path,
+                    f"has no array {wanted[0]!r}; it holds {listed}",
+                    "save it with the names of the tensors",
+                )
             array: Array = archive[name]
     except UNREADABLE as error:
         raise _unreadable(path, error) from None

@@ -13,11 +13,14 @@ LOADED = 1
 _Layout = tuple[str, int, int, str, int]
 _LAYOUTS: dict[int, _Layout] = {1: ("I", 28, 42, "IIIIIIII", 4), 2: ("Q", 32, 54, "IIQQQQQQ", 5)}
 """By class of file, 32 and 64 bits: the form of an address; where the header has the table's offset, and its entries' size and number;
-the form of an entry, and which of its fields is the segment's size in the file. See the ELF specification, chapters 1 and 2."""
+the form of an entry, and which of its fields is the segment's size in the file. See the ELF specification,
+chapters 1 and 2."""
 
 
 def flash_bytes(program: Path) -> int:
-    """Return the bytes of code and of initial data: what of an ELF file is written into flash; not its symbols and debug information.
+    """Return the bytes of code and of initial data: what of an ELF file is written into flash.
+
+    Not its symbols and debug information.
 
     MaceError for a file that is none.
     """

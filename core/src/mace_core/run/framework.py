@@ -22,8 +22,10 @@ from mace_core.states import assign_states, is_reset, paired_states
 class Framework:
     """A model's framework behind what the deployment file states: order of axes, types, names, preparation.
 
-    own: the graph as the framework has it.  entry, exit: what stands before and behind it for the application.
-    inside: the states that the model file keeps by itself; its framework is not given them, unless the deployment file names them.
+    own: the graph as the framework has it.  entry, exit: what stands before and behind it for the
+    application.
+    inside: the states that the model file keeps by itself; its framework is not given them, unless the
+    deployment file names them.
     """
 
     frontend: Frontend
@@ -57,14 +59,19 @@ class Framework:
         return replace(self.model, outputs=tuple(Port(name) for name in self.own.port_outputs))
 
     def given(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """What the framework gets for one sample of the application, by the framework's names; paired states begin."""
+        """What the framework gets for one sample of the application, by the framework's names.
+
+        Paired states begin.
+        """
         values = execute(self.entry, sample)
         hidden = {state.input for state in self.inside} - {port.name for port in self.model.inputs}
         ports = zip(self.own.port_inputs, self.entry.outputs, strict=True)
         found = {own: values[name] for own, name in ports if own not in hidden}
         return found | {state.input: state.start for state in self.paired}
 
-    def run(self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
+    def run(
+        self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False
+    ) -> dict[str, Array]:
         """What the application gets for one sample, by public name, when the framework computes.
 
         is_partial: leave out what the framework does not give, instead of a MaceError.
@@ -72,7 +79,10 @@ class Framework:
         return self.shown(reference(self.given(sample)), is_partial=is_partial)
 
     def shown(self, found: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
-        """Return what the application gets of what the framework gives, by public name; is_partial as for `run`."""
+        """Return what the application gets of what the framework gives, by public name.
+
+        is_partial as for `run`.
+        """
         absent = [name for name in self.own.port_outputs if name not in found]
         if absent and not is_partial:
             place = f"model {self.model.name!r}"
@@ -124,7 +134,10 @@ class FrameworkSession:
         return self._reference.runtime
 
     def reset(self) -> None:
-        """Give every state its start value. MaceError with the line that installs the framework where it is missing."""
+        """Give every state its start value.
+
+        MaceError with the line that installs the framework where it is missing.
+        """
         framework, model = self.framework, self.framework.model
         self._paired = {}
         if framework.inside and not is_reset(model):
@@ -133,7 +146,10 @@ class FrameworkSession:
             self._plain = framework.reference()
 
     def run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """Return what the application gets for one sample, by public name; next values of states where the framework shows them."""
+        """Return what the application gets for one sample, by public name.
+
+        Next values of states where the framework shows them.
+        """
         found = self._reference({**self.framework.given(sample), **self._paired})
         self._paired = {state.input: found[state.output] for state in self.framework.paired}
         return self.framework.shown(found, is_partial=self._recurrent is not None)

@@ -18,7 +18,8 @@ MOST_BYTES = 2 << 30
 def recall(kind: str, key: str) -> Path | None:
     """The file that was kept under a key; None if there is none, or if another user could have put it there.
 
-    kind: the folder in the cache.  key: a file's plain name.  What a reader finds damaged is to be made anew and kept again.
+    kind: the folder in the cache.  key: a file's plain name.  What a reader finds damaged is to be made anew
+    and kept again.
     """
     folder = private_folder(cache_folder(kind))
     if folder is None:
@@ -34,11 +35,15 @@ def recall(kind: str, key: str) -> Path | None:
 
 
 def keep(kind: str, key: str, content: Content) -> None:
-    """Keep content under a key; nothing where the folder is not this user's own, or the disk does not take it."""
+    """Keep content under a key.
+
+    Nothing where the folder is not this user's own, or the disk does not take it.
+    """
     folder = private_folder(cache_folder(kind))
     if folder is None:
         return
-    with suppress(MaceError, OSError):  # what is kept can be made again, so a full disk is no fault of the command
+    # What is kept can be made again, so a full disk is no fault of the command.
+    with suppress(MaceError, OSError):
         write(folder / key, content)
         _trim(folder)
 

@@ -1,7 +1,8 @@
 """Which layer is the first that is wrong: a model's inner tensors beside its framework, and beside the ops' references.
 
-Rounding drifts: a chain of layers of 8-bit integers may end far from the framework's, though every layer is right. So each layer is
-judged by what it makes of the other side's own operands; what it makes of its own chain from the input on is shown beside that.
+Rounding drifts: a chain of layers of 8-bit integers may end far from the framework's, though every layer is
+right. So each layer is judged by what it makes of the other side's own operands; what it makes of its own
+chain from the input on is shown beside that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from mace_core.run.validate import Question, expectation, least_cosine
 
 
 def compare_layers(question: Question) -> list[LayerComparison]:
-    """Compare every tensor that can be, in order: first as it was read, beside its framework; then as it was computed."""
+    """Compare every tensor that can be, in order: first as it was read, beside its framework.
+
+    Then as it was computed.
+    """
     model, built = question.model, question.built
     wanted = expectation(question)
     sample = {n: a[0] for n, a in wanted.samples.items()}
@@ -36,7 +40,10 @@ def compare_layers(question: Question) -> list[LayerComparison]:
 
 
 def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
-    """The rows of the tensors under `check_tensors`; all if it names none, MaceError for a name that no row has."""
+    """The rows of the tensors under `check_tensors`.
+
+    All if it names none, MaceError for a name that no row has.
+    """
     names = model.keys.get("check_tensors")
     if not isinstance(names, Sequence) or not names:
         return rows
@@ -44,8 +51,14 @@ def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
     found = [row for row in rows if row.tensor.removesuffix(":0") in wanted]
     missing = wanted - {row.tensor.removesuffix(":0") for row in found}
     if missing:
-        problem = f"check_tensors: {', '.join(sorted(missing))}: no tensor of the built model or of its framework"
-        raise MaceError(f"model {model.name!r}", problem, "`mace validate --layers` without it lists those that can be compared")
+        problem = (
+            f"check_tensors: {', '.join(sorted(missing))}: no tensor of the built model or of its framework"
+        )
+        raise MaceError(
+            f"model {model.name!r}",
+            problem,
+            "`mace validate --layers` without it lists those that can be compared",
+        )
     return found
 
 
@@ -66,7 +79,8 @@ def _as_read(question: Question, sample: Mapping[str, Array]) -> _Comparison | N
 class _Comparison:
     """A graph beside what the other side computed of it.
 
-    inputs: of the graph.  other: arrays by the name of the tensor; those that do not fit their tensor are left out.
+    inputs: of the graph.  other: arrays by the name of the tensor; those that do not fit their tensor are
+    left out.
     """
 
     stage: str
@@ -77,7 +91,11 @@ class _Comparison:
     def rows(self) -> Iterator[LayerComparison]:
         """A row for each tensor that the other side has, without the verdict."""
         chain = execute(self.graph, self.inputs)
-        theirs = {n: a for n, a in self.other.items() if n in chain and a.size == chain[n].size and a.dtype.kind in "fiu"}
+        theirs = {
+            n: a
+            for n, a in self.other.items()
+            if n in chain and a.size == chain[n].size and a.dtype.kind in "fiu"
+        }
         starts = {state.input: state.start for state in self.graph.states}
         values: dict[str, Array] = {**self.graph.weights, **starts, **self.inputs}
         for node in self.graph.nodes:

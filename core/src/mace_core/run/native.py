@@ -73,7 +73,10 @@ class _Functions(c.Structure):
         ("struct_bytes", c.c_uint32),
         ("abi", c.c_int32),
         ("session_bytes", c.CFUNCTYPE(c.c_size_t, c.POINTER(_Model), c.POINTER(Config))),
-        ("open", c.CFUNCTYPE(c.c_int, c.POINTER(_Model), c.POINTER(Config), c.c_void_p, c.c_size_t, POINTERS)),
+        (
+            "open",
+            c.CFUNCTYPE(c.c_int, c.POINTER(_Model), c.POINTER(Config), c.c_void_p, c.c_size_t, POINTERS),
+        ),
         ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, POINTERS, POINTERS)),
         ("run_batch", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, POINTERS, POINTERS)),
         ("reset", c.CFUNCTYPE(c.c_int, c.c_void_p)),
@@ -95,7 +98,10 @@ class Model:
     """One model of a loaded library, with a session of its own."""
 
     def __init__(self, raw: _Model, functions: _Functions, config: Config | None = None) -> None:
-        """Open a session; MaceError with what it says where that fails. The raw structures belong to the library, which stays loaded."""
+        """Open a session; MaceError with what it says where that fails.
+
+        The raw structures belong to the library, which stays loaded.
+        """
         self._raw, self._functions = raw, functions
         self._config = config or Config(c.sizeof(Config))
         self.name: str = raw.name.decode()
@@ -106,12 +112,19 @@ class Model:
         self._memory = np.zeros(size + HOST.alignment - 1, np.uint8)
         self._session = c.c_void_p()
         opened = c.byref(self._session)
-        self._check(functions.open(c.byref(raw), c.byref(self._config), self._memory.ctypes.data, self._memory.size, opened))
+        self._check(
+            functions.open(
+                c.byref(raw), c.byref(self._config), self._memory.ctypes.data, self._memory.size, opened
+            )
+        )
         # The memory is an argument so that it lives until the session is closed.
         weakref.finalize(self, _close, functions, self._session, self._memory)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
-        """Return the outputs by name; `observe` sees a copy of every layer's result, with the layer's name."""
+        """Return the outputs by name.
+
+        `observe` sees a copy of every layer's result, with the layer's name.
+        """
         given = [self._checked(t, inputs) for t in self.inputs]
         made = [np.zeros(t.shape, t.dtype.numpy) for t in self.outputs]
         callback = self._observer(observe)
@@ -134,10 +147,16 @@ class Model:
 
     def _checked(self, tensor: Tensor, inputs: Mapping[str, Array]) -> Array:
         if tensor.name not in inputs:
-            raise MaceError(self.name, f"no input {tensor.name!r} given", f"give {', '.join(t.name for t in self.inputs)}")
+            raise MaceError(
+                self.name, f"no input {tensor.name!r} given", f"give {', '.join(t.name for t in self.inputs)}"
+            )
         array = np.ascontiguousarray(inputs[tensor.name], tensor.dtype.numpy)
         if array.size != tensor.elements:
-            raise MaceError(self.name, f"input {tensor.name!r} has shape {list(array.shape)}", f"give {list(tensor.shape)}")
+            raise MaceError(
+                self.name,
+                f"input {tensor.name!r} has shape {list(array.shape)}",
+                f"give {list(tensor.shape)}",
+            )
         return array
 
     def _observer(self, observe: Observer | None) -> Callable[..., None]:
@@ -169,7 +188,11 @@ def load(library: Path, name: str, config: Config | None = None) -> dict[str, Mo
     handle = c.CDLL(str(library.resolve()))
     functions = _Functions.in_dll(handle, f"{name}_functions")
     if functions.abi != ABI or functions.struct_bytes < c.sizeof(_Functions):
-        raise MaceError(library, f"has version {functions.abi} of mace.h, and this program version {ABI}", "build the library again")
+        raise MaceError(
+            library,
+            f"has version {functions.abi} of mace.h, and this program version {ABI}",
+            "build the library again",
+        )
     count = c.c_int32.in_dll(handle, f"{name}_model_count").value
     table = (c.POINTER(_Model) * count).in_dll(handle, f"{name}_models")
     models = [Model(table[i].contents, functions, config) for i in range(count)]

@@ -37,13 +37,21 @@ class Computable:
     states: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shares = ", ".join(f"{count} on {target}" for target, count in self.nodes.items()) or "nothing to compute"
+        shares = (
+            ", ".join(f"{count} on {target}" for target, count in self.nodes.items()) or "nothing to compute"
+        )
         kept = f"; sessions keep {', '.join(self.states)}" if self.states else ""
         return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}{kept}"
 
     def as_json(self) -> Json:
         """Return it as JSON has it."""
-        return {"kind": "computable", "model": self.model, "target": self.target, "nodes": dict(self.nodes), "states": list(self.states)}
+        return {
+            "kind": "computable",
+            "model": self.model,
+            "target": self.target,
+            "nodes": dict(self.nodes),
+            "states": list(self.states),
+        }
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,9 @@ class Ready:
     libc: str
 
     def __str__(self) -> str:
-        return f"{self.deployment}: ready for target={self.target} with toolchain {self.toolchain} ({self.libc})"
+        return (
+            f"{self.deployment}: ready for target={self.target} with toolchain {self.toolchain} ({self.libc})"
+        )
 
     def as_json(self) -> Json:
         """Return it as JSON has it."""
@@ -81,14 +91,17 @@ Finding = Computable | Note | Ready
 
 
 def check(deployment: Path, target: str, registry: Registry, strict: bool = False) -> Iterator[Finding]:
-    """Yield what is fine and what was decided; MaceError with all faults together, and nothing that says "ready" then.
+    """Yield what is fine and what was decided.
 
-    target: "" for the deployment's `target_abis`. Each model is read, lowered and written as C in memory for each choice, and the
-    compiler checks that C, so that every fault of a build is met but those of the disk.
+    MaceError with all faults together, and nothing that says "ready" then.
+
+    target: "" for the deployment's `target_abis`. Each model is read, lowered and written as C in memory for
+    each choice, and the compiler checks that C, so that every fault of a build is met but those of the disk.
     """
     work = _Work(registry, strict)
     parsed = work.attempt(lambda: load_with(registry, deployment))
-    unknown = list(_unknown_abis(parsed, registry)) if parsed and target else []  # without a target they are faults
+    # Without a target they are faults.
+    unknown = list(_unknown_abis(parsed, registry)) if parsed and target else []
     target = target or (",".join(parsed.abis) if parsed else "")
     # A toolchain that is missing does not hide what is wrong with the file and its models.
     choices = work.attempt(lambda: registry.select(target)) if target else None
@@ -126,22 +139,35 @@ class _Work:
                 graphs[model.name] = graph
         notes: dict[str, None] = {}
         for choice in choices:
-            compiled = [made for model in parsed.models if model.name in graphs and (made := self._compiled(model, graphs, choice))]
+            compiled = [
+                made
+                for model in parsed.models
+                if model.name in graphs and (made := self._compiled(model, graphs, choice))
+            ]
             for made in compiled:
                 notes.update(dict.fromkeys(f"{made.name}: {note}" for note in made.notes))
                 yield _describe(made, choice)
             yield from self._encode(parsed, choice, compiled)
         if not choices:
-            notes.update(dict.fromkeys(f"{name}: {note}" for name, graph in graphs.items() for note in graph.notes))
+            notes.update(
+                dict.fromkeys(f"{name}: {note}" for name, graph in graphs.items() for note in graph.notes)
+            )
         yield from map(Note, notes)
 
     def _compiled(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
         work = Compilation(choice, self.registry, self.strict)
         return self.attempt(lambda: compile_graph(model, graphs[model.name], work))
 
-    def _encode(self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]) -> Iterator[Note]:
-        """Write the C in memory, and let the compiler check it; yield what a device must have beside the library."""
-        sources = self.attempt(lambda: encode(Job(parsed, choice), compiled, self.registry)) if compiled else None
+    def _encode(
+        self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]
+    ) -> Iterator[Note]:
+        """Write the C in memory, and let the compiler check it.
+
+        Yield what a device must have beside the library.
+        """
+        sources = (
+            self.attempt(lambda: encode(Job(parsed, choice), compiled, self.registry)) if compiled else None
+        )
         if sources is None:
             return
         for manifest in sources.manifests:
@@ -163,7 +189,8 @@ def _compile(sources: Sources, choice: Choice) -> None:
     check_buildable(sources.manifests)
     with tempfile.TemporaryDirectory(prefix="mace-check-") as folder:
         check_syntax(sources, choice.compiler, Path(folder))
-        if choice.compiler.hosted and not choice.toolchain.last:  # those that are last build a C library first, which takes minutes
+        # Those that are last build a C library first, which takes minutes.
+        if choice.compiler.hosted and not choice.toolchain.last:
             check_link(choice.compiler, Path(folder))
 
 

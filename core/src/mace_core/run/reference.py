@@ -9,12 +9,17 @@ from mace_core.quantization import compute
 
 
 def execute(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Every tensor of the graph by name, the inputs given by name; states that are not given have their start values."""
+    """Every tensor of the graph by name, the inputs given by name.
+
+    States that are not given have their start values.
+    """
     starts = {state.input: state.start for state in graph.states}
     values: dict[str, Array] = {**graph.weights, **starts, **inputs}
     for node in graph.nodes:
         operands = [(graph.tensors[i], values[i]) if i else None for i in node.inputs]
-        values.update(zip(node.outputs, compute(node.op, node.attrs, operands, graph.outputs_of(node)), strict=False))
+        values.update(
+            zip(node.outputs, compute(node.op, node.attrs, operands, graph.outputs_of(node)), strict=False)
+        )
     return values
 
 

@@ -24,7 +24,8 @@ class Timing:
     """The times of one model, nanoseconds of each round.
 
     timing: what the times are, see `Runner.timing`.
-    framework, framework_ns: the model's own framework and its times on the same inputs; empty where it was not asked for.
+    framework, framework_ns: the model's own framework and its times on the same inputs; empty where it was
+    not asked for.
     """
 
     model: str
@@ -57,8 +58,10 @@ class Timing:
 class Validation:
     """How well a model of a built library computes what it should.
 
-    similarity: the worst over all outputs and samples.  accuracy: the share of right labels; None where there are none.
-    latency_ns: the median of some rounds.  library_bytes: what is shipped.  compared_with: where the expected outputs come from.
+    similarity: the worst over all outputs and samples.  accuracy: the share of right labels; None where there
+    are none.
+    latency_ns: the median of some rounds.  library_bytes: what is shipped.  compared_with: where the expected
+    outputs come from.
     """
 
     model: str
@@ -89,9 +92,10 @@ class Validation:
 class LayerComparison:
     """How well one tensor agrees with the other side.
 
-    stage: "read" for the graph as the frontend made it, computed by the references of the ops, against the framework;
-    "computed" for the built library's layers against the references.
-    chain: from the model's input on.  alone: this layer alone, on the operands of the other side.  passed: whether that is right.
+    stage: "read" for the graph as the frontend made it, computed by the references of the ops, against the
+    framework; "computed" for the built library's layers against the references.
+    chain: from the model's input on.  alone: this layer alone, on the operands of the other side.  passed:
+    whether that is right.
     """
 
     model: str
@@ -106,7 +110,11 @@ class LayerComparison:
     def as_json(self) -> Json:
         """Return it as one flat object; figures of the layer alone begin with fed_."""
         named = {key: getattr(self, key) for key in ("model", "target", "stage", "tensor", "op", "passed")}
-        return {**named, **asdict(self.chain), **{f"fed_{key}": value for key, value in asdict(self.alone).items()}}
+        return {
+            **named,
+            **asdict(self.chain),
+            **{f"fed_{key}": value for key, value in asdict(self.alone).items()},
+        }
 
 
 @dataclass(frozen=True)

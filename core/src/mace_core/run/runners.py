@@ -47,7 +47,9 @@ class Qemu(Runner):
         """Give the emulator and the program; MaceError if the emulator is missing."""
         emulator = self._emulator()
         if emulator is None:
-            raise MaceError(program.name, f"qemu-{self.processor} is not in PATH", "apt-get install qemu-user")
+            raise MaceError(
+                program.name, f"qemu-{self.processor} is not in PATH", "apt-get install qemu-user"
+            )
         return [emulator, str(program.absolute()), *arguments]
 
     def _emulator(self) -> str | None:

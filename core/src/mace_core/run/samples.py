@@ -18,10 +18,16 @@ Samples = Mapping[str, Array]
 def fit_inputs(tensors: Sequence[Tensor], given: Samples) -> dict[str, Array]:
     """The samples of every input as [samples, *shape], in its own element type.
 
-    An array may have exactly the input's shape (one sample), a leading axis of samples, or that axis in place of a batch of one.
-    Raises one MaceError with every fault: no data, data for nothing, another type or shape, different numbers of samples.
+    An array may have exactly the input's shape (one sample), a leading axis of samples, or that axis in place
+    of a batch of one.
+    Raises one MaceError with every fault: no data, data for nothing, another type or shape, different numbers
+    of samples.
     """
-    faults = [f"input {name!r}: the model has no such input; it has {_names(tensors)}" for name in given if name not in _known(tensors)]
+    faults = [
+        f"input {name!r}: the model has no such input; it has {_names(tensors)}"
+        for name in given
+        if name not in _known(tensors)
+    ]
     fitted: dict[str, Array] = {}
     for tensor in tensors:
         if tensor.name not in given:
@@ -48,7 +54,11 @@ def fit(tensor: Tensor, array: Array, what: str = "input") -> Array:
     place, wanted = f"{what} {tensor.name!r}", tensor.dtype.numpy
     if what == "input" and array.dtype.newbyteorder("=") != wanted:
         problem = f"expected {wanted.name}{list(tensor.shape)}, found {array.dtype.name}{list(array.shape)}"
-        raise MaceError(place, problem, f"convert the data: array.astype(numpy.{wanted.name}), or state its type under input_data_types")
+        raise MaceError(
+            place,
+            problem,
+            f"convert the data: array.astype(numpy.{wanted.name}), or state its type under input_data_types",
+        )
     count = samples_in(array.shape, tensor.shape)
     if count is None:
         problem = f"expected {wanted.name}{list(tensor.shape)} for each sample, found {array.dtype.name}{list(array.shape)}"

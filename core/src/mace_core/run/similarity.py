@@ -33,13 +33,23 @@ class Similarity:
     def of(cls, found: Array, expected: Array) -> Similarity:
         """Of two arrays of numbers with as many elements."""
         expected = expected.reshape(found.shape)
-        return cls(cosine(found, expected), sqnr(found, expected), relative_error(found, expected), pixel_accuracy(found, expected))
+        return cls(
+            cosine(found, expected),
+            sqnr(found, expected),
+            relative_error(found, expected),
+            pixel_accuracy(found, expected),
+        )
 
     @classmethod
     def worst(cls, several: Iterable[Similarity]) -> Similarity:
         """Of each figure the worst."""
         each = list(several)
-        return cls(min(s.cosine for s in each), min(s.sqnr for s in each), max(s.error for s in each), min(s.pixels for s in each))
+        return cls(
+            min(s.cosine for s in each),
+            min(s.sqnr for s in each),
+            max(s.error for s in each),
+            min(s.pixels for s in each),
+        )
 
 
 def numbers(array: Array, tensor: Tensor) -> Array:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mace_core.build import NEXT
 from mace_core.deployment import Model
+from mace_core.graph_builder import NEXT
 from mace_core.ir import Array, Tensor
 from mace_core.ports import turn_axes
 from mace_core.run.framework import Framework, FrameworkSession
@@ -34,17 +34,22 @@ def carried_states(model: Model, inputs: Sequence[Tensor], outputs: Sequence[Ten
     return {state: following[after] for state, after in found.items() if after in following}
 
 
-def run_steps(question: Question, samples: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array], str]:
+def run_steps(
+    question: Question, samples: Mapping[str, Array]
+) -> tuple[dict[str, Array], dict[str, Array], str]:
     """Return what the library and the framework give in several runs in a row, by output, runs along the first axis.
 
-    All runs are done twice, the second time after a reset, which must give the same again. Each side keeps its
-    own states. The text says what the framework is. MaceError if it is missing.
+    All runs are done twice, the second time after a reset, which must give the same again. Each side keeps
+    its own states. The text says what the framework is. MaceError if it is missing.
 
     samples: of the inputs that are no states, a run each.
     """
     framework = Framework.of(question.model, question.registry)
     session = FrameworkSession(framework)
-    steps = [{name: array[i] for name, array in samples.items()} for i in range(len(next(iter(samples.values()), ())) or STEPS)]
+    steps = [
+        {name: array[i] for name, array in samples.items()}
+        for i in range(len(next(iter(samples.values()), ())) or STEPS)
+    ]
     ports = question.built.model(question.model.name)
     pairs = carried_states(question.model, ports["inputs"], ports["outputs"])
     starts = _start_values(framework, [tensor for tensor in ports["inputs"] if tensor.name in pairs])
@@ -77,7 +82,10 @@ def _run_carrying(
         states = dict(starts)
         for step in steps:
             given = {name: array[None] for name, array in {**step, **states}.items()}
-            outputs = {name: array[0] for name, array in question.built.run(question.model.name, given, question.threads).items()}
+            outputs = {
+                name: array[0]
+                for name, array in question.built.run(question.model.name, given, question.threads).items()
+            }
             found.append(outputs)
             states = {state: outputs[after] for state, after in pairs.items()}
     return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
@@ -92,6 +100,8 @@ def _start_values(framework: Framework, states: Sequence[Tensor]) -> dict[str, A
         port = ports.get(tensor.name)
         start = known.get(port.name if port else tensor.name)
         zero = tensor.quant.zero_point[0] if tensor.quant else 0
-        array = np.full(tensor.shape, zero) if start is None else turn_axes(start, port, framework.frontend.order)
+        array = (
+            np.full(tensor.shape, zero) if start is None else turn_axes(start, port, framework.frontend.order)
+        )
         found[tensor.name] = np.ascontiguousarray(np.broadcast_to(array, tensor.shape), tensor.dtype.numpy)
     return found

@@ -13,7 +13,21 @@ from mace_core.terminal import escape_controls
 
 TEXT_COLUMNS = frozenset(
     (
-        *("model", "target", "stage", "tensor", "op", "name", "offers", "state", "computes", "kernel", "needs", "problem", "remedy"),
+        *(
+            "model",
+            "target",
+            "stage",
+            "tensor",
+            "op",
+            "name",
+            "offers",
+            "state",
+            "computes",
+            "kernel",
+            "needs",
+            "problem",
+            "remedy",
+        ),
         *("part", "driver", "phase", "transform", "reason"),
     )
 )
@@ -33,7 +47,19 @@ STAGES: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 def show_validations(results: Sequence[Validation | Failure]) -> str:
     """Return the table of `scons check` and `mace validate`."""
-    head = ("model", "target", "cosine", "SQNR dB", "max error", "pixels", "accuracy", "latency ms", "arena bytes", "library bytes", "")
+    head = (
+        "model",
+        "target",
+        "cosine",
+        "SQNR dB",
+        "max error",
+        "pixels",
+        "accuracy",
+        "latency ms",
+        "arena bytes",
+        "library bytes",
+        "",
+    )
     compared = [result for result in results if isinstance(result, Validation)]
     text = table(head, [_validation_cells(result) for result in compared]) if compared else ""
     text += "".join(f"  {result.model}: compared with {result.compared_with}\n" for result in compared)
@@ -59,7 +85,9 @@ def show_layers(results: Sequence[LayerComparison | Failure]) -> str:
 def show_timings(timings: Sequence[Timing]) -> str:
     """Return the shortest and the median time of each model in milliseconds, beside the framework's where it was timed."""
     head = ("model", "target", "min ms", "median ms", "framework ms", "ratio")
-    text = table(head, [_timing_cells(timing) for timing in timings]) + timing_note(timing.timing for timing in timings)
+    text = table(head, [_timing_cells(timing) for timing in timings]) + timing_note(
+        timing.timing for timing in timings
+    )
     for timing in timings:
         slowest = sorted(timing.layers, key=lambda layer: -layer.ns)
         if slowest:
@@ -93,7 +121,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], whole: bool = Fals
     drawn = Table(box=SIMPLE)
     for name in head:
         is_text = name in TEXT_COLUMNS
-        drawn.add_column(_shorten(name), justify="left" if is_text or not name else "right", no_wrap=not is_text)
+        drawn.add_column(
+            _shorten(name), justify="left" if is_text or not name else "right", no_wrap=not is_text
+        )
     for row in rows:
         # Text, not str: names of tensors may look like rich's markup, [bold] for example, and would vanish.
         drawn.add_row(*(Text(escape_controls(cell if whole else _shorten(cell), keep="")) for cell in row))

@@ -23,7 +23,10 @@ from mace_core.run.steps import STEPS, carried_states, run_steps
 
 LEAST_COSINE = 0.9999
 LARGEST_ERROR = 1e-3
-"""Of the range of the expected output; what a model of floats must keep unless its deployment file asks for less."""
+"""Of the range of the expected output.
+
+What a model of floats must keep unless its deployment file asks for less.
+"""
 
 RANDOM_SAMPLES = 3
 ROUNDS = 20
@@ -31,7 +34,10 @@ ROUNDS = 20
 
 @dataclass(frozen=True)
 class Question:
-    """What to validate: a model of a built library; threads: workers that compute; labels, least: the accuracy it must reach."""
+    """What to validate: a model of a built library; threads: workers that compute.
+
+    labels, least: the accuracy it must reach.
+    """
 
     built: Built
     model: Model
@@ -42,14 +48,21 @@ class Question:
 
 
 def validate(question: Question) -> Validation:
-    """Figures of a model: similarity to the stored outputs, else to its framework's; accuracy, latency, sizes; whether it passed."""
+    """Figures of a model: similarity to the stored outputs, else to its framework's.
+
+    accuracy, latency, sizes; whether it passed.
+    """
     built, model = question.built, question.model
     ports = built.model(model.name)
     found, expected, source = outcomes(question)
     described = {t.name: t for t in ports["outputs"]}
     absent = [name for name in found if name not in expected]
     if absent:
-        raise MaceError(f"model {model.name!r}", f"nothing to compare {', '.join(absent)} with", "name files for every output")
+        raise MaceError(
+            f"model {model.name!r}",
+            f"nothing to compare {', '.join(absent)} with",
+            "name files for every output",
+        )
     alike = Similarity.worst(_alike(a, expected[n], described[n]) for n, a in found.items())
     share = accuracy(next(iter(found.values())), question.labels) if question.labels is not None else None
     times = built.time(model.name, question.threads, ROUNDS)
@@ -69,10 +82,12 @@ def validate(question: Question) -> Validation:
 
 
 def outcomes(question: Question) -> tuple[Mapping[str, Array], Mapping[str, Array], str]:
-    """Return what the library and what the framework give, by output, each with a leading axis of samples; and what gave the latter.
+    """Return what the library and what the framework give, by output, each with a leading axis of samples.
 
-    The samples of a model with states are steps in a row, whether the session or the application keeps these. States that the
-    deployment file names data for are inputs like others.
+    And what gave the latter.
+
+    The samples of a model with states are steps in a row, whether the session or the application keeps these.
+    States that the deployment file names data for are inputs like others.
     """
     model, ports = question.model, question.built.model(question.model.name)
     samples = stored(model.inputs, ports["inputs"])
@@ -111,7 +126,9 @@ def expectation(question: Question) -> Expectation:
         raise MaceError(f"model {model.name!r}", problem, "name the inputs that belong to the outputs")
     count = len(next(iter(samples.values()))) if samples else RANDOM_SAMPLES
     others = random_samples(model, [t for t in ports["inputs"] if t.name not in samples])
-    samples = fit_inputs(ports["inputs"], {**{n: np.resize(a, (count, *a.shape[1:])) for n, a in others.items()}, **samples})
+    samples = fit_inputs(
+        ports["inputs"], {**{n: np.resize(a, (count, *a.shape[1:])) for n, a in others.items()}, **samples}
+    )
     framework = Framework.of(model, question.registry)
     reference = framework.reference()
     each = [framework.run(reference, {n: a[i] for n, a in samples.items()}) for i in range(count)]
@@ -136,14 +153,17 @@ def random_samples(model: Model, tensors: Sequence[Tensor], count: int = RANDOM_
         elif tensor.dtype.is_float:
             samples[tensor.name] = rng.uniform(least, most, shape).astype(tensor.dtype.numpy)
         else:
-            samples[tensor.name] = rng.integers(*_whole(tensor, (least, most)), shape, endpoint=True).astype(tensor.dtype.numpy)
+            samples[tensor.name] = rng.integers(*_whole(tensor, (least, most)), shape, endpoint=True).astype(
+                tensor.dtype.numpy
+            )
     return samples
 
 
 def _whole(tensor: Tensor, limits: tuple[float, float]) -> tuple[int, int]:
     """The least and greatest integer of random data: the stated range, else all of a byte, and 0 and 1 of a wider type.
 
-    Wider integers may count the rows of a table; stored integers stand for numbers of a range of their own, and take all values.
+    Wider integers may count the rows of a table; stored integers stand for numbers of a range of their own,
+    and take all values.
     """
     ends = np.iinfo(tensor.dtype.numpy)
     if tensor.quant or (limits == Port.limits and tensor.dtype.size == 1):

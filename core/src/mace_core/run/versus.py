@@ -20,8 +20,8 @@ WARMUP = 5
 def versus(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> Timing:
     """Time the library and the framework in turn on the same random inputs.
 
-    library: the folder of the built library, which bears its name.  Only for a choice whose shared library this process can load.
-    Raises MaceError where the library is not built or the framework is not installed.
+    library: the folder of the built library, which bears its name.  Only for a choice whose shared library
+    this process can load. Raises MaceError where the library is not built or the framework is not installed.
     """
     file = library / "lib" / choice.text / f"lib{library.name}.so"
     if not file.is_file():
@@ -42,4 +42,6 @@ def versus(library: Path, choice: Choice, model: Model, registry: Registry, roun
             side()
             if number >= WARMUP:
                 seen.append(time.perf_counter_ns() - start)
-    return Timing(model.name, tuple(times[0]), target=choice.text, framework=peer.runtime, framework_ns=tuple(times[1]))
+    return Timing(
+        model.name, tuple(times[0]), target=choice.text, framework=peer.runtime, framework_ns=tuple(times[1])
+    )

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from mace_core.api import BuildConfig, Compiler, Region, Sources, Target
-from mace_core.build import Builder
 from mace_core.candidates import Selection
 from mace_core.compilation import Compilation, CompiledModel, compile_graph, compile_region
 from mace_core.deployment import Deployment, Model
 from mace_core.generation import Job, encode
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.levels import Level
 from mace_core.plan import Plan, make_plan
@@ -37,10 +37,17 @@ def host() -> Compiler:
     return Registry.load().select("host")[0].compiler
 
 
-def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str, object] | None = None, **how: object) -> Graph:
+def case(
+    name: str,
+    op: str,
+    inputs: Sequence[Array | None],
+    attrs: Mapping[str, object] | None = None,
+    **how: object,
+) -> Graph:
     """A graph of one node.
 
-    inputs: arrays; their values matter only for those named in `constants`, the others become inputs of the graph.
+    inputs: arrays; their values matter only for those named in `constants`, the others become inputs of the
+    graph.
     constants: numbers of the inputs that are constants.  outputs: how many outputs the node has.
     """
     constants = how.get("constants", ())
@@ -61,12 +68,17 @@ def case(name: str, op: str, inputs: Sequence[Array | None], attrs: Mapping[str,
 
 
 def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
-    """Return the plan of a graph that one target computes whole; a node that it refuses fails the assertion with its reason."""
+    """Return the plan of a graph that one target computes whole.
+
+    A node that it refuses fails the assertion with its reason.
+    """
     verify(graph)
     for node in graph.nodes:
         refusal = target.refuses(node, graph)
         assert refusal is None, f"{graph.name}: {refusal}"
-    return make_plan(graph, [compile_region(Region(target, graph), BuildConfig(abi, abi, Model(graph.name, ())))])
+    return make_plan(
+        graph, [compile_region(Region(target, graph), BuildConfig(abi, abi, Model(graph.name, ())))]
+    )
 
 
 def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: str = "host") -> Sources:
@@ -77,7 +89,9 @@ def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: st
     return _encode(targets, _compile(targets, graphs, abi), abi)
 
 
-def _compile(targets: Sequence[Target], graphs: Sequence[Graph], abi: str, tuning: str = "") -> list[CompiledModel]:
+def _compile(
+    targets: Sequence[Target], graphs: Sequence[Graph], abi: str, tuning: str = ""
+) -> list[CompiledModel]:
     work = Compilation(*_choose(targets, abi))
     models = [Model(graph.name, (), keys={TUNING: tuning} if tuning else {}) for graph in graphs]
     return [compile_graph(model, verify(graph), work) for model, graph in zip(models, graphs, strict=True)]
@@ -85,7 +99,9 @@ def _compile(targets: Sequence[Target], graphs: Sequence[Graph], abi: str, tunin
 
 def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: str) -> Sources:
     choice, registry = _choose(targets, abi)
-    return encode(Job(Deployment(CASES, tuple(model.model for model in compiled)), choice), compiled, registry)
+    return encode(
+        Job(Deployment(CASES, tuple(model.model for model in compiled)), choice), compiled, registry
+    )
 
 
 def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
@@ -100,7 +116,9 @@ def load_library(sources: Sources, folder: Path) -> dict[str, native.Model]:
     return native.load(shared_library(sources, host(), folder, ("-O1",)), CASES)
 
 
-def compile_graphs(target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host") -> dict[str, native.Model]:
+def compile_graphs(
+    target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host"
+) -> dict[str, native.Model]:
     """Every graph as a model of one library, loaded; a node that the target refuses fails with its reason."""
     return load_library(generate_library([target], list(graphs), abi), folder)
 
@@ -129,7 +147,14 @@ def merge(name: str, graphs: Iterable[Graph]) -> Graph:
             nodes.append(replace(node, name=f"{graph.name}/{node.name}", inputs=inputs, outputs=outputs))
         ends[0].extend(names[t] for t in graph.inputs)
         ends[1].extend(names[t] for t in graph.outputs)
-    return replace(merged, nodes=tuple(nodes), tensors=tensors, weights=weights, inputs=tuple(ends[0]), outputs=tuple(ends[1]))
+    return replace(
+        merged,
+        nodes=tuple(nodes),
+        tensors=tensors,
+        weights=weights,
+        inputs=tuple(ends[0]),
+        outputs=tuple(ends[1]),
+    )
 
 
 def split_by_graph(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
@@ -145,14 +170,18 @@ def run_merged(
     inputs: Mapping[str, Mapping[str, Array]],
     levels: Sequence[Level] | None = None,
 ) -> dict[str, dict[str, Array]]:
-    """Return what the generated C computes of each graph, by graph and output; inputs by graph and name; levels: all if None.
+    """Return what the generated C computes of each graph, by graph and output; inputs by graph and name.
 
-    The graphs are compiled as one model: each model of a library costs a start of the compiler for its calls and one for its weights,
-    which takes far longer than what it compiles.
+    levels: all if None.
+
+    The graphs are compiled as one model: each model of a library costs a start of the compiler for its calls
+    and one for its weights, which takes far longer than what it compiles.
     """
     target = with_levels(target, levels) if levels else target
     model = compile_graphs(target, [merge("merged", graphs)], folder)["merged"]
-    found = model.run({f"{graph.name}/{name}": array for graph in graphs for name, array in inputs[graph.name].items()})
+    found = model.run(
+        {f"{graph.name}/{name}": array for graph in graphs for name, array in inputs[graph.name].items()}
+    )
     return {graph.name: split_by_graph(found, graph) for graph in graphs}
 
 
@@ -171,7 +200,10 @@ def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> A
 
 
 def assert_close(found: Array, expected: Array, name: str, tolerance: float = 1e-5) -> None:
-    """Equal, for floats within `tolerance` of the larger of 1 and the expected value; infinities and NaN in the same places."""
+    """Equal, for floats within `tolerance` of the larger of 1 and the expected value.
+
+    Infinities and NaN in the same places.
+    """
     assert found.shape == expected.shape, f"{name}: shape {found.shape}, expected {expected.shape}"
     assert found.dtype == expected.dtype, f"{name}: {found.dtype}, expected {expected.dtype}"
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=name)
@@ -184,7 +216,10 @@ def check_graphs(
     inputs: Mapping[str, Mapping[str, Array]] | None = None,
     tolerance: float = 1e-5,
 ) -> None:
-    """Assert that the generated C computes what the numpy references compute; inputs by graph and name, else random."""
+    """Assert that the generated C computes what the numpy references compute.
+
+    Inputs by graph and name, else random.
+    """
     given = {graph.name: (inputs or {}).get(graph.name) or random_inputs(graph) for graph in graphs}
     found = run_merged(target, graphs, folder, given)
     for graph in graphs:
@@ -193,11 +228,13 @@ def check_graphs(
             assert_close(found[graph.name][name], expected[name], f"{graph.name}/{name}", tolerance)
 
 
-def check_merged(target: Target, graphs: Sequence[Graph], folder: Path, tolerance: float, abi: str = "host") -> None:
+def check_merged(
+    target: Target, graphs: Sequence[Graph], folder: Path, tolerance: float, abi: str = "host"
+) -> None:
     """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
 
-    Where a target knows several ways to compute a node, each of them is chosen once. Quantized results may be one step off: kernels
-    round once from floats, the reference from doubles.
+    Where a target knows several ways to compute a node, each of them is chosen once. Quantized results may be
+    one step off: kernels round once from floats, the reference from doubles.
     """
     whole = merge("all", graphs)
     compiled = _compile([target], [whole], abi)
@@ -217,7 +254,8 @@ def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str,
             for name in choice.costs.keys() - {choice.candidate}:
                 entry = {"node": selection.key.node, "level": choice.level, "candidate": name}
                 known = entries.setdefault(name, [])
-                if entry not in known:  # a node that is computed through floats has a selection for each of its steps
+                # A node that is computed through floats has a selection for each of its steps.
+                if entry not in known:
                     known.append(entry)
     return entries
 
@@ -233,7 +271,9 @@ def _check_sources(sources: Sources, graphs: Sequence[Graph], folder: Path, tole
         for name in graph.outputs:
             if not _agrees(results[name], expected[name], graph.tensors[name], tolerance):
                 wrong.append(f"{graph.name}/{name} ({', '.join(map(str, graph.nodes[:3]))})")
-    assert not wrong, f"{len(wrong)} of {len(graphs)} graphs differ from their references:\n" + "\n".join(wrong)
+    assert not wrong, f"{len(wrong)} of {len(graphs)} graphs differ from their references:\n" + "\n".join(
+        wrong
+    )
 
 
 def _whole_range(graph: Graph) -> dict[str, Array]:
@@ -241,7 +281,10 @@ def _whole_range(graph: Graph) -> dict[str, Array]:
     rng = np.random.default_rng(1)
     stored = [graph.tensors[name] for name in graph.inputs if graph.tensors[name].quant]
     limits = [np.iinfo(t.dtype.numpy) for t in stored]
-    return {t.name: rng.integers(i.min, i.max, t.shape, t.dtype.numpy, endpoint=True) for t, i in zip(stored, limits, strict=True)}
+    return {
+        t.name: rng.integers(i.min, i.max, t.shape, t.dtype.numpy, endpoint=True)
+        for t, i in zip(stored, limits, strict=True)
+    }
 
 
 def _agrees(found: Array, expected: Array, tensor: Tensor, tolerance: float) -> bool:

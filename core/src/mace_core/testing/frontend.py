@@ -40,7 +40,10 @@ class FrontendContract(PluginContract):
         return self.frontend.name
 
     def sample(self, folder: Path) -> tuple[Path, ...] | None:
-        """Write a small model into the folder and return its files; None if the frontend reads nothing yet."""
+        """Write a small model into the folder and return its files.
+
+        None if the frontend reads nothing yet.
+        """
         return None
 
     def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -101,10 +104,15 @@ class FrontendContract(PluginContract):
     def test_sample_computes_what_the_framework_does(self, files: tuple[Path, ...]) -> None:
         graph = self._load(files)
         rng = np.random.default_rng(0)
-        inputs = {n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy) for n in graph.port_inputs}
+        inputs = {
+            n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy)
+            for n in graph.port_inputs
+        }
         found, expected = execute(graph, inputs), self.expected(inputs)
         for name, array in expected.items():
-            np.testing.assert_allclose(found[name], array, rtol=self.tolerance, atol=self.tolerance, err_msg=name)
+            np.testing.assert_allclose(
+                found[name], array, rtol=self.tolerance, atol=self.tolerance, err_msg=name
+            )
 
     def test_rubbish_is_one_clear_error(self, tmp_path: Path) -> None:
         suffix = self.frontend.suffixes[0] if self.frontend.suffixes else ".bin"

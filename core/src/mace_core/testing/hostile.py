@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from mace_core.api import Content, Stream
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 
 MARK = "pwn3d"
@@ -50,7 +50,9 @@ NAMES = (
 )
 """None is longer than 10 kB; none holds NUL, which formats store in different ways."""
 
-_COMMENTS_AND_STRINGS = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+_COMMENTS_AND_STRINGS = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+)
 _C = (".c", ".h", ".S", ".ld")
 _XML = (".svg", ".project", ".cproject")
 _BARE = ("Makefile", ".mk")
@@ -72,7 +74,11 @@ def escapes(files: Mapping[str, Content]) -> list[str]:
 def _problem(path: PurePosixPath, text: str) -> str | None:
     kind = path.suffix or path.name
     if kind in _C:
-        return f"code: {code[code.index(MARK) - 40 :][:80]!r}" if MARK in (code := without_comments_and_strings(text)) else None
+        return (
+            f"code: {code[code.index(MARK) - 40 :][:80]!r}"
+            if MARK in (code := without_comments_and_strings(text))
+            else None
+        )
     if kind in _XML:
         return _problem_of_xml(text)
     if kind == ".json":

@@ -1,10 +1,11 @@
 """Damaged model files: each ends in one MaceError or in a valid graph, soon and in little memory, whatever is in it.
 
-    damaged = [Damaged(f"bytes {i}", {"m.bin": data}) for i, data in enumerate((good, *mutations(good, seed=1, count=500)))]
-    holds("acme", damaged, tmp_path)
+    damaged = [Damaged(f"bytes {i}", {"m.bin": data}) for i, data in enumerate((good, *mutations(good, seed=1,
+    count=500)))] holds("acme", damaged, tmp_path)
 
-The files are read by another process with a limit on its memory, so that a crash, a hang or a greedy allocation is a finding and not the
-end of the tests. The first model ought to be sound: what is loaded with it only once does not count.
+The files are read by another process with a limit on its memory, so that a crash, a hang or a greedy
+allocation is a finding and not the end of the tests. The first model ought to be sound: what is loaded with
+it only once does not count.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ NUMBERS = (0, 1, -1, 127, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), (1 << 32) - 1
 
 @dataclass(frozen=True)
 class Damaged:
-    """A model that is damaged: its files by name, None for a folder; the frontend is given those that are `named`, else all."""
+    """A model that is damaged: its files by name, None for a folder.
+
+    The frontend is given those that are `named`, else all.
+    """
 
     what: str
     files: Mapping[str, bytes | None]
@@ -55,7 +59,18 @@ class Damaged:
 
 def mutations(data: bytes, seed: int, count: int) -> Iterator[bytes]:
     """So many damaged copies of a file, the same for the same seed."""
-    kinds = (_flipped, _cut, _overwritten, _removed, _doubled, _swapped, _renumbered, _cleared, _lengthened, _retold)
+    kinds = (
+        _flipped,
+        _cut,
+        _overwritten,
+        _removed,
+        _doubled,
+        _swapped,
+        _renumbered,
+        _cleared,
+        _lengthened,
+        _retold,
+    )
     for i in range(count):
         rng = random.Random(f"{seed} {i}")  # noqa: S311  (repeatable, no secret)
         yield kinds[i % len(kinds)](bytearray(data), rng) if data else b""
@@ -116,7 +131,14 @@ def _cleared(data: bytearray, rng: random.Random) -> bytes:
 def _lengthened(data: bytearray, rng: random.Random) -> bytes:
     """A number of variable length made huge, as protobuf has them for sizes."""
     at = rng.randrange(len(data))
-    data[at : at + 1] = rng.choice((b"\xff\x7f", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
+    data[at : at + 1] = rng.choice(
+        (
+            b"\xff\x7f",
+            b"\xff\xff\xff\x7f",
+            b"\xff\xff\xff\xff\x0f",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        )
+    )
     return bytes(data)
 
 
@@ -158,7 +180,11 @@ def value_of(owner: Any, field: Any, index: int) -> Any:
 def places(message: Any) -> Iterator[Place]:
     """Every field of a message and of those in it that holds something."""
     for field, value in message.ListFields():
-        repeated = not isinstance(value, str | bytes) and hasattr(value, "__len__") and not hasattr(value, "ListFields")
+        repeated = (
+            not isinstance(value, str | bytes)
+            and hasattr(value, "__len__")
+            and not hasattr(value, "ListFields")
+        )
         if repeated and hasattr(value, "items"):  # a map
             for key in value:
                 if hasattr(value[key], "ListFields"):
@@ -215,13 +241,18 @@ def holds(frontend: str, damaged: Sequence[Damaged], folder: Path) -> Counter[st
     (folder / "files.json").write_text(json.dumps(named))
     results = _results(frontend, folder, len(damaged))
     whole = zip(damaged, named, results, strict=True)
-    faults = [f"{case.what} ({' '.join(files)}): {text}" for case, files, (kind, text) in whole if kind == "fault"]
+    faults = [
+        f"{case.what} ({' '.join(files)}): {text}" for case, files, (kind, text) in whole if kind == "fault"
+    ]
     assert not faults, f"{len(faults)} of {len(damaged)}:\n" + "\n".join(faults[:20])
     return Counter(kind for kind, _ in results)
 
 
 def place(damaged: Sequence[Damaged], folder: Path) -> list[list[str]]:
-    """Write the files of each model into a folder of its own; the paths of those that the frontend is given."""
+    """Write the files of each model into a folder of its own.
+
+    The paths of those that the frontend is given.
+    """
     for i, case in enumerate(damaged):
         own = folder / str(i)
         own.mkdir(parents=True)
@@ -230,23 +261,42 @@ def place(damaged: Sequence[Damaged], folder: Path) -> list[list[str]]:
                 (own / name).mkdir()
             else:
                 (own / name).write_bytes(data)
-    return [[str(folder / str(i) / name) for name in case.named or case.files] for i, case in enumerate(damaged)]
+    return [
+        [str(folder / str(i) / name) for name in case.named or case.files] for i, case in enumerate(damaged)
+    ]
 
 
 def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
-    """What became of each: "graph", "error" with its text, or "fault" with what is wrong; a process that ends is started again."""
+    """What became of each: "graph", "error" with its text, or "fault" with what is wrong.
+
+    A process that ends is started again.
+    """
     results: list[tuple[str, str]] = []
     while len(results) < count:
-        command = [sys.executable, "-P", "-m", __name__, frontend, str(folder / "files.json"), str(len(results))]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            __name__,
+            frontend,
+            str(folder / "files.json"),
+            str(len(results)),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             made, late = listen(process)
             results += [(kind, text) for kind, text in made]
             if len(results) < count:
-                why = "it takes for ever" if late else f"the process ends with {process.wait()}: {process.stderr.read()[-2000:]}"
+                why = (
+                    "it takes for ever"
+                    if late
+                    else f"the process ends with {process.wait()}: {process.stderr.read()[-2000:]}"
+                )
                 results.append(("fault", why))
-                assert sum(why.startswith("the process ends with 1") for _, why in results) < 5, results[-1][1]
+                assert sum(why.startswith("the process ends with 1") for _, why in results) < 5, results[-1][
+                    1
+                ]
     return results
 
 

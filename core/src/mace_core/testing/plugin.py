@@ -40,7 +40,9 @@ class PluginContract:
     def test_naming_rule(self) -> None:
         found = {p.name: p for p in entry_points(group=GROUP)}
         point = found.get(f"{self.kind}-{self.name}")
-        assert point is not None, f"no entry point {self.kind}-{self.name} in group {GROUP}; install the plugin"
+        assert point is not None, (
+            f"no entry point {self.kind}-{self.name} in group {GROUP}; install the plugin"
+        )
         assert point.value == self.module
         assert point.dist is not None
         assert point.dist.name == f"mace-{self.kind}-{self.name}"
@@ -48,5 +50,7 @@ class PluginContract:
     def test_import_is_light_and_silent(self) -> None:
         code = PROBE.format(module=self.module, allowed=ALLOWED)
         done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-        assert done.stdout.split() == [], "importing the plugin imports these; import them where they are used"
+        assert done.stdout.split() == [], (
+            "importing the plugin imports these; import them where they are used"
+        )
         assert done.stderr == ""

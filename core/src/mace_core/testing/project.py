@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mace_core.api import BuildConfig, Product, Region
-from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.ops import core_ops
 from mace_core.project_target import Project, ProjectTarget
@@ -39,7 +39,9 @@ class ProjectContract(PluginContract):
     def test_states_itself(self) -> None:
         assert self.target.device
         assert self.target.abis
-        assert not any(fnmatchcase("host", pattern) for pattern in self.target.abis), "a project is not for this machine"
+        assert not any(fnmatchcase("host", pattern) for pattern in self.target.abis), (
+            "a project is not for this machine"
+        )
         assert self.target.missing() is None or str(self.target.missing()).strip()
 
     def test_manifest_is_what_is_written(self) -> None:
@@ -81,18 +83,31 @@ class ProjectContract(PluginContract):
             self.target.emit(self.network(), self.config(model))
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Nothing of a name in a model is code; what is made compiles without a warning where a compiler for it is installed."""
+        """Nothing of a name in a model is code.
+
+        What is made compiles without a warning where a compiler for it is installed.
+        """
         made = self.target.emit(self.hostile_network(), self.config())
         assert hostile.escapes(made.files) == []
-        assert any(hostile.MARK in str(content) for content in made.files.values()), "no name is anywhere: the test tests nothing"
+        assert any(hostile.MARK in str(content) for content in made.files.values()), (
+            "no name is anywhere: the test tests nothing"
+        )
         try:
             compiler = Registry.load().select(self.target.name)[0].compiler
         except MaceError as missing:
             pytest.skip(str(missing))
         layout = self.target.layout(self.model())
         write_all(tmp_path, made.files)
-        flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O0", *(f"-I{folder}" for folder in layout.includes)]
-        # Objects that are thrown away instead of -fsyntax-only, with which zig complains about its own arguments.
+        flags = [
+            "-std=c99",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-O0",
+            *(f"-I{folder}" for folder in layout.includes),
+        ]
+        # Objects that are thrown away instead of -fsyntax-only, with which zig complains about its own
+        # arguments.
         for source in layout.sources:
             command = [*compiler.cc, *compiler.flags, *flags, "-c", source, "-o", os.devnull]
             subprocess.run(command, cwd=tmp_path, check=True)  # the toolchain's

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Shape, Storage
 from mace_core.ops import core_ops
 
@@ -70,7 +70,10 @@ SAMPLES: Mapping[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
     "Trilu": (((6, 6),), {}),
     "Where": ((IMAGE, IMAGE, IMAGE), {}),
     **dict.fromkeys(("MaxPool", "LpPool", "MaxPoolIndices"), ((IMAGE,), POOL)),
-    **{f"Reduce{name}": ((IMAGE,), {"axes": (1, 2)}) for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2")},
+    **{
+        f"Reduce{name}": ((IMAGE,), {"axes": (1, 2)})
+        for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2")
+    },
     **{f"Reduce{name}": ((IMAGE,), {"axes": (1, 2)}) for name in ("LogSum", "LogSumExp", "SumSquare")},
     **dict.fromkeys(("ArgMax", "ArgMin", "CumSum", "CumProd", "Concat"), ((IMAGE,), {"axis": 3})),
 }
@@ -106,18 +109,31 @@ CONSTANT: Mapping[str, tuple[int, ...]] = {
 
 
 VARIANTS: Mapping[str, tuple[dict[str, Any], ...]] = {
-    **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), ({"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)},)),
+    **dict.fromkeys(
+        ("Conv", "MaxPool", "AveragePool"),
+        ({"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)},),
+    ),
     "ConvTranspose": ({"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)},),
-    "Pad": ({"before": (0, 2, 0, 1), "after": (0, 0, 1, 0), "value": 1.0}, {"before": (0, 2, 1, 0), "mode": "reflect"}),
+    "Pad": (
+        {"before": (0, 2, 0, 1), "after": (0, 0, 1, 0), "value": 1.0},
+        {"before": (0, 2, 1, 0), "mode": "reflect"},
+    ),
     "Slice": ({"starts": (0, 5, 1, 3), "sizes": (1, 3, 2, 2), "steps": (1, -2, 3, -1)},),
     **dict.fromkeys(("Softmax", "ArgMax", "CumSum", "Concat"), ({"axis": 1},)),
-    **{f"Reduce{name}": ({"axes": (3,)}, {"axes": (1,), "keepdims": False}) for name in ("Sum", "Mean", "Max")},
+    **{
+        f"Reduce{name}": ({"axes": (3,)}, {"axes": (1,), "keepdims": False})
+        for name in ("Sum", "Mean", "Max")
+    },
 }
 """Other attributes of some samples, no two axes alike: what a target may take for one another."""
 
 
-def sample(name: str, dtype: DType, *, quantized: bool = False, zero_point: int = 0, variant: int = -1) -> Graph | None:
-    """A graph of one node over elements of a type; None if the op does not take them or no example of it is known.
+def sample(
+    name: str, dtype: DType, *, quantized: bool = False, zero_point: int = 0, variant: int = -1
+) -> Graph | None:
+    """A graph of one node over elements of a type.
+
+    None if the op does not take them or no example of it is known.
 
     zero_point: of all quantized tensors but weights.  variant: which of VARIANTS, -1 for none of them.
     """
@@ -129,13 +145,17 @@ def sample(name: str, dtype: DType, *, quantized: bool = False, zero_point: int 
     try:
         inputs = [_operand(new, (name, i), shape, dtype, storage) for i, shape in enumerate(shapes)]
         count = len(attrs["sizes"]) if name == "Split" else sum(o[-1] not in "?*" for o in op.outputs)
-        made = new.add(op, inputs, attrs, outputs=[new.stored(f"y{i}", storage) for i in range(max(count, 1))])
+        made = new.add(
+            op, inputs, attrs, outputs=[new.stored(f"y{i}", storage) for i in range(max(count, 1))]
+        )
     except MaceError:
         return None
     return new.finish(made)
 
 
-def _operand(new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, storage: Storage | None) -> str:
+def _operand(
+    new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, storage: Storage | None
+) -> str:
     """Operand number place[1] of op place[0]: weights are constants, conditions and places have types of their own."""
     op, i = place
     kind = DType.I64 if i in INDICES.get(op, ()) else DType.BOOL if place == ("Where", 0) else dtype
@@ -143,7 +163,8 @@ def _operand(new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, s
     if place in VALUES:
         return new.weight(f"w{i}", np.array(VALUES[place], kind.numpy), quant)
     if i in CONSTANT.get(op, ()):
-        held = DType.I8 if quant and dtype is DType.I16 else kind  # beside sixteen-bit activations weights have eight
+        # Beside sixteen-bit activations weights have eight.
+        held = DType.I8 if quant and dtype is DType.I16 else kind
         return new.weight(f"w{i}", _weights(shape, held), quant and Quant.of(quant.scale[0]))
     return new.input(f"x{i}", kind, shape, quant)
 
@@ -153,7 +174,9 @@ def _weights(shape: Shape, dtype: DType) -> Array:
     rng = np.random.default_rng(len(shape))
     if dtype.is_float:
         return rng.standard_normal(shape).astype(dtype.numpy)
-    return rng.integers(0 if dtype.value[0] in "bu" else -9, 2 if dtype is DType.BOOL else 10, shape).astype(dtype.numpy)
+    return rng.integers(0 if dtype.value[0] in "bu" else -9, 2 if dtype is DType.BOOL else 10, shape).astype(
+        dtype.numpy
+    )
 
 
 def samples(name: str, types: Iterable[DType], quantized: Iterable[DType] = ()) -> list[Graph]:
@@ -162,7 +185,11 @@ def samples(name: str, types: Iterable[DType], quantized: Iterable[DType] = ()) 
     A Cast is there to each of the types, from each of them.
     """
     types = list(types)
-    plain = [_cast(source, to) for source in types for to in types] if name == "Cast" else [sample(name, t) for t in types]
+    plain = (
+        [_cast(source, to) for source in types for to in types]
+        if name == "Cast"
+        else [sample(name, t) for t in types]
+    )
     stored = [sample(name, t, quantized=True) for t in quantized]
     graphs = [g.renamed(_model_name(g, "")) for g in plain if g]
     return graphs + [g.renamed(_model_name(g, "q")) for g in stored if g]
@@ -181,7 +208,9 @@ def _model_name(graph: Graph, mark: str) -> str:
 def extreme_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """For each input of a graph, elements at the ends of what its type holds, mixed with small ones."""
     rng = np.random.default_rng(seed)
-    return {name: _extremes(rng, graph.tensors[name].dtype, graph.tensors[name].shape) for name in graph.inputs}
+    return {
+        name: _extremes(rng, graph.tensors[name].dtype, graph.tensors[name].shape) for name in graph.inputs
+    }
 
 
 def _extremes(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
@@ -190,9 +219,28 @@ def _extremes(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
     if dtype.is_float:
         limits = np.finfo(dtype.numpy)
         huge = float(limits.max) / 3.4  # 1e38 of single precision
-        ends = [np.nan, np.inf, -np.inf, huge, -huge, float(limits.smallest_subnormal), 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -7.5, 300.0]
+        ends = [
+            np.nan,
+            np.inf,
+            -np.inf,
+            huge,
+            -huge,
+            float(limits.smallest_subnormal),
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            2.0,
+            -7.5,
+            300.0,
+        ]
         return rng.choice(np.array(ends, dtype.numpy), shape)
     whole = np.iinfo(dtype.numpy)
     small = [0, 1, 2, 3, 7, 31, 100]
-    signed = [whole.min, whole.min + 1, whole.max, whole.max - 1, -1, -2, *small] if whole.min else [whole.max, whole.max - 1, *small]
+    signed = (
+        [whole.min, whole.min + 1, whole.max, whole.max - 1, -1, -2, *small]
+        if whole.min
+        else [whole.max, whole.max - 1, *small]
+    )
     return rng.choice(np.array(signed, dtype.numpy), shape)

@@ -1,7 +1,8 @@
 """Compiles programs with redzones between all tensors, and runs them under the address and undefined-behavior sanitizers.
 
-In the arena no two tensors share a byte and poisoned bytes lie between them; so do they between the weights; inputs and outputs are
-allocations of their exact sizes. A second copy of each program has the arena that a product has, where tensors take over each other's
+In the arena no two tensors share a byte and poisoned bytes lie between them; so do they between the weights;
+inputs and outputs are allocations of their exact sizes. A second copy of each program has the arena that a
+product has, where tensors take over each other's
 bytes: what both give must be the same.
 """
 
@@ -43,7 +44,10 @@ Gaps = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Spaced:
-    """A program whose tensors have gaps between them; the gaps of its arena and of its weights, as first and last offset."""
+    """A program whose tensors have gaps between them.
+
+    The gaps of its arena and of its weights, as first and last offset.
+    """
 
     plan: Plan
     arena_gaps: Gaps
@@ -106,17 +110,26 @@ class Sanitized:
         driver = (files("mace_core.testing") / "sanitized.c").read_text(encoding="utf-8")
         listed = "".join(f"X({LIBRARY}_{plan.name})" for plan in models)
         unit = Unit("sanitized.c", (f"-DMODELS={listed}",))
-        tool = Manifest("sanitized", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=(LIBRARY,))
-        sources = replace(sources, files={**sources.files, unit.source: driver}, manifests=(*sources.manifests, tool))
+        tool = Manifest(
+            "sanitized", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=(LIBRARY,)
+        )
+        sources = replace(
+            sources, files={**sources.files, unit.source: driver}, manifests=(*sources.manifests, tool)
+        )
         self.tool = link(sources, Compiler(("gcc",), ("ar",)), folder, FLAGS)
 
     def run(self, name: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs of a program by name. Raises Finding for what a sanitizer reports, or two arenas that differ."""
+        """Return the outputs of a program by name.
+
+        Raises Finding for what a sanitizer reports, or two arenas that differ.
+        """
         first = self._run(name, name, inputs)
         second = self._run(name, name + TIGHT, inputs)
         for output, array in first.items():
             if array.tobytes() != second[output].tobytes():
-                raise Finding(f"output {output!r} depends on where tensors lie: {array.ravel()[:8]} and {second[output].ravel()[:8]}")
+                raise Finding(
+                    f"output {output!r} depends on where tensors lie: {array.ravel()[:8]} and {second[output].ravel()[:8]}"
+                )
         return first
 
     def _run(self, name: str, model: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -124,14 +137,26 @@ class Sanitized:
         paths = []
         for i, tensor in enumerate(program.inputs):
             path = self.folder / f"input_{i}.bin"
-            path.write_bytes(np.ascontiguousarray(inputs[tensor], program.tensors[tensor].dtype.numpy).tobytes())
+            path.write_bytes(
+                np.ascontiguousarray(inputs[tensor], program.tensors[tensor].dtype.numpy).tobytes()
+            )
             paths.append(str(path))
         result = self.folder / "output.bin"
         command = [str(self.tool), model, str(self.folder / f"{model}.gaps"), str(result), *paths]
-        environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+        environment = {
+            **os.environ,
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+        }
         try:
             done = subprocess.run(  # we built it
-                command, capture_output=True, text=True, check=False, env=environment, timeout=SECONDS, errors="replace"
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=environment,
+                timeout=SECONDS,
+                errors="replace",
             )
         except subprocess.TimeoutExpired:
             raise Finding(f"it runs for more than {SECONDS} s") from None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -61,11 +61,19 @@ class _Network:
         pad = (k // 2, k // 2)
         attrs = {"strides": (1, 1), "pads_before": pad, "pads_after": pad, "dilations": (1, 1)}
         inputs = [self._last(x), self._weight(out, k, k, channels)]
-        return self._first(self.new.one("Conv", inputs + ([self._weight(out)] if self.rng.random() < 0.5 else []), attrs))
+        return self._first(
+            self.new.one("Conv", inputs + ([self._weight(out)] if self.rng.random() < 0.5 else []), attrs)
+        )
 
     def _pool(self, x: str) -> str:
         op = str(self.rng.choice(["MaxPool", "AveragePool"]))
-        attrs = {"kernel": (3, 3), "strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+        attrs = {
+            "kernel": (3, 3),
+            "strides": (1, 1),
+            "pads_before": (1, 1),
+            "pads_after": (1, 1),
+            "dilations": (1, 1),
+        }
         return self._first(self.new.one(op, [self._last(x)], attrs))
 
     def _norm(self, x: str) -> str:
@@ -75,7 +83,9 @@ class _Network:
         return self._first(self.new.one("BatchNorm", inputs))
 
     def _activation(self, x: str) -> str:
-        op, attrs = (("Relu", {}), ("Clip", {"min": 0.0, "max": 6.0}), ("Tanh", {}), ("Clip", {"min": -1.0}))[int(self.rng.integers(4))]
+        op, attrs = (("Relu", {}), ("Clip", {"min": 0.0, "max": 6.0}), ("Tanh", {}), ("Clip", {"min": -1.0}))[
+            int(self.rng.integers(4))
+        ]
         return self.new.one(op, [x], attrs)
 
     def _constant(self, x: str) -> str:
@@ -95,7 +105,9 @@ class _Network:
     def _cut(self, x: str) -> str:
         shape = self.new.shape(x)
         keep = int(self.rng.integers(1, shape[1] + 1))
-        return self.new.one("Slice", [x], {"starts": (0,) * 4, "sizes": (1, keep, *shape[2:]), "steps": (1,) * 4})
+        return self.new.one(
+            "Slice", [x], {"starts": (0,) * 4, "sizes": (1, keep, *shape[2:]), "steps": (1,) * 4}
+        )
 
     def _gate(self, x: str) -> str:
         """Squeeze and excitation."""

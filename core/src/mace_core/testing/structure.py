@@ -19,7 +19,20 @@ Json = Any
 def mild_number(value: float, rng: random.Random) -> float:
     """Return a number near another, or one that means much in a model: an axis, a size, the end of a range."""
     if isinstance(value, float):
-        return rng.choice((0.0, 1.0, -1.0, value * 2, -value, value / 3, value + 1, 1e-3, 6.0, 1e30 if rng.random() < HUGE else 0.5))
+        return rng.choice(
+            (
+                0.0,
+                1.0,
+                -1.0,
+                value * 2,
+                -value,
+                value / 3,
+                value + 1,
+                1e-3,
+                6.0,
+                1e30 if rng.random() < HUGE else 0.5,
+            )
+        )
     if rng.random() < HUGE:
         return rng.choice(NUMBERS)
     return rng.choice((value + 1, value - 1, value * 2, value // 2, 0, 1, 2, 3, 4, 5, 7, -1, -2))

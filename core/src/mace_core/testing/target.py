@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from mace_core.api import BuildConfig, Part, Refusal, Region, Target
-from mace_core.build import Builder
 from mace_core.deployment import Model
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
@@ -34,8 +34,31 @@ PLAIN = (DType.F32, DType.I32, DType.U8, DType.BOOL)
 STORED = (DType.I8, DType.U8)
 ZERO_POINT = 3
 SMOOTH = (
-    *("Add", "Sub", "Mul", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSwish", "Softmax", "ReduceMean", "Resize"),
-    *("Conv", "ConvTranspose", "MatMul", "MaxPool", "AveragePool", "Pad", "Slice", "Concat", "Transpose", "Reshape"),
+    *(
+        "Add",
+        "Sub",
+        "Mul",
+        "Relu",
+        "LeakyRelu",
+        "Sigmoid",
+        "Tanh",
+        "HardSwish",
+        "Softmax",
+        "ReduceMean",
+        "Resize",
+    ),
+    *(
+        "Conv",
+        "ConvTranspose",
+        "MatMul",
+        "MaxPool",
+        "AveragePool",
+        "Pad",
+        "Slice",
+        "Concat",
+        "Transpose",
+        "Reshape",
+    ),
 )
 """Ops that turn a small error of a quantized operand into a small error of the result: one step decides nothing."""
 
@@ -56,7 +79,11 @@ class EverySecond(Target):
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         number = [n.name for n in graph.nodes].index(node.name)
-        return Refusal("other", "the contract gives it to another target") if number % 2 else self.target.refuses(node, graph)
+        return (
+            Refusal("other", "the contract gives it to another target")
+            if number % 2
+            else self.target.refuses(node, graph)
+        )
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         return self.target.compile(region, config)
@@ -65,8 +92,9 @@ class EverySecond(Target):
 class TargetContract(PluginContract):
     """Derive from it, set `target`, and pytest runs the contract.
 
-    abi: for which the target compiles; what it makes for another than this machine's is compiled here all the same, without levels
-    that have flags.  seeds: random networks that are tried.  tolerance: of floats, of the larger of 1 and the expected value.
+    abi: for which the target compiles; what it makes for another than this machine's is compiled here all the
+    same, without levels that have flags.  seeds: random networks that are tried.  tolerance: of floats, of
+    the larger of 1 and the expected value.
     """
 
     kind = "target"
@@ -99,14 +127,22 @@ class TargetContract(PluginContract):
 
     def test_parts_fit_their_regions(self) -> None:
         """A part has the ports of its region, in order, and a driver of the target's manifests if any."""
-        drivers = {driver for manifest in self.target.manifests("contract", [Model("small", ())], self.abi) for driver in manifest.drivers}
+        drivers = {
+            driver
+            for manifest in self.target.manifests("contract", [Model("small", ())], self.abi)
+            for driver in manifest.drivers
+        }
         for graph in self.accepted()[:5]:
-            part = self.target.compile(Region(self.target, graph), BuildConfig(self.abi, self.abi, Model(graph.name, ())))
+            part = self.target.compile(
+                Region(self.target, graph), BuildConfig(self.abi, self.abi, Model(graph.name, ()))
+            )
             assert part.target == self.name
             assert [port.tensor for port in part.inputs] == [graph.tensors[name] for name in graph.inputs]
             assert [port.tensor for port in part.outputs] == [graph.tensors[name] for name in graph.outputs]
             assert part.nodes == tuple(node.name for node in graph.nodes)
-            assert not part.driver or part.driver in drivers, f"no manifest of {self.name} names the driver {part.driver}"
+            assert not part.driver or part.driver in drivers, (
+                f"no manifest of {self.name} names the driver {part.driver}"
+            )
 
     def test_sources_are_the_same_twice(self, tmp_path: Path) -> None:
         graph = merge("twice", self.accepted()[:5])
@@ -119,9 +155,16 @@ class TargetContract(PluginContract):
             assert str(tmp_path.parent).encode() not in data, name
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Nothing of a name in a model is code, whatever it holds; for this machine the library is compiled and run."""
-        graph = next((g for g in (hostile.branches(), hostile.relus(), hostile.chain()) if self._accepts(g)), None)
-        assert graph, f"{self.name} computes neither Relu nor Conv: override this test with a graph of hostile names"
+        """Nothing of a name in a model is code, whatever it holds.
+
+        For this machine the library is compiled and run.
+        """
+        graph = next(
+            (g for g in (hostile.branches(), hostile.relus(), hostile.chain()) if self._accepts(g)), None
+        )
+        assert graph, (
+            f"{self.name} computes neither Relu nor Conv: override this test with a graph of hostile names"
+        )
         made = generate_library([self.target], [graph], self.abi)
         assert hostile.escapes(made.files) == []
         if self.abi == "host":
@@ -154,7 +197,9 @@ class TargetContract(PluginContract):
             expected, found, reference = one.run(given), split.run(given), execute(graph, given)
             for name in graph.outputs:
                 assert_close(expected[name], reference[name], name, self.tolerance)
-                assert found[name].tobytes() == expected[name].tobytes(), f"{name}: other numbers in {LENGTH} regions than in one"
+                assert found[name].tobytes() == expected[name].tobytes(), (
+                    f"{name}: other numbers in {LENGTH} regions than in one"
+                )
 
     def test_states_last_from_run_to_run(self, tmp_path: Path) -> None:
         """A region reads the value that the run before has written, and the start value again after a reset."""
@@ -177,7 +222,12 @@ class TargetContract(PluginContract):
 
     def graphs(self) -> list[Graph]:
         """Graphs of a few nodes that the target may be asked to compute."""
-        made = [sample(op, dtype, variant=v) for op in core_ops() for dtype in PLAIN for v in range(-1, len(VARIANTS.get(op, ())))]
+        made = [
+            sample(op, dtype, variant=v)
+            for op in core_ops()
+            for dtype in PLAIN
+            for v in range(-1, len(VARIANTS.get(op, ())))
+        ]
         made += [
             sample(op, dtype, quantized=True, zero_point=ZERO_POINT, variant=v)
             for op in SMOOTH
@@ -227,5 +277,7 @@ def _add(builder: Builder, op: str, x: str, number: int) -> str:
         return builder.one(op, [x, builder.weight("w", rng.normal(0, 0.5, (4, 4)).astype(np.float32))])
     if op == "Conv":
         windows = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
-        return builder.one(op, [x, builder.weight("w", rng.normal(0, 0.2, (4, 3, 3, 4)).astype(np.float32))], windows)
+        return builder.one(
+            op, [x, builder.weight("w", rng.normal(0, 0.2, (4, 3, 3, 4)).astype(np.float32))], windows
+        )
     return builder.one(op, [x])

@@ -32,7 +32,14 @@ HELLO = "hello 5 9 2.5e+11\n"
 SHARED = 3
 """ET_DYN: the e_type of a shared object."""
 
-ELF_MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183, "arm": 40, "armv7l": 40, "i386": 3, "riscv64": 243}
+ELF_MACHINES: Mapping[str, int] = {
+    "x86_64": 62,
+    "aarch64": 183,
+    "arm": 40,
+    "armv7l": 40,
+    "i386": 3,
+    "riscv64": 243,
+}
 """Processor -> e_machine, from the ELF specification's registry."""
 
 PROCESSORS: Mapping[str, str] = {
@@ -57,7 +64,10 @@ def elf(path: Path) -> tuple[int, int]:
 
 
 class ToolchainContract(PluginContract):
-    """Derive from it, set `toolchain`, and pytest runs the contract for every ABI; one that is not ready is skipped."""
+    """Derive from it, set `toolchain`, and pytest runs the contract for every ABI.
+
+    One that is not ready is skipped.
+    """
 
     kind = "toolchain"
     toolchain: ClassVar[Toolchain]
@@ -75,7 +85,9 @@ class ToolchainContract(PluginContract):
             return
         apart = self.emulated if metafunc.function.__name__ == "test_program" else frozenset()
         marks = (pytest.mark.slow, pytest.mark.emulator)
-        metafunc.parametrize("abi", [pytest.param(abi, marks=marks) if abi in apart else abi for abi in self.toolchain.abis])
+        metafunc.parametrize(
+            "abi", [pytest.param(abi, marks=marks) if abi in apart else abi for abi in self.toolchain.abis]
+        )
 
     def test_names(self) -> None:
         """The toolchain and its ABIs have names that can be typed, and descriptions."""
@@ -114,7 +126,18 @@ class ToolchainContract(PluginContract):
             pytest.skip("no operating system, no shared libraries")
         kernel = _objects(compiler, tmp_path)[0]
         library = tmp_path / "probe.so"
-        _run([*compiler.cc, *compiler.flags, *compiler.shared, "-o", library.name, kernel.name, *compiler.libs], tmp_path)
+        _run(
+            [
+                *compiler.cc,
+                *compiler.flags,
+                *compiler.shared,
+                "-o",
+                library.name,
+                kernel.name,
+                *compiler.libs,
+            ],
+            tmp_path,
+        )
         assert b"mace_probe" in library.read_bytes()
         assert str(tmp_path).encode() not in library.read_bytes()
         if _check_machine(library, abi):
@@ -129,7 +152,16 @@ class ToolchainContract(PluginContract):
         kernel, hello = _objects(compiler, tmp_path)
         program = tmp_path / "hello"
         _run([*compiler.ar, "rcsD", "probe.a", kernel.name], tmp_path)
-        command = [*compiler.cc, *compiler.flags, *compiler.program, "-o", program.name, hello.name, "probe.a", "-pthread"]
+        command = [
+            *compiler.cc,
+            *compiler.flags,
+            *compiler.program,
+            "-o",
+            program.name,
+            hello.name,
+            "probe.a",
+            "-pthread",
+        ]
         _run([*command, *compiler.libs], tmp_path)
         _check_machine(program, abi)
         runner = self.toolchain.runner(abi)
@@ -141,7 +173,10 @@ class ToolchainContract(PluginContract):
     def _bare_program(self, compiler: Compiler, abi: str, folder: Path) -> None:
         """Link a program that brings its own start, with the compiler's own routines alone."""
         (probe,) = _objects(compiler, folder)
-        _run([*compiler.cc, *compiler.flags, *compiler.program, "-o", "bare", probe.name, *compiler.libs], folder)
+        _run(
+            [*compiler.cc, *compiler.flags, *compiler.program, "-o", "bare", probe.name, *compiler.libs],
+            folder,
+        )
         _check_machine(folder / "bare", abi)
 
     def _ready(self, abi: str) -> Compiler:
@@ -178,6 +213,7 @@ def _objects(compiler: Compiler, folder: Path) -> list[Path]:
 
 def _run(command: list[str], folder: Path) -> str:
     """Give what the command prints; a failure fails the test with what it complained about."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # the toolchain's
+    # The toolchain's.
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"
     return done.stdout

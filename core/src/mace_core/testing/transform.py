@@ -60,9 +60,13 @@ class TransformContract(PluginContract):
             weights = {name: array.copy() for name, array in graph.weights.items()}
             after = verify(transform.apply(graph))
             assert (after.inputs, after.outputs) == (graph.inputs, graph.outputs)
-            assert all(np.array_equal(weights[n], graph.weights[n]) for n in weights), "the transform wrote into its input"
+            assert all(np.array_equal(weights[n], graph.weights[n]) for n in weights), (
+                "the transform wrote into its input"
+            )
             if not _is_same(after, graph):
-                _assert_same(sample.outputs, execute(after, sample.inputs), tolerance, f"random_graph({seed})")
+                _assert_same(
+                    sample.outputs, execute(after, sample.inputs), tolerance, f"random_graph({seed})"
+                )
 
     def test_ends_when_repeated(self, transform: Transform) -> None:
         for seed in SEEDS[:10]:
@@ -72,7 +76,9 @@ class TransformContract(PluginContract):
                 if [n.op for n in before.nodes] == [n.op for n in graph.nodes]:
                     break
             else:
-                pytest.fail(f"random_graph({seed}): {REPEATS} times over, and it still finds something to change")
+                pytest.fail(
+                    f"random_graph({seed}): {REPEATS} times over, and it still finds something to change"
+                )
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,10 @@ def _offered(module: str) -> list[Transform]:
     return sorted(loader.tables["transforms"].values(), key=lambda transform: transform.name)
 
 
-def _assert_same(expected: Mapping[str, Array], found: Mapping[str, Array], tolerance: float, place: str) -> None:
+def _assert_same(
+    expected: Mapping[str, Array], found: Mapping[str, Array], tolerance: float, place: str
+) -> None:
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=f"{place}: {name}")
+        np.testing.assert_allclose(
+            found[name], array, rtol=tolerance, atol=tolerance, err_msg=f"{place}: {name}"
+        )

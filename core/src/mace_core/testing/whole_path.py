@@ -1,8 +1,9 @@
 """Takes models, most of them damaged, through all that a build does, and runs a share of them under sanitizers beside numpy.
 
-Every model is read, transformed, lowered and emitted as C for the CPU of this machine, and offered to the targets that make projects.
-Each stage ends in its result or in one MaceError; everything else is a finding. Of the models that reach C, a share is compiled with
-redzones between all tensors (see `sanitized`) and compared with the ops' numpy references on the graph as it was read.
+Every model is read, transformed, lowered and emitted as C for the CPU of this machine, and offered to the
+targets that make projects. Each stage ends in its result or in one MaceError; everything else is a finding.
+Of the models that reach C, a share is compiled with redzones between all tensors (see `sanitized`) and
+compared with the ops' numpy references on the graph as it was read.
 
     report = take_whole_path("acme", models, folder, Plan(compiled=100))
     assert not report.findings, report
@@ -26,7 +27,9 @@ PATIENCE = 900.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Says how far models go. compiled: how many are compiled and run, at most; together: how many of them in one library.
+    """Says how far models go.
+
+    compiled: how many are compiled and run, at most; together: how many of them in one library.
 
     projects: the targets that make projects of their own, each asked for its project of every model.
     """
@@ -38,7 +41,10 @@ class Plan:
 
 @dataclass
 class Report:
-    """Counts what became of models. refused: by the stage that raised a MaceError; findings: what is wrong, one text each."""
+    """Counts what became of models.
+
+    refused: by the stage that raised a MaceError; findings: what is wrong, one text each.
+    """
 
     models: int = 0
     valid: int = 0
@@ -55,10 +61,15 @@ class Report:
         return "\n".join([f"{head}; {len(self.findings)} findings", *self.findings])
 
 
-def take_whole_path(frontend: str, models: Sequence[Damaged], folder: Path, plan: Plan | None = None) -> Report:
-    """Take each model as far as it goes. The first ought to be sound: what is loaded with it only once does not count.
+def take_whole_path(
+    frontend: str, models: Sequence[Damaged], folder: Path, plan: Plan | None = None
+) -> Report:
+    """Take each model as far as it goes.
 
-    folder: an empty one. The work is done by another process, so that its end, or its silence, is a finding as well.
+    The first ought to be sound: what is loaded with it only once does not count.
+
+    folder: an empty one. The work is done by another process, so that its end, or its silence, is a finding
+    as well.
     """
     plan = plan or Plan()
     named = place(models, folder)
@@ -69,7 +80,10 @@ def take_whole_path(frontend: str, models: Sequence[Damaged], folder: Path, plan
         arguments = [frontend, str(folder), str(next_model), json.dumps(rest)]
         command = [sys.executable, "-P", "-m", "mace_core.testing.whole_path_worker", *arguments]
         errors = folder / "errors.txt"
-        with errors.open("w") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+        with (
+            errors.open("w") as stderr,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process,
+        ):
             lines, late = listen(process, PATIENCE)
             for number, kind, text in lines:
                 next_model = max(next_model, number + (kind in ("valid", "refused", "fault")))
@@ -77,8 +91,14 @@ def take_whole_path(frontend: str, models: Sequence[Damaged], folder: Path, plan
                     _count(report, kind, text, f"{models[number].what} ({' '.join(named[number])})")
             if process.wait() == 0 and not late:
                 break
-            why = "it takes for ever" if late else f"the process ends with {process.returncode}: {errors.read_text()[-2000:]}"
-            report.findings.append(f"{models[min(next_model, len(models) - 1)].what}, or one compiled with it: {why}")
+            why = (
+                "it takes for ever"
+                if late
+                else f"the process ends with {process.returncode}: {errors.read_text()[-2000:]}"
+            )
+            report.findings.append(
+                f"{models[min(next_model, len(models) - 1)].what}, or one compiled with it: {why}"
+            )
             next_model += 1
     return report
 

@@ -1,7 +1,9 @@
-"""Takes models through a build, in a process of its own; see `whole_path`. Each line that it prints is a JSON list: number, kind, text.
+"""Takes models through a build, in a process of its own; see `whole_path`.
 
-Kinds: "valid" for a model that reaches C, "refused" with the stage, "fault" with what is wrong, then for those that are compiled "ran" or
-"wrong"; "project" with a target and what became of its project.
+Each line that it prints is a JSON list: number, kind, text.
+
+Kinds: "valid" for a model that reaches C, "refused" with the stage, "fault" with what is wrong, then for
+those that are compiled "ran" or "wrong"; "project" with a target and what became of its project.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.choice = self.registry.select("host")[0]
-        self.projects: dict[str, Choice] = {name: self.registry.select(name)[0] for name in self.plan.projects}
+        self.projects: dict[str, Choice] = {
+            name: self.registry.select(name)[0] for name in self.plan.projects
+        }
 
     def take(self, number: int, paths: tuple[Path, ...]) -> None:
         """Take one model to C, and note it for compilation."""
@@ -97,7 +101,14 @@ class Worker:
             stage = "emit"
             _timed(lambda: _read_all(code.library("fuzz", [plan], self._isas()).files.values()))
         except MaceError as error:
-            tell(number, *(("refused", stage) if str(error).strip() else ("fault", f"{stage}: an error that says nothing")))
+            tell(
+                number,
+                *(
+                    ("refused", stage)
+                    if str(error).strip()
+                    else ("fault", f"{stage}: an error that says nothing")
+                ),
+            )
             return
         except MemoryError:
             tell(number, "fault", f"{stage}: it takes more than {MEMORY >> 20} MB")
@@ -122,7 +133,9 @@ class Worker:
             work = Compilation(choice, self.registry)
             try:
                 made = _timed(lambda work=work: compile_graph(model, normal, work))  # type: ignore[misc]
-                _read_all(encode(Job(Deployment("fuzz", (model,)), choice), [made], self.registry).files.values())
+                _read_all(
+                    encode(Job(Deployment("fuzz", (model,)), choice), [made], self.registry).files.values()
+                )
                 tell(number, "project", f"made by {name}")
             except MaceError:
                 tell(number, "project", f"refused by {name}")
@@ -130,10 +143,14 @@ class Worker:
                 tell(number, "wrong", f"project of {name}: {traceback.format_exc()[-2500:]}")
 
     def compile_waiting(self) -> None:
-        """Compile and run all that wait; where they do not compile, halves of them, until those at fault are alone."""
+        """Compile and run all that wait.
+
+        Where they do not compile, halves of them, until those at fault are alone.
+        """
         waiting, self.waiting = self.waiting, []
         limits = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (limits[1], limits[1]))  # the sanitizers' shadow is larger than any memory
+        # The sanitizers' shadow is larger than any memory.
+        resource.setrlimit(resource.RLIMIT_AS, (limits[1], limits[1]))
         try:
             if waiting:
                 self._compile(waiting)
@@ -168,14 +185,21 @@ class Worker:
 
 
 def _run(candidate: Candidate, library: Sanitized) -> None:
-    """Run a model on random inputs and compare it with the references of the graph that was read; Finding if they differ."""
+    """Run a model on random inputs and compare it with the references of the graph that was read.
+
+    Finding if they differ.
+    """
     graph = candidate.graph
     rng = np.random.default_rng(candidate.number)
     inputs = {name: random_input(rng, graph.tensors[name]) for name in graph.inputs}
     found = library.run(f"m{candidate.number}", inputs)
     as_read, as_lowered = (execute(g, inputs) for g in (graph, candidate.normal))
     for name in graph.outputs:
-        where = "" if (wrong := difference(as_lowered[name], as_read[name], graph.tensors[name])) is None else f"transforms: {wrong}"
+        where = (
+            ""
+            if (wrong := difference(as_lowered[name], as_read[name], graph.tensors[name])) is None
+            else f"transforms: {wrong}"
+        )
         kernel = difference(found[name], as_lowered[name], graph.tensors[name])
         if where or kernel:
             nodes = "; ".join(map(str, graph.nodes))
@@ -199,7 +223,9 @@ def difference(found: Array, expected: Array, tensor: Tensor) -> str | None:
     if found.dtype.kind == "f":
         finite = np.isfinite(expected)
         if not np.array_equal(np.where(finite, 0, expected), np.where(finite, 0, found), equal_nan=True):
-            return _worst(found, expected, ~finite & ~((found == expected) | (np.isnan(found) & np.isnan(expected))))
+            return _worst(
+                found, expected, ~finite & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
+            )
         scale = max(1.0, float(np.abs(expected[finite]).max(initial=0)))
         off = finite & ~(np.abs(np.subtract(found, expected, dtype=np.float64)) <= TOLERANCE * scale)
         return _worst(found, expected, off) if off.any() else None
@@ -216,7 +242,11 @@ def _worst(found: Array, expected: Array, off: Array) -> str:
 
 def _is_small(graph: Graph, normal: Graph, plan: ModelPlan) -> bool:
     elements = sum(t.elements for g in (graph, normal) for t in g.tensors.values())
-    return elements < LARGEST and len(plan.program.calls) < LONGEST and math.prod((len(graph.inputs) < 64, len(graph.outputs) < 64)) == 1
+    return (
+        elements < LARGEST
+        and len(plan.program.calls) < LONGEST
+        and math.prod((len(graph.inputs) < 64, len(graph.outputs) < 64)) == 1
+    )
 
 
 def _read_all(contents: object) -> None:
@@ -263,12 +293,16 @@ def main(frontend: str, folder: str, first: str, plan: str) -> None:
     assert isinstance(projects, list)
     models = [tuple(map(Path, named)) for named in json.loads(Path(folder, "files.json").read_text())]
     own = Path(folder, f"from{first}-{time.monotonic_ns()}")
-    worker = Worker(frontend, own, Plan(int(str(stated["compiled"])), int(str(stated["together"])), tuple(projects)))
+    worker = Worker(
+        frontend, own, Plan(int(str(stated["compiled"])), int(str(stated["together"])), tuple(projects))
+    )
     warnings.simplefilter("ignore")
     with np.errstate(all="ignore"):
         if (status := Path("/proc/self/statm")).exists():  # elsewhere than on Linux memory is not watched
             used = int(status.read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (used + 2 * MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+            resource.setrlimit(
+                resource.RLIMIT_AS, (used + 2 * MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1])
+            )
         for number in range(int(first), len(models)):
             worker.take(number, models[number])
         worker.compile_waiting()

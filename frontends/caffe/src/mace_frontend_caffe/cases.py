@@ -29,9 +29,10 @@ def floats(*shape: int, seed: int = 0, low: float = -1.0, high: float = 1.0) -> 
 class Case:
     """A layer.
 
-    layer: its type, and what follows it in the text form.  inputs: shapes of its bottoms.  blobs: its weights.  tops: how many.
-    oracle: for layers that OpenCV lacks, or computes otherwise than Caffe.  low, high: of random inputs, which are `whole` numbers
-    or any, unless `arrays` has them.
+    layer: its type, and what follows it in the text form.  inputs: shapes of its bottoms.  blobs: its
+    weights.  tops: how many.
+    oracle: for layers that OpenCV lacks, or computes otherwise than Caffe.  low, high: of random inputs,
+    which are `whole` numbers or any, unless `arrays` has them.
     """
 
     name: str
@@ -53,13 +54,19 @@ class Case:
         lines = [entry(name, shape) for name, shape in zip(names, self.inputs, strict=True)]
         bottoms = " ".join(f'bottom: "{name}"' for name in names)
         tops = " ".join(f'top: "y{i}"' for i in range(self.tops))
-        return "\n".join([*lines, f'layer {{ name: "layer" type: "{kind}" {parameters} {bottoms} {tops} }}', ""])
+        return "\n".join(
+            [*lines, f'layer {{ name: "layer" type: "{kind}" {parameters} {bottoms} {tops} }}', ""]
+        )
 
     def given(self) -> dict[str, Array]:
         """Arrays for the inputs by name."""
         rng, made = np.random.default_rng(3), {}
         for i, shape in enumerate(self.inputs):
-            numbers = rng.integers(int(self.low), int(self.high), shape) if self.whole else rng.uniform(self.low, self.high, shape)
+            numbers = (
+                rng.integers(int(self.low), int(self.high), shape)
+                if self.whole
+                else rng.uniform(self.low, self.high, shape)
+            )
             made[f"x{i}"] = self.arrays.get(f"x{i}", numbers.astype(np.float32))
         return made
 

@@ -7,9 +7,9 @@ from math import prod
 from typing import Any
 
 from mace_core.api import Files
-from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.hints import refuse_shapes
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
@@ -26,7 +26,10 @@ SENSELESS = Senseless("its parameters or weights", "correct the .prototxt")
 
 
 class Translation:
-    """A network on its way into a Builder. blobs: by name the tensor that was written last; None where that failed."""
+    """A network on its way into a Builder.
+
+    blobs: by name the tensor that was written last; None where that failed.
+    """
 
     def __init__(self, source: Source, builder: Builder) -> None:
         self.source = source
@@ -55,7 +58,9 @@ class Translation:
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-    """Read a network between the inputs and outputs that the deployment file names; blobs that nothing reads are its outputs.
+    """Read a network between the inputs and outputs that the deployment file names.
+
+    Blobs that nothing reads are its outputs.
 
     MaceError with every fault: what is damaged, or each layer that the IR cannot represent.
     """
@@ -65,7 +70,9 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     layers = [layer for layer in source.layers if layer.type != "Input"]
     wanted = [p.name for p in model.outputs] or _unread(layers)
     blobs = [*inputs, *(t for layer in layers for t in layer.top)]
-    refuse_names(source.file.name, "output", [name for name in wanted if name not in blobs], blobs, _unread(layers))
+    refuse_names(
+        source.file.name, "output", [name for name in wanted if name not in blobs], blobs, _unread(layers)
+    )
     layers = _needed(layers, set(inputs) - _declared(source).keys(), set(wanted))
     _refuse_unknown(source, layers, work.builder.ops)
     if model.inputs:  # a network that is cut needs no input before the cut
@@ -84,13 +91,17 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
 def port_names(files: Files) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the network's own inputs and outputs, in its order."""
     source = read(files)
-    return tuple(_declared(source)), tuple(_unread([layer for layer in source.layers if layer.type != "Input"]))
+    return tuple(_declared(source)), tuple(
+        _unread([layer for layer in source.layers if layer.type != "Input"])
+    )
 
 
 def _declared(source: Source) -> dict[str, Shape]:
     """The network's inputs with the shapes that it gives them; () for none."""
     net = source.net
-    dims = [tuple(s.dim) for s in net.input_shape] or [tuple(net.input_dim[i : i + 4]) for i in range(0, len(net.input_dim), 4)]
+    dims = [tuple(s.dim) for s in net.input_shape] or [
+        tuple(net.input_dim[i : i + 4]) for i in range(0, len(net.input_dim), 4)
+    ]
     declared = {name: dims[i] if i < len(dims) else () for i, name in enumerate(net.input)}
     for layer in source.layers:
         if layer.type == "Input":
@@ -105,10 +116,22 @@ def _inputs(source: Source, model: Model) -> dict[str, Shape]:
     declared = _declared(source)
     given = {p.name: p.shape or () for p in model.inputs}
     tops = {t for layer in source.layers for t in layer.top}
-    refuse_names(source.file.name, "input", [name for name in given if name not in tops | declared.keys()], [*declared, *tops], declared)
-    made = {name: given.get(name) or shape for name, shape in declared.items()} | {n: s for n, s in given.items() if n not in declared}
+    refuse_names(
+        source.file.name,
+        "input",
+        [name for name in given if name not in tops | declared.keys()],
+        [*declared, *tops],
+        declared,
+    )
+    made = {name: given.get(name) or shape for name, shape in declared.items()} | {
+        n: s for n, s in given.items() if n not in declared
+    }
     if not made:
-        raise MaceError(source.file.name, "has no input", "give the .prototxt of the network as it is deployed, with an Input layer")
+        raise MaceError(
+            source.file.name,
+            "has no input",
+            "give the .prototxt of the network as it is deployed, with an Input layer",
+        )
     return made
 
 
@@ -145,8 +168,13 @@ def _needed(layers: Sequence[Any], cuts: set[str], outputs: set[str]) -> list[An
 
 def _refuse_unknown(source: Source, layers: Sequence[Any], ops: Mapping[str, Op]) -> None:
     """Raise one MaceError for all layers that nothing here knows."""
-    unknown = [layer for layer in layers if layer.type not in handlers() and f"caffe::{layer.type}" not in ops]
+    unknown = [
+        layer for layer in layers if layer.type not in handlers() and f"caffe::{layer.type}" not in ops
+    ]
     remedy = "cut the graph before it with output_tensors, or add it by a plugin"
-    faults = [f"{source.file.name}: layer {layer.name!r}: type {layer.type!r} is not supported; {remedy}" for layer in unknown]
+    faults = [
+        f"{source.file.name}: layer {layer.name!r}: type {layer.type!r} is not supported; {remedy}"
+        for layer in unknown
+    ]
     if faults:
         raise MaceError.of(faults)

@@ -17,8 +17,8 @@ from mace_frontend_caffe.source import read
 def reference(files: Files, model: Model) -> Reference | None:
     """Run the network on one thread; None if OpenCV is not installed.
 
-    The callable takes arrays by input name and gives arrays by output name: the blobs that the deployment file names, else those that
-    nothing reads.
+    The callable takes arrays by input name and gives arrays by output name: the blobs that the deployment
+    file names, else those that nothing reads.
     """
     if find_spec("cv2") is None:
         return None
@@ -30,12 +30,20 @@ def reference(files: Files, model: Model) -> Reference | None:
     try:
         net = cv2.dnn.readNetFromCaffe(described, weights)
     except cv2.error as error:
-        raise MaceError(files[0].name, f"OpenCV refuses it: {error}", "validate against stored data instead") from error
+        raise MaceError(
+            files[0].name, f"OpenCV refuses it: {error}", "validate against stored data instead"
+        ) from error
     layers = read(files).layers
     known = set(net.getLayerNames())  # OpenCV knows outputs by their layers, and some layers by their tops
-    makers = {top: (layer.name if layer.name in known else top, i) for layer in layers for i, top in enumerate(layer.top)}
+    makers = {
+        top: (layer.name if layer.name in known else top, i)
+        for layer in layers
+        for i, top in enumerate(layer.top)
+    }
     read_by = {bottom for layer in layers for bottom in layer.bottom}
-    names = [p.name for p in model.outputs if p.name in makers] or [top for layer in layers for top in layer.top if top not in read_by]
+    names = [p.name for p in model.outputs if p.name in makers] or [
+        top for layer in layers for top in layer.top if top not in read_by
+    ]
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         try:
@@ -43,7 +51,9 @@ def reference(files: Files, model: Model) -> Reference | None:
                 net.setInput(np.ascontiguousarray(array, np.float32), name)
             made = net.forwardAndRetrieve([makers[name][0] for name in names])
         except cv2.error as error:  # it knows no inputs but the network's own, and less layers
-            raise MaceError(files[0].name, f"OpenCV does not run it: {error.err}", "validate against stored data instead") from error
+            raise MaceError(
+                files[0].name, f"OpenCV does not run it: {error.err}", "validate against stored data instead"
+            ) from error
         return {name: np.array(tops[makers[name][1]]) for name, tops in zip(names, made, strict=True)}
 
     return Reference(run, f"OpenCV {cv2.__version__}")

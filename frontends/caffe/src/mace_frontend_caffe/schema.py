@@ -1,8 +1,8 @@
 """The messages of caffe.proto, as far as they are read, described to protobuf when they are first needed.
 
-No maintained package ships Caffe's own. The text form knows fields by name, so their numbers are free there; the binary form is read only
-for the layers' weights, whose numbers are those of caffe.proto. Blobs' packed floats are declared as bytes: their encoding is the same,
-and a numpy view of them costs nothing.
+No maintained package ships Caffe's own. The text form knows fields by name, so their numbers are free there;
+the binary form is read only for the layers' weights, whose numbers are those of caffe.proto. Blobs' packed
+floats are declared as bytes: their encoding is the same, and a numpy view of them costs nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,50 @@ ENUMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Reduce": ("NONE", "SUM", "ASUM", "SUMSQ", "MEAN"),
         "Code": ("NO_CODE", "CORNER", "CENTER_SIZE", "CORNER_SIZE"),
         "OldType": (
-            *("NONE", "ACCURACY", "BNLL", "CONCAT", "CONVOLUTION", "DATA", "DROPOUT", "EUCLIDEAN_LOSS", "FLATTEN", "HDF5_DATA"),
-            *("HDF5_OUTPUT", "IM2COL", "IMAGE_DATA", "INFOGAIN_LOSS", "INNER_PRODUCT", "LRN", "MULTINOMIAL_LOGISTIC_LOSS", "POOLING"),
-            *("RELU", "SIGMOID", "SOFTMAX", "SOFTMAX_LOSS", "SPLIT", "TANH", "WINDOW_DATA", "ELTWISE", "POWER"),
-            *("SIGMOID_CROSS_ENTROPY_LOSS", "HINGE_LOSS", "MEMORY_DATA", "ARGMAX", "THRESHOLD", "DUMMY_DATA", "SLICE", "MVN", "ABSVAL"),
+            *(
+                "NONE",
+                "ACCURACY",
+                "BNLL",
+                "CONCAT",
+                "CONVOLUTION",
+                "DATA",
+                "DROPOUT",
+                "EUCLIDEAN_LOSS",
+                "FLATTEN",
+                "HDF5_DATA",
+            ),
+            *(
+                "HDF5_OUTPUT",
+                "IM2COL",
+                "IMAGE_DATA",
+                "INFOGAIN_LOSS",
+                "INNER_PRODUCT",
+                "LRN",
+                "MULTINOMIAL_LOGISTIC_LOSS",
+                "POOLING",
+            ),
+            *(
+                "RELU",
+                "SIGMOID",
+                "SOFTMAX",
+                "SOFTMAX_LOSS",
+                "SPLIT",
+                "TANH",
+                "WINDOW_DATA",
+                "ELTWISE",
+                "POWER",
+            ),
+            *(
+                "SIGMOID_CROSS_ENTROPY_LOSS",
+                "HINGE_LOSS",
+                "MEMORY_DATA",
+                "ARGMAX",
+                "THRESHOLD",
+                "DUMMY_DATA",
+                "SLICE",
+                "MVN",
+                "ABSVAL",
+            ),
             *("SILENCE", "CONTRASTIVE_LOSS", "EXP", "DECONVOLUTION"),
         ),
     }
@@ -177,9 +217,12 @@ def model() -> Any:
 def _messages() -> Mapping[str, Any]:
     pool = descriptor_pool.DescriptorPool()
     for form, table in (("text", TEXT), ("binary", BINARY)):
-        file = descriptor_pb2.FileDescriptorProto(name=f"mace_caffe_{form}.proto", package=f"mace.caffe.{form}", syntax="proto2")
+        file = descriptor_pb2.FileDescriptorProto(
+            name=f"mace_caffe_{form}.proto", package=f"mace.caffe.{form}", syntax="proto2"
+        )
         for enum, values in ENUMS.items() if form == "text" else ():
-            holder = file.message_type.add(name=f"{enum}Values")  # an enum's names are those of what it lies in
+            # An enum's names are those of what it lies in.
+            holder = file.message_type.add(name=f"{enum}Values")
             made = holder.enum_type.add(name=enum)
             for number, value in enumerate(values):
                 made.value.add(name=value, number=number)
@@ -188,7 +231,9 @@ def _messages() -> Mapping[str, Any]:
             for number, text in enumerate(fields.split(), 1):
                 _describe(message.field.add(), text, number, file.package)
         pool.AddSerializedFile(file.SerializeToString())
-    names = [f"mace.caffe.{form}.{name}" for form, table in (("text", TEXT), ("binary", BINARY)) for name in table]
+    names = [
+        f"mace.caffe.{form}.{name}" for form, table in (("text", TEXT), ("binary", BINARY)) for name in table
+    ]
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in names}
 
 

@@ -27,8 +27,23 @@ MOST_LAYERS = 4096
 
 TRAINING = frozenset(
     (
-        *("Accuracy", "SoftmaxWithLoss", "EuclideanLoss", "HingeLoss", "InfogainLoss", "MultinomialLogisticLoss", "ContrastiveLoss"),
-        *("SigmoidCrossEntropyLoss", "SmoothL1Loss", "MultiBoxLoss", "Silence", "HDF5Output", "DetectionEvaluate"),
+        *(
+            "Accuracy",
+            "SoftmaxWithLoss",
+            "EuclideanLoss",
+            "HingeLoss",
+            "InfogainLoss",
+            "MultinomialLogisticLoss",
+            "ContrastiveLoss",
+        ),
+        *(
+            "SigmoidCrossEntropyLoss",
+            "SmoothL1Loss",
+            "MultiBoxLoss",
+            "Silence",
+            "HDF5Output",
+            "DetectionEvaluate",
+        ),
     )
 )
 """Layers that only training and testing need."""
@@ -49,12 +64,19 @@ class Source:
 
 
 def read(files: Sequence[Path]) -> Source:
-    """Read a description and its weights; MaceError for anything that is none, with advice for files of the old form."""
+    """Read a description and its weights.
+
+    MaceError for anything that is none, with advice for files of the old form.
+    """
     described = [f for f in files if f.suffix.lower() != ".caffemodel"]
     weights = [f for f in files if f.suffix.lower() == ".caffemodel"]
     if len(described) != 1 or len(weights) > 1:
         names = ", ".join(f.name for f in files)
-        raise MaceError(names, "a Caffe network is one .prototxt and one .caffemodel", "give model_file_path and weight_file_path")
+        raise MaceError(
+            names,
+            "a Caffe network is one .prototxt and one .caffemodel",
+            "give model_file_path and weight_file_path",
+        )
     file = described[0]
     net = _text(file)
     layers = _layers(file, net)
@@ -63,19 +85,28 @@ def read(files: Sequence[Path]) -> Source:
 
 
 def _layers(file: Path, net: Any) -> Sequence[Any]:
-    """The layers, those of the form of 2014 as of today; MaceError for a network without any, or of the form before."""
+    """The layers, those of the form of 2014 as of today.
+
+    MaceError for a network without any, or of the form before.
+    """
     if any(layer.HasField("layer") for layer in net.layers):
-        remedy = "rewrite it with Caffe's upgrade_net_proto_text, and its weights with upgrade_net_proto_binary"
+        remedy = (
+            "rewrite it with Caffe's upgrade_net_proto_text, and its weights with upgrade_net_proto_binary"
+        )
         raise MaceError(file.name, 'is of the form of 2013: layers { layer { type: "conv" } }', remedy)
     layers = [*net.layer, *map(schema.renewed, net.layers)]
     if not layers or (len(net.layer) and len(net.layers)):
         problem = "mixes the old `layers` with `layer`" if layers else "holds no layer"
         raise MaceError(file.name, problem, "give the .prototxt of the network as it is deployed")
     if len(layers) > MOST_LAYERS:
-        raise MaceError(file.name, f"holds {len(layers)} layers; {MOST_LAYERS} are the most", "divide the network")
+        raise MaceError(
+            file.name, f"holds {len(layers)} layers; {MOST_LAYERS} are the most", "divide the network"
+        )
     twice = [layer for layer in layers if len(set(layer.top)) < len(layer.top)]
     if twice:
-        raise MaceError(file.name, f"layer {twice[0].name!r} has two tops of one name", "correct the .prototxt")
+        raise MaceError(
+            file.name, f"layer {twice[0].name!r} has two tops of one name", "correct the .prototxt"
+        )
     return layers
 
 
@@ -83,7 +114,9 @@ def _text(file: Path) -> Any:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
+        ) from error
     remedy = "give the .prototxt of the network as it is deployed"
     depth = deepest = 0
     for byte in data:
@@ -96,7 +129,9 @@ def _text(file: Path) -> Any:
     except text_format.ParseError as error:
         line = error.GetLine()
         raise MaceError(
-            f"{file.name}, line {line}" if line else file.name, f"is no network, or a damaged one: {_said(error)}", remedy
+            f"{file.name}, line {line}" if line else file.name,
+            f"is no network, or a damaged one: {_said(error)}",
+            remedy,
         ) from error
     except ValueError as error:  # bytes that are no text
         raise MaceError(file.name, f"is no network, or a damaged one: {_said(error)}", remedy) from error
@@ -114,9 +149,13 @@ def _weights(file: Path) -> dict[str, list[Array]]:
         layers = [*model.layer, *model.layers]
         found = {layer.name: [_array(blob) for blob in layer.blobs] for layer in layers if len(layer.blobs)}
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
+        ) from error
     except (DecodeError, ValueError) as error:
-        raise MaceError(file.name, f"holds no weights, or is damaged: {error}", "download or train it again") from error
+        raise MaceError(
+            file.name, f"holds no weights, or is damaged: {error}", "download or train it again"
+        ) from error
     if not layers:
         raise MaceError(file.name, "holds no layer", "give the network's .caffemodel as weight_file_path")
     return found
@@ -124,8 +163,16 @@ def _weights(file: Path) -> dict[str, list[Array]]:
 
 def _array(blob: Any) -> Array:
     """The numbers of a blob; the old form of shape is num, channels, height, width."""
-    shape = tuple(blob.shape.dim) if blob.HasField("shape") else (blob.num, blob.channels, blob.height, blob.width)
-    data = np.frombuffer(blob.doubles, "<f8").astype(np.float32) if blob.doubles else np.frombuffer(blob.data, "<f4")
+    shape = (
+        tuple(blob.shape.dim)
+        if blob.HasField("shape")
+        else (blob.num, blob.channels, blob.height, blob.width)
+    )
+    data = (
+        np.frombuffer(blob.doubles, "<f8").astype(np.float32)
+        if blob.doubles
+        else np.frombuffer(blob.data, "<f4")
+    )
     if any(d < 0 for d in shape) or prod(shape) != data.size:
         raise ValueError(f"a blob of {data.size} numbers has a shape of {list(shape)}")
     return data.reshape(shape)

@@ -40,7 +40,10 @@ class Keras(Frontend):
         return reference(files, model)
 
     def recurrent(self, files: Files, model: Model) -> Reference | None:
-        """Return the model in Keras itself, its stateful layers going on from call to call; None if Keras is not installed."""
+        """Return the model in Keras itself, its stateful layers going on from call to call.
+
+        None if Keras is not installed.
+        """
         from mace_frontend_keras.reference import reference
 
         return reference(files, model, keeps_states=True)

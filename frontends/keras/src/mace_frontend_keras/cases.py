@@ -59,7 +59,8 @@ def keras() -> Any:
 def model_of(case: Case) -> Any:
     """The case as a functional model with random weights."""
     k = keras()
-    k.utils.clear_session(free_memory=False)  # names start anew; collecting garbage takes longer than all the rest
+    # Names start anew; collecting garbage takes longer than all the rest.
+    k.utils.clear_session(free_memory=False)
     inputs = [k.Input(shape, dtype=case.dtype, name=f"in{i}") for i, shape in enumerate(case.shapes)]
     made = k.Model(inputs, case.make(k)(*inputs))
     randomise(made)
@@ -73,7 +74,9 @@ def randomise(model: Any, seed: int = 1) -> None:
         if weight.path.endswith("count"):
             continue
         positive = weight.path.endswith(("variance", "gamma"))
-        weight.assign(rng.uniform(0.5 if positive else -0.6, 1.5 if positive else 0.6, weight.shape).astype(np.float32))
+        weight.assign(
+            rng.uniform(0.5 if positive else -0.6, 1.5 if positive else 0.6, weight.shape).astype(np.float32)
+        )
     for layer in model._flatten_layers():
         if hasattr(layer, "finalize_state"):
             layer.finalize_state()
@@ -123,7 +126,9 @@ def same(graph: Graph, given: Mapping[str, Array], wanted: Sequence[Array], tole
     values = execute(graph, given)
     assert len(graph.outputs) == len(wanted)
     for name, expected in zip(graph.outputs, wanted, strict=True):
-        assert values[name].shape == expected.shape, f"{name}: {values[name].shape}, expected {expected.shape}"
+        assert values[name].shape == expected.shape, (
+            f"{name}: {values[name].shape}, expected {expected.shape}"
+        )
         np.testing.assert_allclose(values[name], expected, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
@@ -133,7 +138,9 @@ def stacked(*layers: Any, shape: tuple[int, ...] = (5, 4), dtype: str = "float32
     return k.Sequential([k.layers.Input(shape, dtype=dtype, name="x"), *layers])
 
 
-def old_file(file: Path, model: Mapping[str, Any], weights: Mapping[str, Mapping[str, Array]], version: str = "2.9.0") -> Path:
+def old_file(
+    file: Path, model: Mapping[str, Any], weights: Mapping[str, Mapping[str, Array]], version: str = "2.9.0"
+) -> Path:
     """Write a model as Keras 2 did: its configuration and, by layer and name, its weights."""
     with h5py.File(file, "w") as made:
         made.attrs["model_config"], made.attrs["keras_version"] = json.dumps(model), version

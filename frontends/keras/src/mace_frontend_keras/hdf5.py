@@ -16,7 +16,17 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 
-DAMAGED = (ValueError, LookupError, TypeError, RuntimeError, RecursionError, OverflowError, AttributeError, MemoryError, struct.error)
+DAMAGED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+    RecursionError,
+    OverflowError,
+    AttributeError,
+    MemoryError,
+    struct.error,
+)
 """What h5py and the checks here raise for files that are damaged."""
 
 LARGEST_TEXT = 1 << 26
@@ -37,10 +47,11 @@ WORD = 8
 def check_structure(data: bytes | mmap) -> None:
     """ValueError for a file on which the HDF5 library would never end, or take memory for a text that is longer than the file.
 
-    That is a heap of texts with an entry that leads nowhere, or an attribute of texts that state such a length.
+    That is a heap of texts with an entry that leads nowhere, or an attribute of texts that state such a
+    length.
 
-    A heap is its size and entries of a number, a count, a length and as many bytes, padded to a multiple of 8; entry 0 is what is free
-    and counts its own header (HDF5 File Format Specification 3.0, III.E).
+    A heap is its size and entries of a number, a count, a length and as many bytes, padded to a multiple of
+    8; entry 0 is what is free and counts its own header (HDF5 File Format Specification 3.0, III.E).
     """
     old = data[: len(SIGNATURE)] == SIGNATURE and data[8] < 2
     sizes = data[13:15] if old else data[9:11]
@@ -66,7 +77,8 @@ def _fits(data: bytes | mmap, name: int) -> bool:
     values = space + sizes[2]
     if values > len(data) or kind + WORD > len(data) or data[kind] & 15 != TEXTS:
         return True
-    if data[kind + 1] & 15 != 1 or data[kind + 4 : kind + 8] != bytes((2 * WORD, 0, 0, 0)):  # no text, or no description of one
+    # No text, or no description of one.
+    if data[kind + 1] & 15 != 1 or data[kind + 4 : kind + 8] != bytes((2 * WORD, 0, 0, 0)):
         return False
     first, rank = space + (8 if data[space] == 1 else 4), data[space + 1]
     dims = struct.unpack_from(f"<{rank}Q", data, first) if first + rank * WORD <= values else (1,)
@@ -115,7 +127,10 @@ class Hdf5:
         return at
 
     def array(self, path: str) -> Array | None:
-        """The numbers of a dataset, whatever their type in single precision unless they are whole; None if there is none."""
+        """The numbers of a dataset, whatever their type in single precision unless they are whole.
+
+        None if there is none.
+        """
         found = self._find(path)
         if not isinstance(found, h5py.Dataset):
             return None
@@ -135,7 +150,11 @@ class Hdf5:
         if found.is_virtual or found.external:
             raise MaceError(self.file.name, f"{path!r} lies in another file", "save the model again")
         if self.taken > max(SMALL, LARGEST_RATIO * self.size):
-            raise MaceError(self.file.name, f"{path!r} states {bytes_} bytes in a file of {self.size}", "save the model again")
+            raise MaceError(
+                self.file.name,
+                f"{path!r} states {bytes_} bytes in a file of {self.size}",
+                "save the model again",
+            )
 
     def attribute(self, holder: Any, name: str) -> Any | None:
         """An attribute's value; None if there is none."""

@@ -94,13 +94,20 @@ def _attention(config: Config) -> Sequence[str]:
 
 VARIABLES: Mapping[str, Names] = MappingProxyType(
     {
-        **dict.fromkeys(("Dense", "Conv1D", "Conv2D", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D"), _with_bias("kernel")),
+        **dict.fromkeys(
+            ("Dense", "Conv1D", "Conv2D", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D"),
+            _with_bias("kernel"),
+        ),
         **dict.fromkeys(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), _with_bias("kernel")),
         **dict.fromkeys(("Convolution1D", "Convolution2D", "Convolution3D"), _with_bias("kernel")),
-        **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), _with_bias("depthwise_kernel", "pointwise_kernel")),
+        **dict.fromkeys(
+            ("SeparableConv1D", "SeparableConv2D"), _with_bias("depthwise_kernel", "pointwise_kernel")
+        ),
         **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell"), _with_bias("kernel", "recurrent_kernel")),
         "EinsumDense": lambda config: ("kernel", "bias") if config.get("bias_axes") else ("kernel",),
-        **dict.fromkeys(("BatchNormalization", "SyncBatchNormalization"), _affine("moving_mean", "moving_variance")),
+        **dict.fromkeys(
+            ("BatchNormalization", "SyncBatchNormalization"), _affine("moving_mean", "moving_variance")
+        ),
         **dict.fromkeys(("LayerNormalization", "GroupNormalization"), _affine()),
         "RMSNormalization": lambda _: ("scale",),
         "Normalization": _adapted,
@@ -113,7 +120,9 @@ VARIABLES: Mapping[str, Names] = MappingProxyType(
 )
 """Names of the weights that a layer with this configuration has, in the order in which Keras makes them."""
 
-CELLS: Mapping[str, str] = MappingProxyType({"LSTM": "LSTMCell", "GRU": "GRUCell", "SimpleRNN": "SimpleRNNCell"})
+CELLS: Mapping[str, str] = MappingProxyType(
+    {"LSTM": "LSTMCell", "GRU": "GRUCell", "SimpleRNN": "SimpleRNNCell"}
+)
 WRAPPERS: Mapping[str, str] = MappingProxyType({"TimeDistributed": "layer", "RNN": "cell"})
 ATTENTIONS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")
 PROJECTIONS = ("query_dense", "key_dense", "value_dense", "output_dense")
@@ -133,9 +142,19 @@ def layer_of(data: Mapping[str, Any], name: str, place: str) -> Layer:
     if kind in MODELS:
         children = dict(_layers(config, name, place))
     else:
-        children = {key: layer_of(child, f"{name}/{key}", f"{place}/{key}") for key, child in _parts(kind, config)}
+        children = {
+            key: layer_of(child, f"{name}/{key}", f"{place}/{key}") for key, child in _parts(kind, config)
+        }
     own = VARIABLES.get(kind)
-    return Layer(kind, name, config, place, bool(config.get("trainable", True)), tuple(own(config)) if own else (), children)
+    return Layer(
+        kind,
+        name,
+        config,
+        place,
+        bool(config.get("trainable", True)),
+        tuple(own(config)) if own else (),
+        children,
+    )
 
 
 def _kind(data: Config, kind: str, config: Config) -> str:
@@ -146,7 +165,9 @@ def _kind(data: Config, kind: str, config: Config) -> str:
     if kind in ("TFOpLambda", "SlicingOpLambda"):
         return f"tf.{config.get('function')}"
     others = ">" in registered and not registered.startswith("keras")
-    return registered if others or (module and not module.startswith("keras") and module != "builtins") else kind
+    return (
+        registered if others or (module and not module.startswith("keras") and module != "builtins") else kind
+    )
 
 
 def _is_operation(data: Config, config: Config) -> bool:
@@ -159,7 +180,9 @@ def _is_operation(data: Config, config: Config) -> bool:
 def own_layers(config: Config) -> Sequence[Config]:
     """The descriptions of a model's layers; LayerError if there are none."""
     listed = config.get("layers")
-    if not isinstance(listed, list) or not all(isinstance(data, dict) and isinstance(data.get("config"), dict | list) for data in listed):
+    if not isinstance(listed, list) or not all(
+        isinstance(data, dict) and isinstance(data.get("config"), dict | list) for data in listed
+    ):
         raise LayerError("a model without a list of layers")
     return listed
 
@@ -167,14 +190,24 @@ def own_layers(config: Config) -> Sequence[Config]:
 def name_of(data: Config) -> str:
     """A layer's name by its description."""
     config = data["config"]
-    return str(data.get("name") or (config.get("name") if isinstance(config, dict) else None) or snake_case(str(data.get("class_name"))))
+    return str(
+        data.get("name")
+        or (config.get("name") if isinstance(config, dict) else None)
+        or snake_case(str(data.get("class_name")))
+    )
 
 
 def _layers(config: Config, name: str, place: str) -> Iterator[tuple[str, Layer]]:
-    """A model's layers by where their weights lie: class names, numbered from the second of a class on; operations have no weights."""
+    """A model's layers by where their weights lie: class names, numbered from the second of a class on.
+
+    Operations have no weights.
+    """
     listed = own_layers(config)
     operations = (".ops." in str(data.get("module")) for data in listed)
-    classes = (f"operation {name_of(d)}" if o else str(d.get("class_name")) for d, o in zip(listed, operations, strict=True))
+    classes = (
+        f"operation {name_of(d)}" if o else str(d.get("class_name"))
+        for d, o in zip(listed, operations, strict=True)
+    )
     for key, data in _numbered(zip(classes, listed, strict=True), "layers"):
         own = f"{name}/{name_of(data)}" if name else name_of(data)
         yield key, layer_of(data, own, f"{place}/{key}" if place else key)
@@ -194,12 +227,17 @@ def _parts(kind: str, config: Config) -> Iterator[tuple[str, Mapping[str, Any]]]
     if kind in CELLS:
         yield "cell", {"class_name": CELLS[kind], "config": config}
     if kind in ATTENTIONS:
-        projection = {"class_name": "EinsumDense", "config": {"bias_axes": "x" if config.get("use_bias", True) else None}}
+        projection = {
+            "class_name": "EinsumDense",
+            "config": {"bias_axes": "x" if config.get("use_bias", True) else None},
+        }
         yield from ((key, projection) for key in PROJECTIONS)
     if kind in WRAPPERS:
         yield WRAPPERS[kind], _described(config.get(WRAPPERS[kind]))
     if kind == "StackedRNNCells":
-        yield from _numbered((str(_described(cell).get("class_name")), _described(cell)) for cell in config.get("cells") or ())
+        yield from _numbered(
+            (str(_described(cell).get("class_name")), _described(cell)) for cell in config.get("cells") or ()
+        )
     if kind == "Bidirectional":
         forward = _described(config.get("layer"))
         yield "forward_layer", forward

@@ -8,9 +8,9 @@ from math import prod
 from typing import Any
 
 from mace_core.api import Files
-from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.hints import refuse_shapes
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
@@ -39,7 +39,10 @@ TYPES: Mapping[str, DType] = {
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the model as its file describes it; -1 where the file leaves a dimension open, None for a shape that it does not know."""
+    """An input of the model as its file describes it.
+
+    -1 where the file leaves a dimension open, None for a shape that it does not know.
+    """
 
     name: str
     dtype: DType
@@ -67,13 +70,22 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     MaceError with every fault: what is damaged, or each layer that the IR cannot represent.
     """
     if len(files) != 1:
-        raise MaceError(model.name, f"a Keras model is one file, {len(files)} are named", "name the .keras or .h5 file alone")
+        raise MaceError(
+            model.name,
+            f"a Keras model is one file, {len(files)} are named",
+            "name the .keras or .h5 file alone",
+        )
     source = read(files[0])
     root, network = described(source)
     wanted = {p.name: network.ref(p.name) for p in model.outputs} or dict(network.outputs)
     made = {*(i.name for i in network.inputs), *(c.name for c in network.calls), *network.known}
-    for what, ports, own in (("input", model.inputs, [i.name for i in network.inputs]), ("output", model.outputs, network.outputs)):
-        refuse_names(source.file.name, what, [p.name for p in ports if not _is_known(p.name, made)], sorted(made), own)
+    for what, ports, own in (
+        ("input", model.inputs, [i.name for i in network.inputs]),
+        ("output", model.outputs, network.outputs),
+    ):
+        refuse_names(
+            source.file.name, what, [p.name for p in ports if not _is_known(p.name, made)], sorted(made), own
+        )
     inputs = _inputs(source, network, model)
     calls = _needed(network.calls, {network.ref(i.name).name for i in inputs}, wanted.values())
     work = Translation(source, Builder(model.name, {**core_ops(), **ops}), Weights(source, root))
@@ -94,19 +106,25 @@ def described(source: Source) -> tuple[Layer, Network]:
     try:
         root = layer_of(source.config, "", "")
         if not root.is_model:
-            remedy = "make the model by the functional API or as Sequential; Python code is never executed here"
+            remedy = (
+                "make the model by the functional API or as Sequential; Python code is never executed here"
+            )
             raise MaceError(source.file.name, f"is a model of class {root.kind!r}", remedy)
         inputs = _declared(root)
         expansion = Expansion()
         results = expansion.model("", root, [Ref(i.name) for i in inputs])
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        text = str(error) if isinstance(error, NetworkError) else f"its configuration makes no sense ({error!r})"
+        text = (
+            str(error) if isinstance(error, NetworkError) else f"its configuration makes no sense ({error!r})"
+        )
         raise no_model(source.file, text) from error
     outputs = {ref.name: ref for ref in results}
     shown: dict[Ref, str] = {}
     for name, ref in expansion.known.items():  # a result of models in models is called after the outermost
         shown[ref] = min(shown.get(ref, name), name, key=lambda n: (n.count("/"), n))
-    return root, Network(inputs, expansion.calls, {shown.get(r, n): r for n, r in outputs.items()}, expansion.known)
+    return root, Network(
+        inputs, expansion.calls, {shown.get(r, n): r for n, r in outputs.items()}, expansion.known
+    )
 
 
 def _declared(root: Layer) -> list[Input]:
@@ -138,7 +156,9 @@ def _input(name: str, config: Mapping[str, Any]) -> Input:
         kind = (kind.get("config") or {}).get("name")
     kind = str(kind or "float32")
     if config.get("sparse") or config.get("ragged") or kind == "string":
-        raise NetworkError(f"input {name!r} is {'text' if kind == 'string' else 'sparse or ragged'}, which is not supported")
+        raise NetworkError(
+            f"input {name!r} is {'text' if kind == 'string' else 'sparse or ragged'}, which is not supported"
+        )
     if isinstance(shape, list) and all(d is None or (type(d) is int and d > 0) for d in shape):
         return Input(name, TYPES.get(kind, DType.F32), tuple(-1 if d is None else d for d in shape))
     return Input(name, TYPES.get(kind, DType.F32), None)
@@ -165,7 +185,9 @@ def _read(network: Network, model: Model) -> set[str]:
     """Names of the tensors that are read between the inputs and outputs that the deployment file names."""
     outputs = [network.ref(p.name) for p in model.outputs] or list(network.outputs.values())
     stated = {network.ref(p.name).name for p in model.inputs}
-    return {ref.name for ref in outputs} | {ref.name for call in _needed(network.calls, stated, outputs) for ref in call.refs()}
+    return {ref.name for ref in outputs} | {
+        ref.name for call in _needed(network.calls, stated, outputs) for ref in call.refs()
+    }
 
 
 def _complete(shape: Shape | None) -> Shape | None:
@@ -182,7 +204,9 @@ def _fault(known: Input, shape: Shape | None) -> str | None:
     if prod(shape) > MOST_ELEMENTS:
         return f"has a shape of {list(shape)}; state a smaller one under input_shapes"
     own = known.shape
-    if own is None or (len(own) == len(shape) and all(d in (-1, n) for d, n in zip(own[1:], shape[1:], strict=True))):
+    if own is None or (
+        len(own) == len(shape) and all(d in (-1, n) for d, n in zip(own[1:], shape[1:], strict=True))
+    ):
         return None
     text = ",".join("?" if d < 1 else str(d) for d in own)
     return f"has shape [{text}] in the model, {list(shape)} in the deployment file; state that shape, or the order of its axes"
@@ -207,4 +231,7 @@ def _computed(source: Source, wanted: Iterable[Ref], work: Translation) -> None:
     """MaceError for an output that its layer does not have."""
     for ref in wanted:
         if work.tensors.get(ref.name) is None:
-            raise MaceError(source.file.name, f"no tensor {ref.name!r}, which the deployment file names; its layer has fewer results")
+            raise MaceError(
+                source.file.name,
+                f"no tensor {ref.name!r}, which the deployment file names; its layer has fewer results",
+            )

@@ -55,7 +55,9 @@ class Expansion:
     calls: list[Call] = field(default_factory=list)
     known: dict[str, Ref] = field(default_factory=dict)
 
-    def call(self, name: str, layer: Layer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[int], Ref]:
+    def call(
+        self, name: str, layer: Layer, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Callable[[int], Ref]:
         """Append a call, or those of a nested model; the results by number."""
         if not layer.is_model:
             if len(self.calls) >= MOST_CALLS:
@@ -84,7 +86,8 @@ class Expansion:
 class Functional:
     """A functional model on its way into an Expansion.
 
-    Calls are numbered per layer in the order of the file. A nested functional model counts from 1 where Keras counts the call that made
+    Calls are numbered per layer in the order of the file. A nested functional model counts from 1 where Keras
+    counts the call that made
     it: among a model's outputs, and everywhere in files of Keras 2.
     """
 
@@ -105,7 +108,9 @@ class Functional:
         by_name = isinstance(given, dict) and set(names) <= set(given)
         tensors = [given[n] for n in names] if by_name else list(refs(given))
         if len(tensors) != len(names):
-            raise NetworkError(f"model {self.name!r} has {len(names)} inputs and is given {len(tensors)} tensors")
+            raise NetworkError(
+                f"model {self.name!r} has {len(names)} inputs and is given {len(tensors)} tensors"
+            )
         for name, tensor in zip(names, tensors, strict=True):
             self.made[str(name), 0] = _always(tensor)
         outputs = [self._node(*leaf, output=True) for leaf in leaves(self.config.get("output_layers"))]
@@ -123,7 +128,9 @@ class Functional:
         counted = layer.is_model and (self.old or (output and layer.kind != "Sequential"))
         call = number - 1 if counted and number else number
         if not 0 <= call < max(count, 1) or index < 0:
-            raise NetworkError(f"result {index} of call {number} of layer {name!r} is read, which is called {count} times")
+            raise NetworkError(
+                f"result {index} of call {number} of layer {name!r} is read, which is called {count} times"
+            )
         return (name, call), index
 
     def _ordered(self, wanted: Sequence[Key]) -> list[Key]:
@@ -161,7 +168,9 @@ class Functional:
         name, number = key
         nodes = self.nodes[name]
         if number >= len(nodes):
-            raise NetworkError(f"layer {name!r} is read and never called; an input that the model does not list")
+            raise NetworkError(
+                f"layer {name!r} is read and never called; an input that the model does not list"
+            )
         node = nodes[number]
         if isinstance(node, dict):
             args, kwargs = (decoded(node.get(part), tensor) for part in ("args", "kwargs"))
@@ -178,14 +187,21 @@ class Functional:
             if not isinstance(item, list) or len(item) < 3:
                 raise NetworkError("a call is given what is no tensor")
             given.append(item[2] if item[0] == "_CONSTANT_VALUE" else tensor(*item[:3]))
-            kwargs.update(self._old_values(item[3] if len(item) > 3 and isinstance(item[3], dict) else {}, tensor))
+            kwargs.update(
+                self._old_values(item[3] if len(item) > 3 and isinstance(item[3], dict) else {}, tensor)
+            )
         return [given[0] if len(given) == 1 else given], kwargs
 
     def _old_values(self, value: Any, tensor: Callable[..., Any]) -> Any:
         if isinstance(value, dict):
             return {k: self._old_values(v, tensor) for k, v in value.items()}
         if isinstance(value, list):
-            is_tensor = len(value) in (3, 4) and isinstance(value[0], str) and value[0] in self.layers and type(value[1]) is int
+            is_tensor = (
+                len(value) in (3, 4)
+                and isinstance(value[0], str)
+                and value[0] in self.layers
+                and type(value[1]) is int
+            )
             return tensor(*value[:3]) if is_tensor else [self._old_values(v, tensor) for v in value]
         return value
 
@@ -215,7 +231,12 @@ def leaves(value: Any) -> list[tuple[object, object, object]]:
     """Places [layer, call, result] in a structure of lists and dictionaries."""
     if isinstance(value, dict):
         return [leaf for key in sorted(value) for leaf in leaves(value[key])]
-    if isinstance(value, list) and len(value) >= 3 and isinstance(value[0], str) and not isinstance(value[1], list | str):
+    if (
+        isinstance(value, list)
+        and len(value) >= 3
+        and isinstance(value[0], str)
+        and not isinstance(value[1], list | str)
+    ):
         return [(value[0], value[1], value[2])]
     if isinstance(value, list):
         return [leaf for item in value for leaf in leaves(item)]
@@ -237,7 +258,10 @@ def decoded(value: Any, tensor: Callable[..., Any]) -> Any:
         case "__slice__":
             made = slice(config.get("start"), config.get("stop"), config.get("step"))
         case "__tensor__" | "__numpy__":
-            made = np.asarray(config.get("value"), np.dtype(str(config.get("dtype") or "float32").replace("bfloat16", "float32")))
+            made = np.asarray(
+                config.get("value"),
+                np.dtype(str(config.get("dtype") or "float32").replace("bfloat16", "float32")),
+            )
         case "__ellipsis__":
             made = ...
         case _:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Shape
 from mace_core.ops.op import Op
 from mace_core.translation import FileNode, RefusedError
@@ -65,7 +65,10 @@ class Node(FileNode):
         """A setting that is a whole number for each of `count` axes, or one for all."""
         value = self.get(key, default)
         values = tuple(value) if isinstance(value, list) else (value,) * count
-        self.refuse_unless(len(values) == count and all(type(v) is int for v in values), f"{key} is {value!r}, for {count} axes")
+        self.refuse_unless(
+            len(values) == count and all(type(v) is int for v in values),
+            f"{key} is {value!r}, for {count} axes",
+        )
         return values
 
     def argument(self, position: int, *keys: str, default: Any = None) -> Any:
@@ -108,7 +111,11 @@ class Node(FileNode):
 
     def floats(self, tensor: str) -> str:
         """A tensor as floats."""
-        return tensor if self.build.tensors[tensor].dtype.is_float else self.emit("Cast", [tensor], {"to": "f32"}, tag="floats")
+        return (
+            tensor
+            if self.build.tensors[tensor].dtype.is_float
+            else self.emit("Cast", [tensor], {"to": "f32"}, tag="floats")
+        )
 
     def operand(self, value: Any, like: DType = DType.F32) -> str:
         """The tensor that an argument means; numbers become constants of the type `like`."""
@@ -128,7 +135,9 @@ class Node(FileNode):
         """An axis counted from the front; RefusedError if there is none such."""
         if isinstance(axis, list) and len(axis) == 1:
             axis = axis[0]
-        self.refuse_unless(type(axis) is int and -rank <= axis < rank, f"axis {axis!r} of a tensor of rank {rank}")
+        self.refuse_unless(
+            type(axis) is int and -rank <= axis < rank, f"axis {axis!r} of a tensor of rank {rank}"
+        )
         return int(axis) % rank
 
     def axes(self, axes: Any, rank: int) -> Shape:
@@ -142,8 +151,13 @@ class Node(FileNode):
         """A weight of the layer; RefusedError if the file does not hold it."""
         array = self.work.weights.array(self.layer, name)
         if array is None:
-            raise RefusedError(f"its {name} is not among the weights; save the whole model again with model.save()")
-        self.refuse_unless(array.dtype.kind == "f", f"its {name} is of type {array.dtype}; save the model before it is quantized")
+            raise RefusedError(
+                f"its {name} is not among the weights; save the whole model again with model.save()"
+            )
+        self.refuse_unless(
+            array.dtype.kind == "f",
+            f"its {name} is of type {array.dtype}; save the model before it is quantized",
+        )
         return array
 
     def has(self, name: str) -> bool:
@@ -158,11 +172,17 @@ class Node(FileNode):
         """Add a weight of the layer as it is, once for all its calls."""
         return self.work.shared((self.layer.name, name), lambda: self.array(name))
 
-    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
+    def emit(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = ""
+    ) -> str:
         """Add an IR node whose one result stays inside."""
-        return self.build.add(op, inputs, attrs, outputs=[self.build.fresh(f"{self.name}/{tag or 'inner'}")], like=self.origin)[0]
+        return self.build.add(
+            op, inputs, attrs, outputs=[self.build.fresh(f"{self.name}/{tag or 'inner'}")], like=self.origin
+        )[0]
 
-    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, count: int = 1) -> tuple[str, ...]:
+    def done(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, count: int = 1
+    ) -> tuple[str, ...]:
         """Add the IR node that computes this call's results, under their names."""
         names = [self.build.fresh(Ref(self.name, i).name) for i in range(count)]
         return self.build.add(op, inputs, attrs, outputs=names, like=self.origin)
@@ -170,7 +190,10 @@ class Node(FileNode):
     def named(self, tensors: Sequence[str]) -> tuple[str, ...]:
         """The call's results where several nodes compute them."""
         names = [self.build.fresh(Ref(self.name, i).name) for i in range(len(tensors))]
-        return tuple(self.build.add("Identity", [t], outputs=[n], like=self.origin)[0] for t, n in zip(tensors, names, strict=True))
+        return tuple(
+            self.build.add("Identity", [t], outputs=[n], like=self.origin)[0]
+            for t, n in zip(tensors, names, strict=True)
+        )
 
     def inner(self, key: str, tensors: Sequence[str], layer: Layer | None = None) -> list[str]:
         """What a layer that this one is made of computes of these tensors, under its own name behind this one's."""
@@ -185,8 +208,14 @@ class Node(FileNode):
     def to_last(self, tensor: str) -> str:
         """A tensor of the layer's order of axes as [N, *spatial, C]."""
         rank = len(self.shape(tensor))
-        self.refuse_unless(rank >= 3, f"it is given a tensor of rank {rank}; it needs a batch, channels and spatial axes")
-        return self.emit("Transpose", [tensor], {"perm": (0, *range(2, rank), 1)}, tag="channels-last") if self.channels_first else tensor
+        self.refuse_unless(
+            rank >= 3, f"it is given a tensor of rank {rank}; it needs a batch, channels and spatial axes"
+        )
+        return (
+            self.emit("Transpose", [tensor], {"perm": (0, *range(2, rank), 1)}, tag="channels-last")
+            if self.channels_first
+            else tensor
+        )
 
     def from_last(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> tuple[str, ...]:
         """The call's result by an op that works channels-last, in the layer's order of axes."""

@@ -17,12 +17,15 @@ from mace_frontend_keras.source import read
 
 
 def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Reference | None:
-    """Run the model in the backend that KERAS_BACKEND names, or that Keras chooses; None if Keras is not installed.
+    """Run the model in the backend that KERAS_BACKEND names, or that Keras chooses.
 
-    The callable takes arrays by input name and gives arrays by output name, for the layers that the outermost model has. Python code
-    in the file stays refused (Keras's safe mode).
+    None if Keras is not installed.
 
-    keeps_states: whether a run of stateful layers goes on where the one before has ended; otherwise each begins with zeros.
+    The callable takes arrays by input name and gives arrays by output name, for the layers that the outermost
+    model has. Python code in the file stays refused (Keras's safe mode).
+
+    keeps_states: whether a run of stateful layers goes on where the one before has ended; otherwise each
+    begins with zeros.
     """
     if find_spec("keras") is None:
         return None
@@ -37,14 +40,18 @@ def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Refe
         whole = keras.saving.load_model(str(file), compile=False, safe_mode=True)
         whole = whole if hasattr(whole, "operations") else keras.Model(whole.inputs, whole.outputs)
         nodes = _nodes(whole)
-        inputs = {p.name: _tensor(nodes, p.name) for p in model.inputs} or {t._keras_history.operation.name: t for t in whole.inputs}
+        inputs = {p.name: _tensor(nodes, p.name) for p in model.inputs} or {
+            t._keras_history.operation.name: t for t in whole.inputs
+        }
         outputs = {p.name: _tensor(nodes, p.name) for p in model.outputs} or _outputs(whole, nodes)
         known = {name: tensor for name, tensor in outputs.items() if tensor is not None}
         entries = [t for t in inputs.values() if t is not None]
         part = keras.Model(entries[0] if len(entries) == 1 else entries, list(known.values()))
     except Exception as error:  # Keras raises what its backends raise
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise MaceError(file.name, f"Keras refuses it: {text}", "validate against stored data instead") from error
+        raise MaceError(
+            file.name, f"Keras refuses it: {text}", "validate against stored data instead"
+        ) from error
 
     _reset_states(part)
 
@@ -56,13 +63,19 @@ def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Refe
         # Many runs in a row repay what Keras needs to compile the model, about a second.
         made = part.predict_on_batch(given) if keeps_states else part(given, training=False)
         listed = made if isinstance(made, list | tuple) else [made]
-        return {name: np.array(keras.ops.convert_to_numpy(tensor)) for name, tensor in zip(known, listed, strict=True)}
+        return {
+            name: np.array(keras.ops.convert_to_numpy(tensor))
+            for name, tensor in zip(known, listed, strict=True)
+        }
 
     return Reference(run, f"Keras {keras.__version__} on {keras.backend.backend()}")
 
 
 def _reset_states(part: Any) -> None:
-    """Set the states of all stateful layers to zero; Keras's own `reset_state` fails for cells on top of each other."""
+    """Set the states of all stateful layers to zero.
+
+    Keras's own `reset_state` fails for cells on top of each other.
+    """
     import keras
 
     for layer in part._flatten_layers():
@@ -72,7 +85,10 @@ def _reset_states(part: Any) -> None:
 
 
 def _nodes(whole: Any) -> dict[str, list[Any]]:
-    """The calls of each operation that the model is made of, by its name, in order; an operation may have been called for others too."""
+    """The calls of each operation that the model is made of, by its name, in order.
+
+    An operation may have been called for others too.
+    """
     found: dict[str, dict[int, Any]] = {}
     open_ = list(whole.outputs)
     while open_:
@@ -85,7 +101,10 @@ def _nodes(whole: Any) -> dict[str, list[Any]]:
 
 
 def _tensor(nodes: Mapping[str, list[Any]], name: str) -> Any | None:
-    """A layer's result by the name that it has in the graph: "lstm", "lstm:1", "dense/1"; None if the model does not show it."""
+    """A layer's result by the name that it has in the graph: "lstm", "lstm:1", "dense/1".
+
+    None if the model does not show it.
+    """
     stem, _, index = name.rpartition(":") if ":" in name else (name, "", "0")
     own, _, call = stem.partition("/")
     if own not in nodes or not index.isdigit() or not (call or "0").isdigit():

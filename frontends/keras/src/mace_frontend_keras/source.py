@@ -31,7 +31,8 @@ SMALL = 1 << 26
 class Source:
     """A model file.
 
-    config: of the model itself, with `class_name`.  version: the major version of the Keras that wrote it; 0 if unknown.
+    config: of the model itself, with `class_name`.  version: the major version of the Keras that wrote it; 0
+    if unknown.
     legacy: whether its weights lie as Keras 1 and 2 put them, by layer name.
     """
 
@@ -50,7 +51,9 @@ def read(file: Path) -> Source:
         source = _archive(file) if start[:2] == b"PK" else _hdf5(file)
     except OSError as error:
         if error.errno is not None and not file.is_file():
-            raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+            raise MaceError(
+                file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
+            ) from error
         raise no_model(file, str(error)) from error
     except (*DAMAGED, BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise no_model(file, str(error)) from error
@@ -62,7 +65,11 @@ def read(file: Path) -> Source:
 def no_model(file: Path, why: str) -> MaceError:
     """The error for a file that is none of Keras, or damaged."""
     line = (why.strip() or "it ends too early").splitlines()[0][:200]
-    return MaceError(file.name, f"is no Keras model, or a damaged one: {line}", "save the whole model again with model.save()")
+    return MaceError(
+        file.name,
+        f"is no Keras model, or a damaged one: {line}",
+        "save the whole model again with model.save()",
+    )
 
 
 def _archive(file: Path) -> Source:
@@ -71,15 +78,27 @@ def _archive(file: Path) -> Source:
         if CONFIG not in members:
             raise no_model(file, f"the archive holds no {CONFIG}")
         config = _json(file, _member(file, archive, members[CONFIG], LARGEST_TEXT))
-        metadata = _json(file, _member(file, archive, members[METADATA], LARGEST_TEXT)) if METADATA in members else {}
+        metadata = (
+            _json(file, _member(file, archive, members[METADATA], LARGEST_TEXT))
+            if METADATA in members
+            else {}
+        )
         if WEIGHTS not in members:
             others = [name for name in members if name.startswith("model.weights")]
             remedy = "save it again with model.save('model.keras'), weights as one HDF5 file"
-            raise MaceError(file.name, f"its weights are {', '.join(others) or 'missing'}, {WEIGHTS} was expected", remedy)
+            raise MaceError(
+                file.name, f"its weights are {', '.join(others) or 'missing'}, {WEIGHTS} was expected", remedy
+            )
         packed = members[WEIGHTS].compress_size
         data = _member(file, archive, members[WEIGHTS], max(SMALL, LARGEST_RATIO * packed))
     check_structure(data)
-    return Source(file, config, _version(metadata.get("keras_version")), False, Hdf5(file, h5py.File(BytesIO(data), "r"), len(data)))
+    return Source(
+        file,
+        config,
+        _version(metadata.get("keras_version")),
+        False,
+        Hdf5(file, h5py.File(BytesIO(data), "r"), len(data)),
+    )
 
 
 def _member(file: Path, archive: ZipFile, info: ZipInfo, most: int) -> bytes:
@@ -89,7 +108,11 @@ def _member(file: Path, archive: ZipFile, info: ZipInfo, most: int) -> bytes:
             data = stream.read(most + 1)
         if len(data) <= most:
             return data
-    problem = "is encrypted" if info.flag_bits & 1 else f"unpacks to {info.file_size} bytes from {info.compress_size}"
+    problem = (
+        "is encrypted"
+        if info.flag_bits & 1
+        else f"unpacks to {info.file_size} bytes from {info.compress_size}"
+    )
     raise MaceError(file.name, f"{info.filename} {problem}", "save the model again")
 
 
@@ -103,7 +126,9 @@ def _hdf5(file: Path) -> Source:
         remedy = "save the whole model: model.save(), not model.save_weights()"
         raise MaceError(file.name, "holds weights without the model that they belong to", remedy)
     holder = weights.group("model_weights") or opened
-    version = text_of(weights.attribute(holder, "keras_version")) or text_of(weights.attribute(opened, "keras_version"))
+    version = text_of(weights.attribute(holder, "keras_version")) or text_of(
+        weights.attribute(opened, "keras_version")
+    )
     return Source(file, _json(file, text.encode()), _version(version or "1"), True, weights)
 
 
@@ -118,7 +143,10 @@ def _json(file: Path, data: bytes) -> dict[str, Any]:
 
 
 def _depth(data: bytes) -> int:
-    """How deep brackets lie in brackets; those in texts count as well, which real configurations do not have."""
+    """How deep brackets lie in brackets.
+
+    Those in texts count as well, which real configurations do not have.
+    """
     depth = deepest = 0
     for byte in data:
         depth += (byte in b"{[") - (byte in b"}]")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array
 from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_keras.layer import Layer
@@ -17,17 +17,59 @@ from mace_frontend_keras.weights import Weights
 
 KEEP_MASK = frozenset(
     (
-        *("Activation", "ReLU", "LeakyReLU", "PReLU", "ELU", "Softmax", "Dense", "Identity", "Rescaling", "Normalization"),
-        *("BatchNormalization", "LayerNormalization", "GroupNormalization", "UnitNormalization", "RMSNormalization"),
-        *("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization", "SpatialDropout1D"),
+        *(
+            "Activation",
+            "ReLU",
+            "LeakyReLU",
+            "PReLU",
+            "ELU",
+            "Softmax",
+            "Dense",
+            "Identity",
+            "Rescaling",
+            "Normalization",
+        ),
+        *(
+            "BatchNormalization",
+            "LayerNormalization",
+            "GroupNormalization",
+            "UnitNormalization",
+            "RMSNormalization",
+        ),
+        *(
+            "Dropout",
+            "AlphaDropout",
+            "GaussianDropout",
+            "GaussianNoise",
+            "ActivityRegularization",
+            "SpatialDropout1D",
+        ),
         *("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "ThresholdedReLU"),
     )
 )
 """Layers that hand a mask on to those that read them."""
 USE_MASK = frozenset(
     (
-        *("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "TimeDistributed", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Softmax"),
-        *("MultiHeadAttention", "GroupedQueryAttention", "GroupQueryAttention", "Attention", "AdditiveAttention", "GlobalAveragePooling1D"),
+        *(
+            "LSTM",
+            "GRU",
+            "SimpleRNN",
+            "RNN",
+            "Bidirectional",
+            "TimeDistributed",
+            "ConvLSTM1D",
+            "ConvLSTM2D",
+            "ConvLSTM3D",
+            "Softmax",
+        ),
+        *(
+            "MultiHeadAttention",
+            "GroupedQueryAttention",
+            "GroupQueryAttention",
+            "Attention",
+            "AdditiveAttention",
+            "GlobalAveragePooling1D",
+        ),
     )
 )
 """Layers that compute something else where a mask tells them to."""
@@ -43,7 +85,9 @@ SENSELESS = Senseless(
 
 
 class Translation:
-    """One model's way into the IR. tensors: by name what a call made; None where that failed. masked: tensors that carry a mask.
+    """One model's way into the IR. tensors: by name what a call made; None where that failed.
+
+    masked: tensors that carry a mask.
 
     stateful: names of the layers whose states last from run to run.
     """
@@ -72,7 +116,9 @@ class Translation:
     def shared(self, key: Hashable, make: Callable[[], Array]) -> str:
         """A constant that is made once."""
         if key not in self._shared:
-            self._shared[key] = self.builder.weight("/".join(map(str, key)) if isinstance(key, tuple) else str(key), make())
+            self._shared[key] = self.builder.weight(
+                "/".join(map(str, key)) if isinstance(key, tuple) else str(key), make()
+            )
         return self._shared[key]
 
     def listed(self, key: Hashable, make: Callable[[], list[str]]) -> list[str]:
@@ -83,7 +129,11 @@ class Translation:
 
     def refuse_unknown(self, calls: Iterable[Call]) -> None:
         """Raise one MaceError for all layers that nothing here knows."""
-        faults = [f"{self._place(call)}: {_unsupported(call.layer.kind)}" for call in calls if not self._known(call.layer.kind)]
+        faults = [
+            f"{self._place(call)}: {_unsupported(call.layer.kind)}"
+            for call in calls
+            if not self._known(call.layer.kind)
+        ]
         if faults:
             raise MaceError.of(dict.fromkeys(faults))
 
@@ -109,15 +159,24 @@ class Translation:
         if kind in handlers():
             made = handlers()[kind](node)
         elif custom := self.builder.ops.get(custom_name(kind)):
-            made = node.done(custom, node.inputs(), {k: v for k, v in node.layer.config.items() if k in custom.attrs})
+            made = node.done(
+                custom, node.inputs(), {k: v for k, v in node.layer.config.items() if k in custom.attrs}
+            )
         else:
             raise RefusedError(_unsupported(kind))
-        if (masked and kind in KEEP_MASK) or kind == "Masking" or (kind == "Embedding" and node.get("mask_zero", False)):
+        if (
+            (masked and kind in KEEP_MASK)
+            or kind == "Masking"
+            or (kind == "Embedding" and node.get("mask_zero", False))
+        ):
             self.masked.update(made)
         return made
 
     def apply(self, name: str, layer: Layer, tensors: Sequence[str]) -> list[str]:
-        """Translate a layer or a model that another one is made of; its results. RefusedError with what is wrong in it."""
+        """Translate a layer or a model that another one is made of; its results.
+
+        RefusedError with what is wrong in it.
+        """
         if self._depth >= DEEPEST:
             raise RefusedError(f"layers are made of each other more than {DEEPEST} deep")
         given = [Ref(f"{name}/given", i) for i in range(len(tensors))]
@@ -150,9 +209,14 @@ def _refuse_settings(node: Node) -> None:
     """RefusedError for settings that change what every layer computes."""
     policy = node.layer.config.get("dtype")
     name = policy.get("class_name") if isinstance(policy, dict) else policy
-    quantized = isinstance(name, str) and ("Quantized" in name or name.startswith(("int8_", "float8_", "int4_", "gptq", "awq")))
+    quantized = isinstance(name, str) and (
+        "Quantized" in name or name.startswith(("int8_", "float8_", "int4_", "gptq", "awq"))
+    )
     remedy = "save the model before it is quantized, or convert it to TFLite"
-    node.refuse_unless(not quantized and not node.layer.config.get("quantization_config"), f"it is quantized by Keras; {remedy}")
+    node.refuse_unless(
+        not quantized and not node.layer.config.get("quantization_config"),
+        f"it is quantized by Keras; {remedy}",
+    )
 
 
 def _unsupported(kind: str) -> str:
@@ -162,4 +226,6 @@ def _unsupported(kind: str) -> str:
             "or cut the graph before it with output_tensors"
         )
     name = custom_name(kind)
-    return f"{kind} is not supported; cut the graph before it with output_tensors, or add {name!r} by a plugin"
+    return (
+        f"{kind} is not supported; cut the graph before it with output_tensors, or add {name!r} by a plugin"
+    )

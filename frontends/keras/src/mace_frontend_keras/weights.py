@@ -19,9 +19,10 @@ OLD_FOLDER = "_layer_checkpoint_dependencies"
 class Weights:
     """The weights of a model's layers.
 
-    In an archive each lies at the path of attributes that leads to it, numbered in the order in which the layer made it. In the older
-    form each layer of the outermost model has a group by its name, with a list of its weights: trained ones first, then the others,
-    each in the order of the layers that a nested model or a wrapper is made of.
+    In an archive each lies at the path of attributes that leads to it, numbered in the order in which the
+    layer made it. In the older form each layer of the outermost model has a group by its name, with a list of
+    its weights: trained ones first, then the others, each in the order of the layers that a nested model or a
+    wrapper is made of.
     """
 
     def __init__(self, source: Source, root: Layer) -> None:
@@ -40,7 +41,11 @@ class Weights:
 
     def _at(self, path: str) -> Array | None:
         """A weight by its path as Keras writes it now, or as it did at first: parts of attention with an underscore, another folder."""
-        forms = (path, re.sub(r"/(query|key|value|output)_dense/", r"/_\1_dense/", path), path.replace("layers", OLD_FOLDER))
+        forms = (
+            path,
+            re.sub(r"/(query|key|value|output)_dense/", r"/_\1_dense/", path),
+            path.replace("layers", OLD_FOLDER),
+        )
         return next((found for form in forms if (found := self.source.weights.array(form)) is not None), None)
 
     @cached_property
@@ -58,5 +63,7 @@ class Weights:
                 problem = f"layer {layer.name!r} has {len(names)} weights in the file, expected {expected}"
                 raise MaceError(self.source.file.name, problem, "save the model again")
             paths = (f"{base}{layer.own_name}/{name}" for name in names)
-            found.update(((owner.name, name), path) for (owner, name, _), path in zip(ordered, paths, strict=True))
+            found.update(
+                ((owner.name, name), path) for (owner, name, _), path in zip(ordered, paths, strict=True)
+            )
         return found

@@ -48,23 +48,37 @@ class Part:
 def wanted(source: Source, model: Model) -> Part:
     """The part between the inputs and outputs that the deployment file names, or the whole model.
 
-    A name may be that of any tensor: the graph is cut there. MaceError for a name that no tensor has, and one for all
-    dimensions that stay unknown.
+    A name may be that of any tensor: the graph is cut there. MaceError for a name that no tensor has, and one
+    for all dimensions that stay unknown.
     """
     graph = source.model.graph
     held = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
     own = [i.name for i in graph.input if i.name not in held]
     made = [o for node in graph.node for o in node.output if o]
-    for what, ports, known in (("input", model.inputs, [*own, *held, *made]), ("output", model.outputs, [*made, *own, *held])):
-        refuse_names(source.file.name, what, [p.name for p in ports if p.name not in known], known, _declared(source, what))
+    for what, ports, known in (
+        ("input", model.inputs, [*own, *held, *made]),
+        ("output", model.outputs, [*made, *own, *held]),
+    ):
+        refuse_names(
+            source.file.name,
+            what,
+            [p.name for p in ports if p.name not in known],
+            known,
+            _declared(source, what),
+        )
     stated = [p.name for p in model.inputs]
     outputs, expanded = _outputs(source, model)
     nodes, read = _between(graph, stated, outputs, inside=True)
     certain, _ = _between(graph, stated, outputs, inside=False)
     fixed = fixed_values(source, model)
-    names = [*stated, *(name for name in own if name not in (*stated, *fixed) and (name in read or not stated))]
+    names = [
+        *stated,
+        *(name for name in own if name not in (*stated, *fixed) and (name in read or not stated)),
+    ]
     inputs, notes = _inputs(source, names, model.inputs)
-    indices = frozenset(p.name for p in model.outputs if p.dtype and not p.dtype.is_float and p.dtype is not DType.BOOL)
+    indices = frozenset(
+        p.name for p in model.outputs if p.dtype and not p.dtype.is_float and p.dtype is not DType.BOOL
+    )
     return Part(inputs, outputs, nodes, (*notes, *expanded), indices, fixed, frozenset(i for i, _ in certain))
 
 
@@ -81,7 +95,9 @@ def fixed_values(source: Source, model: Model) -> dict[str, Array]:
     types, faults, made = _declarations((graph.input,)), [], {}
     for name, value in given.items():
         if any(p.name == name for p in model.inputs):
-            faults.append(f"{source.file.name}: input {name!r} is in input_values and in input_tensors; leave it out of one")
+            faults.append(
+                f"{source.file.name}: input {name!r} is in input_values and in input_tensors; leave it out of one"
+            )
             continue
         try:
             made[name] = _fitted(value, _dtype(types[name]), _dims(types[name]))
@@ -93,7 +109,10 @@ def fixed_values(source: Source, model: Model) -> dict[str, Array]:
 
 
 def _fitted(value: object, dtype: DType, dims: Sequence[Dim] | None) -> Array:
-    """A number for every element, or a number for each; an open dimension is 1, or what a list needs. ValueError for what does not fit."""
+    """A number for every element, or a number for each; an open dimension is 1, or what a list needs.
+
+    ValueError for what does not fit.
+    """
     listed = isinstance(value, Sequence)
     text = f"{value!r} is no value of {dtype.numpy.name}; write numbers that the input can hold"
     numbers = np.asarray(value)
@@ -114,7 +133,9 @@ def _fitted(value: object, dtype: DType, dims: Sequence[Dim] | None) -> Array:
         return array.reshape(shape)
     except ValueError:
         stated = ",".join("?" if d is None else str(d) for d in dims or ())
-        raise ValueError(f"{numbers.size} numbers for shape [{stated}]; write one for all, or one for each element") from None
+        raise ValueError(
+            f"{numbers.size} numbers for shape [{stated}]; write one for all, or one for each element"
+        ) from None
 
 
 def _outputs(source: Source, model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -136,13 +157,19 @@ def _outputs(source: Source, model: Model) -> tuple[tuple[str, ...], tuple[str, 
         parts = sequences.get(value.name)
         names.extend(parts or (value.name,))
         if parts:
-            notes.append(f"{source.file.name}: output {value.name!r} is a sequence; its tensors are outputs: {', '.join(parts)}")
+            notes.append(
+                f"{source.file.name}: output {value.name!r} is a sequence; its tensors are outputs: {', '.join(parts)}"
+            )
     return tuple(names), tuple(notes)
 
 
 def sequences_of(graph: GraphProto) -> dict[str, tuple[str, ...]]:
     """The outputs of a graph that are sequences, with the tensors of which they are put together."""
-    made = {node.output[0]: tuple(node.input) for node in graph.node if node.op_type == "SequenceConstruct" and node.output}
+    made = {
+        node.output[0]: tuple(node.input)
+        for node in graph.node
+        if node.op_type == "SequenceConstruct" and node.output
+    }
     return {value.name: made[value.name] for value in graph.output if value.name in made}
 
 
@@ -194,7 +221,9 @@ def _between(
     return tuple((i, graph.node[i]) for i in sorted(kept)), read
 
 
-def _inputs(source: Source, names: Sequence[str], ports: Sequence[Port]) -> tuple[tuple[Input, ...], tuple[str, ...]]:
+def _inputs(
+    source: Source, names: Sequence[str], ports: Sequence[Port]
+) -> tuple[tuple[Input, ...], tuple[str, ...]]:
     """The inputs with complete shapes, and a note for a batch that the file leaves open and that becomes 1."""
     shapes = {p.name: p.shape for p in ports if p.shape is not None}
     types = _types(source, names)
@@ -231,7 +260,11 @@ def _one_of_a_batch(known: Mapping[str, list[Dim] | None]) -> dict[str, list[Dim
     batches = {dims[0] for dims in known.values() if dims and isinstance(dims[0], str)}
     made: dict[str, list[Dim] | None] = {}
     for name, dims in known.items():
-        made[name] = None if dims is None else [1 if d in batches or (i == 0 and d is None) else d for i, d in enumerate(dims)]
+        made[name] = (
+            None
+            if dims is None
+            else [1 if d in batches or (i == 0 and d is None) else d for i, d in enumerate(dims)]
+        )
     return made
 
 
@@ -244,7 +277,9 @@ def _types(source: Source, names: Sequence[str]) -> dict[str, TypeProto]:
     try:
         inferred = onnx.shape_inference.infer_shapes(source.model).graph
     except (onnx.shape_inference.InferenceError, ValueError) as error:
-        raise MaceError(source.file.name, f"its inner tensors have no known types: {first_line(error)}") from error
+        raise MaceError(
+            source.file.name, f"its inner tensors have no known types: {first_line(error)}"
+        ) from error
     return {**_declarations((inferred.value_info,)), **types}
 
 
@@ -267,7 +302,11 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
 
 
 def _dtype(kind: TypeProto | None) -> DType:
-    return element_type(kind.tensor_type.elem_type) if kind is not None and kind.tensor_type.elem_type else DType.F32
+    return (
+        element_type(kind.tensor_type.elem_type)
+        if kind is not None and kind.tensor_type.elem_type
+        else DType.F32
+    )
 
 
 def _symbols(types: Mapping[str, TypeProto], shapes: Mapping[str, Shape]) -> dict[str, int]:
@@ -303,10 +342,15 @@ def _is_one_number(dims: Sequence[Dim], shape: Shape) -> bool:
 
 
 def _contradiction(name: str, dims: Sequence[Dim] | None, shape: Shape | None) -> str | None:
-    """How an input's stated shape contradicts the file, with the remedy; None if they agree or one is unknown."""
+    """How an input's stated shape contradicts the file, with the remedy.
+
+    None if they agree or one is unknown.
+    """
     if dims is None or shape is None or _is_one_number(dims, shape):
         return None
-    if len(dims) == len(shape) and all(not isinstance(d, int) or d in (n, 0) for d, n in zip(dims, shape, strict=True)):
+    if len(dims) == len(shape) and all(
+        not isinstance(d, int) or d in (n, 0) for d, n in zip(dims, shape, strict=True)
+    ):
         return None
     known = ",".join("?" if d is None else str(d) for d in dims)
     remedy = "state that shape, or the order of its axes: input_data_formats: NHWC, NCHW or NONE"

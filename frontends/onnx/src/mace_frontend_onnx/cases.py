@@ -36,7 +36,9 @@ def bound(model: onnx.ModelProto, names: Sequence[str], arrays: Sequence[Array])
     kept = [i for i in made.graph.input if i.name not in names]
     del made.graph.input[:]
     made.graph.input.extend(kept)
-    made.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True))
+    made.graph.initializer.extend(
+        onnx.numpy_helper.from_array(a, n) for n, a in zip(names, arrays, strict=True)
+    )
     return made
 
 
@@ -47,7 +49,10 @@ def choices(arrays: dict[str, Array]) -> list[list[str]]:
 
 
 def load(model: onnx.ModelProto, arrays: dict[str, Array], path: Path) -> Graph:
-    """The verified graph of a model, its inputs of the shapes of these arrays; MaceError where it cannot be read."""
+    """The verified graph of a model, its inputs of the shapes of these arrays.
+
+    MaceError where it cannot be read.
+    """
     path.write_bytes(model.SerializeToString())
     ports = tuple(Port(i.name, shape=arrays[i.name].shape) for i in model.graph.input)
     return verify(Onnx().load((path,), Model("case", (path,), inputs=ports), core_ops()))
@@ -56,10 +61,12 @@ def load(model: onnx.ModelProto, arrays: dict[str, Array], path: Path) -> Graph:
 def graph_of(case: Any, path: Path) -> tuple[Graph, dict[str, Array], list[Array]] | str:
     """The graph of a case, its inputs by name and its outputs; or why there is none.
 
-    Inputs that the IR wants as attributes are bound as constants, as few as will do.  path: a file to write the model to.
+    Inputs that the IR wants as attributes are bound as constants, as few as will do.  path: a file to write
+    the model to.
     """
     inputs, outputs = (
-        [onnx.numpy_helper.to_array(a) if isinstance(a, onnx.TensorProto) else a for a in arrays] for arrays in case.data_sets[0]
+        [onnx.numpy_helper.to_array(a) if isinstance(a, onnx.TensorProto) else a for a in arrays]
+        for arrays in case.data_sets[0]
     )
     if not all(isinstance(a, np.ndarray) or np.isscalar(a) for a in (*inputs, *outputs)):
         return "an input or output is no tensor"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mace_core.api import Files
-from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
@@ -20,11 +20,14 @@ from mace_frontend_onnx.translate import Translation
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """Read a model between the inputs and outputs that the deployment file names.
 
-    Weights are read one by one when a node takes them, so that the model is in memory about once. MaceError with every
+    Weights are read one by one when a node takes them, so that the model is in memory about once. MaceError
+    with every
     fault of the file: what it lacks, what is damaged, or each node that the IR cannot represent.
     """
     if len(files) != 1:
-        raise MaceError(model.name, f"an ONNX model is one file, {len(files)} are named", "name the .onnx file alone")
+        raise MaceError(
+            model.name, f"an ONNX model is one file, {len(files)} are named", "name the .onnx file alone"
+        )
     return translated(files, model, ops).graph
 
 
@@ -50,7 +53,16 @@ def translated(files: Files, model: Model, ops: Mapping[str, Op]) -> Translated:
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
     translation.builder.notes.extend(part.notes)
     translation.refuse_unknown(part)
-    check(source, (i.name for i in part.inputs), part.outputs, (node for i, node in part.nodes if i in part.certain))
+    check(
+        source,
+        (i.name for i in part.inputs),
+        part.outputs,
+        (node for i, node in part.nodes if i in part.certain),
+    )
     outputs = translation.run(part)
-    texts = {name: translation.texts[t] for name, t in zip(part.outputs, outputs, strict=True) if t in translation.texts}
+    texts = {
+        name: translation.texts[t]
+        for name, t in zip(part.outputs, outputs, strict=True)
+        if t in translation.texts
+    }
     return Translated(translation.builder.finish(outputs, part.outputs), texts)

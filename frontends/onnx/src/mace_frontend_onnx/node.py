@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage
 from mace_core.ops.op import Op
 from mace_core.translation import OperandNode, RefusedError, SkippedError
@@ -73,7 +73,10 @@ class Scope:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a constant is made from another: equal keys make equal constants. quant: how the new one stores real numbers."""
+    """How a constant is made from another: equal keys make equal constants.
+
+    quant: how the new one stores real numbers.
+    """
 
     key: object
     make: Callable[[Array], Array]
@@ -151,7 +154,9 @@ class Node(OperandNode):
         """
         tensor = self.stored_input(index)
         if tensor in self.work.texts and not self._takes_text():
-            raise RefusedError("it computes with text; cut the graph before it with output_tensors, and work on text in the application")
+            raise RefusedError(
+                "it computes with text; cut the graph before it with output_tensors, and work on text in the application"
+            )
         quant = self.build.tensors[tensor].quant if tensor else None
         return self._integers(tensor) if quant and not self._carries() else tensor
 
@@ -160,7 +165,10 @@ class Node(OperandNode):
         held = self._held(index)
         if isinstance(held, str) or held.data_type != TensorProto.STRING:
             return ()
-        return tuple(v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in self.work.source.array(held).reshape(-1))
+        return tuple(
+            v.decode(errors="replace") if isinstance(v, bytes) else str(v)
+            for v in self.work.source.array(held).reshape(-1)
+        )
 
     def _takes_text(self) -> bool:
         """Whether it works on the indices of texts as on texts: it moves one tensor, or knows what the indices stand for."""
@@ -179,9 +187,15 @@ class Node(OperandNode):
         """The integers that store a tensor's real numbers, as plain numbers."""
         held = self.build.tensors[tensor]
         assert held.quant is not None
-        steps = self.emit("Div", [self.emit("Dequantize", [tensor], tag="real"), self.weight(held.quant.scale[0], DType.F32)], tag="steps")
+        steps = self.emit(
+            "Div",
+            [self.emit("Dequantize", [tensor], tag="real"), self.weight(held.quant.scale[0], DType.F32)],
+            tag="steps",
+        )
         shifted = self.emit("Add", [steps, self.weight(held.quant.zero_point[0], DType.F32)], tag="shift")
-        return self.emit("Cast", [self.emit("Round", [shifted], tag="round")], {"to": held.dtype.value}, tag="integers")
+        return self.emit(
+            "Cast", [self.emit("Round", [shifted], tag="round")], {"to": held.dtype.value}, tag="integers"
+        )
 
     def inputs(self) -> list[str]:
         """All its tensors, as far as it lists them."""
@@ -195,7 +209,10 @@ class Node(OperandNode):
         return self.build.constant(held) if isinstance(held, str) else self.work.source.array(held)
 
     def ints_of(self, attr: str, index: int, since: int) -> tuple[int, ...] | None:
-        """Numbers that are an attribute before operator set `since`, an input from then on; None if absent."""
+        """Numbers that are an attribute before operator set `since`, an input from then on.
+
+        None if absent.
+        """
         if self.opset >= since:
             return self.ints(index, attr) if self.has(index) else None
         value = self.attr(attr)
@@ -220,7 +237,9 @@ class Node(OperandNode):
         made = np.asarray(array, dtype.numpy if dtype else None)
         return self.build.weight(f"{self.name}/{tag or 'constant'}", made)
 
-    def derived(self, index: int, key: object, make: Callable[[Array], Array], quant: Quant | None = None) -> str:
+    def derived(
+        self, index: int, key: object, make: Callable[[Array], Array], quant: Quant | None = None
+    ) -> str:
         """A constant made from constant input `index`, under its name; made once for every key."""
         return self.work.derived(self.scope, self.proto.input[index], Derivation(key, make, quant))
 
@@ -237,46 +256,72 @@ class Node(OperandNode):
         held = self._held(index)
         return not isinstance(held, str) or self.build.constant(held) is not None
 
-    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
+    def emit(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = ""
+    ) -> str:
         """Add an IR node whose result stays inside; `tag` tells it from the node that bears the name."""
         return self.emit_all(op, inputs, attrs, tag=tag)[0]
 
     def emit_all(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "", outputs: int = 1
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        tag: str = "",
+        outputs: int = 1,
     ) -> tuple[str, ...]:
         """Add an IR node with several results that stay inside."""
         like = self.origin
         if tag:
             like = replace(like, name=f"{self.name}/{tag}")
-        return self.build.add(op, inputs, attrs, outputs=[self.free(like.name)] if outputs == 1 else outputs, like=like)
+        return self.build.add(
+            op, inputs, attrs, outputs=[self.free(like.name)] if outputs == 1 else outputs, like=like
+        )
 
     def free(self, name: str) -> str:
         """A tensor name that is not taken; long loops make many, and most are free."""
         return self.build.fresh(name) if name in self.build.tensors else name
 
-    def emit_stored(self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None, tag: str = "") -> str:
+    def emit_stored(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        storage: Storage,
+        attrs: Mapping[str, Any] | None = None,
+        tag: str = "",
+    ) -> str:
         """Add an IR node whose result stays inside and is stored so."""
         name = self.build.stored(f"{self.name}/{tag or op}", storage)
         return self.build.add(op, inputs, attrs, outputs=[name], like=self.origin)[0]
 
-    def done_stored(self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    def done_stored(
+        self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
         """Add the IR node that computes this node's output, stored so, under its name."""
         name = self.build.stored(self.work.outside(self.scope, self.proto.output[0]), storage)
         return self.build.add(op, inputs, attrs, outputs=[name], like=self.origin)
 
-    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    def done(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
         """Add the IR node that computes this node's outputs, under their names."""
         op = self.build.ops[op] if isinstance(op, str) else op
         listed = list(self.proto.output)
         count = len(listed) if op.outputs and op.outputs[-1].endswith("*") else len(op.outputs)
         listed += [""] * (count - len(listed))
-        names = [self.work.outside(self.scope, name) if name else f"{self.name}/unused{i}" for i, name in enumerate(listed[:count])]
+        names = [
+            self.work.outside(self.scope, name) if name else f"{self.name}/unused{i}"
+            for i, name in enumerate(listed[:count])
+        ]
         return self.build.add(op, inputs, attrs, outputs=[self.free(n) for n in names], like=self.origin)
 
     def channels_last(self, tensor: str) -> str:
         """A tensor [N, C, *spatial] as [N, *spatial, C]."""
         rank = len(self.build.shape(tensor))
-        self.refuse_unless(rank >= 3, f"its input has rank {rank}; it needs a batch, channels and spatial axes")
+        self.refuse_unless(
+            rank >= 3, f"its input has rank {rank}; it needs a batch, channels and spatial axes"
+        )
         return self.emit("Transpose", [tensor], {"perm": to_last(rank)}, tag="channels-last")
 
     def channels_first(self, tensor: str) -> tuple[str, ...]:

@@ -12,7 +12,10 @@ MARK = b"location"
 
 
 def data_files(file: Path) -> tuple[Path, ...]:
-    """The files that hold a model's weights, of those that are there; none for a file that is no model, which loading tells."""
+    """The files that hold a model's weights, of those that are there.
+
+    None for a file that is no model, which loading tells.
+    """
     try:
         with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
             if data.find(MARK) < 0:

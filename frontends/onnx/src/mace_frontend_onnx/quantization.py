@@ -13,11 +13,17 @@ from mace_frontend_onnx.source import element_type
 
 
 def storage(node: Node, scale: int, zero: int, dtype: DType, axis: int | None = None) -> Storage | None:
-    """The storage that inputs `scale` and `zero` describe; None if they are computed at run time or no tensor can have it.
+    """The storage that inputs `scale` and `zero` describe.
+
+    None if they are computed at run time or no tensor can have it.
 
     axis: along which several scales lie.
     """
-    if not node.array_is_constant(scale) or (node.has(zero) and not node.array_is_constant(zero)) or dtype not in quantization.STORED:
+    if (
+        not node.array_is_constant(scale)
+        or (node.has(zero) and not node.array_is_constant(zero))
+        or dtype not in quantization.STORED
+    ):
         return None
     scales = node.constant(scale, "scale")
     zeros = node.constant(zero, "zero point") if node.has(zero) else np.zeros(scales.shape, np.int64)
@@ -27,12 +33,19 @@ def storage(node: Node, scale: int, zero: int, dtype: DType, axis: int | None = 
     if several and axis is None:
         return None
     points = np.broadcast_to(zeros.reshape(-1), scales.size)
-    quant = Quant(tuple(scales.astype(np.float64).reshape(-1).tolist()), tuple(int(z) for z in points), axis if several else None)
+    quant = Quant(
+        tuple(scales.astype(np.float64).reshape(-1).tolist()),
+        tuple(int(z) for z in points),
+        axis if several else None,
+    )
     return Storage(dtype, quant)
 
 
 def real(node: Node, index: int, how: Storage, perm: Sequence[int] | None = None) -> str:
-    """Input `index`, integers, as the tensor of real numbers that they store; a constant with its axes reordered."""
+    """Input `index`, integers, as the tensor of real numbers that they store.
+
+    A constant with its axes reordered.
+    """
     if node.array_is_constant(index):
         order = tuple(perm or range(len(node.shape(index))))
         axis = how.quant.axis
@@ -42,8 +55,12 @@ def real(node: Node, index: int, how: Storage, perm: Sequence[int] | None = None
     if node.build.tensors[held].storage == how:
         return held
     values = node.emit("Cast", [node.input(index)], {"to": DType.F32.value}, tag="float")
-    steps = node.emit("Sub", [values, _along(node, how.quant.zero_point, how, len(node.shape(index)))], tag="shift")
-    numbers = node.emit("Mul", [steps, _along(node, how.quant.scale, how, len(node.shape(index)))], tag="scale")
+    steps = node.emit(
+        "Sub", [values, _along(node, how.quant.zero_point, how, len(node.shape(index)))], tag="shift"
+    )
+    numbers = node.emit(
+        "Mul", [steps, _along(node, how.quant.scale, how, len(node.shape(index)))], tag="scale"
+    )
     return node.emit_stored("Quantize", [numbers], how, tag="stored")
 
 
@@ -65,5 +82,7 @@ def output_type(node: Node, zero: int) -> DType:
 def _along(node: Node, values: Sequence[float], how: Storage, rank: int) -> str:
     array: Array = np.asarray(values, np.float32)
     return node.weight(
-        array.reshape([-1 if i == how.quant.axis else 1 for i in range(rank)]) if how.quant.axis is not None else array.reshape(())
+        array.reshape([-1 if i == how.quant.axis else 1 for i in range(rank)])
+        if how.quant.axis is not None
+        else array.reshape(())
     )

@@ -1,6 +1,7 @@
 """What the classifiers and regressors of ai.onnx.ml share: labels, transforms of scores, operands as floats.
 
-The formulas are those of ONNX Runtime (onnxruntime/core/providers/cpu/ml/ml_common.h), which fills what the standard leaves open.
+The formulas are those of ONNX Runtime (onnxruntime/core/providers/cpu/ml/ml_common.h), which fills what the
+standard leaves open.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ NO_ZERO = 1e-7
 """What SOFTMAX_ZERO takes for 0."""
 
 WINITZKI = 0.147
-"""The constant of the approximation of the inverse error function: S. Winitzki, "A handy approximation for the error function" (2008)."""
+"""The constant of the approximation of the inverse error function: S.
+
+Winitzki, "A handy approximation for the error function" (2008).
+"""
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,18 @@ def labels(node: Node, numbers: str) -> Labels:
 
 
 def labelled(node: Node, index: str, names: Labels) -> str:
-    """The label of each row by its index among the classes; for texts the index itself, of which the graph knows the texts."""
+    """The label of each row by its index among the classes.
+
+    For texts the index itself, of which the graph knows the texts.
+    """
     if names.texts:
         node.work.texts[index] = names.texts
         return index
     if names.numbers == tuple(range(len(names))):
         return index
-    return node.emit("Gather", [node.weight(names.numbers, DType.I64, "labels"), index], {"axis": 0}, tag="label")
+    return node.emit(
+        "Gather", [node.weight(names.numbers, DType.I64, "labels"), index], {"axis": 0}, tag="label"
+    )
 
 
 def best(node: Node, scores: str) -> str:
@@ -74,7 +83,11 @@ def matrix(node: Node) -> str:
 
 def as_float(node: Node, tensor: str, tag: str = "float") -> str:
     """A tensor in single precision, in which ONNX Runtime computes these operators."""
-    return tensor if node.build.tensors[tensor].dtype is DType.F32 else node.emit("Cast", [tensor], {"to": "f32"}, tag=tag)
+    return (
+        tensor
+        if node.build.tensors[tensor].dtype is DType.F32
+        else node.emit("Cast", [tensor], {"to": "f32"}, tag=tag)
+    )
 
 
 def number(node: Node, value: float, tag: str) -> str:
@@ -106,8 +119,14 @@ def of_one_target(node: Node, scores: str, name: str) -> str:
 
 
 def of_one_class(node: Node, score: str, name: str, complement: bool) -> str:
-    """Scores of both classes from that of the second: [1 - s, s] if it is a probability, else [-s, s]; or logistic of [-s, s]."""
-    node.refuse_unless(name != "PROBIT", "post_transform PROBIT of two classes with one score; ONNX Runtime gives no second column")
+    """Scores of both classes from that of the second: [1 - s, s] if it is a probability, else [-s, s].
+
+    Or logistic of [-s, s].
+    """
+    node.refuse_unless(
+        name != "PROBIT",
+        "post_transform PROBIT of two classes with one score; ONNX Runtime gives no second column",
+    )
     if complement and name != "LOGISTIC":
         other = node.emit("Sub", [number(node, 1, "one"), score], tag="other")
     else:
@@ -126,22 +145,38 @@ def _softmax_zero(node: Node, scores: str) -> str:
     rest = node.emit("Mul", [scores, least], tag="rest")
     none = node.weight(np.zeros((1, 1)), DType.F32, "none")
     total = node.emit(
-        "ReduceSum", [node.emit("Where", [counts, powers, none], tag="counted")], {"axes": (1,), "keepdims": True}, tag="total"
+        "ReduceSum",
+        [node.emit("Where", [counts, powers, none], tag="counted")],
+        {"axes": (1,), "keepdims": True},
+        tag="total",
     )
-    return node.emit("Div", [node.emit("Where", [counts, powers, rest], tag="parts"), total], tag="softmax-zero")
+    return node.emit(
+        "Div", [node.emit("Where", [counts, powers, rest], tag="parts"), total], tag="softmax-zero"
+    )
 
 
 def _probit(node: Node, scores: str) -> str:
     """The quantile of the normal distribution, sqrt(2) * erfinv(2 s - 1), by Winitzki's approximation."""
-    x = node.emit("Sub", [node.emit("Mul", [scores, number(node, 2, "two")], tag="double"), number(node, 1, "one")], tag="centered")
+    x = node.emit(
+        "Sub",
+        [node.emit("Mul", [scores, number(node, 2, "two")], tag="double"), number(node, 1, "one")],
+        tag="centered",
+    )
     square = node.emit("Mul", [x, x], tag="square")
     log = node.emit("Log", [node.emit("Sub", [number(node, 1, "one"), square], tag="inner")], tag="log")
     half = node.emit("Mul", [log, number(node, 0.5, "half")], tag="half-log")
     v = node.emit("Add", [half, number(node, 2 / (pi * WINITZKI), "offset")], tag="v")
     inner = node.emit(
-        "Sub", [node.emit("Mul", [v, v], tag="v2"), node.emit("Mul", [log, number(node, 1 / WINITZKI, "a")], tag="part")], tag="d"
+        "Sub",
+        [
+            node.emit("Mul", [v, v], tag="v2"),
+            node.emit("Mul", [log, number(node, 1 / WINITZKI, "a")], tag="part"),
+        ],
+        tag="d",
     )
-    root = node.emit("Sqrt", [node.emit("Sub", [node.emit("Sqrt", [inner], tag="root"), v], tag="difference")], tag="size")
+    root = node.emit(
+        "Sqrt", [node.emit("Sub", [node.emit("Sqrt", [inner], tag="root"), v], tag="difference")], tag="size"
+    )
     signed = node.emit("Mul", [root, node.emit("Sign", [x], tag="sign")], tag="signed")
     return node.emit("Mul", [signed, number(node, sqrt(2), "sqrt2")], tag="probit")
 
@@ -149,5 +184,7 @@ def _probit(node: Node, scores: str) -> str:
 def of_size(node: Node, attr: str, sizes: Sequence[int]) -> Array:
     """A list of floats in an attribute, which must be one of these long."""
     found = np.asarray(node.attr(attr) or (), np.float32)
-    node.refuse_unless(len(found) in sizes, f"its {attr} are {len(found)}; expected {' or '.join(map(str, sizes))}")
+    node.refuse_unless(
+        len(found) in sizes, f"its {attr} are {len(found)}; expected {' or '.join(map(str, sizes))}"
+    )
     return found

@@ -10,7 +10,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, checker, external_data_helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    checker,
+    external_data_helper,
+    numpy_helper,
+)
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType
@@ -41,7 +50,10 @@ class Source:
     def locations(self) -> list[str]:
         """The files that hold weights, by their names beside the model."""
         found = (
-            e.value for t in _tensors(self.model.graph.initializer, self.model.graph.node) for e in t.external_data if e.key == "location"
+            e.value
+            for t in _tensors(self.model.graph.initializer, self.model.graph.node)
+            for e in t.external_data
+            if e.key == "location"
         )
         return sorted({*found} - {""})
 
@@ -57,9 +69,12 @@ class Source:
             held.CopyFrom(tensor)
             external_data_helper.load_external_data_for_tensor(held, str(self.file.parent))
             return np.asarray(numpy_helper.to_array(held))
-        except (OSError, ValueError, TypeError, LookupError, RuntimeError, checker.ValidationError) as error:  # Runtime: of file systems
+        # Runtime: of file systems.
+        except (OSError, ValueError, TypeError, LookupError, RuntimeError, checker.ValidationError) as error:
             problem = f"the data of tensor {tensor.name!r} cannot be read: {first_line(error)}"
-            raise MaceError(self.file.name, problem, "export the model again, and keep its data file beside it") from error
+            raise MaceError(
+                self.file.name, problem, "export the model again, and keep its data file beside it"
+            ) from error
 
     def _own(self, tensor: TensorProto, offset: int, length: int) -> Array:
         if min(offset, length) < 0 or offset + length > self.file.stat().st_size:
@@ -78,7 +93,9 @@ def read(file: Path) -> Source:
         model = ModelProto()
         model.ParseFromString(light)
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
+        ) from error
     except (WireError, DecodeError, ValueError) as error:  # ValueError: mmap of an empty file
         raise _no_model(file, first_line(error)) from error
     if not model.HasField("graph") or not model.ir_version:
@@ -90,13 +107,17 @@ def read(file: Path) -> Source:
 
 
 def check(source: Source, inputs: Iterable[str], outputs: Iterable[str], nodes: Iterable[NodeProto]) -> None:
-    """Let ONNX check the model cut down to these nodes, without the branches of theirs; MaceError with its findings."""
+    """Let ONNX check the model cut down to these nodes, without the branches of theirs.
+
+    MaceError with its findings.
+    """
     hollow = ModelProto()
     hollow.CopyFrom(source.model)
     del hollow.graph.node[:], hollow.graph.output[:], hollow.graph.value_info[:]
     hollow.graph.node.extend(nodes)
     for node in hollow.graph.node:
-        if node.op_type == "If":  # which branch is read is not known yet; a branch that is not must not be held against the file
+        # Which branch is read is not known yet; a branch that is not must not be held against the file.
+        if node.op_type == "If":
             for attribute in node.attribute:
                 if attribute.type == AttributeProto.GRAPH:
                     attribute.g.CopyFrom(GraphProto(name="branch"))
@@ -113,7 +134,8 @@ def check(source: Source, inputs: Iterable[str], outputs: Iterable[str], nodes: 
             tensor.ClearField("data_location")
             tensor.dims.append(0)
             tensor.raw_data = b""
-    for value in (*hollow.graph.input, *hollow.graph.output):  # it wants them described, which many exporters leave out
+    # It wants them described, which many exporters leave out.
+    for value in (*hollow.graph.input, *hollow.graph.output):
         if value.type.WhichOneof("value") in (None, "tensor_type"):
             value.type.tensor_type.elem_type = value.type.tensor_type.elem_type or TensorProto.FLOAT
             value.type.tensor_type.shape.SetInParent()
@@ -121,7 +143,9 @@ def check(source: Source, inputs: Iterable[str], outputs: Iterable[str], nodes: 
         checker.check_model(hollow)
     except (checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
         text = " ".join(str(error).split())
-        raise MaceError(source.file.name, f"is no valid ONNX model: {text[:500]}", "export the model again") from error
+        raise MaceError(
+            source.file.name, f"is no valid ONNX model: {text[:500]}", "export the model again"
+        ) from error
 
 
 def versions(imports: Iterator[onnx.OperatorSetIdProto]) -> dict[str, int]:
@@ -149,7 +173,9 @@ def first_line(error: Exception) -> str:
 
 
 def _no_model(file: Path, why: str) -> MaceError:
-    return MaceError(file.name, f"is no ONNX model, or a damaged one: {why}", "export or download the model again")
+    return MaceError(
+        file.name, f"is no ONNX model, or a damaged one: {why}", "export or download the model again"
+    )
 
 
 def _readable(message: Message) -> bool:
@@ -167,13 +193,17 @@ def _check_versions(file: Path, model: ModelProto) -> None:
     for imports in (model.opset_import, *(function.opset_import for function in model.functions)):
         for domain, version in versions(imports).items():
             if not 0 <= version <= NEWEST_ANY:  # onnx itself takes them as 32 bits, and raises TypeError
-                problem = f"uses operator set {version} of domain {domain or 'ai.onnx'!r}, which there cannot be"
+                problem = (
+                    f"uses operator set {version} of domain {domain or 'ai.onnx'!r}, which there cannot be"
+                )
                 raise MaceError(file.name, problem, "export or download the model again")
     version = versions(model.opset_import).get("", OLDEST_OPSET)
     newest = onnx.defs.onnx_opset_version()
     if version < OLDEST_OPSET:
         remedy = f"convert it: onnx.version_converter.convert_version(model, {OLDEST_OPSET})"
-        raise MaceError(file.name, f"uses operator set {version}; {OLDEST_OPSET} is the oldest that is read", remedy)
+        raise MaceError(
+            file.name, f"uses operator set {version}; {OLDEST_OPSET} is the oldest that is read", remedy
+        )
     if version > newest:
         problem = f"uses operator set {version}; the installed onnx {onnx.__version__} knows {newest}"
         raise MaceError(file.name, problem, "install a newer onnx: pip install --upgrade onnx")

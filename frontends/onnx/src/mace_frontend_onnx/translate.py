@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.hints import lines
 from mace_core.ir import Array
 from mace_core.ops.op import Op
@@ -30,7 +30,8 @@ MOST_INNER = 10_000
 class Translation:
     """One model's way into the IR; `faults` collects what is wrong with single nodes.
 
-    texts: tensors of the graph that are text in the model, which has no text: they hold indices into these lists.
+    texts: tensors of the graph that are text in the model, which has no text: they hold indices into these
+    lists.
     taken: by the identity of an If, the attribute that holds the branch which is always taken.
     """
 
@@ -41,7 +42,8 @@ class Translation:
         self.texts: dict[str, tuple[str, ...]] = {}
         self.taken: dict[int, str] = {}
         self._functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
-        self._derived: dict[Hashable, tuple[Held, str]] = {}  # with what it is made from, whose id must stay taken
+        # With what it is made from, whose id must stay taken.
+        self._derived: dict[Hashable, tuple[Held, str]] = {}
         self._depth = 0
         self._written = 0
 
@@ -52,8 +54,13 @@ class Translation:
         scope = Scope(self.source.opsets, held=self._constants(graph), read=read)
         for given in part.inputs:
             scope.held[given.name] = self.builder.input(given.name, given.dtype, given.shape)
-        scope.held.update((name, onnx.numpy_helper.from_array(array, name)) for name, array in part.fixed.items())
-        self._walk([Node(proto, proto.name or f"{proto.op_type}_{i}", scope, self) for i, proto in part.nodes], part.outputs)
+        scope.held.update(
+            (name, onnx.numpy_helper.from_array(array, name)) for name, array in part.fixed.items()
+        )
+        self._walk(
+            [Node(proto, proto.name or f"{proto.op_type}_{i}", scope, self) for i, proto in part.nodes],
+            part.outputs,
+        )
         if self.faults:
             raise MaceError.of(self.faults)
         outputs = [self._output(scope, name) for name in part.outputs]
@@ -61,18 +68,30 @@ class Translation:
         return outputs
 
     def _output(self, scope: Scope, name: str) -> str:
-        """Return the tensor of an output. Raises MaceError where nothing computes it, or where it is constant text."""
+        """Return the tensor of an output.
+
+        Raises MaceError where nothing computes it, or where it is constant text.
+        """
         place = f"{self.source.file.name}: output {name!r}"
         if scope.owner(name).held.get(name) is None:
-            raise MaceError(place, "nothing computes it", "export the model again, or name other outputs in output_tensors")
+            raise MaceError(
+                place,
+                "nothing computes it",
+                "export the model again, or name other outputs in output_tensors",
+            )
         try:
             return self.tensor(scope, name)
         except RefusedError as error:
             raise MaceError.of([f"{place}: {error}"]) from None
 
     def _refuse_text(self, part: Part, tensors: Sequence[str]) -> None:
-        """Refuse outputs that are text unless the deployment file asks for integers there; the note tells what these stand for."""
-        found = {name: self.texts[t] for name, t in zip(part.outputs, tensors, strict=True) if t in self.texts}
+        """Refuse outputs that are text unless the deployment file asks for integers there.
+
+        The note tells what these stand for.
+        """
+        found = {
+            name: self.texts[t] for name, t in zip(part.outputs, tensors, strict=True) if t in self.texts
+        }
         file, faults = self.source.file.name, []
         types = [
             (name, "int64" if name in found else self.builder.tensors[t].dtype.numpy.name)
@@ -106,8 +125,15 @@ class Translation:
         held = scope.find(name)
         mark = (held if isinstance(held, str) else id(held), how.key)
         if mark not in self._derived:
-            array = self.builder.weights[held] if isinstance(held, str) else self.source.array(held or TensorProto())
-            self._derived[mark] = held, self.builder.weight(scope.owner(name).prefix + name, how.make(array), how.quant)
+            array = (
+                self.builder.weights[held]
+                if isinstance(held, str)
+                else self.source.array(held or TensorProto())
+            )
+            self._derived[mark] = (
+                held,
+                self.builder.weight(scope.owner(name).prefix + name, how.make(array), how.quant),
+            )
         return self._derived[mark][1]
 
     def outside(self, scope: Scope, name: str) -> str:
@@ -131,15 +157,22 @@ class Translation:
             node = Node(proto, proto.name or f"{proto.op_type}_{index}", Scope(opsets), self)
             domain = plain_domain(proto.domain)
             schema = self.schema(node)
-            function = (domain, node.op) in self._functions or (schema and (schema.has_function or schema.has_context_dependent_function))
+            function = (domain, node.op) in self._functions or (
+                schema and (schema.has_function or schema.has_context_dependent_function)
+            )
             mapped = handler_name(proto) in handlers()
             if not (mapped or function or custom_name(proto) in self.builder.ops):
-                faults.append(f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}")
+                faults.append(
+                    f"{self.source.file.name}: node {node.name!r} ({node.op}): {_unsupported(proto)}"
+                )
         if faults:
             raise MaceError.of(faults)
 
     def _walk(self, nodes: Sequence[Node], outputs: Sequence[str]) -> None:
-        """Translate nodes in order; faults of those that only branches read that are not taken count nothing."""
+        """Translate nodes in order.
+
+        Faults of those that only branches read that are not taken count nothing.
+        """
         told: list[list[str]] = []
         before = len(self.faults)
         for node in nodes:
@@ -148,7 +181,9 @@ class Translation:
             del self.faults[before:]
         live = self._live(nodes, outputs)
         self.faults.extend(fault for index in sorted(live) for fault in told[index])
-        if len(self.faults) == before and any(node.scope.held.get(o, "") is None for node in nodes[:1] for o in outputs):
+        if len(self.faults) == before and any(
+            node.scope.held.get(o, "") is None for node in nodes[:1] for o in outputs
+        ):
             self.faults.extend(fault for faults in told for fault in faults)
 
     def _live(self, nodes: Sequence[Node], outputs: Sequence[str]) -> set[int]:
@@ -206,14 +241,19 @@ class Translation:
             yield attribute.name, bool(value) if isinstance(op.attrs.get(attribute.name), bool) else value
 
     def body(self, node: Node) -> FunctionProto | None:
-        """The function by which ONNX defines the node's operator, for inputs of these types; None if there is none."""
+        """The function by which ONNX defines the node's operator, for inputs of these types.
+
+        None if there is none.
+        """
         schema = self.schema(node)
         version = node.scope.opsets.get(plain_domain(node.proto.domain), 1)
         if schema is None:
             return None
         if schema.has_context_dependent_function:
             types = [self._type(node, i) for i in range(node.count)]
-            content = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), types)
+            content = schema.get_context_dependent_function_with_opset_version(
+                version, node.proto.SerializeToString(), types
+            )
         elif schema.has_function:
             content = schema.get_function_with_opset_version(version)
         else:
@@ -239,20 +279,28 @@ class Translation:
         opsets = {**node.scope.opsets, **versions(function.opset_import)}
         # a body names every possible output, and computes those that the node lists
         outputs = function.output[: len(node.proto.output)]
-        return self._inner(node, Scope(opsets, held=held), [_bound(n, attributes) for n in function.node], outputs)
+        return self._inner(
+            node, Scope(opsets, held=held), [_bound(n, attributes) for n in function.node], outputs
+        )
 
     def _attributes(self, node: Node, function: FunctionProto) -> Iterable[AttributeProto]:
         yield from function.attribute_proto
         schema = self.schema(node)
-        yield from (a.default_value for a in (schema.attributes.values() if schema else ()) if a.default_value.type)
+        yield from (
+            a.default_value for a in (schema.attributes.values() if schema else ()) if a.default_value.type
+        )
         yield from node.proto.attribute
 
-    def inline(self, node: Node, graph: GraphProto, held: Mapping[str, Held], tag: str = "") -> Sequence[Held]:
+    def inline(
+        self, node: Node, graph: GraphProto, held: Mapping[str, Held], tag: str = ""
+    ) -> Sequence[Held]:
         """Translate a graph that a node holds, its inputs bound to `held`; what its outputs stand for."""
         scope = Scope(node.scope.opsets, parent=node.scope, held={**self._constants(graph), **held})
         return self._inner(node, scope, graph.node, [o.name for o in graph.output], tag)
 
-    def _inner(self, node: Node, scope: Scope, nodes: Sequence[NodeProto], outputs: Sequence[str], tag: str = "") -> Sequence[Held]:
+    def _inner(
+        self, node: Node, scope: Scope, nodes: Sequence[NodeProto], outputs: Sequence[str], tag: str = ""
+    ) -> Sequence[Held]:
         scope.prefix = f"{node.name}{tag}/"
         scope.source = node.scope.source or node.name
         if not tag:
@@ -262,8 +310,12 @@ class Translation:
         self._count(len(nodes))
         self._depth += 1
         before = len(self.faults)
-        labels = [f"{scope.prefix}{proto.name or f'{proto.op_type}_{index}'}" for index, proto in enumerate(nodes)]
-        self._walk([Node(proto, label, scope, self) for proto, label in zip(nodes, labels, strict=True)], outputs)
+        labels = [
+            f"{scope.prefix}{proto.name or f'{proto.op_type}_{index}'}" for index, proto in enumerate(nodes)
+        ]
+        self._walk(
+            [Node(proto, label, scope, self) for proto, label in zip(nodes, labels, strict=True)], outputs
+        )
         self._depth -= 1
         if len(self.faults) > before:
             raise SkippedError
@@ -310,7 +362,10 @@ def _supported(tensor: TensorProto) -> TensorProto:
 
 
 def _bound(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
-    """A node of a function body, what it takes from the call's attributes filled in; an absent one is left out."""
+    """A node of a function body, what it takes from the call's attributes filled in.
+
+    An absent one is left out.
+    """
     made = NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]
@@ -321,7 +376,9 @@ def _bound(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodePro
         bound = made.attribute.add()
         bound.CopyFrom(given)
         bound.name = attribute.name
-        for graph in (bound.g, *bound.graphs) if bound.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else ():
+        for graph in (
+            (bound.g, *bound.graphs) if bound.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else ()
+        ):
             inner = [_bound(n, attributes) for n in graph.node]
             del graph.node[:]
             graph.node.extend(inner)

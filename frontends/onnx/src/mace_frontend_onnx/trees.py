@@ -58,7 +58,8 @@ def plan(nodes: Nodes, roots: Sequence[int], ranges: Sequence[tuple[int, int]]) 
     """Lay out the trees that start at `roots`.
 
     ranges: for each node of the file the range of weights that it adds as a leaf.
-    RefusedError for an inner node that is reached twice, which a circle is, too. A leaf may be shared: it is written down for each parent.
+    RefusedError for an inner node that is reached twice, which a circle is, too. A leaf may be shared: it is
+    written down for each parent.
     """
     made, seen = Plan(), set[int]()
     for root in roots:
@@ -67,9 +68,13 @@ def plan(nodes: Nodes, roots: Sequence[int], ranges: Sequence[tuple[int, int]]) 
         while open_ends:
             at, slots = open_ends.pop()
             if not 0 <= at < len(nodes.features):
-                raise RefusedError(f"a node leads to node {at} of {len(nodes.features)}; export the model again")
+                raise RefusedError(
+                    f"a node leads to node {at} of {len(nodes.features)}; export the model again"
+                )
             if at in seen:
-                raise RefusedError(f"node {at} is reached twice, so that it is in no tree; export the model again")
+                raise RefusedError(
+                    f"node {at} is reached twice, so that it is in no tree; export the model again"
+                )
             number = len(made.links)
             for parent, side in slots:
                 made.links[parent][side] = number
@@ -85,12 +90,17 @@ def plan(nodes: Nodes, roots: Sequence[int], ranges: Sequence[tuple[int, int]]) 
 
 
 def _inner(made: Plan, nodes: Nodes, at: int) -> list[End]:
-    """Append an inner node, or the chain of tests that a MEMBER node is; its children, the first to be laid out last."""
+    """Append an inner node, or the chain of tests that a MEMBER node is.
+
+    Its children, the first to be laid out last.
+    """
     feature, passes, code = int(nodes.features[at]), MISSING * bool(nodes.missing[at]), int(nodes.codes[at])
     members = nodes.members.get(at, ()) if code == MEMBER else (nodes.splits[at],)
     if not 0 <= code <= MEMBER or not members:
         raise RefusedError(f"node {at} has mode {code} with {len(members)} values; export the model again")
-    tests = [made.add(feature, (EQUAL if code == MEMBER else code) + passes, float(value)) for value in members]
+    tests = [
+        made.add(feature, (EQUAL if code == MEMBER else code) + passes, float(value)) for value in members
+    ]
     for test, following in pairwise(tests):
         made.links[test][2] = following
     return [(int(nodes.no[at]), ((tests[-1], 2),)), (int(nodes.yes[at]), tuple((test, 1) for test in tests))]

@@ -1,8 +1,10 @@
 """The serialised form of a model, read without its weights.
 
-A parsed protobuf message holds a copy of every weight and gives each out as one more copy. So the large payloads are left in
-the file: each is replaced by a note where it lies, before anything is parsed. The note has the form that ONNX gives to data
-outside of the message (`external_data`), with an empty location, which stands for the model file itself.
+A parsed protobuf message holds a copy of every weight and gives each out as one more copy. So the large
+payloads are left in
+the file: each is replaced by a note where it lies, before anything is parsed. The note has the form that ONNX
+gives to data outside of the message (`external_data`), with an empty location, which stands for the model
+file itself.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/ ; field numbers: onnx/onnx.proto.
 """
@@ -39,8 +41,13 @@ MESSAGES: Mapping[tuple[str, int], str] = MappingProxyType(
 """(message, field number) -> the message in that field, for all through which a tensor can be reached."""
 
 TENSOR_TYPE, TENSOR_LOCATION, TENSOR_EXTERNAL = 2, 14, 13
-PAYLOADS: Mapping[int, int | None] = MappingProxyType({4: 1, 5: None, 6: None, 7: None, 9: 0, 10: 11, 11: None})
-"""Fields of a tensor that hold elements -> the element type whose plain bytes they are; 0 for every type, None for no type."""
+PAYLOADS: Mapping[int, int | None] = MappingProxyType(
+    {4: 1, 5: None, 6: None, 7: None, 9: 0, 10: 11, 11: None}
+)
+"""Fields of a tensor that hold elements -> the element type whose plain bytes they are.
+
+0 for every type, None for no type.
+"""
 
 Data = bytes | mmap
 
@@ -50,7 +57,10 @@ class WireError(ValueError):
 
 
 class Field(NamedTuple):
-    """One field of a message: its number and wire type, where it starts, where its content lies; `value` of a varint."""
+    """One field of a message: its number and wire type, where it starts, where its content lies.
+
+    `value` of a varint.
+    """
 
     number: int
     wire: int
@@ -61,7 +71,10 @@ class Field(NamedTuple):
 
 
 def without_payloads(data: Data) -> bytes:
-    """The serialised model with every large payload replaced by its place in the file; WireError for a malformed one."""
+    """The serialised model with every large payload replaced by its place in the file.
+
+    WireError for a malformed one.
+    """
     return _message(data, "model", (0, len(data)), 0)
 
 

@@ -20,7 +20,10 @@ class PyTorch(Frontend):
     needs = "mace-frontend-pytorch[torch]"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-        """Export the model to ONNX and read that; a TorchScript archive takes the shapes of its inputs from `model.inputs`."""
+        """Export the model to ONNX and read that.
+
+        A TorchScript archive takes the shapes of its inputs from `model.inputs`.
+        """
         from mace_frontend_pytorch.load import load
 
         return load(files, model, ops)

@@ -64,7 +64,10 @@ def load(model: Model) -> Graph:
 def arrays(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Random inputs by name."""
     rng = np.random.default_rng(seed)
-    return {n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy) for n in graph.inputs}
+    return {
+        n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy)
+        for n in graph.inputs
+    }
 
 
 def compared(model: Model, module: Any) -> tuple[Graph, list[tuple[Array, Array]]]:

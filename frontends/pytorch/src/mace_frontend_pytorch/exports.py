@@ -90,7 +90,10 @@ class Known:
 
     @cached_property
     def _origin(self) -> list[str] | None:
-        """The checksum of the file, and of what would export it; None where there is no file, or nothing that exports it."""
+        """The checksum of the file, and of what would export it.
+
+        None where there is no file, or nothing that exports it.
+        """
         try:
             with self.file.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
@@ -124,7 +127,11 @@ def _read_signature(file: Path | None) -> tuple[tuple[str, ...], int] | None:
         names, count = json.loads(file.read_bytes()) if file else ((), None)
     except (OSError, ValueError, TypeError):
         return None
-    if type(count) is not int or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if (
+        type(count) is not int
+        or not isinstance(names, list)
+        or not all(isinstance(name, str) for name in names)
+    ):
         return None
     return tuple(names), count
 
@@ -147,7 +154,10 @@ def _pack(key: str, folder: Path) -> None:
 
 
 def _unpack(kept: Path | None, target: Path) -> bool:
-    """Put the files of an archive beside the target, which is one of them; False for one that is not there or is damaged."""
+    """Put the files of an archive beside the target, which is one of them.
+
+    False for one that is not there or is damaged.
+    """
     if kept is None:
         return False
     try:
@@ -155,6 +165,15 @@ def _unpack(kept: Path | None, target: Path) -> bool:
             if target.name not in archive.namelist() or archive.testzip():
                 return False
             archive.extractall(target.parent)
-    except (OSError, BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, LookupError):
+    except (
+        OSError,
+        BadZipFile,
+        zlib.error,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+        EOFError,
+        LookupError,
+    ):
         return False
     return True

@@ -36,8 +36,13 @@ class Program(ABC):
         """Compute the outputs from tensors in the order of `inputs`."""
 
     @abstractmethod
-    def write(self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]) -> None:
-        """Write the model as ONNX, its inputs and outputs with these names; ports: what is known of each input."""
+    def write(
+        self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]
+    ) -> None:
+        """Write the model as ONNX, its inputs and outputs with these names.
+
+        ports: what is known of each input.
+        """
 
 
 def missing() -> str | None:
@@ -119,7 +124,11 @@ class _Script(Program):
         arguments = [a for a in self.module.forward.schema.arguments[1:] if not a.has_default_value()]
         others = [a.name for a in arguments if a.type.kind() != "TensorType"]
         if others or not arguments:
-            problem = f"its forward() takes {joined(others)}, which is no tensor" if others else "its forward() takes no tensor"
+            problem = (
+                f"its forward() takes {joined(others)}, which is no tensor"
+                if others
+                else "its forward() takes no tensor"
+            )
             raise MaceError(source.file.name, problem, "trace a module whose forward() takes tensors alone")
         self.inputs = tuple(a.name for a in arguments)
         self.outputs = sum(self._count(r.type) for r in self.module.forward.schema.returns)
@@ -130,21 +139,36 @@ class _Script(Program):
             return 1
         if kind.kind() == "TupleType":
             return sum(self._count(inner) for inner in kind.elements())
-        raise MaceError(self.file.name, f"its forward() gives a {kind}", "return one tensor, or a tuple of tensors")
+        raise MaceError(
+            self.file.name, f"its forward() gives a {kind}", "return one tensor, or a tuple of tensors"
+        )
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
         return list(_flat(self.module(*tensors)))
 
-    def write(self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]) -> None:
+    def write(
+        self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]
+    ) -> None:
         import torch
 
-        unknown = [own for own, port in zip(self.inputs, ports, strict=True) if port is None or port.shape is None]
+        unknown = [
+            own for own, port in zip(self.inputs, ports, strict=True) if port is None or port.shape is None
+        ]
         if unknown:
             shapes = {name: port.shape if port else None for name, port in zip(names[0], ports, strict=True)}
             remedy = f"write them in the deployment file, in the order of forward(), each ? replaced by a shape:{shape_lines(shapes)}"
-            raise MaceError(self.file.name, f"TorchScript does not tell the shape of {joined(unknown)}", remedy)
+            raise MaceError(
+                self.file.name, f"TorchScript does not tell the shape of {joined(unknown)}", remedy
+            )
         examples = tuple(_example(port.shape or (), port.dtype) for port in ports if port)
-        torch.onnx.export(self.module, examples, str(target), dynamo=False, input_names=[*names[0]], output_names=[*names[1]])
+        torch.onnx.export(
+            self.module,
+            examples,
+            str(target),
+            dynamo=False,
+            input_names=[*names[0]],
+            output_names=[*names[1]],
+        )
 
 
 class _Exported(Program):
@@ -157,7 +181,11 @@ class _Exported(Program):
         self.program = torch.export.load(str(source.file))
         given, made = self.program.graph_signature.user_inputs, self.program.graph_signature.user_outputs
         if not given or not all(isinstance(name, str) for name in (*given, *made)):
-            raise MaceError(source.file.name, "takes or gives what is no tensor", "export a module that takes and gives tensors alone")
+            raise MaceError(
+                source.file.name,
+                "takes or gives what is no tensor",
+                "export a module that takes and gives tensors alone",
+            )
         self.inputs, self.outputs = tuple(given), len(made)
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
@@ -166,7 +194,9 @@ class _Exported(Program):
         args, kwargs = pytree.tree_unflatten(list(tensors), self.program.call_spec.in_spec)
         return list(_flat(self.program.module()(*args, **kwargs)))
 
-    def write(self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]) -> None:
+    def write(
+        self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]
+    ) -> None:
         import torch
 
         how = {"input_names": [*names[0]], "output_names": [*names[1]]}
@@ -188,6 +218,13 @@ def _example(shape: Shape, dtype: DType | None) -> Any:
     """A tensor of the input's shape and type."""
     import torch
 
-    names = {DType.F16: "float16", DType.F32: "float32", DType.F64: "float64", DType.BOOL: "bool", DType.U8: "uint8", DType.I8: "int8"}
+    names = {
+        DType.F16: "float16",
+        DType.F32: "float32",
+        DType.F64: "float64",
+        DType.BOOL: "bool",
+        DType.U8: "uint8",
+        DType.I8: "int8",
+    }
     names |= {DType.I16: "int16", DType.I32: "int32", DType.I64: "int64"}
     return torch.zeros(shape, dtype=getattr(torch, names.get(dtype or DType.F32, "float32")))

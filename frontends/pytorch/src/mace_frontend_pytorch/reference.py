@@ -35,7 +35,9 @@ def reference(files: Files, model: Model) -> Reference | None:
                 made = program.run([torch.from_numpy(np.array(arrays[name])) for name in inputs])
         except (RuntimeError, KeyError, TypeError, ValueError, NotImplementedError) as error:
             text = (str(error).strip() or type(error).__name__).splitlines()[-1]
-            raise MaceError(program.file.name, f"torch refuses it: {text}", "validate against stored data instead") from error
+            raise MaceError(
+                program.file.name, f"torch refuses it: {text}", "validate against stored data instead"
+            ) from error
         finally:
             torch.set_num_threads(threads)
         return {name: np.asarray(tensor.detach().numpy()) for name, tensor in zip(outputs, made, strict=True)}

@@ -28,15 +28,84 @@ LONGEST = 1 << 14
 SYMBOL = re.compile(r"[A-Za-z_]\w{0,63}")
 FUNCTIONS = frozenset(
     (
-        *("Symbol", "Integer", "Rational", "Float", "Add", "Mul", "Pow", "Max", "Min", "Mod", "Abs", "And", "Or", "Not", "Xor", "Eq", "Ne"),
-        *("Lt", "Le", "Gt", "Ge", "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "Piecewise"),
-        *("ExprCondPair", "FloorDiv", "CeilDiv", "CleanDiv", "ModularIndexing", "PythonMod", "Where", "IntTrueDiv", "FloatTrueDiv"),
-        *("PowByNatural", "FloatPow", "LShift", "RShift", "CeilToInt", "FloorToInt", "RoundToInt", "RoundDecimal", "TruncToInt"),
-        *("TruncToFloat", "ToFloat", "Identity", "OpaqueUnaryFn_sqrt", "floor", "ceiling", "IsNonOverlappingAndDenseIndicator"),
+        *(
+            "Symbol",
+            "Integer",
+            "Rational",
+            "Float",
+            "Add",
+            "Mul",
+            "Pow",
+            "Max",
+            "Min",
+            "Mod",
+            "Abs",
+            "And",
+            "Or",
+            "Not",
+            "Xor",
+            "Eq",
+            "Ne",
+        ),
+        *(
+            "Lt",
+            "Le",
+            "Gt",
+            "Ge",
+            "Equality",
+            "Unequality",
+            "StrictLessThan",
+            "LessThan",
+            "StrictGreaterThan",
+            "GreaterThan",
+            "Piecewise",
+        ),
+        *(
+            "ExprCondPair",
+            "FloorDiv",
+            "CeilDiv",
+            "CleanDiv",
+            "ModularIndexing",
+            "PythonMod",
+            "Where",
+            "IntTrueDiv",
+            "FloatTrueDiv",
+        ),
+        *(
+            "PowByNatural",
+            "FloatPow",
+            "LShift",
+            "RShift",
+            "CeilToInt",
+            "FloorToInt",
+            "RoundToInt",
+            "RoundDecimal",
+            "TruncToInt",
+        ),
+        *(
+            "TruncToFloat",
+            "ToFloat",
+            "Identity",
+            "OpaqueUnaryFn_sqrt",
+            "floor",
+            "ceiling",
+            "IsNonOverlappingAndDenseIndicator",
+        ),
     )
 )
 """What a dimension's expression may call: torch hands these texts to Python's eval."""
-ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load)
+ARITHMETIC = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.Load,
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +117,10 @@ class Source:
 
 
 def recognise(file: Path) -> Source:
-    """Tell which kind of model a file holds; MaceError for one that holds none, with advice, and for a damaged archive."""
+    """Tell which kind of model a file holds.
+
+    MaceError for one that holds none, with advice, and for a damaged archive.
+    """
     try:
         with file.open("rb") as stream:
             start = stream.read(64)
@@ -60,8 +132,19 @@ def recognise(file: Path) -> Source:
             if kind is EXPORTED:
                 _check_expressions(file, archive)
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror or error}", "correct the path in the deployment file") from error
-    except (BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, LookupError, RecursionError) as error:
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror or error}", "correct the path in the deployment file"
+        ) from error
+    except (
+        BadZipFile,
+        zlib.error,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+        EOFError,
+        LookupError,
+        RecursionError,
+    ) as error:
         raise damaged(file, error) from error
     return Source(file, kind)
 
@@ -69,14 +152,15 @@ def recognise(file: Path) -> Source:
 def damaged(file: Path, error: object) -> MaceError:
     """The error for an archive that cannot be right."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-    return MaceError(file.name, f"is no PyTorch model, or a damaged one: {text}", "save or download the model again")
+    return MaceError(
+        file.name, f"is no PyTorch model, or a damaged one: {text}", "save or download the model again"
+    )
 
 
 def _weights_alone(file: Path) -> MaceError:
     problem = "holds weights or a pickled module without the graph that computes with them"
-    remedy = (
-        f"export the model where its Python code is: torch.export.save(torch.export.export(model.eval(), inputs), 'model.pt2') or {EXPORT}"
-    )
+    save = "torch.export.save(torch.export.export(model.eval(), inputs), 'model.pt2')"
+    remedy = f"export the model where its Python code is: {save} or {EXPORT}"
     return MaceError(file.name, problem, remedy)
 
 
@@ -90,8 +174,12 @@ def _kind(file: Path, archive: ZipFile) -> str:
     inner = {name.partition("/")[2] for name in archive.namelist()} | set(archive.namelist())
     if any(name.startswith("data/aotinductor/") for name in inner):
         problem = "holds a program that torch has compiled for one machine"
-        raise MaceError(file.name, problem, "save the exported program itself: torch.export.save(program, 'model.pt2')")
-    if "serialized_exported_program.json" in inner or any(n.startswith("models/") and n.endswith(".json") for n in inner):
+        raise MaceError(
+            file.name, problem, "save the exported program itself: torch.export.save(program, 'model.pt2')"
+        )
+    if "serialized_exported_program.json" in inner or any(
+        n.startswith("models/") and n.endswith(".json") for n in inner
+    ):
         return EXPORTED
     if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
         return SCRIPT
@@ -141,7 +229,9 @@ def _is_plain(part: ast.AST, called: bool) -> bool:
         case ast.Name():
             return part.id in FUNCTIONS if called else bool(SYMBOL.fullmatch(part.id)) and "__" not in part.id
         case ast.Constant():
-            return not isinstance(part.value, str) or (bool(SYMBOL.fullmatch(part.value)) and "__" not in part.value)
+            return not isinstance(part.value, str) or (
+                bool(SYMBOL.fullmatch(part.value)) and "__" not in part.value
+            )
         case ast.Call() | ast.keyword() | ast.Tuple():
             return True
         case _:

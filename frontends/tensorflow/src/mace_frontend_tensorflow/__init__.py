@@ -53,7 +53,10 @@ class TensorFlow(Frontend):
         return reference(files, model)
 
     def recurrent(self, files: Files, model: Model) -> Reference | None:
-        """Return the model in TensorFlow, which keeps its variables from call to call; None if TensorFlow is not installed."""
+        """Return the model in TensorFlow, which keeps its variables from call to call.
+
+        None if TensorFlow is not installed.
+        """
         from mace_frontend_tensorflow.reference import recurrent
 
         return recurrent(files, model)

@@ -18,7 +18,17 @@ from mace_frontend_tensorflow.variables import VARIABLES
 DEFAULT_SIGNATURE = "serving_default"
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 SILENT = (
-    *("NoOp", "Const", "Assert", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "SaveV2", "RestoreV2", "Assign"),
+    *(
+        "NoOp",
+        "Const",
+        "Assert",
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "SaveV2",
+        "RestoreV2",
+        "Assign",
+    ),
     *("AssignVariableOp", "VarHandleOp", "VariableV2", "MergeV2Checkpoints", "Print", "PrintV2"),
 )
 """Operators whose outputs nobody asks for, whether or not anything reads them."""
@@ -44,7 +54,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Part:
-    """The wanted part of a model; outputs by their public names. off: truth values that nobody states, which are false."""
+    """The wanted part of a model; outputs by their public names.
+
+    off: truth values that nobody states, which are false.
+    """
 
     inputs: tuple[Input, ...]
     outputs: tuple[tuple[str, Ref], ...]
@@ -53,7 +66,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Public:
-    """Names of tensors in the file by the names that users know. off: truth values that nobody states, which are false."""
+    """Names of tensors in the file by the names that users know.
+
+    off: truth values that nobody states, which are false.
+    """
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -61,11 +77,16 @@ class Public:
 
 
 def public(source: Source, model: Model) -> Public:
-    """What the deployment file's names stand for, else the model's own; an output that no tensor is stays as it is named."""
+    """What the deployment file's names stand for, else the model's own.
+
+    An output that no tensor is stays as it is named.
+    """
     signature = _signature(source, model)
     given = {p.name: signature.inputs.get(p.name, p.name) for p in model.inputs}
     stated = {p.name: signature.outputs.get(p.name, p.name) for p in model.outputs}
-    known = {name: text for name, text in stated.items() if _ref(source, text, {})[0] in source.flat.operations}
+    known = {
+        name: text for name, text in stated.items() if _ref(source, text, {})[0] in source.flat.operations
+    }
     wanted = (known or signature.outputs).values()
     refs = {name: _ref(source, text, {}) for name, text in given.items()}
     own = _placeholders(source, signature, refs, [_ref(source, text, {}) for text in wanted])
@@ -78,8 +99,8 @@ def public(source: Source, model: Model) -> Public:
 def wanted(source: Source, model: Model) -> Part:
     """The part between the inputs and outputs that the deployment file names, or the whole model.
 
-    A name may be one of the signature, or that of any tensor, with or without ":0": the graph is cut there. MaceError for a name that no
-    tensor has, and one for all dimensions that stay unknown.
+    A name may be one of the signature, or that of any tensor, with or without ":0": the graph is cut there.
+    MaceError for a name that no tensor has, and one for all dimensions that stay unknown.
     """
     signature = _signature(source, model)
     given = {p.name: _ref(source, p.name, signature.inputs) for p in model.inputs}
@@ -88,21 +109,35 @@ def wanted(source: Source, model: Model) -> Part:
     _known(source, "output", outputs, signature.outputs)
     outputs = outputs or {name: _ref(source, text, {}) for name, text in signature.outputs.items()}
     if not outputs:
-        raise MaceError(source.name, "no node of it is an output: each is read by another", "name output_tensors in the deployment file")
+        raise MaceError(
+            source.name,
+            "no node of it is an output: each is read by another",
+            "name output_tensors in the deployment file",
+        )
     own = _placeholders(source, signature, given, outputs.values())
     off = _off(source, model, own)
     asked = {name: ref for name, ref in own.items() if name not in off}
-    return Part(_inputs(source, model, given, asked), tuple(outputs.items()), tuple(own[name] for name in off))
+    return Part(
+        _inputs(source, model, given, asked), tuple(outputs.items()), tuple(own[name] for name in off)
+    )
 
 
 def _signature(source: Source, model: Model) -> Signature:
-    """The signature with most of the names that the deployment file states; a frozen graph as if it had one."""
+    """The signature with most of the names that the deployment file states.
+
+    A frozen graph as if it had one.
+    """
     if not source.signatures:
         return Signature("", {}, {name: name for name in _ends(source)})
     stated = {p.name for p in (*model.inputs, *model.outputs)}
 
     def fit(signature: Signature) -> tuple[int, bool]:
-        names = {n for side in (signature.inputs, signature.outputs) for pair in side.items() for n in (*pair, pair[1].removesuffix(":0"))}
+        names = {
+            n
+            for side in (signature.inputs, signature.outputs)
+            for pair in side.items()
+            for n in (*pair, pair[1].removesuffix(":0"))
+        }
         return len(stated & names), signature.name == DEFAULT_SIGNATURE
 
     return max(source.signatures, key=fit)
@@ -114,7 +149,11 @@ def _ends(source: Source) -> list[str]:
     read = {ref[0] for o in flat.operations.values() for ref in flat.inputs(o)}
     read.update(name for o in flat.operations.values() for name in o.controls)
     calls = {name: flat.resolved((name, 0))[0] for name, index in flat.aliases if index == 0}
-    own = [n for n, o in flat.operations.items() if n not in read and o.op not in SILENT and not _inside(n, calls)]
+    own = [
+        n
+        for n, o in flat.operations.items()
+        if n not in read and o.op not in SILENT and not _inside(n, calls)
+    ]
     return own + [call for call, end in calls.items() if end not in read and not _inside(call, calls)]
 
 
@@ -144,7 +183,9 @@ def _declared(source: Source) -> Iterator[Operation]:
     yield from (o for o in source.flat.operations.values() if o.op in PLACEHOLDERS)
 
 
-def _placeholders(source: Source, signature: Signature, given: Mapping[str, Ref], outputs: Iterable[Ref]) -> dict[str, Ref]:
+def _placeholders(
+    source: Source, signature: Signature, given: Mapping[str, Ref], outputs: Iterable[Ref]
+) -> dict[str, Ref]:
     """The model's own inputs besides those that are stated: all of its signature, or those that its outputs need."""
     stated = {*given.values()}
     reached = _reached(source, stated, outputs)
@@ -163,7 +204,12 @@ def _off(source: Source, model: Model, own: Mapping[str, Ref]) -> list[str]:
     found = []
     for name, (node, index) in own.items():
         operation = source.flat.operations.get(node)
-        if model.inputs and operation is not None and "dtype" in operation.attrs and operation.attrs["dtype"].type == TRUTH:
+        if (
+            model.inputs
+            and operation is not None
+            and "dtype" in operation.attrs
+            and operation.attrs["dtype"].type == TRUTH
+        ):
             found += [name] if not _dims(source, operation, index) else []
     return found
 
@@ -175,11 +221,15 @@ def _reached(source: Source, held: set[Ref], outputs: Iterable[Ref]) -> set[str]
         name, _ = open_ends.pop()
         if name not in found and name in source.flat.operations:
             found.add(name)
-            open_ends.extend(ref for ref in source.flat.inputs(source.flat.operations[name]) if ref not in held)
+            open_ends.extend(
+                ref for ref in source.flat.inputs(source.flat.operations[name]) if ref not in held
+            )
     return found
 
 
-def _inputs(source: Source, model: Model, given: Mapping[str, Ref], own: Mapping[str, Ref]) -> tuple[Input, ...]:
+def _inputs(
+    source: Source, model: Model, given: Mapping[str, Ref], own: Mapping[str, Ref]
+) -> tuple[Input, ...]:
     ports: Mapping[str, Port] = {p.name: p for p in model.inputs}
     faults, made, shapes = [], [], {}
     for name, ref in {**given, **own}.items():

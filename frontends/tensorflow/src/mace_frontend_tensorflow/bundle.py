@@ -27,7 +27,10 @@ MOST_TEXT = 1 << 26
 
 @dataclass(frozen=True)
 class Bundle:
-    """A checkpoint. prefix: its path without the ends of the files' names; entries: BundleEntryProto by name."""
+    """A checkpoint.
+
+    prefix: its path without the ends of the files' names; entries: BundleEntryProto by name.
+    """
 
     prefix: Path
     shards: int
@@ -53,7 +56,10 @@ class Bundle:
         return Constant(name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"), dtype, shape, read)
 
     def text(self, name: str) -> bytes:
-        """A single text: its length as a number, four bytes of checksum, its bytes; b"" if there is none such."""
+        """A single text: its length as a number, four bytes of checksum, its bytes.
+
+        b"" if there is none such.
+        """
         entry = self.entries.get(name)
         if entry is None or entry.dtype != STRING or entry.shape.dim or not 5 < entry.size < MOST_TEXT:
             return b""
@@ -62,17 +68,29 @@ class Bundle:
         return data[start + 4 :]
 
     def _bytes(self, entry: BundleEntry) -> bytes:
-        """The bytes of an entry. Only its shard's number comes from the file, so that no path can lead elsewhere."""
+        """The bytes of an entry.
+
+        Only its shard's number comes from the file, so that no path can lead elsewhere.
+        """
         file = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard_id:05d}-of-{self.shards:05d}")
         try:
             with file.open("rb") as stream:
-                inside = 0 <= entry.shard_id < self.shards and 0 <= entry.offset <= file.stat().st_size - entry.size
+                inside = (
+                    0 <= entry.shard_id < self.shards
+                    and 0 <= entry.offset <= file.stat().st_size - entry.size
+                )
                 stream.seek(entry.offset if inside else 0)
                 data = stream.read(entry.size if inside else 0)
         except OSError as error:
-            raise MaceError(file.name, f"cannot be read: {error.strerror}", "keep the folder `variables` as it was saved") from error
+            raise MaceError(
+                file.name, f"cannot be read: {error.strerror}", "keep the folder `variables` as it was saved"
+            ) from error
         if not inside:
-            raise MaceError(file.name, "is too short: a variable lies outside of it", "keep the folder `variables` as it was saved")
+            raise MaceError(
+                file.name,
+                "is too short: a variable lies outside of it",
+                "keep the folder `variables` as it was saved",
+            )
         return data
 
 
@@ -86,9 +104,15 @@ def read_bundle(prefix: Path) -> Bundle | None:
         header = BundleHeader.FromString(table.pop(b"", b""))
         entries = {name.decode(): BundleEntry.FromString(value) for name, value in table.items()}
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror}", "keep the folder `variables` as it was saved") from error
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror}", "keep the folder `variables` as it was saved"
+        ) from error
     except (TableError, DecodeError, ValueError) as error:
-        raise MaceError(file.name, f"is no index of variables, or a damaged one: {error}", "save the model again") from error
+        raise MaceError(
+            file.name, f"is no index of variables, or a damaged one: {error}", "save the model again"
+        ) from error
     if header.endianness != 0:
-        raise MaceError(file.name, "was written by a big-endian machine", "save the model on a little-endian one")
+        raise MaceError(
+            file.name, "was written by a big-endian machine", "save the model on a little-endian one"
+        )
     return Bundle(prefix, header.num_shards, entries)

@@ -35,7 +35,9 @@ class Value:
         if self.dtype is DType.BOOL:
             return rng.integers(0, 2, self.shape).astype(bool)
         if not self.dtype.is_float:
-            return rng.integers(int(self.low), int(self.high), self.shape, endpoint=True).astype(self.dtype.numpy)
+            return rng.integers(int(self.low), int(self.high), self.shape, endpoint=True).astype(
+                self.dtype.numpy
+            )
         return rng.uniform(self.low, self.high, self.shape).astype(self.dtype.numpy)
 
 
@@ -78,7 +80,13 @@ class Case:
         return {f"in{i}": value.random(rng) for i, value in enumerate(self.inputs)}
 
 
-def raw(operator: str, *operands: Value | Array | Sequence[Value | Array], name: str = "", tolerance: float = 2e-6, **attrs: Any) -> Case:
+def raw(
+    operator: str,
+    *operands: Value | Array | Sequence[Value | Array],
+    name: str = "",
+    tolerance: float = 2e-6,
+    **attrs: Any,
+) -> Case:
     """A graph of one operator, its operands inputs or constants in their order."""
     values: list[Value] = []
 
@@ -135,7 +143,9 @@ def freeze(case: Case, folder: Path, tf: Any) -> Frozen:
     """Write a graph of placeholders `in0`, `in1` ... and outputs `out0`, `out1` ... as a file."""
     graph = tf.Graph()
     with graph.as_default():
-        given = [tf.compat.v1.placeholder(v.dtype.numpy, v.shape, f"in{i}") for i, v in enumerate(case.inputs)]
+        given = [
+            tf.compat.v1.placeholder(v.dtype.numpy, v.shape, f"in{i}") for i, v in enumerate(case.inputs)
+        ]
         made = case.make(tf, *given)
         outputs = list(made) if isinstance(made, list | tuple) else [made]
         names = [tf.identity(o, name=f"out{i}").op.name for i, o in enumerate(outputs) if o is not None]

@@ -25,7 +25,14 @@ RESULTS: Mapping[str, tuple[str, ...]] = {
     "BlockLSTMV2": ("i", "cs", "f", "o", "ci", "co", "h"),
     "FusedBatchNorm": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"),
     "FusedBatchNormV2": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"),
-    "FusedBatchNormV3": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2", "reserve_space_3"),
+    "FusedBatchNormV3": (
+        "y",
+        "batch_mean",
+        "batch_variance",
+        "reserve_space_1",
+        "reserve_space_2",
+        "reserve_space_3",
+    ),
     "GRUBlockCell": ("r", "u", "c", "h"),
     "LSTMBlockCell": ("i", "cs", "f", "o", "ci", "co", "h"),
     "ListDiff": ("out", "idx"),
@@ -67,7 +74,10 @@ class Operation:
 
 @dataclass
 class Flat:
-    """Operations by name. aliases: what an output of a call stands for. outputs: what a function's body gives."""
+    """Operations by name.
+
+    aliases: what an output of a call stands for. outputs: what a function's body gives.
+    """
 
     operations: dict[str, Operation] = field(default_factory=dict)
     aliases: dict[Ref, Ref] = field(default_factory=dict)
@@ -87,7 +97,10 @@ class Flat:
         return [self.resolved(ref) for ref in operation.inputs]
 
     def source(self, ref: Ref, passing: Sequence[str] = ("Identity",)) -> Operation | None:
-        """The operation that computes an output, those of these operators passed by; None if there is none."""
+        """The operation that computes an output, those of these operators passed by.
+
+        None if there is none.
+        """
         for _ in range(len(self.operations) + 1):
             operation = self.operations.get(self.resolved(ref)[0])
             if operation is None or operation.op not in passing or not operation.inputs:
@@ -98,7 +111,10 @@ class Flat:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a body is written out. arguments: what its arguments stand for. bound: values of the attributes that its nodes leave open."""
+    """Where a body is written out.
+
+    arguments: what its arguments stand for. bound: values of the attributes that its nodes leave open.
+    """
 
     prefix: str
     nodes: Mapping[str, NodeDef]
@@ -122,7 +138,10 @@ class Flattening:
         return flat
 
     def function(self, name: str, bound: Mapping[str, AttrValue]) -> Flat:
-        """The body of a function, each argument an operation `_Arg`; MaceError if there is no such function."""
+        """The body of a function, each argument an operation `_Arg`.
+
+        MaceError if there is no such function.
+        """
         function = self._function(name, name)
         arguments = tuple(a.name for a in function.signature.input_arg)
         flat = Flat(arguments=arguments)
@@ -134,14 +153,22 @@ class Flattening:
 
     def _function(self, name: str, caller: str) -> Any:
         if name not in self.functions:
-            raise MaceError(self.place, f"node {caller!r} calls function {name!r}, which the file does not hold", "export the model again")
+            raise MaceError(
+                self.place,
+                f"node {caller!r} calls function {name!r}, which the file does not hold",
+                "export the model again",
+            )
         return self.functions[name]
 
     def _expand(self, flat: Flat, place: _Place) -> None:
         for node in place.nodes.values():
             self._count += 1
             if self._count > MOST:
-                raise MaceError(self.place, f"has more than {MOST} nodes with its functions written out", "cut it with output_tensors")
+                raise MaceError(
+                    self.place,
+                    f"has more than {MOST} nodes with its functions written out",
+                    "cut it with output_tensors",
+                )
             name = place.prefix + node.name
             inputs = tuple(self._ref(text, place) for text in node.input if not text.startswith("^"))
             controls = tuple(place.prefix + text[1:] for text in node.input if text.startswith("^"))
@@ -153,7 +180,11 @@ class Flattening:
 
     def _call(self, flat: Flat, call: Operation, depth: int) -> None:
         if depth > DEPTH:
-            raise MaceError(self.place, f"node {call.name!r}: functions call each other more than {DEPTH} deep", "export the model again")
+            raise MaceError(
+                self.place,
+                f"node {call.name!r}: functions call each other more than {DEPTH} deep",
+                "export the model again",
+            )
         named = call.attrs["f"].func if call.op in CALLS and "f" in call.attrs else None
         function = self._function(named.name if named else call.op, call.name)
         formal = [a.name for a in function.signature.input_arg]
@@ -191,4 +222,7 @@ class Flattening:
 
 def _bound(attrs: Mapping[str, AttrValue], bound: Mapping[str, AttrValue]) -> Mapping[str, AttrValue]:
     """A node's attributes, those that it leaves to its function's caller filled in."""
-    return {key: bound.get(value.placeholder, value) if value.placeholder else value for key, value in attrs.items()}
+    return {
+        key: bound.get(value.placeholder, value) if value.placeholder else value
+        for key, value in attrs.items()
+    }

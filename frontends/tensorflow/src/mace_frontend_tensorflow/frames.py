@@ -1,7 +1,8 @@
 """Loops as TensorFlow 1 wrote them, seen as one operation each.
 
-A loop is a frame: `Enter` brings values in, `Merge` chooses between what came in and what `NextIteration` brings back, `Switch` leads to
-the body or to `Exit`, as `LoopCond` says (tensorflow/core/graph/control_flow.h, and "Implementation of Control Flow in TensorFlow", 2017).
+A loop is a frame: `Enter` brings values in, `Merge` chooses between what came in and what `NextIteration`
+brings back, `Switch` leads to the body or to `Exit`, as `LoopCond` says
+(tensorflow/core/graph/control_flow.h, and "Implementation of Control Flow in TensorFlow", 2017).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ MERGE, SWITCH = ("Merge", "RefMerge"), ("Switch", "RefSwitch")
 
 @dataclass(frozen=True)
 class Variable:
-    """A value that changes from turn to turn. enter: where it comes in; next: what it is in the turn after; exit: where it goes out."""
+    """A value that changes from turn to turn.
+
+    enter: where it comes in; next: what it is in the turn after; exit: where it goes out.
+    """
 
     enter: int
     merge: str
@@ -32,7 +36,11 @@ class Variable:
 
 @dataclass(frozen=True)
 class Loop:
-    """A frame. enters: the operations that bring its operands in, in their order; condition: whether another turn follows."""
+    """A frame.
+
+    enters: the operations that bring its operands in, in their order; condition: whether another turn
+    follows.
+    """
 
     enters: tuple[str, ...]
     variables: tuple[Variable, ...]
@@ -40,7 +48,10 @@ class Loop:
 
 
 def with_loops(flat: Flat, place: str) -> tuple[Flat, Mapping[str, Loop]]:
-    """The graph with every loop as one operation, and the loops by its name; MaceError for one that lacks a part."""
+    """The graph with every loop as one operation, and the loops by its name.
+
+    MaceError for one that lacks a part.
+    """
     frames: dict[bytes, list[Operation]] = {}
     for operation in flat.operations.values():
         if operation.op in ENTER and operation.inputs:
@@ -55,7 +66,9 @@ def with_loops(flat: Flat, place: str) -> tuple[Flat, Mapping[str, Loop]]:
         try:
             loops[name] = loop = _loop(flat, enters, users)
         except (ValueError, LookupError) as error:
-            raise MaceError(place, f"loop {name!r} is malformed: {error}", "export the model again") from error
+            raise MaceError(
+                place, f"loop {name!r} is malformed: {error}", "export the model again"
+            ) from error
         made[name] = Operation(name, LOOP, tuple(e.inputs[0] for e in enters), (), {})
         aliases.update(((v.exit, 0), (name, i)) for i, v in enumerate(loop.variables) if v.exit)
     return replace(flat, operations=made, aliases=aliases), loops
@@ -85,9 +98,14 @@ def _loop(flat: Flat, enters: list[Operation], users: Mapping[str, list[Operatio
         back = next((flat.operations.get(ref[0]) for ref in flat.inputs(merge) if ref[0] != enter.name), None)
         if back is None or back.op not in NEXT or not back.inputs:
             raise ValueError(f"{merge.name!r} gets nothing back from the body")
-        switch = next((u for u in users.get(merge.name, ()) if u.op in SWITCH and flat.inputs(u)[0] == (merge.name, 0)), None)
+        switch = next(
+            (u for u in users.get(merge.name, ()) if u.op in SWITCH and flat.inputs(u)[0] == (merge.name, 0)),
+            None,
+        )
         exit_ = next((u for u in users.get(switch.name, ()) if u.op in EXIT), None) if switch else None
-        found = Variable(index, merge.name, switch.name if switch else None, back.inputs[0], exit_.name if exit_ else None)
+        found = Variable(
+            index, merge.name, switch.name if switch else None, back.inputs[0], exit_.name if exit_ else None
+        )
         variables.append(found)
         if switch:
             condition = flat.inputs(switch)[1]

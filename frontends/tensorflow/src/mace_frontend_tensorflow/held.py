@@ -14,7 +14,8 @@ from mace_core.ir import Array, DType, Quant, Shape
 class Constant:
     """A constant that the graph does not hold yet; a variable is one, for it keeps its trained value.
 
-    fill: the one element that all have, if the file tells it so.  stored: integers that stand for its real numbers, if it is stored so.
+    fill: the one element that all have, if the file tells it so.  stored: integers that stand for its real
+    numbers, if it is stored so.
     """
 
     name: str

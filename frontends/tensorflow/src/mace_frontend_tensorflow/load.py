@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mace_core.api import Files
-from mace_core.build import Builder
 from mace_core.deployment import Model
+from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
@@ -19,14 +19,18 @@ from mace_frontend_tensorflow.translate import Translation
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """Read a model between the inputs and outputs that the deployment file names.
 
-    MaceError with every fault of the file: what it lacks, what is damaged, or each node that the IR cannot represent.
+    MaceError with every fault of the file: what it lacks, what is damaged, or each node that the IR cannot
+    represent.
     """
     source = read(files)
     variables = changed_variables(source, model)
     refuse_hidden(source, model, variables)
     part = wanted(source, model)
     builder = Builder(model.name, {**core_ops(), **ops})
-    builder.reserved = frozenset(name for name, _ in part.outputs)  # a public name is that of the output, whatever a node is called
+    # A public name is that of the output, whatever a node is called.
+    builder.reserved = frozenset(name for name, _ in part.outputs)
     translation = Translation(source, builder)
-    outputs = translation.run(part, {variable.name: variable.start for variable in variables if variable.start is not None})
+    outputs = translation.run(
+        part, {variable.name: variable.start for variable in variables if variable.start is not None}
+    )
     return builder.finish(outputs, [name for name, _ in part.outputs])

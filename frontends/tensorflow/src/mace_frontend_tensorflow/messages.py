@@ -1,7 +1,7 @@
 """The messages of TensorFlow's files.
 
-TensorBoard carries all but three, and importing those loads nothing else of it. The three are described here; their fields are those of
-tensorflow/core/protobuf/saved_model.proto and tensor_bundle.proto.
+TensorBoard carries all but three, and importing those loads nothing else of it. The three are described here;
+their fields are those of tensorflow/core/protobuf/saved_model.proto and tensor_bundle.proto.
 """
 
 from __future__ import annotations
@@ -23,17 +23,27 @@ from tensorboard.compat.proto.trackable_object_graph_pb2 import TrackableObjectG
 from tensorboard.compat.proto.types_pb2 import DataType
 
 PACKAGE = "mace_frontend_tensorflow"
-INT32, INT64, BYTES, MESSAGE = (getattr(FieldDescriptorProto, f"TYPE_{t}") for t in ("INT32", "INT64", "BYTES", "MESSAGE"))
+INT32, INT64, BYTES, MESSAGE = (
+    getattr(FieldDescriptorProto, f"TYPE_{t}") for t in ("INT32", "INT64", "BYTES", "MESSAGE")
+)
 
 
 def _described() -> tuple[Any, ...]:
-    """The classes of SavedModel, BundleHeaderProto and BundleEntryProto; fields that nothing here reads are left out."""
+    """The classes of SavedModel, BundleHeaderProto and BundleEntryProto.
+
+    Fields that nothing here reads are left out.
+    """
     graph, shape = MetaGraphDef.DESCRIPTOR, TensorShapeProto.DESCRIPTOR
     file = FileDescriptorProto(name=f"{PACKAGE}/files.proto", package=PACKAGE, syntax="proto3")
     file.dependency.extend((graph.file.name, shape.file.name))
     _add(file, "SavedModel", (("version", 1, INT64, ""), ("meta_graphs*", 2, MESSAGE, graph.full_name)))
     _add(file, "BundleHeader", (("num_shards", 1, INT32, ""), ("endianness", 2, INT32, "")))
-    numbers = (("shard_id", 3, INT32, ""), ("offset", 4, INT64, ""), ("size", 5, INT64, ""), ("slices*", 7, BYTES, ""))
+    numbers = (
+        ("shard_id", 3, INT32, ""),
+        ("offset", 4, INT64, ""),
+        ("size", 5, INT64, ""),
+        ("slices*", 7, BYTES, ""),
+    )
     _add(file, "BundleEntry", (("dtype", 1, INT32, ""), ("shape", 2, MESSAGE, shape.full_name), *numbers))
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(file.SerializeToString())
@@ -45,7 +55,11 @@ def _add(file: Any, name: str, fields: Iterable[tuple[str, int, int, str]]) -> N
     """Describe a message by its fields: name ("*" behind that of a repeated one), number, type, and of what message."""
     message = file.message_type.add(name=name)
     for field, number, kind, of in fields:
-        label = FieldDescriptorProto.LABEL_REPEATED if field.endswith("*") else FieldDescriptorProto.LABEL_OPTIONAL
+        label = (
+            FieldDescriptorProto.LABEL_REPEATED
+            if field.endswith("*")
+            else FieldDescriptorProto.LABEL_OPTIONAL
+        )
         added = message.field.add(name=field.rstrip("*"), number=number, type=kind, label=label)
         if of:
             added.type_name = f".{of}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Shape, Storage
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
@@ -74,7 +74,10 @@ class Node(OperandNode):
         return name in self.operation.attrs
 
     def attr(self, name: str, default: T) -> T:
-        """An attribute's value, else the default, of which it must have the type; RefusedError if it has another."""
+        """An attribute's value, else the default, of which it must have the type.
+
+        RefusedError if it has another.
+        """
         if name not in self.operation.attrs:
             return default
         value: T = plain(self.operation.attrs[name])
@@ -154,7 +157,9 @@ class Node(OperandNode):
         """What the IR calls output `index`."""
         return f"{self.name}:{index}" if index else self.name
 
-    def weight(self, array: Array | Sequence[Any] | float, dtype: DType | None = None, tag: str = "constant") -> str:
+    def weight(
+        self, array: Array | Sequence[Any] | float, dtype: DType | None = None, tag: str = "constant"
+    ) -> str:
         """Add a constant of this node's own."""
         return self.build.weight(f"{self.name}/{tag}", np.asarray(array, dtype.numpy if dtype else None))
 
@@ -192,12 +197,20 @@ class Node(OperandNode):
             return self.derived(index, tuple(perm), lambda a: np.transpose(a, perm))
         return self.emit("Transpose", [self.input(index)], {"perm": tuple(perm)}, tag="permute")
 
-    def emit(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "") -> str:
+    def emit(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = ""
+    ) -> str:
         """Add an IR node whose result stays inside; `tag` tells it from the node that bears the name."""
         return self.emit_all(op, inputs, attrs, tag=tag)[0]
 
     def emit_all(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "", outputs: int = 1
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        tag: str = "",
+        outputs: int = 1,
     ) -> tuple[str, ...]:
         """Add an IR node with several results that stay inside."""
         like = self._like(tag or "inner")
@@ -208,10 +221,14 @@ class Node(OperandNode):
         origin = self.origin
         return IrNode(f"{self.name}/{tag}", origin.op, (), (), sources=origin.sources)
 
-    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, outputs: int = 1) -> tuple[str, ...]:
+    def done(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, outputs: int = 1
+    ) -> tuple[str, ...]:
         """Add the IR node that computes this node's outputs, under their names."""
         names = [self.output_name(i) for i in range(outputs)]
-        return self.work.add(op, inputs, attrs, outputs=[self.build.fresh(n) for n in names], like=self.origin)
+        return self.work.add(
+            op, inputs, attrs, outputs=[self.build.fresh(n) for n in names], like=self.origin
+        )
 
     def stored(self, op: str, inputs: Sequence[str], storage: Storage, tag: str) -> str:
         """Add an IR node whose result stays inside and is stored so."""
@@ -223,18 +240,26 @@ class Node(OperandNode):
         if self.build.tensors[tensor].dtype is dtype:
             return tensor
         attrs = {"to": dtype.value}
-        return self.done("Cast", [tensor], attrs)[0] if last else self.emit("Cast", [tensor], attrs, tag="cast")
+        return (
+            self.done("Cast", [tensor], attrs)[0] if last else self.emit("Cast", [tensor], attrs, tag="cast")
+        )
 
     def reshaped(self, tensor: str, shape: Sequence[int], tag: str = "shaped") -> str:
         """A tensor in another shape."""
-        return tensor if self.build.shape(tensor) == tuple(shape) else self.emit("Reshape", [tensor], {"shape": tuple(shape)}, tag=tag)
+        return (
+            tensor
+            if self.build.shape(tensor) == tuple(shape)
+            else self.emit("Reshape", [tensor], {"shape": tuple(shape)}, tag=tag)
+        )
 
 
 def _after(op: str, attrs: Mapping[str, Any], shape: Shape) -> tuple[Shape, bool]:
     """The shape that a step of a recipe makes, and whether it leaves everything as it was."""
     if op == "Pad":
         ends = zip(shape, attrs["before"], attrs["after"], strict=True)
-        return tuple(n + before + after for n, before, after in ends), not any((*attrs["before"], *attrs["after"]))
+        return tuple(n + before + after for n, before, after in ends), not any(
+            (*attrs["before"], *attrs["after"])
+        )
     if op == "Slice":
         return attrs["sizes"], attrs["sizes"] == shape and all(step == 1 for step in attrs["steps"])
     if op == "Reshape":
@@ -244,7 +269,10 @@ def _after(op: str, attrs: Mapping[str, Any], shape: Shape) -> tuple[Shape, bool
 
 
 def plain(value: AttrValue) -> Any:
-    """An attribute's value as Python has it: bytes as text, lists as tuples; None for what has no such form."""
+    """An attribute's value as Python has it: bytes as text, lists as tuples.
+
+    None for what has no such form.
+    """
     which = value.WhichOneof("value")
     if which == "s":
         return value.s.decode(errors="replace")

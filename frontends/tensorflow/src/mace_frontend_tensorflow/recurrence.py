@@ -1,4 +1,7 @@
-"""Loops, turn by turn; one that is a recurrent layer over a sequence becomes that layer as soon as two turns have shown it."""
+"""Loops, turn by turn.
+
+One that is a recurrent layer over a sequence becomes that layer as soon as two turns have shown it.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ class Loop:
     """A loop at work. values: its variables before every turn so far; fixed: what is the same in every turn.
 
     more: whether another turn follows, of the variables and the turn's number; body: one turn.
-    counts: whether the variables at the first places say which items of lists a turn reads and writes, and nothing else; and whether those
-    at the second places have no say in when it ends.
+    counts: whether the variables at the first places say which items of lists a turn reads and writes, and
+    nothing else; and whether those at the second places have no say in when it ends.
     """
 
     node: Node
@@ -49,14 +52,19 @@ class Loop:
                 return self.values[-1]
             self.node.refuse_unless(turn < TURNS, TOO_LONG)
             self.values.append(self.body(self.values[-1], turn))
-            self.node.refuse_unless(len(self.values[-1]) == len(self.values[0]), "its body gives more or fewer values than it takes")
+            self.node.refuse_unless(
+                len(self.values[-1]) == len(self.values[0]),
+                "its body gives more or fewer values than it takes",
+            )
         return self.values[-1]
 
     def goes_on(self, values: Sequence[Held], turn: int) -> bool:
         """Whether another turn follows."""
         known = self.node.work.array(self.more(values, turn))
         if known is None:
-            raise RefusedError("when it ends is known at run time only; export the model with a fixed number of turns")
+            raise RefusedError(
+                "when it ends is known at run time only; export the model with a fixed number of turns"
+            )
         return bool(known.reshape(()))
 
     def _as_layer(self) -> Sequence[Held] | None:
@@ -104,7 +112,11 @@ class _Parts:
 
     @classmethod
     def _with_turn(
-        cls, loop: Loop, counters: Mapping[int, tuple[int, int]], states: tuple[int, ...], written: tuple[int, ...]
+        cls,
+        loop: Loop,
+        counters: Mapping[int, tuple[int, int]],
+        states: tuple[int, ...],
+        written: tuple[int, ...],
     ) -> _Parts | None:
         """Find what the second turn reads besides its states: an item of a list, as the first turn read the one before."""
         before, after = ([str(values[s]) for s in states] for values in loop.values[1:3])
@@ -116,7 +128,9 @@ class _Parts:
             if len(read) == 1 and read[0] in items.items:
                 place = items.items.index(read[0])
                 known = {i for node in first for i in node.inputs}
-                others = [p for p in (place - 1, place + 1) if 0 <= p < len(items.items) and items.items[p] in known]
+                others = [
+                    p for p in (place - 1, place + 1) if 0 <= p < len(items.items) and items.items[p] in known
+                ]
                 if len(others) == 1:
                     turn = Turn(loop.node.build, nodes, read[0], tuple(before), tuple(after))
                     return cls(counters, states, written, turn, items, (others[0], place))
@@ -142,26 +156,43 @@ class _Parts:
         return len(self.read.items) == turns and self.places in ((0, 1), (turns - 1, turns - 2))
 
     def computed(self, loop: Loop, cell: Cell, turns: int) -> Sequence[Held] | None:
-        """The variables at the end; None if a list is written otherwise than by every turn, or by the last."""
+        """The variables at the end.
+
+        None if a list is written otherwise than by every turn, or by the last.
+        """
         plans = {place: self._writes(loop, place, cell, turns) for place in self.written}
         node = loop.node
         begin = [node.work.tensor(loop.values[0][place]) for place in self.states]
-        if None in plans.values() or any(node.build.shape(b) != node.build.shape(s) for b, s in zip(begin, self.turn.states, strict=True)):
+        if None in plans.values() or any(
+            node.build.shape(b) != node.build.shape(s) for b, s in zip(begin, self.turn.states, strict=True)
+        ):
             return None
-        sequence = self.read.whole or node.work.tensor(stacked(node, [node.work.tensor(i) for i in self.read.items], 0)[0])
+        sequence = self.read.whole or node.work.tensor(
+            stacked(node, [node.work.tensor(i) for i in self.read.items], 0)[0]
+        )
         order = (cell.hidden, *(i for i in range(len(self.states)) if i != cell.hidden))
         first = [begin[i] for i in order]
         batch, width = node.build.shape(first[0])
-        weights = [node.weight(a[None], tag=tag) for tag, a in (("weights", cell.w), ("recurrent", cell.r), ("bias", cell.b))]
+        weights = [
+            node.weight(a[None], tag=tag)
+            for tag, a in (("weights", cell.w), ("recurrent", cell.r), ("bias", cell.b))
+        ]
         states = [node.reshaped(s, (1, batch, width), "state") for s in first]
         attrs = {**cell.attrs(), "direction": "forward" if self.places[0] == 0 else "reverse"}
-        made = node.emit_all(cell.op, [sequence, *weights, "", *states], attrs, outputs=1 + len(states), tag=cell.op.lower())
-        ends = {self.states[i]: node.reshaped(end, (batch, width), "end") for i, end in zip(order, made[1:], strict=True)}
+        made = node.emit_all(
+            cell.op, [sequence, *weights, "", *states], attrs, outputs=1 + len(states), tag=cell.op.lower()
+        )
+        ends = {
+            self.states[i]: node.reshaped(end, (batch, width), "end")
+            for i, end in zip(order, made[1:], strict=True)
+        }
         results = list(loop.values[2])
         for place, (start, step) in self.counters.items():
             results[place] = self._counter(loop, place, start + step * turns)
         for place, each in plans.items():
-            results[place] = self._list(loop, place, made[0] if each else ends[self.states[cell.hidden]], bool(each))
+            results[place] = self._list(
+                loop, place, made[0] if each else ends[self.states[cell.hidden]], bool(each)
+            )
         for place, end in ends.items():
             results[place] = end
         return results
@@ -215,14 +246,18 @@ def only_counts(flat: Flat, counters: Sequence[Ref]) -> bool:
         for user in users.get(name, ()):
             if user.op in COUNTING:
                 left.append(user.name)
-            elif user.op not in (*ENDING, *PLACED) or (user.op in PLACED and [n for n, _ in flat.inputs(user)].index(name) != 1):
+            elif user.op not in (*ENDING, *PLACED) or (
+                user.op in PLACED and [n for n, _ in flat.inputs(user)].index(name) != 1
+            ):
                 return False
     return True
 
 
 def unread(flat: Flat, refs: Collection[Ref], passing: Sequence[str] = ()) -> bool:
     """Whether no operation but of these operators reads any of these outputs."""
-    return not any(o.op not in passing and not {*flat.inputs(o)}.isdisjoint(refs) for o in flat.operations.values())
+    return not any(
+        o.op not in passing and not {*flat.inputs(o)}.isdisjoint(refs) for o in flat.operations.values()
+    )
 
 
 def _needed(nodes: Sequence[IrNode], results: Sequence[str]) -> list[IrNode]:

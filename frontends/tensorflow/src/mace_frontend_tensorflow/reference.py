@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from mace_core.api import Files, Reference
-from mace_core.build import NEXT
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
 from mace_frontend_tensorflow import SAVED
 from mace_frontend_tensorflow.boundary import Public, public, reference_of
@@ -34,10 +34,12 @@ BESIDE = "inlined"
 
 
 def reference(files: Files, model: Model) -> Reference | None:
-    """Run the model on one CPU thread, its variables with their stored values in each run; None if TensorFlow is not installed.
+    """Run the model on one CPU thread, its variables with their stored values in each run.
 
-    The callable takes arrays by input name and gives arrays by output name: of those that the deployment file names the ones that
-    TensorFlow knows, tensors inside of functions among them.
+    None if TensorFlow is not installed.
+
+    The callable takes arrays by input name and gives arrays by output name: of those that the deployment file
+    names the ones that TensorFlow knows, tensors inside of functions among them.
     """
     if find_spec("tensorflow") is None:
         return None
@@ -59,11 +61,15 @@ def _begun(files: Files, model: Model) -> Reference:
     file = files[0] / SAVED if files[0].is_dir() else files[0]
     try:
         session = _saved(tf, file.parent, source.tags) if _is_saved(file) else _frozen(tf, file)
-        if not source.loops and any(_tensor(session.graph, n) is None for n in (*names.inputs.values(), *names.outputs.values())):
+        if not source.loops and any(
+            _tensor(session.graph, n) is None for n in (*names.inputs.values(), *names.outputs.values())
+        ):
             names = _inlined(tf, session, source, names)
         run = _callable(session, names, file.name)
     except Exception as error:  # TensorFlow's errors derive from nothing narrower
-        raise MaceError(file.name, f"TensorFlow refuses it: {error}", "validate against stored data instead") from error
+        raise MaceError(
+            file.name, f"TensorFlow refuses it: {error}", "validate against stored data instead"
+        ) from error
     return Reference(run, f"TensorFlow {tf.VERSION}")
 
 
@@ -100,7 +106,9 @@ def _is_saved(file: Path) -> bool:
 
 
 def _session(tf: Any, graph: Any) -> Any:
-    return tf.Session(graph=graph, config=tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1))
+    return tf.Session(
+        graph=graph, config=tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    )
 
 
 def _frozen(tf: Any, file: Path) -> Any:
@@ -122,9 +130,15 @@ def _saved(tf: Any, folder: Path, tags: Sequence[str]) -> Any:
 
 
 def _inlined(tf: Any, session: Any, source: Source, names: Public) -> Public:
-    """Put the graph beside itself with functions written out; names of what is wanted there. Variables are shared by their names."""
+    """Put the graph beside itself with functions written out; names of what is wanted there.
+
+    Variables are shared by their names.
+    """
     graph, flat = GraphDef(), source.flat
-    wanted = {name: flat.resolved(reference_of(text)) for name, text in {**names.off, **names.inputs, **names.outputs}.items()}
+    wanted = {
+        name: flat.resolved(reference_of(text))
+        for name, text in {**names.off, **names.inputs, **names.outputs}.items()
+    }
     graph.library.function.extend(source.functions.functions.values())
     graph.versions.producer = source.version
     for operation in _needed(source, [name for name, _ in wanted.values()]):
@@ -161,22 +175,32 @@ def _tensor(graph: Any, name: str) -> Any:
         return None
 
 
-def _callable(session: Any, names: Public, model: str) -> Callable[[Mapping[str, Array]], Mapping[str, Array]]:
+def _callable(
+    session: Any, names: Public, model: str
+) -> Callable[[Mapping[str, Array]], Mapping[str, Array]]:
     given = {name: _tensor(session.graph, text) for name, text in names.inputs.items()}
     unknown = sorted(name for name, tensor in given.items() if tensor is None)
     if unknown:
         raise ValueError(f"it cannot begin at {', '.join(unknown)}")
     found = {name: _tensor(session.graph, text) for name, text in names.outputs.items()}
-    wanted = {name: tensor for name, tensor in found.items() if tensor is not None and tensor.dtype.name not in ("resource", "variant")}
+    wanted = {
+        name: tensor
+        for name, tensor in found.items()
+        if tensor is not None and tensor.dtype.name not in ("resource", "variant")
+    }
 
-    off = {tensor: False for text in names.off.values() if (tensor := _tensor(session.graph, text)) is not None}
+    off = {
+        tensor: False for text in names.off.values() if (tensor := _tensor(session.graph, text)) is not None
+    }
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         fed = {**off, **{given[name]: array for name, array in arrays.items()}}
         try:
             values = session.run(list(wanted.values()), fed)
         except Exception as error:  # as above
-            raise MaceError(model, f"TensorFlow cannot run it: {error}", "validate against stored data instead") from error
+            raise MaceError(
+                model, f"TensorFlow cannot run it: {error}", "validate against stored data instead"
+            ) from error
         return {name: np.asarray(value) for name, value in zip(wanted, values, strict=True)}
 
     return run

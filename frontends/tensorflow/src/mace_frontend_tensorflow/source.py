@@ -55,19 +55,27 @@ def read(files: Files) -> Source:
     files: a frozen graph; or a SavedModel, its folder or the saved_model.pb in it.
     """
     if len(files) != 1:
-        raise MaceError(files[-1].name, f"a TensorFlow model is one file or folder, {len(files)} are named", "name saved_model.pb alone")
+        raise MaceError(
+            files[-1].name,
+            f"a TensorFlow model is one file or folder, {len(files)} are named",
+            "name saved_model.pb alone",
+        )
     file = files[0] / SAVED if files[0].is_dir() else files[0]
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
+        ) from error
     try:
         if file.name == SAVED or data.startswith(VERSION_FIELD):
             return _saved(file, _serving(SavedModel.FromString(data)))
         return _source(file, GraphDef.FromString(data), ())
     except (DecodeError, ValueError) as error:
         reason = (str(error).strip() or "it holds no message").splitlines()[0]
-        raise MaceError(file.name, f"is no TensorFlow model, or a damaged one: {reason}", "export or download it again") from error
+        raise MaceError(
+            file.name, f"is no TensorFlow model, or a damaged one: {reason}", "export or download it again"
+        ) from error
 
 
 def _serving(model: SavedModel) -> MetaGraphDef:
@@ -81,7 +89,10 @@ def _serving(model: SavedModel) -> MetaGraphDef:
 def _saved(file: Path, meta: MetaGraphDef) -> Source:
     signatures = []
     for name, signature in sorted(meta.signature_def.items()):
-        inputs, outputs = ({key: info.name for key, info in sorted(side.items())} for side in (signature.inputs, signature.outputs))
+        inputs, outputs = (
+            {key: info.name for key, info in sorted(side.items())}
+            for side in (signature.inputs, signature.outputs)
+        )
         if outputs and not name.startswith("__"):  # __saved_model_init_op is no function for users
             signatures.append(Signature(name, inputs, outputs))
     return replace(_source(file, meta.graph_def, tuple(signatures)), tags=tuple(meta.meta_info_def.tags))
@@ -93,4 +104,6 @@ def _source(file: Path, graph: GraphDef, signatures: tuple[Signature, ...]) -> S
     functions = Flattening(file.name, graph.library.function)
     flat, loops = with_loops(functions.graph(graph.node), file.name)
     bundle = read_bundle(file.parent / VARIABLES / "variables") if file.name == SAVED else None
-    return Source(file.name, flat, loops, functions, signatures, Variables(flat, bundle), graph.versions.producer)
+    return Source(
+        file.name, flat, loops, functions, signatures, Variables(flat, bundle), graph.versions.producer
+    )

@@ -1,8 +1,8 @@
 """Finds the variables that a run of the model changes: states, which the next run reads.
 
-A function runs every operation in it that changes a variable, whether or not its outputs need that; a graph runs what its outputs need or
-wait for. For each such variable an operation NAME.next is added, the variable's value after the run, and whoever reads the variable
-after it was assigned reads that.
+A function runs every operation in it that changes a variable, whether or not its outputs need that; a graph
+runs what its outputs need or wait for. For each such variable an operation NAME.next is added, the variable's
+value after the run, and whoever reads the variable after it was assigned reads that.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mace_core.build import NEXT
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
 from mace_core.states import is_reset
 from mace_frontend_tensorflow.boundary import public, reference_of
@@ -25,7 +25,10 @@ ASSIGNS = {
     **dict.fromkeys(("AssignAdd", "AssignAddVariableOp"), "AddV2"),
     **dict.fromkeys(("AssignSub", "AssignSubVariableOp"), "Sub"),
 }
-"""Operators that give a variable a value -> the operator that makes it of the variable and the operand; "" for the operand itself."""
+"""Operators that give a variable a value -> the operator that makes it of the variable and the operand.
+
+"" for the operand itself.
+"""
 
 CHANGES = (
     "ResourceScatter",
@@ -35,7 +38,10 @@ CHANGES = (
     "StridedSliceAssign",
     "Scatter",
 )
-"""How the names of operators begin that change a part of a variable; those of `ScatterNd` compute a tensor and are none."""
+"""How the names of operators begin that change a part of a variable.
+
+Those of `ScatterNd` compute a tensor and are none.
+"""
 
 READ = "ReadVariableOp"
 PASSING = ("Identity",)
@@ -55,7 +61,10 @@ class Changed:
 
 
 def refuse_hidden(source: Source, model: Model, variables: Iterable[Changed]) -> None:
-    """Raise one MaceError for variables that change from run to run and can be no states; none where every run begins anew."""
+    """Raise one MaceError for variables that change from run to run and can be no states.
+
+    None where every run begins anew.
+    """
     faults = []
     for variable in variables:
         if variable.start is None and not is_reset(model):
@@ -68,7 +77,10 @@ def refuse_hidden(source: Source, model: Model, variables: Iterable[Changed]) ->
 
 
 def changed_variables(source: Source, model: Model) -> list[Changed]:
-    """Return the variables that a run changes and that it sees the value of before; add what they are after the run to the graph."""
+    """Return the variables that a run changes and that it sees the value of before.
+
+    Add what they are after the run to the graph.
+    """
     flat = source.flat
     outputs = _outputs(source, model)
     executed = _executed(flat, outputs)
@@ -108,7 +120,10 @@ def _outputs(source: Source, model: Model) -> list[Ref]:
 
 
 def _ancestors(flat: Flat, refs: Iterable[Ref], *, controls: bool = False) -> dict[str, None]:
-    """Return the operations that these outputs are computed of; with `controls`, also those that they wait for."""
+    """Return the operations that these outputs are computed of.
+
+    With `controls`, also those that they wait for.
+    """
     found: dict[str, None] = {}
     waiting = [flat.resolved(ref)[0] for ref in refs]
     while waiting:

@@ -1,6 +1,7 @@
 """A LevelDB table: sorted keys with values, as the index of a tensor bundle is written.
 
-Format: https://github.com/google/leveldb/blob/main/doc/table_format.md ; TensorFlow writes its indices without compression.
+Format: https://github.com/google/leveldb/blob/main/doc/table_format.md ; TensorFlow writes its indices
+without compression.
 """
 
 from __future__ import annotations

@@ -60,12 +60,17 @@ def element_type(code: int) -> DType:
     plain = code - REFERENCE if code > REFERENCE else code
     if plain not in DTYPES:
         name = DataType.Name(plain).removeprefix("DT_").lower() if plain in DataType.values() else str(code)
-        raise ValueError(f"its elements are of type {name}, which is not supported; convert the model to float32")
+        raise ValueError(
+            f"its elements are of type {name}, which is not supported; convert the model to float32"
+        )
     return DTYPES[plain]
 
 
 def dims(shape: TensorShapeProto) -> tuple[int | None, ...] | None:
-    """The dimensions of a shape, None for each that it leaves open; None where not even their number is known."""
+    """The dimensions of a shape, None for each that it leaves open.
+
+    None where not even their number is known.
+    """
     return None if shape.unknown_rank else tuple(int(d.size) if d.size >= 0 else None for d in shape.dim)
 
 
@@ -90,7 +95,8 @@ def _listed(tensor: TensorProto) -> Sequence[int | float | bool]:
 def array(tensor: TensorProto) -> Array:
     """The elements of a TensorProto (tensorflow/core/framework/tensor.proto); ValueError if it is malformed.
 
-    They stand as bytes, or one by one; the last one listed also stands for all that follow, and none listed for zeros.
+    They stand as bytes, or one by one; the last one listed also stands for all that follow, and none listed
+    for zeros.
     """
     dtype, shape = element_type(tensor.dtype), complete(tensor.tensor_shape)
     count = prod(shape)
@@ -105,7 +111,9 @@ def array(tensor: TensorProto) -> Array:
     if len(listed) < count and count * dtype.size > MOST_BYTES:
         raise ValueError(f"its constant of shape {list(shape)} is too large to be written out")
     values = _elements(listed, dtype)
-    return np.concatenate([values, np.full(count - len(values), values[-1] if len(values) else 0, dtype.numpy)]).reshape(shape)
+    return np.concatenate(
+        [values, np.full(count - len(values), values[-1] if len(values) else 0, dtype.numpy)]
+    ).reshape(shape)
 
 
 def element(tensor: TensorProto) -> Array:
@@ -124,4 +132,6 @@ def _elements(listed: Sequence[int | float | bool], dtype: DType) -> Array:
 
 def texts(tensor: TensorProto) -> tuple[str, ...]:
     """The elements of a tensor of texts."""
-    return tuple(value.decode(errors="replace") for value in tensor.string_val) if tensor.dtype == STRING else ()
+    return (
+        tuple(value.decode(errors="replace") for value in tensor.string_val) if tensor.dtype == STRING else ()
+    )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import FOLD_LIMIT, NEXT, Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import FOLD_LIMIT, NEXT, Builder
 from mace_core.ir import Array, DType, Quant, Shape
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
@@ -96,15 +96,22 @@ class Translation:
         if name not in scope.flat.operations:
             raise RefusedError(f"it reads {name!r}, which the model does not hold; export the model again")
         if (name, 0) not in scope.held:
-            raise RefusedError(f"it reads {name!r}, which depends on it; write the loop as tf.while_loop of TensorFlow 2")
+            raise RefusedError(
+                f"it reads {name!r}, which depends on it; write the loop as tf.while_loop of TensorFlow 2"
+            )
         raise RefusedError(f"it reads output {index} of {name!r}, which is not computed")
 
     def tensor(self, held: Held) -> str:
-        """The graph's tensor for what an output stands for; a constant enters the graph when it is first asked for."""
+        """The graph's tensor for what an output stands for.
+
+        A constant enters the graph when it is first asked for.
+        """
         if held is None or isinstance(held, Dead):
             raise SkippedError
         if isinstance(held, TensorList):
-            raise RefusedError("it reads a list of tensors as if it were a tensor; cut the graph before it with output_tensors")
+            raise RefusedError(
+                "it reads a list of tensors as if it were a tensor; cut the graph before it with output_tensors"
+            )
         if isinstance(held, Noise | Mask):
             raise RefusedError(REFUSAL)
         if isinstance(held, str):
@@ -118,7 +125,9 @@ class Translation:
     def _filled(self, held: Constant, fill: Array) -> str:
         if held not in self._derived:
             one = self.builder.weight(f"{held.name}/element", fill.reshape((1,) * len(held.shape)))
-            self._derived[held] = self.builder.one("Expand", [one], {"shape": held.shape}, outputs=[self.builder.fresh(held.name)])
+            self._derived[held] = self.builder.one(
+                "Expand", [one], {"shape": held.shape}, outputs=[self.builder.fresh(held.name)]
+            )
         return self._derived[held]
 
     def array(self, held: Held) -> Array | None:
@@ -128,18 +137,32 @@ class Translation:
         return self.builder.constant(held) if isinstance(held, str) else None
 
     def add(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None, *, outputs: Sequence[str], like: IrNode
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None,
+        *,
+        outputs: Sequence[str],
+        like: IrNode,
     ) -> tuple[str, ...]:
         """Add an IR node; what it makes of constants is made once for all turns of a loop."""
         if not inputs or not all(name in self.builder.weights for name in inputs):
             return self.builder.add(op, inputs, attrs, outputs=outputs, like=like)
-        mark = (op if isinstance(op, str) else op.name, tuple(inputs), repr(sorted((attrs or {}).items())), len(outputs))
+        mark = (
+            op if isinstance(op, str) else op.name,
+            tuple(inputs),
+            repr(sorted((attrs or {}).items())),
+            len(outputs),
+        )
         if mark not in self._folded:
             self._folded[mark] = self.builder.add(op, inputs, attrs, outputs=outputs, like=like)
         return self._folded[mark]
 
     def derived(self, held: Held, key: Hashable, make: Callable[[Array], Array]) -> str:
-        """A constant made from another by moving its elements; that itself does not enter the graph for it."""
+        """A constant made from another by moving its elements.
+
+        That itself does not enter the graph for it.
+        """
         mark = (held, key)
         if mark not in self._derived:
             self._derived[mark] = self._made(held, make)
@@ -158,11 +181,19 @@ class Translation:
         return self.builder.weight(held.name if isinstance(held, Constant) else str(held), make(array))
 
     def inline(self, node: Node, function: AttrValue, held: Sequence[Held], tag: str) -> list[Held]:
-        """Translate a function that a node names as the body of a branch or loop; what its outputs stand for."""
+        """Translate a function that a node names as the body of a branch or loop.
+
+        What its outputs stand for.
+        """
         flat = self.called(function)
-        node.refuse_unless(len(held) == len(flat.arguments), f"it gives {len(held)} arguments to a function of {len(flat.arguments)}")
+        node.refuse_unless(
+            len(held) == len(flat.arguments),
+            f"it gives {len(held)} arguments to a function of {len(flat.arguments)}",
+        )
         scope = node.inner(flat, tag)
-        scope.held.update(((argument, 0), value) for argument, value in zip(flat.arguments, held, strict=True))
+        scope.held.update(
+            ((argument, 0), value) for argument, value in zip(flat.arguments, held, strict=True)
+        )
         return self.turn(scope, flat.outputs)
 
     def called(self, function: AttrValue) -> Flat:
@@ -173,7 +204,10 @@ class Translation:
         return self._bodies[name]
 
     def turn(self, scope: Scope, refs: Sequence[Ref]) -> list[Held]:
-        """Translate what computes these outputs in a scope; SkippedError if any of its nodes fails, which is noted."""
+        """Translate what computes these outputs in a scope.
+
+        SkippedError if any of its nodes fails, which is noted.
+        """
         before = len(self.faults)
         if self._depth >= DEPTH:
             raise RefusedError(f"branches and loops are nested more than {DEPTH} deep")
@@ -188,14 +222,19 @@ class Translation:
         for operation in order(scope.flat, refs, scope.held):
             self._count += 1
             if self._count > MOST:
-                raise MaceError(self.source.name, f"has more than {MOST} nodes with its loops written out", "shorten its loops")
+                raise MaceError(
+                    self.source.name,
+                    f"has more than {MOST} nodes with its loops written out",
+                    "shorten its loops",
+                )
             self._node(Node(operation, scope, self))
 
     def _node(self, node: Node) -> None:
         """Translate one node; a fault is noted, and what reads the node's outputs is passed over."""
         place = f"{self.source.name}: node {node.name!r} ({node.op})"
         results = attempt(self.faults, place, lambda: self._results(node), SENSELESS)
-        if results is None or results[:1] == [None]:  # all outputs of a node that failed, as far as anything can ask for them
+        # All outputs of a node that failed, as far as anything can ask for them.
+        if results is None or results[:1] == [None]:
             results = [None] * OUTPUTS
         for index, result in enumerate(results):
             node.scope.held.setdefault((node.operation.name, index), result)
@@ -219,7 +258,10 @@ class Translation:
 
 
 def _moved(quant: Quant, shape: Shape, make: Callable[[Array], Array]) -> Quant | None:
-    """The quantization of a constant whose elements are moved; None if those of one scale no longer lie side by side."""
+    """The quantization of a constant whose elements are moved.
+
+    None if those of one scale no longer lie side by side.
+    """
     if quant.axis is None:
         return quant
     ends = [-1 if i == quant.axis else 1 for i in range(len(shape))]
@@ -232,7 +274,10 @@ def _moved(quant: Quant, shape: Shape, make: Callable[[Array], Array]) -> Quant 
 
 
 def order(flat: Flat, refs: Sequence[Ref], held: Mapping[Ref, Held]) -> list[Operation]:
-    """The operations that compute these outputs from what is held, each after those it reads; a cycle is left open."""
+    """The operations that compute these outputs from what is held, each after those it reads.
+
+    A cycle is left open.
+    """
     found: list[Operation] = []
     entered: set[str] = set()
     stack = [(flat.resolved(ref)[0], False) for ref in reversed(refs) if flat.resolved(ref) not in held]
@@ -275,4 +320,8 @@ def _custom_attributes(node: Node, attrs: Mapping[str, object]) -> dict[str, obj
     """The attributes that a plugin's op knows, of the node's."""
     from mace_frontend_tensorflow.node import plain
 
-    return {key: plain(value) for key, value in node.operation.attrs.items() if key in attrs and np.isscalar(plain(value))}
+    return {
+        key: plain(value)
+        for key, value in node.operation.attrs.items()
+        if key in attrs and np.isscalar(plain(value))
+    }

@@ -1,7 +1,8 @@
 """Which value of a checkpoint each variable of a SavedModel has.
 
-The model tells it by its own nodes that restore variables: each assigns one output of RestoreV2, whose second operand lists names in the
-checkpoint. What they do not tell, the checkpoint's table of objects may, or the variable's name.
+The model tells it by its own nodes that restore variables: each assigns one output of RestoreV2, whose second
+operand lists names in the checkpoint. What they do not tell, the checkpoint's table of objects may, or the
+variable's name.
 """
 
 from __future__ import annotations
@@ -30,11 +31,21 @@ class Variables:
     bundle: Bundle | None
 
     def find(self, variable: Operation) -> Constant | None:
-        """The trained value of a variable; None if it is not stored, ValueError if it is in a form that is not supported."""
+        """The trained value of a variable.
+
+        None if it is not stored, ValueError if it is in a form that is not supported.
+        """
         if self.bundle is None:
             return None
-        shared = variable.attrs["shared_name"].s.decode(errors="replace") if "shared_name" in variable.attrs else ""
-        for name in (self._restored.get(variable.name), *(self._objects.get(n, n) for n in (shared, variable.name) if n)):
+        shared = (
+            variable.attrs["shared_name"].s.decode(errors="replace")
+            if "shared_name" in variable.attrs
+            else ""
+        )
+        for name in (
+            self._restored.get(variable.name),
+            *(self._objects.get(n, n) for n in (shared, variable.name) if n),
+        ):
             found = self.bundle.constant(name) if name else None
             if found is not None:
                 return found
@@ -73,13 +84,18 @@ class Variables:
 
     @cached_property
     def _objects(self) -> Mapping[str, str]:
-        """Names in the checkpoint by full name, as its table of objects has it; names that occur twice are left out."""
+        """Names in the checkpoint by full name, as its table of objects has it.
+
+        Names that occur twice are left out.
+        """
         assert self.bundle is not None
         try:
             graph = TrackableObjectGraph.FromString(self.bundle.text(OBJECTS))
         except DecodeError:
             return {}
-        pairs = [(a.full_name, a.checkpoint_key) for node in graph.nodes for a in node.attributes if a.full_name]
+        pairs = [
+            (a.full_name, a.checkpoint_key) for node in graph.nodes for a in node.attributes if a.full_name
+        ]
         names = [name for name, _ in pairs]
         counts = dict.fromkeys(names, 0)
         for name in names:

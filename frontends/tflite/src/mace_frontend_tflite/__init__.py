@@ -45,7 +45,10 @@ class TfLite(Frontend):
         return reference(files, model, plain=False)
 
     def recurrent(self, files: Files, model: Model) -> Reference | None:
-        """Return the model in LiteRT's plain kernels, its states kept from call to call; None if LiteRT is not installed."""
+        """Return the model in LiteRT's plain kernels, its states kept from call to call.
+
+        None if LiteRT is not installed.
+        """
         from mace_frontend_tflite.reference import recurrent
 
         return recurrent(files, model)

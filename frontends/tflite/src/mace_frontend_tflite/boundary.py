@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from mace_core.build import NEXT
 from mace_core.deployment import Model, Port
+from mace_core.graph_builder import NEXT
 from mace_core.hints import Dim, refuse_shapes
 from mace_core.ir import Shape
 from mace_core.translation import refuse_names
@@ -39,8 +39,8 @@ class Part:
 def wanted(source: Source, model: Model) -> Part:
     """The part between the inputs and outputs that the deployment file names, or the whole model.
 
-    A name may be that of any tensor: the graph is cut there. MaceError for names that no tensor has, and one for all
-    inputs whose shapes stay unknown or contradict the file.
+    A name may be that of any tensor: the graph is cut there. MaceError for names that no tensor has, and one
+    for all inputs whose shapes stay unknown or contradict the file.
     """
     graph = source.subgraphs[0]
     stated = [o.index for o in _named(source, model.inputs, "input")]
@@ -51,7 +51,9 @@ def wanted(source: Source, model: Model) -> Part:
     shapes = {p.name: p.shape for p in model.inputs if p.shape is not None}
     inputs = [graph.tensors[i] for i in (*stated, *rest)]
     faults = [fault for info in inputs if (fault := _fault(info, shapes.get(info.name)))]
-    refuse_shapes(source.file.name, faults, {info.name: shapes.get(info.name) or _known(info) for info in inputs})
+    refuse_shapes(
+        source.file.name, faults, {info.name: shapes.get(info.name) or _known(info) for info in inputs}
+    )
     complete = tuple((info, shapes.get(info.name) or info.shape) for info in inputs)
     return Part(graph, complete, tuple(outputs), tuple(operators))
 
@@ -63,7 +65,9 @@ def declared(source: Source) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(graph.tensors[i].name for i in inputs), tuple(graph.tensors[i].name for i in graph.outputs)
 
 
-def _needed(source: Source, inputs: Collection[int], outputs: Sequence[Output]) -> tuple[list[Operator], set[int]]:
+def _needed(
+    source: Source, inputs: Collection[int], outputs: Sequence[Output]
+) -> tuple[list[Operator], set[int]]:
     """Return the operators of the main graph that the outputs of this run or of a later one need, and all tensors that are read.
 
     What an operator does to a state is needed as soon as the state is read, or its next value is an output.
@@ -109,7 +113,11 @@ def _named(source: Source, ports: Sequence[Port], what: str) -> list[Output]:
     graph = source.subgraphs[0]
     places = {t.name: Output(t.name, t.index) for t in graph.tensors}
     if what == "output":
-        after = [Output(t.name + NEXT, t.index, after=True) for t in graph.tensors if t.variable or _is_read(graph, t.index)]
+        after = [
+            Output(t.name + NEXT, t.index, after=True)
+            for t in graph.tensors
+            if t.variable or _is_read(graph, t.index)
+        ]
         places = {**{o.name: o for o in after}, **places}
     own = [graph.tensors[i].name for i in (graph.inputs if what == "input" else graph.outputs)]
     refuse_names(source.file.name, what, [p.name for p in ports if p.name not in places], places, own)
@@ -123,14 +131,20 @@ def _is_read(graph: Subgraph, index: int) -> bool:
 
 
 def _known(info: TensorInfo) -> tuple[Dim, ...]:
-    """An input's dimensions; None for one that the file leaves open, unless it is the batch or was resized to some number."""
+    """An input's dimensions.
+
+    None for one that the file leaves open, unless it is the batch or was resized to some number.
+    """
     dims = info.signature or info.shape
     pairs = enumerate(zip(dims, info.shape, strict=True))
     return tuple(None if d < 0 and i > 0 and held <= 1 else held for i, (d, held) in pairs)
 
 
 def _fault(info: TensorInfo, shape: Shape | None) -> str | None:
-    """What is wrong with an input, with the remedy; None if its type and shape are known and agree with the file."""
+    """What is wrong with an input, with the remedy.
+
+    None if its type and shape are known and agree with the file.
+    """
     if info.dtype is None:
         return f"input {info.name!r} is of type {info.kind}; cut the graph behind it: name inner tensors under input_tensors"
     dims = info.signature or info.shape
@@ -138,7 +152,9 @@ def _fault(info: TensorInfo, shape: Shape | None) -> str | None:
         left = [str(i) for i, d in enumerate(_known(info)) if d is None]
         return f"input {info.name!r} leaves dimension {', '.join(left)} open" if left else None
     free = [i == 0 or d < 0 for i, d in enumerate(dims)]
-    if not dims or (len(shape) == len(dims) and all(f or d == n for f, d, n in zip(free, dims, shape, strict=True))):
+    if not dims or (
+        len(shape) == len(dims) and all(f or d == n for f, d, n in zip(free, dims, shape, strict=True))
+    ):
         return None
     known = ",".join("?" if d < 0 else str(d) for d in dims)
     remedy = "state that shape, or the order of its axes: input_data_formats: NHWC, NCHW or NONE"

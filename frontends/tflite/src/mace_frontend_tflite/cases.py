@@ -58,7 +58,9 @@ def bytes_of(*shape: int, seed: int = 0, low: int = -127, high: int = 127) -> Ar
     return np.random.default_rng(seed).integers(low, high, shape, endpoint=True)
 
 
-def stored(array: Array, scale: float | Sequence[float], zero: int = 0, axis: int = 0, dtype: str = "i1") -> Value:
+def stored(
+    array: Array, scale: float | Sequence[float], zero: int = 0, axis: int = 0, dtype: str = "i1"
+) -> Value:
     """A constant that stores real numbers."""
     scales = [float(s) for s in np.atleast_1d(np.asarray(scale))]
     return Value.constant("", array.astype(dtype), Scales(scales, [zero] * len(scales), axis))
@@ -68,7 +70,8 @@ def stored(array: Array, scale: float | Sequence[float], zero: int = 0, axis: in
 class Case:
     """An operator; outputs: what the file says of them.
 
-    low, high: of random inputs.  steps: how far stored integers may be apart, where LiteRT rounds more than once.
+    low, high: of random inputs.  steps: how far stored integers may be apart, where LiteRT rounds more than
+    once.
     """
 
     name: str
@@ -103,7 +106,9 @@ class Case:
     def arrays(self) -> dict[str, Array]:
         """Random inputs by name."""
         rng, written = np.random.default_rng(3), self.written()
-        return {v.name: random(rng, v, self.low, self.high) for v in written.values if v.name in written.inputs}
+        return {
+            v.name: random(rng, v, self.low, self.high) for v in written.values if v.name in written.inputs
+        }
 
 
 def random(rng: np.random.Generator, value: Value, low: float, high: float) -> Array:
@@ -120,7 +125,10 @@ def random(rng: np.random.Generator, value: Value, low: float, high: float) -> A
 
 
 def load(folder: Path, *graphs: Written, model: Model | None = None) -> Graph:
-    """The graph that the frontend makes of a file with these graphs; its states begin anew at each run unless `model` says otherwise."""
+    """The graph that the frontend makes of a file with these graphs.
+
+    Its states begin anew at each run unless `model` says otherwise.
+    """
     file = folder / "case.tflite"
     file.write_bytes(write(*graphs))
     chosen = model or Model("case", (file,), keys={"states": RESET})

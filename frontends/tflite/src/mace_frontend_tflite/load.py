@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mace_core.api import Files
-from mace_core.build import Builder
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
@@ -27,9 +27,16 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
 
 
 def _translated(files: Files, model: Model, ops: Mapping[str, Op]) -> tuple[Part, Translation]:
-    """Read the wanted part of a file; MaceError if the file is none, or holds operators that nothing here knows."""
+    """Read the wanted part of a file.
+
+    MaceError if the file is none, or holds operators that nothing here knows.
+    """
     if len(files) != 1:
-        raise MaceError(model.name, f"a TensorFlow Lite model is one file, {len(files)} are named", "name the .tflite file alone")
+        raise MaceError(
+            model.name,
+            f"a TensorFlow Lite model is one file, {len(files)} are named",
+            "name the .tflite file alone",
+        )
     source = read(files[0])
     part = wanted(source, model)
     translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
@@ -41,7 +41,11 @@ class Node(OperandNode):
     def name(self) -> str:
         """What its errors and nodes are called by: its first output."""
         outputs = self.operator.outputs
-        return self.graph.tensors[outputs[0]].name if outputs and outputs[0] >= 0 else f"{self.operator.code}_{self.operator.index}"
+        return (
+            self.graph.tensors[outputs[0]].name
+            if outputs and outputs[0] >= 0
+            else f"{self.operator.code}_{self.operator.index}"
+        )
 
     def options(self, kind: str) -> Any:
         """Its options; defaults if the file has none of this kind."""
@@ -71,7 +75,10 @@ class Node(OperandNode):
         return index < len(self.operator.outputs) and self.operator.outputs[index] >= 0
 
     def input(self, index: int) -> str:
-        """The tensor at input `index`, "" if it is absent; stored weights of a node that computes floats as floats."""
+        """The tensor at input `index`, "" if it is absent.
+
+        Stored weights of a node that computes floats as floats.
+        """
         if not self.has(index):
             return ""
         return self._floats(self.stored(index))
@@ -83,7 +90,11 @@ class Node(OperandNode):
     def _floats(self, tensor: str) -> str:
         """A tensor; a stored constant as floats if the node computes floats."""
         results = [self.graph.tensors[o] for o in self.operator.outputs if o >= 0]
-        compressed = tensor in self.build.weights and self.tensor(tensor).quant and any(r.dtype is DType.F32 for r in results)
+        compressed = (
+            tensor in self.build.weights
+            and self.tensor(tensor).quant
+            and any(r.dtype is DType.F32 for r in results)
+        )
         return self.emit("Dequantize", [tensor], tag="floats") if compressed else tensor
 
     def plain(self, index: int) -> str:
@@ -95,7 +106,9 @@ class Node(OperandNode):
         if tensor in self.build.weights:
             return self.weight(self.build.weights[tensor], tag="integers")
         self.refuse_unless(held.quant.axis is None, "the integers of a tensor with several scales")
-        scale, zero = (self.weight(np.float32(v[0]), tag="scale") for v in (held.quant.scale, held.quant.zero_point))
+        scale, zero = (
+            self.weight(np.float32(v[0]), tag="scale") for v in (held.quant.scale, held.quant.zero_point)
+        )
         steps = self.emit("Div", [self.emit("Dequantize", [tensor], tag="real"), scale], tag="steps")
         rounded = self.emit("Round", [self.emit("Add", [steps, zero], tag="shifted")], tag="rounded")
         return self.emit("Cast", [rounded], {"to": held.dtype.value}, tag="integers")
@@ -103,10 +116,15 @@ class Node(OperandNode):
     def leave(self, index: int, tensor: str) -> None:
         """State what the state at input `index` is after the node."""
         shape = self.shape(index)
-        made = tensor if self.tensor(tensor).shape == shape else self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
+        made = (
+            tensor
+            if self.tensor(tensor).shape == shape
+            else self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
+        )
         place = self.info(index).index
         self.work.states[self.graph.index, place] = made
-        if place in self.held:  # the graph is cut at the state: who reads it after this node reads what the node leaves
+        # The graph is cut at the state: who reads it after this node reads what the node leaves.
+        if place in self.held:
             self.held[place] = made
 
     def inputs(self) -> list[str]:
@@ -135,20 +153,32 @@ class Node(OperandNode):
 
     def permuted(self, index: int, perm: Sequence[int]) -> str:
         """Input `index` with its axes reordered: before it becomes floats, so that a constant is reordered at once."""
-        return self._floats(self.emit("Transpose", [self.stored(index)], {"perm": tuple(perm)}, tag="permuted"))
+        return self._floats(
+            self.emit("Transpose", [self.stored(index)], {"perm": tuple(perm)}, tag="permuted")
+        )
 
     def emit(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = "", storage: Storage | None = None
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        tag: str = "",
+        storage: Storage | None = None,
     ) -> str:
         """Add an IR node whose one result stays inside."""
         stem = self.work.stem(f"{self.name}/{tag or 'inner'}")
         name = self.build.stored(stem, storage)
         return self.build.add(op, inputs, attrs, outputs=[name], like=self._like(stem))[0]
 
-    def emit_all(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], tags: Sequence[str]) -> tuple[str, ...]:
+    def emit_all(
+        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], tags: Sequence[str]
+    ) -> tuple[str, ...]:
         """Add an IR node whose results, one for each tag, stay inside."""
         names = [self.build.fresh(self.work.stem(f"{self.name}/{tag}")) for tag in tags]
-        return self.build.add(op, inputs, attrs, outputs=names, like=self._like(self.work.stem(f"{self.name}/{op}")))
+        return self.build.add(
+            op, inputs, attrs, outputs=names, like=self._like(self.work.stem(f"{self.name}/{op}"))
+        )
 
     def _like(self, name: str) -> IrNode:
         """What a node made for it is named after."""
@@ -159,7 +189,9 @@ class Node(OperandNode):
         info = self.output(index)
         return Storage(info.dtype, info.quant) if info.quant and info.dtype in STORED else None
 
-    def done(self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    def done(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
         """Add the IR node that computes this node's outputs, under their names and stored as the file says."""
         op = self.build.ops[op] if isinstance(op, str) else op
         listed, several = len(self.operator.outputs), bool(op.outputs) and op.outputs[-1].endswith("*")
@@ -178,7 +210,9 @@ class Node(OperandNode):
         inner = apply(first, self.input(0), self.emit)
         return self.done(op, [inner], attrs)
 
-    def fused(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], function: int) -> tuple[str, ...]:
+    def fused(
+        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], function: int
+    ) -> tuple[str, ...]:
         """Add the IR node that computes this node's output, and its fused activation."""
         from mace_frontend_tflite.ops.activation import FUSED, limits
 
@@ -190,7 +224,9 @@ class Node(OperandNode):
             return self.done(op, inputs, attrs)
         if "low" in self.build.ops[op].attrs:
             return self.done(op, inputs, {**attrs, "low": bounds[0], "high": bounds[1]})
-        return self.done("Clip", [self.emit(op, inputs, attrs, storage=how)], {"min": bounds[0], "max": bounds[1]})
+        return self.done(
+            "Clip", [self.emit(op, inputs, attrs, storage=how)], {"min": bounds[0], "max": bounds[1]}
+        )
 
 
 def within(storage: Storage | None, low: float, high: float) -> bool:
@@ -200,4 +236,6 @@ def within(storage: Storage | None, low: float, high: float) -> bool:
     if storage is None or storage.quant.axis is not None:
         return False
     ends, (scale,), (zero,) = np.iinfo(storage.dtype.numpy), storage.quant.scale, storage.quant.zero_point
-    return bool((ends.min - zero) * scale >= low - scale / 2 and (ends.max - zero) * scale <= high + scale / 2)
+    return bool(
+        (ends.min - zero) * scale >= low - scale / 2 and (ends.max - zero) * scale <= high + scale / 2
+    )

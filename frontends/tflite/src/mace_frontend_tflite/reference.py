@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mace_core.api import Files, Reference
-from mace_core.build import NEXT
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
 from mace_frontend_tflite.source import Source, read
 
@@ -22,10 +22,12 @@ FASTEST = "XNNPACK"
 
 
 def reference(files: Files, model: Model, *, plain: bool = True) -> Reference | None:
-    """Run the model on one CPU thread, every tensor of it kept where inner ones are asked for; None if LiteRT is not installed.
+    """Run the model on one CPU thread, every tensor of it kept where inner ones are asked for.
 
-    The callable takes arrays by input name and gives arrays by output name. Each call begins with the start values of the states
-    that are no inputs.
+    None if LiteRT is not installed.
+
+    The callable takes arrays by input name and gives arrays by output name. Each call begins with the start
+    values of the states that are no inputs.
     """
     if find_spec("ai_edge_litert") is None:
         return None
@@ -78,13 +80,20 @@ class _Session:
             self.interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
             raise MaceError(self.files[0].name, f"LiteRT refuses it: {error}", STORED) from error
-        states = {port.name: indices[port.name] for port in model.inputs if port.name in indices and self.infos[port.name].variable}
+        states = {
+            port.name: indices[port.name]
+            for port in model.inputs
+            if port.name in indices and self.infos[port.name].variable
+        }
         self.places = {**own, **states}
         stated = [port.name for port in model.outputs if self._tensor(port.name) is not None]
         self.names = stated or _names(indices, self.interpreter.get_output_details())
 
     def _tensor(self, output: str) -> int | None:
-        """Return the number of the tensor that holds an output after the run; None if LiteRT does not show it."""
+        """Return the number of the tensor that holds an output after the run.
+
+        None if LiteRT does not show it.
+        """
         if output in self.infos:
             return self.infos[output].index
         state = self.infos.get(output.removesuffix(NEXT))
@@ -126,7 +135,10 @@ def _fastest(files: Files) -> Any:
 
 
 def _plain(files: Files, keep: bool) -> tuple[Any, str]:
-    """An interpreter of reference kernels, and what they are; optimized ones where an operator has no other (CEIL, ROUND, ELU)."""
+    """An interpreter of reference kernels, and what they are.
+
+    Optimized ones where an operator has no other (CEIL, ROUND, ELU).
+    """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     kinds = {

@@ -29,8 +29,12 @@ DTYPES: Mapping[int, DType] = MappingProxyType(
         tflite.TensorType.BOOL: DType.BOOL,
     }
 )
-TYPE_NAMES: Mapping[int, str] = MappingProxyType({v: k for k, v in vars(tflite.TensorType).items() if k.isupper()})
-BUILTINS: Mapping[int, str] = MappingProxyType({v: k for k, v in vars(tflite.BuiltinOperator).items() if k.isupper()})
+TYPE_NAMES: Mapping[int, str] = MappingProxyType(
+    {v: k for k, v in vars(tflite.TensorType).items() if k.isupper()}
+)
+BUILTINS: Mapping[int, str] = MappingProxyType(
+    {v: k for k, v in vars(tflite.BuiltinOperator).items() if k.isupper()}
+)
 
 NO_OPTIONS = (struct.pack("<HHi", 4, 4, 4), 4)
 """A table without fields, and where it begins: every field has its default."""

@@ -1,7 +1,8 @@
 """A model file: its tables, read once and checked against its size, and the data of its tensors.
 
-A flatbuffer is a web of offsets that nothing guards: every count is held against the size of the file before it is believed, all of
-them together are no longer than the file, and what still leads outside ends in one error.
+A flatbuffer is a web of offsets that nothing guards: every count is held against the size of the file before
+it is believed, all of them together are no longer than the file, and what still leads outside ends in one
+error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ MOST_ELEMENTS = 1 << 32
 class TensorInfo:
     """A tensor as the file describes it.
 
-    shape: with the file's number, mostly 1, for what `signature` leaves open as -1; the signature is () if nothing is.
+    shape: with the file's number, mostly 1, for what `signature` leaves open as -1; the signature is () if
+    nothing is.
     dtype: None for one that the IR does not hold; `kind` is the format's name for it.
     quant: how its integers stand for real numbers, those of 64 bits too, which the IR does not hold.
     """
@@ -66,7 +68,11 @@ class Operator:
         if (number := getattr(tflite.BuiltinOptions, kind, None)) is not None:
             union = table.BuiltinOptions() if table.BuiltinOptionsType() == number else None
         else:
-            union = table.BuiltinOptions2() if table.BuiltinOptions2Type() == getattr(tflite.BuiltinOptions2, kind) else None
+            union = (
+                table.BuiltinOptions2()
+                if table.BuiltinOptions2Type() == getattr(tflite.BuiltinOptions2, kind)
+                else None
+            )
         made.Init(*((union.Bytes, union.Pos) if union else NO_OPTIONS))
         return made
 
@@ -111,15 +117,22 @@ class Source:
         return np.asarray(buffer.DataAsNumpy(), np.uint8) if buffer.DataLength() else None
 
     def array(self, tensor: TensorInfo) -> Array | None:
-        """A constant's elements; None if it is computed. ValueError if the file does not hold as many as it says."""
+        """A constant's elements; None if it is computed.
+
+        ValueError if the file does not hold as many as it says.
+        """
         raw = self.raw(tensor)
         if raw is None or tensor.dtype is None:
             return None if raw is None else _packed(raw, tensor)
-        elements = raw.view(tensor.dtype.numpy.newbyteorder("<")) if raw.nbytes % tensor.dtype.size == 0 else raw
+        elements = (
+            raw.view(tensor.dtype.numpy.newbyteorder("<")) if raw.nbytes % tensor.dtype.size == 0 else raw
+        )
         if tensor.sparsity is not None:
             return dense(elements, tensor.shape, tensor.sparsity)
         if raw.nbytes != prod(tensor.shape) * tensor.dtype.size:
-            raise ValueError(f"constant {tensor.name!r} has {raw.nbytes} bytes for a shape of {list(tensor.shape)}")
+            raise ValueError(
+                f"constant {tensor.name!r} has {raw.nbytes} bytes for a shape of {list(tensor.shape)}"
+            )
         if tensor.dtype is DType.BOOL:
             return raw.astype(bool).reshape(tensor.shape)
         return elements.reshape(tensor.shape)
@@ -130,13 +143,19 @@ def read(file: Path) -> Source:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise MaceError(file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file") from error
+        raise MaceError(
+            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
+        ) from error
     try:
         if data[4:8] != b"TFL3":
             raise ValueError("it does not bear the mark TFL3")
         graphs, buffers = _Reader(len(data)).model(tflite.Model.GetRootAsModel(data, 0))
     except DAMAGE as error:
-        raise MaceError(file.name, f"is no TensorFlow Lite model, or a damaged one: {error}", "convert or download it again") from error
+        raise MaceError(
+            file.name,
+            f"is no TensorFlow Lite model, or a damaged one: {error}",
+            "convert or download it again",
+        ) from error
     return Source(file, data, graphs, buffers)
 
 
@@ -170,7 +189,10 @@ class _Reader:
 
     def model(self, model: Any) -> tuple[tuple[Subgraph, ...], tuple[Any, ...]]:
         """The graphs and buffers of the file."""
-        codes = [(self.code(c), int(c.Version())) for c in self.tables(model.OperatorCodesLength(), model.OperatorCodes)]
+        codes = [
+            (self.code(c), int(c.Version()))
+            for c in self.tables(model.OperatorCodesLength(), model.OperatorCodes)
+        ]
         graphs = self.tables(model.SubgraphsLength(), model.Subgraphs)
         if not graphs:
             raise ValueError("it holds no graph")
@@ -185,11 +207,19 @@ class _Reader:
 
     def subgraph(self, index: int, graph: Any, codes: list[tuple[str, int]]) -> Subgraph:
         """A graph; every index in it is that of a tensor or -1."""
-        tensors = _distinct([self.tensor(i, t) for i, t in enumerate(self.tables(graph.TensorsLength(), graph.Tensors))])
-        operators = [self.operator(i, o, codes) for i, o in enumerate(self.tables(graph.OperatorsLength(), graph.Operators))]
+        tensors = _distinct(
+            [self.tensor(i, t) for i, t in enumerate(self.tables(graph.TensorsLength(), graph.Tensors))]
+        )
+        operators = [
+            self.operator(i, o, codes)
+            for i, o in enumerate(self.tables(graph.OperatorsLength(), graph.Operators))
+        ]
         inputs, outputs = (self.numbers(graph, field) for field in ("Inputs", "Outputs"))
         made = Subgraph(index, tensors, inputs, outputs, tuple(operators))
-        for used in (*((i,) for i in (*inputs, *outputs)), *(i for o in operators for i in (o.inputs, o.outputs, o.intermediates))):
+        for used in (
+            *((i,) for i in (*inputs, *outputs)),
+            *(i for o in operators for i in (o.inputs, o.outputs, o.intermediates)),
+        ):
             if any(not -1 <= i < len(tensors) for i in used):
                 raise ValueError(f"a node names tensor {max(used, key=abs)} of {len(tensors)}")
         if any(i < 0 for i in (*inputs, *outputs)):
@@ -198,14 +228,20 @@ class _Reader:
 
     def operator(self, index: int, table: Any, codes: list[tuple[str, int]]) -> Operator:
         """A node.  codes: names of the file's operators with their versions."""
-        inputs, outputs, inner = (self.numbers(table, field) for field in ("Inputs", "Outputs", "Intermediates"))
+        inputs, outputs, inner = (
+            self.numbers(table, field) for field in ("Inputs", "Outputs", "Intermediates")
+        )
         code, version = codes[table.OpcodeIndex()]
         return Operator(index, code, inputs, outputs, inner, table, version)
 
     def tensor(self, index: int, tensor: Any) -> TensorInfo:
         """A tensor's description."""
         shape, signature = self.numbers(tensor, "Shape"), self.numbers(tensor, "ShapeSignature")
-        if len(shape) > MOST_AXES or min(shape, default=0) < 0 or prod(max(d, 1) for d in shape) > MOST_ELEMENTS:
+        if (
+            len(shape) > MOST_AXES
+            or min(shape, default=0) < 0
+            or prod(max(d, 1) for d in shape) > MOST_ELEMENTS
+        ):
             raise ValueError(f"tensor {index} has a shape of {list(shape[: MOST_AXES + 1])}")
         if len(signature) != len(shape) or -1 not in signature:
             signature = ()
@@ -215,7 +251,9 @@ class _Reader:
         name = self.text(tensor.Name())
         kind = TYPE_NAMES.get(code, f"type {code}")
         buffer, variable, sparsity = tensor.Buffer(), bool(tensor.IsVariable()), tensor.Sparsity()
-        return TensorInfo(index, name, shape, signature, DTYPES.get(code), kind, buffer, quant, variable, sparsity)
+        return TensorInfo(
+            index, name, shape, signature, DTYPES.get(code), kind, buffer, quant, variable, sparsity
+        )
 
     def quant(self, table: Any, shape: Shape, dtype: DType | None) -> Quant | None:
         """How integers stand for real numbers; None for those that do not."""
@@ -250,7 +288,10 @@ def _distinct(tensors: list[TensorInfo]) -> tuple[TensorInfo, ...]:
 
 
 def _packed(raw: Array, tensor: TensorInfo) -> Array:
-    """Elements of four bits, two a byte, the lower half first; ValueError for other types that the IR does not hold."""
+    """Elements of four bits, two a byte, the lower half first.
+
+    ValueError for other types that the IR does not hold.
+    """
     count = prod(tensor.shape)
     if tensor.kind != "INT4" or raw.nbytes != (count + 1) // 2:
         raise ValueError(f"constant {tensor.name!r} is of type {tensor.kind}, which is not supported")

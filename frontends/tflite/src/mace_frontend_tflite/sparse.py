@@ -22,9 +22,9 @@ _VECTORS = ("", "Int32Vector", "Uint16Vector", "Uint8Vector")
 def dense(values: Array, shape: Shape, table: Any) -> Array:
     """All elements, those that are not stored being 0; ValueError for what leads outside.
 
-    The format's dimensions are those of the tensor and then those of blocks, in the order of their traversal; each is either
-    dense or, as in compressed sparse rows, segments of indices (tensorflow/lite/schema/schema.fbs, SparsityParameters; "TACO",
-    Kjolstad et al. 2017).
+    The format's dimensions are those of the tensor and then those of blocks, in the order of their traversal;
+    each is either dense or, as in compressed sparse rows, segments of indices
+    (tensorflow/lite/schema/schema.fbs, SparsityParameters; "TACO", Kjolstad et al. 2017).
     """
     order, blocks = _integers(table, "TraversalOrder"), _integers(table, "BlockMap")
     rank = len(shape)
@@ -54,7 +54,9 @@ def _put(values: Array, shape: Shape, at: _Traversal) -> Array:
     coordinates = [at.places[:, i] for i in range(rank)]
     for number, axis in enumerate(at.blocks):
         coordinates[axis] = coordinates[axis] * at.sizes[rank + number] + at.places[:, rank + number]
-    if any(c.size and not 0 <= int(c.min()) <= int(c.max()) < d for c, d in zip(coordinates, shape, strict=True)):
+    if any(
+        c.size and not 0 <= int(c.min()) <= int(c.max()) < d for c, d in zip(coordinates, shape, strict=True)
+    ):
         raise ValueError(f"a stored element outside of {list(shape)}")
     made = np.zeros(shape, values.dtype)
     made[tuple(coordinates)] = values
@@ -62,7 +64,10 @@ def _put(values: Array, shape: Shape, at: _Traversal) -> Array:
 
 
 def _walk(dimensions: list[Any], most: int) -> tuple[Shape, Array]:
-    """The size of every dimension (0 if it is unknown) and the places of the elements. most: how many there may be at once."""
+    """The size of every dimension (0 if it is unknown) and the places of the elements.
+
+    most: how many there may be at once.
+    """
     sizes: list[int] = []
     places = np.zeros((1, 0), np.int64)
     for dimension in dimensions:
@@ -86,7 +91,11 @@ def _walk(dimensions: list[Any], most: int) -> tuple[Shape, Array]:
 
 
 def _integers(table: Any, field: str) -> Shape:
-    return tuple(int(v) for v in getattr(table, f"{field}AsNumpy")()) if getattr(table, f"{field}Length")() else ()
+    return (
+        tuple(int(v) for v in getattr(table, f"{field}AsNumpy")())
+        if getattr(table, f"{field}Length")()
+        else ()
+    )
 
 
 def _vector(union: Any, kind: int) -> Shape:

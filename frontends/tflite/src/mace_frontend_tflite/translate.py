@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Quant, Shape
 from mace_core.translation import RefusedError, Senseless, SkippedError, attempt
 from mace_frontend_tflite.boundary import Part
@@ -61,10 +61,17 @@ class Translation:
 
     def refuse_unknown(self, part: Part) -> None:
         """Raise one MaceError for all operators that nothing here knows."""
-        unknown = [o for o in part.operators if self._custom(o.code) not in self.builder.ops and o.code not in handlers()]
+        unknown = [
+            o
+            for o in part.operators
+            if self._custom(o.code) not in self.builder.ops and o.code not in handlers()
+        ]
         remedy = "cut the graph before it with output_tensors, or add it by a plugin"
         place = self.source.file.name
-        faults = [f"{place}: node {Node(o, part.graph, {}, self).name!r}: operator {o.code} is not supported; {remedy}" for o in unknown]
+        faults = [
+            f"{place}: node {Node(o, part.graph, {}, self).name!r}: operator {o.code} is not supported; {remedy}"
+            for o in unknown
+        ]
         if faults:
             raise MaceError.of(faults)
 
@@ -112,13 +119,17 @@ class Translation:
                 continue
             array = self.builder.weights.get(tensor)
             if array is None:
-                raise RefusedError(f"variable {name!r} begins with a value that is computed at run time; convert the model again")
+                raise RefusedError(
+                    f"variable {name!r} begins with a value that is computed at run time; convert the model again"
+                )
             if name in self.cut:
                 self.builder.begin(self.variables[name], array)
                 self.begun[name] = self.variables[name]
             else:
                 stem = reader_name(self.source, name)
-                self.begun[name] = self.variables[name] = self.builder.state(stem, array, self.builder.tensors[tensor].quant)
+                self.begun[name] = self.variables[name] = self.builder.state(
+                    stem, array, self.builder.tensors[tensor].quant
+                )
 
     def _lasts(self, name: str) -> bool:
         return bool(self._lasting & {name, ANY})
@@ -136,10 +147,16 @@ class Translation:
         for output in part.outputs:
             try:
                 refuse_complex(part.graph.tensors[output.index])
-                found.append(self._state(part, output.index) if output.after else self.tensor(part.graph, held, output.index))
+                found.append(
+                    self._state(part, output.index)
+                    if output.after
+                    else self.tensor(part.graph, held, output.index)
+                )
             except SkippedError:
                 if not self.faults:  # its node has fewer results than the file says
-                    self.faults.append(f"{self.source.file.name}: output {output.name!r}: no node computes it; convert the model again")
+                    self.faults.append(
+                        f"{self.source.file.name}: output {output.name!r}: no node computes it; convert the model again"
+                    )
             except (RefusedError, *DAMAGE) as error:
                 self.faults.append(f"{self.source.file.name}: output {output.name!r}: {error}")
         return found
@@ -152,20 +169,29 @@ class Translation:
             if name in self.variables and self._lasts(name):
                 return self.variables[name]
         if key not in self.states:
-            raise SkippedError if self.faults else RefusedError("no node that is read here changes it; name another tensor")
+            raise (
+                SkippedError
+                if self.faults
+                else RefusedError("no node that is read here changes it; name another tensor")
+            )
         return self.states[key]
 
     def inline(self, node: Node, index: int, inputs: Sequence[str]) -> list[str]:
         """Translate another graph of the file in place of a node; the tensors that hold its outputs."""
         graph = self.called(node, index)
-        node.refuse_unless(len(inputs) == len(graph.inputs), f"it calls a graph of {len(graph.inputs)} inputs with {len(inputs)}")
+        node.refuse_unless(
+            len(inputs) == len(graph.inputs),
+            f"it calls a graph of {len(graph.inputs)} inputs with {len(inputs)}",
+        )
         held = dict(zip(graph.inputs, inputs, strict=True))
         self.perform(node, graph, graph.operators, held)
         return [self.tensor(graph, held, i) for i in graph.outputs]
 
     def called(self, node: Node, index: int) -> Subgraph:
         """The graph that a node calls."""
-        node.refuse_unless(0 < index < len(self.source.subgraphs), f"it calls graph {index}, which the file does not hold")
+        node.refuse_unless(
+            0 < index < len(self.source.subgraphs), f"it calls graph {index}, which the file does not hold"
+        )
         return self.source.subgraphs[index]
 
     def perform(self, node: Node, graph: Subgraph, operators: Sequence[Operator], held: Held) -> None:
@@ -184,11 +210,14 @@ class Translation:
             if held[index] == FAILED:
                 raise SkippedError
             return held[index]
-        if (graph.index, index) in self.states:  # an operator that ran before has left it, as in a loop's turn before this one
+        # An operator that ran before has left it, as in a loop's turn before this one.
+        if (graph.index, index) in self.states:
             return self.states[graph.index, index]
         info = graph.tensors[index]
         if index in graph.makers or index in graph.inputs:
-            raise RefusedError(f"it reads {info.name!r}, which nothing before it computes; convert the model again")
+            raise RefusedError(
+                f"it reads {info.name!r}, which nothing before it computes; convert the model again"
+            )
         key = (graph.index, index) if info.buffer == 0 else (info.buffer, info.shape, info.kind, info.quant)
         if key not in self._constants:
             array, quant = self._constant(graph, info)
@@ -202,13 +231,18 @@ class Translation:
         array = self.source.array(info)
         quant = info.quant
         if info.variable and array is not None:
-            raise RefusedError(f"it reads state {info.name!r}, to which the file gives a value; convert the model again")
-        if array is None and info.dtype and (info.variable or prod(info.shape) == 0):  # a state begins with zeros
+            raise RefusedError(
+                f"it reads state {info.name!r}, to which the file gives a value; convert the model again"
+            )
+        # A state begins with zeros.
+        if array is None and info.dtype and (info.variable or prod(info.shape) == 0):
             if prod(info.shape) > MOST_ZEROS:
                 raise RefusedError(f"{info.name!r} has a shape of {list(info.shape)}")
             array = _first_value(info, info.shape)
         if array is None:
-            raise RefusedError(f"it reads {info.name!r}, which the file neither holds nor computes; convert the model again")
+            raise RefusedError(
+                f"it reads {info.name!r}, which the file neither holds nor computes; convert the model again"
+            )
         return (array, quant) if array.dtype != np.int64 or quant is None else (array, None)
 
     def stem(self, name: str) -> str:
@@ -226,7 +260,8 @@ class Translation:
             node = Node(operator, graph, held, self)
             results = dict.fromkeys(operator.outputs, FAILED)
             results.update(zip(operator.outputs, self._results(node), strict=False))
-            held.update((i, result) for i, result in results.items() if i not in held)  # what the graph is cut at stays
+            # What the graph is cut at stays.
+            held.update((i, result) for i, result in results.items() if i not in held)
 
     def _results(self, node: Node) -> Sequence[str]:
         """The tensors that hold a node's outputs; none if it failed."""

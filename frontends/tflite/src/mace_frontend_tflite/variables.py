@@ -1,6 +1,7 @@
 """Finds the variables of a model: who reads them, who assigns to them, and which operators must be translated for that.
 
-A variable is known by the container and name of its VAR_HANDLE. A handle that a graph gets as an argument may stand for any variable.
+A variable is known by the container and name of its VAR_HANDLE. A handle that a graph gets as an argument may
+stand for any variable.
 """
 
 from __future__ import annotations
@@ -28,14 +29,24 @@ def variable_name(graph: Subgraph, index: int) -> str:
     if maker is None or maker.code != "VAR_HANDLE":
         return ANY
     options = maker.options("VarHandleOptions")
-    return "/".join((part or b"").decode(errors="replace") for part in (options.Container(), options.SharedName()))
+    return "/".join(
+        (part or b"").decode(errors="replace") for part in (options.Container(), options.SharedName())
+    )
 
 
 def reader_name(source: Source, variable: str) -> str:
-    """Return the name of the tensor that a variable is first read into, by which users know it; else its own."""
+    """Return the name of the tensor that a variable is first read into, by which users know it.
+
+    Else its own.
+    """
     for graph in source.subgraphs:
         for operator in graph.operators:
-            if operator.code == READ and operator.inputs and variable_name(graph, operator.inputs[0]) == variable and operator.outputs:
+            if (
+                operator.code == READ
+                and operator.inputs
+                and variable_name(graph, operator.inputs[0]) == variable
+                and operator.outputs
+            ):
                 return graph.tensors[operator.outputs[0]].name
     return variable.strip("/")
 
@@ -70,11 +81,18 @@ def called_graphs(source: Source, operator: Operator) -> Iterator[Subgraph]:
 
 def lasting(source: Source) -> set[str]:
     """Return the variables that anything but an initializer assigns to, so that their values last from one run to the next."""
-    initial = {o.options("CallOnceOptions").InitSubgraphIndex() for g in source.subgraphs for o in g.operators if o.code == ONCE}
+    initial = {
+        o.options("CallOnceOptions").InitSubgraphIndex()
+        for g in source.subgraphs
+        for o in g.operators
+        if o.code == ONCE
+    }
     found: set[str] = set()
     for graph in source.subgraphs:
         if graph.index not in initial:
-            found |= {variable_name(graph, o.inputs[0]) for o in graph.operators if o.code == ASSIGN and o.inputs}
+            found |= {
+                variable_name(graph, o.inputs[0]) for o in graph.operators if o.code == ASSIGN and o.inputs
+            }
     return found
 
 

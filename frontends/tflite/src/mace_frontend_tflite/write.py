@@ -46,7 +46,10 @@ class Sparsity:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the file. data: of a constant.  signature: its shape with -1 for what is open.  kind: another type than `dtype`."""
+    """A tensor of the file.
+
+    data: of a constant.  signature: its shape with -1 for what is open.  kind: another type than `dtype`.
+    """
 
     name: str
     dtype: DType = DType.F32
@@ -66,7 +69,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """An operator: a builtin's name, or "custom NAME"; its tensors by name, "" for an absent one; its options."""
+    """An operator: a builtin's name, or "custom NAME"; its tensors by name, "" for an absent one.
+
+    Its options.
+    """
 
     code: str
     inputs: Sequence[str]
@@ -90,7 +96,10 @@ class Written:
 
 @dataclass
 class _Writer:
-    """A file on its way; `buffers` holds the data of its constants, the first one empty as the format wants it."""
+    """A file on its way.
+
+    `buffers` holds the data of its constants, the first one empty as the format wants it.
+    """
 
     build: Any = field(default_factory=lambda: flatbuffers.Builder(1024))
     buffers: list[bytes] = field(default_factory=lambda: [b""])
@@ -150,14 +159,21 @@ class _Writer:
         dimensions = []
         for given in sparsity.dimensions:
             if isinstance(given, int):
-                dimensions.append(self.table("DimensionMetadata", {"Format": tflite.DimensionType.DENSE, "DenseSize": given}))
+                dimensions.append(
+                    self.table(
+                        "DimensionMetadata", {"Format": tflite.DimensionType.DENSE, "DenseSize": given}
+                    )
+                )
                 continue
             fields: dict[str, Any] = {"Format": tflite.DimensionType.SPARSE_CSR}
             for key, values in zip(("ArraySegments", "ArrayIndices"), given, strict=True):
                 fields[f"{key}Type"] = tflite.SparseIndexVector.Int32Vector
                 fields[key] = self.table("Int32Vector", {"Values": np.asarray(values, np.int32)})
             dimensions.append(self.table("DimensionMetadata", fields))
-        orders = {"TraversalOrder": np.asarray(sparsity.order, np.int32), "BlockMap": np.asarray(sparsity.blocks, np.int32)}
+        orders = {
+            "TraversalOrder": np.asarray(sparsity.order, np.int32),
+            "BlockMap": np.asarray(sparsity.blocks, np.int32),
+        }
         return self.table("SparsityParameters", {**orders, "DimMetadata": self.tables(dimensions)})
 
     def step(self, step: Step, places: Mapping[str, int]) -> int:
@@ -166,7 +182,11 @@ class _Writer:
         if code not in self.codes:
             self.codes.append(code)
         fields: dict[str, Any] = {"OpcodeIndex": self.codes.index(code)}
-        for key, names in (("Inputs", step.inputs), ("Outputs", step.outputs), ("Intermediates", step.intermediates)):
+        for key, names in (
+            ("Inputs", step.inputs),
+            ("Outputs", step.outputs),
+            ("Intermediates", step.intermediates),
+        ):
             fields[key] = np.asarray([places[n] for n in names], np.int32)
         if step.options:
             kind, given = step.options
@@ -195,7 +215,10 @@ class _Writer:
         number = CODES["CUSTOM" if code.startswith("custom ") else code]
         name = code.removeprefix("custom ") if code.startswith("custom ") else None
         old = min(number, EXTENDED)
-        return self.table("OperatorCode", {"DeprecatedBuiltinCode": old, "BuiltinCode": number, "Version": version, "CustomCode": name})
+        return self.table(
+            "OperatorCode",
+            {"DeprecatedBuiltinCode": old, "BuiltinCode": number, "Version": version, "CustomCode": name},
+        )
 
 
 def write(*graphs: Written) -> bytes:
@@ -203,7 +226,9 @@ def write(*graphs: Written) -> bytes:
     writer = _Writer()
     fields: dict[str, Any] = {"Version": 3, "Subgraphs": writer.tables([writer.graph(g) for g in graphs])}
     fields["OperatorCodes"] = writer.tables([writer.code(*c) for c in writer.codes])
-    fields["Buffers"] = writer.tables([writer.table("Buffer", {"Data": data or None}) for data in writer.buffers])
+    fields["Buffers"] = writer.tables(
+        [writer.table("Buffer", {"Data": data or None}) for data in writer.buffers]
+    )
     model = writer.table("Model", fields)
     writer.build.Finish(model, b"TFL3")
     return bytes(writer.build.Output())

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import Builder, Match
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Node, Shape
+from mace_core.rewrite import Match
 
 CLOSE = 1e-5
 """Constants are rounded where models are written: 0.7978846 is the square root of 2 / pi."""

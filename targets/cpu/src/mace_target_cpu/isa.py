@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from mace_core.errors import PluginError
 from mace_core.levels import Level
-from mace_core.program import Lowering
+from mace_core.lowering import Lowering
 
 KERNELS = files("mace_target_cpu") / "kernels"
 VECTOR = KERNELS / "vector.h.in"
@@ -24,7 +24,8 @@ class CpuLevel(Level):
     rows, columns: the tile of results that the matrix kernels keep in registers.
     panel: columns of a packed weight matrix that lie together.
 
-    PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their panel.
+    PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their
+    panel.
     """
 
     lanes: int
@@ -34,12 +35,13 @@ class CpuLevel(Level):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # gemm.h.in walks a panel in whole tiles, and a tile in whole registers; a remainder would belong to the next panel.
+        # gemm.h.in walks a panel in whole tiles, and a tile in whole registers; a remainder would belong to
+        # the next panel.
         if self.columns % self.lanes or self.panel % self.columns:
-            problem = (
-                f"panels of {self.panel} columns, tiles of {self.columns} and registers of {self.lanes} floats do not divide each other"
-            )
-            raise PluginError(f"level {self.name}", problem, "let a panel hold whole tiles, and a tile whole registers")
+            widths = f"panel {self.panel}, tile {self.columns} and register {self.lanes}"
+            problem = f"its widths ({widths} floats) do not divide each other"
+            remedy = "let a panel hold whole tiles, and a tile whole registers"
+            raise PluginError(f"level {self.name}", problem, remedy)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def panel_width(lowering: Lowering) -> int:
     packing = lowering.parameters
     if not isinstance(packing, Packing):
         problem = "lowerings of mace_target_cpu were called by a target whose parameters() returns no Packing"
-        raise PluginError("mace_target_cpu", problem, "derive the target from mace_target_cpu.Cpu, or return a Packing")
+        raise PluginError(
+            "mace_target_cpu", problem, "derive the target from mace_target_cpu.Cpu, or return a Packing"
+        )
     return packing.panel
 
 
@@ -64,13 +68,15 @@ X86 = (
         ("-mavx2", "-mfma"),
         "has_avx2_and_fma()",
         VECTOR,
-        # 16 registers of 8 floats: 6 x 16 is 12 of them, and leaves 2 for a row of weights and 2 for values of the input.
+        # 16 registers of 8 floats: 6 x 16 is 12 of them, and leaves 2 for a row of weights and 2 for values
+        # of the input.
         lanes=8,
         rows=6,
         columns=16,
         probe=KERNELS / "x86.h.in",
     ),
-    # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 6 for values of the input.
+    # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 6 for values of the
+    # input.
     CpuLevel("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8),
 )
 GENERIC = (CpuLevel("generic", (), "", VECTOR, lanes=4, rows=4, columns=8),)

@@ -1,9 +1,10 @@
 """What a network computes, in whole numbers as the accelerator does: the reference for every layer.
 
-Where the maker's generator computes something else than its documentation says, the default follows the generator:
-average pooling cuts fractions off (document: rounds down) or, with `avg_pool_rounding`, rounds halves away from zero (document: up);
-in one-dimensional layers average pooling is never rounded, and max pooling takes no notice of dilation; operands that one layer wrote are
-told apart by channel instead of by pixel.  `documented` follows the document.
+Where the maker's generator computes something else than its documentation says, the default follows the
+generator: average pooling cuts fractions off (document: rounds down) or, with `avg_pool_rounding`, rounds
+halves away from zero (document: up); in one-dimensional layers average pooling is never rounded, and max
+pooling takes no notice of dilation; operands that one layer wrote are told apart by channel instead of by
+pixel.  `documented` follows the document.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from math import prod
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.network import BUFFER, INPUT, Activation, Buffer, Eltwise, Layer, Network, Operation, Place, Pool
+from mace_target_max78000.network import (
+    BUFFER,
+    INPUT,
+    Activation,
+    Buffer,
+    Eltwise,
+    Layer,
+    Network,
+    Operation,
+    Place,
+    Pool,
+)
 from mace_target_max78000.options import Options
 from mace_target_max78000.products import add_product
 
@@ -46,10 +58,15 @@ def outputs(network: Network, options: Options) -> tuple[Array, ...]:
     kept = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
     before = dict(zip(network.sampled[1:], network.sampled, strict=False))
     for index, (layer, place) in enumerate(zip(network.layers, network.places, strict=True)):
-        # what the layer before would have made is made by the one that ran before, where conditions left layers out
+        # what the layer before would have made is made by the one that ran before, where conditions left
+        # layers out
         sources = [before.get(index, i) if i == index - 1 else i for i in layer.inputs if i > BUFFER]
         inputs = [sample if i == INPUT else found[i] for i in sources]
-        inputs += [_read(network.buffers[BUFFER - i], kept[BUFFER - i], layer, place) for i in layer.inputs if i <= BUFFER]
+        inputs += [
+            _read(network.buffers[BUFFER - i], kept[BUFFER - i], layer, place)
+            for i in layer.inputs
+            if i <= BUFFER
+        ]
         step = _Step(layer, options)
         found.append(step.output(step.operands(_cropped(inputs, place))))
         for buffer, data in zip(network.buffers, kept, strict=True):
@@ -86,13 +103,18 @@ class _Step:
     def operands(self, inputs: Sequence[Array]) -> list[Array]:
         """What the layer reads, each [channels, rows, columns] of its input.
 
-        One input of an element-wise operation holds all operands.  In a layer's output they lie pixel by pixel in turn, and that is what is
-        read; the generator computes with first and second half of all values in the order of channels, as in the network's own input.
+        One input of an element-wise operation holds all operands.  In a layer's output they lie pixel by
+        pixel in turn, and that is what is read; the generator computes with first and second half of all
+        values in the order of channels, as in the network's own input.
         """
         layer = self.layer
         shape = (layer.channels, *layer.dim)
         if layer.operands == 1:
-            return [np.concatenate([x.reshape(len(x), -1) for x in inputs]).reshape(shape) if len(inputs) > 1 else inputs[0].reshape(shape)]
+            return [
+                np.concatenate([x.reshape(len(x), -1) for x in inputs]).reshape(shape)
+                if len(inputs) > 1
+                else inputs[0].reshape(shape)
+            ]
         if len(inputs) > 1:
             return [x.reshape(shape) for x in inputs]
         if self.options.documented and layer.inputs != (INPUT,):
@@ -134,7 +156,9 @@ class _Step:
             mean: Array = (2 * x + count) // (2 * count) if rounded else x // count
             return mean
         size = np.abs(x)
-        mean = (2 * size + count) // (2 * count) if rounded and not self.layer.one_dimensional else size // count
+        mean = (
+            (2 * size + count) // (2 * count) if rounded and not self.layer.one_dimensional else size // count
+        )
         signed: Array = np.sign(x) * mean
         return signed
 
@@ -184,7 +208,9 @@ def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
     padded[:, pad[0] : pad[0] + rows, pad[1] : pad[1] + columns] = x
     flat = padded.reshape(channels, -1)
     taps = kernels.transpose(2, 3, 0, 1).astype(real)
-    out_rows, out_columns = (n - (k - 1) * d for n, k, d in zip((high, wide), kernels.shape[2:], dilation, strict=True))
+    out_rows, out_columns = (
+        n - (k - 1) * d for n, k, d in zip((high, wide), kernels.shape[2:], dilation, strict=True)
+    )
     sums = np.zeros((kernels.shape[0], out_rows * wide), real)
     for row, column in np.ndindex(*kernels.shape[2:]):
         start = row * dilation[0] * wide + column * dilation[1]
@@ -195,11 +221,16 @@ def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
 def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
     """As `_convolved` with a kernel for each channel: [channels, 1, rows, columns]."""
     padded = np.pad(x, ((0, 0), (pad[0],) * 2, (pad[1],) * 2))
-    rows, columns = (n - (k - 1) * d for n, k, d in zip(padded.shape[1:], kernels.shape[2:], dilation, strict=True))
+    rows, columns = (
+        n - (k - 1) * d for n, k, d in zip(padded.shape[1:], kernels.shape[2:], dilation, strict=True)
+    )
     sums = np.zeros((x.shape[0], rows, columns), np.int32)
     for row, column in np.ndindex(*kernels.shape[2:]):
         top, left = row * dilation[0], column * dilation[1]
-        sums += kernels[:, 0, row, column].astype(np.int32)[:, None, None] * padded[:, top : top + rows, left : left + columns]
+        sums += (
+            kernels[:, 0, row, column].astype(np.int32)[:, None, None]
+            * padded[:, top : top + rows, left : left + columns]
+        )
     return sums
 
 
@@ -212,7 +243,9 @@ def _transposed(x: Array, kernels: Array, pad: Pair) -> Array:
     spread = np.zeros((channels, 2 * rows, 2 * columns), np.int32)
     spread[:, ::2, ::2] = x
     height, width = kernels.shape[2:]
-    return _convolved(spread, kernels[:, :, ::-1, ::-1].swapaxes(0, 1), (height - 1 - pad[0], width - 1 - pad[1]), (1, 1))
+    return _convolved(
+        spread, kernels[:, :, ::-1, ::-1].swapaxes(0, 1), (height - 1 - pad[0], width - 1 - pad[1]), (1, 1)
+    )
 
 
 def _narrowed(sums: Array, shift: int) -> Array:

@@ -27,7 +27,8 @@ MAPS = ("report.txt", "report.json", "memory.svg")
 class Project:
     """A network's C project with its maps, and what they say.
 
-    results: what each layer computes of the network's sample, [channels, rows, columns].  notes: what the user should know of the program.
+    results: what each layer computes of the network's sample, [channels, rows, columns].  notes: what the
+    user should know of the program.
     """
 
     files: Mapping[str, Content]
@@ -44,7 +45,8 @@ class Project:
 def built(network: Network, options: Options, device: Device) -> Project:
     """The project of a network, once its program has run in the simulator and computes what the network says.
 
-    One MaceError with everything that the hardware cannot do, or with the first layer that the program computes otherwise.
+    One MaceError with everything that the hardware cannot do, or with the first layer that the program
+    computes otherwise.
     """
     _check_legality(network, options, device)
     made = synthesise(network, options, device)
@@ -52,7 +54,10 @@ def built(network: Network, options: Options, device: Device) -> Project:
     found = report.analysed(network, made, options)
     summary = report.summary(found)
     maps = (summary, json.dumps(report.as_dict(found), indent=1) + "\n", report.picture(found))
-    files: dict[str, Content] = {**emit_project(made.image, network, options, summary), **dict(zip(MAPS, maps, strict=True))}
+    files: dict[str, Content] = {
+        **emit_project(made.image, network, options, summary),
+        **dict(zip(MAPS, maps, strict=True)),
+    }
     return Project(files, found, made.outputs, notes)
 
 

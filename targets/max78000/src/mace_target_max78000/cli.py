@@ -1,6 +1,7 @@
 """`mace-ai8x`: the maker's three tools by their own arguments, without PyTorch.
 
-A script that calls ai8xize.py, quantize.py or batchnormfuser.py goes on working with `mace-ai8x synthesize`, `quantize` or `fuse`.
+A script that calls ai8xize.py, quantize.py or batchnormfuser.py goes on working with `mace-ai8x synthesize`,
+`quantize` or `fuse`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from mace_core.errors import MaceError
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NAMED = click.Path(path_type=Path)
 """A file that the command looks for itself, so that all missing ones are told in one message."""
-DEVICE = click.option("--device", type=click.Choice(["MAX78000", "MAX78002"], case_sensitive=False), default="MAX78000", show_default=True)
+DEVICE = click.option(
+    "--device",
+    type=click.Choice(["MAX78000", "MAX78002"], case_sensitive=False),
+    default="MAX78000",
+    show_default=True,
+)
 
 
 def told(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,17 +51,33 @@ def main() -> None:
 @main.command(context_settings={"ignore_unknown_options": True})
 @DEVICE
 @click.option("--config-file", type=NAMED, required=True, help="YAML description of the network.")
-@click.option("--checkpoint-file", type=NAMED, required=True, help="Checkpoint with the weights, quantised or not.")
-@click.option("--sample-input", type=NAMED, help="Sample data (.npy).  [default: tests/sample_DATASET.npy, as the description names it]")
-@click.option("--model", type=FILE, help="The trained model (ONNX, TFLite ...): the description is compared with it, layer by layer.")
-@click.option("--test-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder that gets the project's folder.")
+@click.option(
+    "--checkpoint-file", type=NAMED, required=True, help="Checkpoint with the weights, quantised or not."
+)
+@click.option(
+    "--sample-input",
+    type=NAMED,
+    help="Sample data (.npy).  [default: tests/sample_DATASET.npy, as the description names it]",
+)
+@click.option(
+    "--model",
+    type=FILE,
+    help="The trained model (ONNX, TFLite ...): the description is compared with it, layer by layer.",
+)
+@click.option(
+    "--test-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder that gets the project's folder.",
+)
 @click.option("--prefix", required=True, help="Name of the project and its folder.")
 @click.option("--overwrite", is_flag=True, help="Write even where the folder exists.")
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @told
 def synthesize(test_dir: Path, prefix: str, overwrite: bool, options: tuple[str, ...], **files: Any) -> None:
     """Write the C project of a described network; further OPTIONS are those of ai8xize.py."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # waiting threads cost more than they save, and numpy is not imported yet
+    # Waiting threads cost more than they save, and numpy is not imported yet.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from mace_target_max78000.commands import write_project
 
     folder = test_dir / prefix
@@ -69,7 +91,11 @@ def synthesize(test_dir: Path, prefix: str, overwrite: bool, options: tuple[str,
 @click.argument("source", type=FILE)
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-c", "--config-file", type=FILE, help="Description that tells the weights' bits.")
-@click.option("--clip-method", type=click.Choice(["AVG", "AVGMAX", "STDDEV", "SCALE"]), help="For models that were not trained for it.")
+@click.option(
+    "--clip-method",
+    type=click.Choice(["AVG", "AVGMAX", "STDDEV", "SCALE"]),
+    help="For models that were not trained for it.",
+)
 @click.option("--scale", type=float, help="Of the SCALE method.")
 @click.option("--stddev", type=float, help="Of the STDDEV method.")
 @told
@@ -82,8 +108,17 @@ def quantize(source: Path, target: Path, device: str, **how: Any) -> None:
 
 
 @main.command()
-@click.option("-i", "--inp_path", "source", type=FILE, required=True, help="Checkpoint with batch normalisation.")
-@click.option("-o", "--out_path", "target", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Checkpoint to write.")
+@click.option(
+    "-i", "--inp_path", "source", type=FILE, required=True, help="Checkpoint with batch normalisation."
+)
+@click.option(
+    "-o",
+    "--out_path",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Checkpoint to write.",
+)
 @click.option("-oa", "--out_arch", "arch", help="Name of the model without batch normalisation.")
 @told
 def fuse(source: Path, target: Path, arch: str | None) -> None:

@@ -20,8 +20,9 @@ IDLE_DIVIDER = 4
 class Clock:
     """A source and its dividers.
 
-    pll: whether it is the PLL, else the peripheral clock of the processor.  divider: of the source while weights and data are loaded
-    and read.  inference_divider: of the source during the inference.  hertz: during the inference.
+    pll: whether it is the PLL, else the peripheral clock of the processor.  divider: of the source while
+    weights and data are loaded and read.  inference_divider: of the source during the inference.  hertz:
+    during the inference.
     """
 
     pll: bool
@@ -38,8 +39,9 @@ class Clock:
 def choose_clock(options: Options, device: Device) -> Clock:
     """Choose the clock of a program.
 
-    With the pipeline the PLL is divided less for the inference than before and after it, which saves energy, unless the option
-    max_speed asks for more. Without the pipeline the divider is the smallest power of two that the accelerator can follow.
+    With the pipeline the PLL is divided less for the inference than before and after it, which saves energy,
+    unless the option max_speed asks for more. Without the pipeline the divider is the smallest power of two
+    that the accelerator can follow.
     """
     pll = device.pipelined and options.pll
     pipeline = device.pipelined and options.pipeline

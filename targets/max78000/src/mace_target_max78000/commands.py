@@ -20,7 +20,11 @@ from mace_target_max78000.options import Options
 def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, Any]) -> str:
     """Write the project of a described network; gives the summary and the notes."""
     options, device = Options.of_arguments(arguments, "options"), device_named(files["device"])
-    _check_files(files["config_file"], files["checkpoint_file"], *([files["sample_input"]] if files["sample_input"] else []))
+    _check_files(
+        files["config_file"],
+        files["checkpoint_file"],
+        *([files["sample_input"]] if files["sample_input"] else []),
+    )
     source = files["sample_input"] or default_sample(files["config_file"])
     _check_files(source)
     sample = read_samples(str(source))
@@ -34,7 +38,9 @@ def write_project(folder: Path, arguments: Sequence[str], files: Mapping[str, An
         check_beside(network, files["model"].name, read_file(files["model"], Registry.load()), device)
     made = built(network, options, device)
     write_all(folder, made.files)
-    return "\n".join([*(f"note: {note}" for note in (*network.notes, *made.notes)), made.summary, f"wrote {folder}"])
+    return "\n".join(
+        [*(f"note: {note}" for note in (*network.notes, *made.notes)), made.summary, f"wrote {folder}"]
+    )
 
 
 def default_sample(description: Path) -> Path:
@@ -48,7 +54,9 @@ def _check_files(*files: Path) -> None:
     """MaceError that names every file which is not there."""
     missing = ", ".join(str(file) for file in files if not file.is_file())
     if missing:
-        raise MaceError(missing, "no such file", "correct the path, or run the command in the folder that paths begin in")
+        raise MaceError(
+            missing, "no such file", "correct the path, or run the command in the folder that paths begin in"
+        )
 
 
 def quantize_checkpoint(source: Path, target: Path, how: Mapping[str, Any]) -> None:

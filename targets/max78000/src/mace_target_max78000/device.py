@@ -33,10 +33,14 @@ class Device:
 
     quadrant_pitch: bytes between the same thing of two quadrants.
     registers: number of each register of a layer; of a register that lies elsewhere, see `layer_register`.
-    kernel_words: words of 72 bits of a processor's weight memory; the first processor of a quadrant may have more.
-    data_bytes: of one data memory.  data_pitch: bytes between two data memories.  tram_words: of one processor.
-    bias_bytes: of one quadrant.  offset_bits: bits of a word's number in a write pointer (the number of the memory lies above).
-    largest: rows or columns of a layer's input or output.  flash, sram: bytes that the processor beside the accelerator has.
+    kernel_words: words of 72 bits of a processor's weight memory; the first processor of a quadrant may have
+    more.
+    data_bytes: of one data memory.  data_pitch: bytes between two data memories.  tram_words: of one
+    processor.
+    bias_bytes: of one quadrant.  offset_bits: bits of a word's number in a write pointer (the number of the
+    memory lies above).
+    largest: rows or columns of a layer's input or output.  flash, sram: bytes that the processor beside the
+    accelerator has.
     """
 
     name: str
@@ -89,7 +93,9 @@ class Device:
             return base + self.frame
         if name in self.stream_registers:
             return base + self.stream_registers[name] + 4 * layer
-        return base + self.registers_base + self.registers[name] * self.register_pitch + layer * self.layer_pitch
+        return (
+            base + self.registers_base + self.registers[name] * self.register_pitch + layer * self.layer_pitch
+        )
 
     def has_stream_registers(self, layer: int) -> bool:
         """Whether the layer has STREAM1 and STREAM2: the second generation has them for the layers that can stream.
@@ -131,7 +137,18 @@ MAX78000 = Device(
         name: number
         for number, name in enumerate(
             (
-                *("RCNT", "CCNT", "ONED", "PRCNT", "PCCNT", "STRIDE", "WPTR_BASE", "WPTR_TOFFS", "WPTR_MOFFS", "WPTR_CHOFFS"),
+                *(
+                    "RCNT",
+                    "CCNT",
+                    "ONED",
+                    "PRCNT",
+                    "PCCNT",
+                    "STRIDE",
+                    "WPTR_BASE",
+                    "WPTR_TOFFS",
+                    "WPTR_MOFFS",
+                    "WPTR_CHOFFS",
+                ),
                 *("RPTR_BASE", "LCTL", "MCNT", "TPTR", "ENA", "POST", "STREAM1", "STREAM2", "FMAX"),
             )
         )

@@ -29,7 +29,8 @@ Functions = tuple[tuple[str, Mapping[str, Any]], ...]
 class Output:
     """One of the model's outputs.
 
-    order: the positions of its elements among all results, one block after another.  functions: computed then, with their attributes.
+    order: the positions of its elements among all results, one block after another.  functions: computed
+    then, with their attributes.
     """
 
     order: Array
@@ -48,8 +49,10 @@ class Feed:
     """How the first layer reads its input, and how the model's outputs are made of what cnn_unload gives.
 
     channels: of one operand.  dim: rows and columns.
-    blocks: of each block of results channels, positions, bits of a value, value of the last bit, and how many channels come together.
-    entry: how the network's input is made of the model's; None where it is the same.  outputs: none where they are the blocks themselves.
+    blocks: of each block of results channels, positions, bits of a value, value of the last bit, and how many
+    channels come together.
+    entry: how the network's input is made of the model's; None where it is the same.  outputs: none where
+    they are the blocks themselves.
     """
 
     channels: int
@@ -67,8 +70,18 @@ class Feed:
         """The feed of a network.  units: what the last bit of each block's values stands for."""
         layer, place = network.layers[0], network.places[0]
         pairs = zip(results(network), units, strict=False)
-        blocks = tuple((block.channels, block.pixels, block.width, unit, block.groups) for block, unit in pairs)
-        return cls(layer.channels, layer.dim, layer.operands, place.processors, place.chw, options.fifo or options.fast_fifo, blocks)
+        blocks = tuple(
+            (block.channels, block.pixels, block.width, unit, block.groups) for block, unit in pairs
+        )
+        return cls(
+            layer.channels,
+            layer.dim,
+            layer.operands,
+            place.processors,
+            place.chw,
+            options.fifo or options.fast_fifo,
+            blocks,
+        )
 
     def with_ends(self, formed: Formed) -> Feed:
         """The feed of a network that was formed from a graph."""
@@ -77,7 +90,15 @@ class Feed:
     def words(self, sample: Array, device: Device) -> dict[int, Sequence[int]]:
         """The words of each of the program's input arrays, by its number; sample: one input of the model."""
         data = self.entry.apply(sample) if self.entry else sample.astype(np.int64)
-        first = Layer("input", Operation.PASSTHROUGH, (INPUT,), self.channels, self.dim, self.channels, operands=self.operands)
+        first = Layer(
+            "input",
+            Operation.PASSTHROUGH,
+            (INPUT,),
+            self.channels,
+            self.dim,
+            self.channels,
+            operands=self.operands,
+        )
         unit = Unit(first, Place(self.processors, self.processors, chw=self.chw), 0)
         found = inputs(unit, data.reshape(self.channels * self.operands, -1), Options(fifo=self.fifo), device)
         return {block.processor if block.fifo is None else block.fifo: block.words for block in found}
@@ -93,7 +114,9 @@ class Feed:
 
     def results(self, blocks: Sequence[Array]) -> list[Array]:
         """The outputs of the model that was formed, of the blocks of results, each [channels, ...]."""
-        reals = np.concatenate([b.ravel() * unit for b, (_, _, _, unit, _) in zip(blocks, self.blocks, strict=True)])
+        reals = np.concatenate(
+            [b.ravel() * unit for b, (_, _, _, unit, _) in zip(blocks, self.blocks, strict=True)]
+        )
         return [output.of(reals) for output in self.outputs]
 
     def _blocks(self, data: Array) -> Iterator[Array]:
@@ -119,18 +142,28 @@ class Feed:
             }
             for o in self.outputs
         ]
-        plain = {name: getattr(self, name) for name in ("channels", "dim", "operands", "processors", "chw", "fifo", "blocks")}
+        plain = {
+            name: getattr(self, name)
+            for name in ("channels", "dim", "operands", "processors", "chw", "fifo", "blocks")
+        }
         return {**plain, "entry": entry, "outputs": outputs}
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> Feed:
         """The feed as a report holds it."""
         entry = described["entry"]
-        made = entry and Entry(entry["name"], entry["power"], np.asarray(entry["order"]), _fold(entry["fold"]))
-        outputs = tuple(
-            Output(np.asarray(o["order"]), tuple((name, attrs) for name, attrs in o["functions"])) for o in described["outputs"]
+        made = entry and Entry(
+            entry["name"], entry["power"], np.asarray(entry["order"]), _fold(entry["fold"])
         )
-        plain = {**described, "dim": tuple(described["dim"]), "blocks": tuple(map(tuple, described["blocks"]))}
+        outputs = tuple(
+            Output(np.asarray(o["order"]), tuple((name, attrs) for name, attrs in o["functions"]))
+            for o in described["outputs"]
+        )
+        plain = {
+            **described,
+            "dim": tuple(described["dim"]),
+            "blocks": tuple(map(tuple, described["blocks"])),
+        }
         return cls(**{**plain, "entry": made, "outputs": outputs})
 
 
@@ -151,7 +184,9 @@ def _outputs(formed: Formed) -> Iterator[Output]:
         positions[name] = found[1] + starts[found[0]]
     for node in tail:
         source, result = node.inputs[0], node.outputs[0]
-        functions[result] = _functions(graph, node, {name: (positions[name], functions.get(name, ())) for name in node.inputs})
+        functions[result] = _functions(
+            graph, node, {name: (positions[name], functions.get(name, ())) for name in node.inputs}
+        )
         if node.op.name in VIEWS or node.op.name == "Concat":
             (positions[result],) = node.op.compute([positions[i] for i in node.inputs], node.attrs)
         else:
@@ -161,30 +196,51 @@ def _outputs(formed: Formed) -> Iterator[Output]:
 
 
 def _functions(graph: Graph, node: Node, sources: Mapping[str, tuple[Array, Functions]]) -> Functions:
-    """Return what is computed of a result of the last nodes. sources: positions and functions of the node's inputs.
+    """Return what is computed of a result of the last nodes.
 
-    Functions are computed after everything has been put in order, so their axis must be that of the ordered data.
+    sources: positions and functions of the node's inputs.
+
+    Functions are computed after everything has been put in order, so their axis must be that of the ordered
+    data.
     """
     place = f"layer {node.name!r} ({node.op.name})"
     known = [functions for _, functions in sources.values()]
     if any(functions != known[0] for functions in known):
         done = " and ".join(str([name for name, _ in functions]) for functions in known)
-        raise MaceError(place, f"it joins results of which different functions are computed, {done}", "make them outputs of their own")
+        raise MaceError(
+            place,
+            f"it joins results of which different functions are computed, {done}",
+            "make them outputs of their own",
+        )
     if node.op.name in FUNCTIONS:
-        return *known[0], (node.op.name, {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)})
+        return *known[0], (
+            node.op.name,
+            {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)},
+        )
     if node.op.name not in VIEWS and node.op.name != "Concat":
         return known[0]
     moved = []
     for name, attrs in known[0]:
-        axis = _moved_axis(node, [positions for positions, _ in sources.values()], attrs["axis"]) if "axis" in attrs else 0
+        axis = (
+            _moved_axis(node, [positions for positions, _ in sources.values()], attrs["axis"])
+            if "axis" in attrs
+            else 0
+        )
         if axis is None:
-            raise MaceError(place, f"it rearranges the axis that a {name} before it is computed along", f"let the {name} come last")
+            raise MaceError(
+                place,
+                f"it rearranges the axis that a {name} before it is computed along",
+                f"let the {name} come last",
+            )
         moved.append((name, {**attrs, "axis": axis} if "axis" in attrs else attrs))
     return tuple(moved)
 
 
 def _moved_axis(node: Node, sources: Sequence[Array], axis: int) -> int | None:
-    """Return the axis of a node's result that holds what its inputs hold along one of theirs; None if there is none."""
+    """Return the axis of a node's result that holds what its inputs hold along one of theirs.
+
+    None if there is none.
+    """
     sets, count = [], 0
     for positions in sources:  # every set of elements that lie along the axis has a number
         along = positions.shape[axis]

@@ -28,7 +28,10 @@ READING_OPTIONS = ("skip_yaml_layers", "skip_checkpoint_layers", "ignore_bn")
 
 
 class Ai8x(Frontend):
-    """Descriptions and checkpoints of ai8x-training and ai8x-synthesis; the graph computes what the accelerator computes."""
+    """Descriptions and checkpoints of ai8x-training and ai8x-synthesis.
+
+    The graph computes what the accelerator computes.
+    """
 
     name = "ai8x"
     suffixes = (".yaml", ".yml")
@@ -37,7 +40,8 @@ class Ai8x(Frontend):
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Return the network as integer arithmetic: i8 in, i8 or i32 out, in PyTorch's order of axes.
 
-        The graph's origin is the `DescribedModel`, whose placement only the parts that it was written for can follow.
+        The graph's origin is the `DescribedModel`, whose placement only the parts that it was written for can
+        follow.
         """
         described, options = DescribedModel.of(model), _reading_options(model)
         try:
@@ -58,7 +62,9 @@ class Ai8x(Frontend):
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             (data,) = inputs.values()
             fed = replace(network, sample=np.asarray(data, np.int64).reshape(network.sample.shape))
-            found = [v for layer, v in zip(network.layers, outputs(fed, Options()), strict=True) if layer.output]
+            found = [
+                v for layer, v in zip(network.layers, outputs(fed, Options()), strict=True) if layer.output
+            ]
             described = zip(output_tensors(network), found, strict=True)
             return {t.name: value.reshape(t.shape).astype(t.dtype.numpy) for t, value in described}
 
@@ -78,17 +84,25 @@ class DescribedModel:
 
     @classmethod
     def of(cls, model: Model) -> DescribedModel:
-        """Return what the deployment file names; MaceError where it names no checkpoint, or no shape of the input."""
+        """Return what the deployment file names.
+
+        MaceError where it names no checkpoint, or no shape of the input.
+        """
         if len(model.files) != 2:
-            raise MaceError(f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path")
+            raise MaceError(
+                f"model {model.name!r}", "has no checkpoint", "name the .pth.tar file under weight_file_path"
+            )
         return cls(*model.files, _sample(model))
 
     def network(self, options: Options, device: Device | None = None) -> Network:
         """Read the network.
 
-        device: what this part cannot compute is among the faults.  MaceError with all faults of the description.
+        device: what this part cannot compute is among the faults.  MaceError with all faults of the
+        description.
         """
-        return read_description(self.description, parameters_of(self.checkpoint, options), self.sample, options, device)
+        return read_description(
+            self.description, parameters_of(self.checkpoint, options), self.sample, options, device
+        )
 
 
 def _reading_options(model: Model) -> Options:
@@ -97,7 +111,9 @@ def _reading_options(model: Model) -> Options:
     assert isinstance(stated, Mapping)
     for name in (*model.runtimes, *map(str.lower, DEVICE_NAMES)):
         if name.upper() in DEVICE_NAMES and name in stated:
-            asked = {key: value for key, value in stated[name].items() if key.replace("-", "_") in READING_OPTIONS}
+            asked = {
+                key: value for key, value in stated[name].items() if key.replace("-", "_") in READING_OPTIONS
+            }
             return Options.of(asked, f"model {model.name!r}: target_options: {name}")
     return Options()
 
@@ -112,13 +128,15 @@ def _tell_with_limits(described: DescribedModel, model: Model, options: Options)
 def parameters_of(checkpoint: Path, options: Options) -> Callable[[Sequence[Form]], Checkpoint]:
     """What reads a checkpoint's parameters once it is known what the description's layers need.
 
-    A checkpoint that is not quantized gets the bits that the description states. Options may skip its first layers.
+    A checkpoint that is not quantized gets the bits that the description states. Options may skip its first
+    layers.
     MaceError: it has no more layers than are skipped.
     """
 
     def read(forms: Sequence[Form]) -> Checkpoint:
         stated = [form.stated for form in forms]
-        while stated and stated[-1] is None:  # a description may have more layers than the checkpoint, which is told better later
+        # A description may have more layers than the checkpoint, which is told better later.
+        while stated and stated[-1] is None:
             stated.pop()
         skipped = options.skip_checkpoint_layers
         found = load_checkpoint(checkpoint, Settings(bits=[None] * skipped + stated), options.ignore_bn)
@@ -136,5 +154,7 @@ def _sample(model: Model) -> Array:
         return read_samples(port.data[0])
     if port.shape is None:
         remedy = "name a .npy file under validation_inputs_data, or the shape under input_shapes, of the input_tensors `input`"
-        raise MaceError(f"model {model.name!r}", "neither a sample nor the shape of the input is stated", remedy)
+        raise MaceError(
+            f"model {model.name!r}", "neither a sample nor the shape of the input is stated", remedy
+        )
     return np.random.default_rng(0).integers(-128, 127, port.shape[1:], endpoint=True)

@@ -1,7 +1,7 @@
 """A network as a graph of the core's ops that computes the same integers: for other targets, for validation, as an oracle.
 
-The hardware rounds halves up, a stored tensor of the graph rounds them to even.  An accumulator is a whole number of its least steps;
-with half a step added it never lies on a half, and both round alike.
+The hardware rounds halves up, a stored tensor of the graph rounds them to even.  An accumulator is a whole
+number of its least steps; with half a step added it never lies on a half, and both round alike.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Attrs, DType, Graph, Node, Quant, Storage, Tensor
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.op import Op, Spec
-from mace_core.program import Lowering, Refused
 from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.network import BUFFER, INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
 from mace_target_max78000.options import Options
@@ -27,7 +27,9 @@ DATA = Storage(DType.I8, Quant.of(UNIT))
 
 
 def as_graph(network: Network) -> Graph:
-    """The graph: inputs and outputs are i8 (wide outputs i32) with scale; axes N, channels, rows, columns, or N, channels, length.
+    """The graph: inputs and outputs are i8 (wide outputs i32) with scale.
+
+    Axes N, channels, rows, columns, or N, channels, length.
 
     Raises MaceError with all layers that it cannot express.
     """
@@ -41,14 +43,21 @@ def as_graph(network: Network) -> Graph:
     made = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
     for index, layer in enumerate(network.layers):
         made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
-    results = {layer.name: _transposed(builder, layer, made[i]) for i, layer in enumerate(network.layers) if layer.output}
+    results = {
+        layer.name: _transposed(builder, layer, made[i])
+        for i, layer in enumerate(network.layers)
+        if layer.output
+    }
     return builder.finish([*results.values()], [*results])
 
 
 def as_any_graph(network: Network) -> Graph:
-    """Return the graph; one node that computes the whole network where the core's ops cannot express every layer.
+    """Return the graph.
 
-    Only this part takes such a node; other targets refuse it with the layers that only the accelerator computes.
+    One node that computes the whole network where the core's ops cannot express every layer.
+
+    Only this part takes such a node; other targets refuse it with the layers that only the accelerator
+    computes.
     """
     reasons = _list_inexpressible(network)
     if not reasons:
@@ -117,10 +126,14 @@ def _list_inexpressible(network: Network) -> list[str]:
     reasons = []
     for layer in network.layers:
         if layer.eltwise in (Eltwise.OR, Eltwise.XOR):
-            problem = "bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
+            problem = (
+                "bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
+            )
             reasons.append(f"layer {layer.name!r}: {problem}")
         if any(source <= BUFFER for source in layer.inputs):
-            reasons.append(f"layer {layer.name!r}: reads a buffer that outlives the inference; only the accelerator has these")
+            reasons.append(
+                f"layer {layer.name!r}: reads a buffer that outlives the inference; only the accelerator has these"
+            )
     return reasons
 
 
@@ -153,7 +166,9 @@ class _Writer:
         if len(inputs) > 1:
             return [self._shaped(x) for x in inputs]
         sizes = (layer.channels,) * layer.operands
-        parts = self.builder.add("Split", [inputs[0]], {"axis": 3, "sizes": sizes}, outputs=self._names(layer.operands))
+        parts = self.builder.add(
+            "Split", [inputs[0]], {"axis": 3, "sizes": sizes}, outputs=self._names(layer.operands)
+        )
         return [self._shaped(x) for x in parts]
 
     def _names(self, count: int) -> list[str]:
@@ -164,8 +179,12 @@ class _Writer:
         shape = (1, *self.layer.dim, self.layer.channels)
         return x if self.builder.shape(x) == shape else self.builder.one("Reshape", [x], {"shape": shape})
 
-    def _stored(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, storage: Storage = DATA) -> str:
-        return self.builder.one(op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)])
+    def _stored(
+        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, storage: Storage = DATA
+    ) -> str:
+        return self.builder.one(
+            op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)]
+        )
 
     def _pooled(self, x: str) -> str:
         layer = self.layer
@@ -179,7 +198,11 @@ class _Writer:
     def _subsampled(self, x: str) -> str:
         _, rows, columns, channels = self.builder.shape(x)
         step = self.layer.stride
-        attrs = {"starts": (0, 0, 0, 0), "sizes": (1, -(-rows // step), -(-columns // step), channels), "steps": (1, step, step, 1)}
+        attrs = {
+            "starts": (0, 0, 0, 0),
+            "sizes": (1, -(-rows // step), -(-columns // step), channels),
+            "steps": (1, step, step, 1),
+        }
         return self._stored("Slice", [x], attrs)
 
     def _average(self, x: str, pool: Pool, attrs: Mapping[str, Any]) -> str:
@@ -187,7 +210,9 @@ class _Writer:
         builder = self.builder
         mean = builder.one("AveragePool", [builder.one("Dequantize", [x])], attrs)
         steps = builder.one("Mul", [mean, self._number("steps", 1 / UNIT)])
-        size = builder.one("Add", [builder.one("Abs", [steps]), self._number("half", 0.5 / (pool.size[0] * pool.size[1]))])
+        size = builder.one(
+            "Add", [builder.one("Abs", [steps]), self._number("half", 0.5 / (pool.size[0] * pool.size[1]))]
+        )
         cut = builder.one("Mul", [builder.one("Floor", [size]), builder.one("Sign", [steps])])
         return self._stored("Mul", [cut, self._number("unit", UNIT)])
 
@@ -219,14 +244,20 @@ class _Writer:
         if layer.operation is Operation.CONV_TRANSPOSE2D:
             attrs |= {"strides": (2, 2), "output_padding": (1, 1)}
             return self._stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
-        return self._stored("Conv", [x, *self._parameters(self._filters())], {**attrs, "group": layer.groups}, storage)
+        return self._stored(
+            "Conv", [x, *self._parameters(self._filters())], {**attrs, "group": layer.groups}, storage
+        )
 
     def _filters(self) -> Array:
         """Weights as [out, rows, columns, in]."""
         layer = self.layer
         assert layer.weights is not None
         values = layer.weights.values.reshape(*layer.weights.values.shape[:2], *layer.kernel)
-        return values.transpose(1, 2, 3, 0) if layer.operation is Operation.CONV_TRANSPOSE2D else values.transpose(0, 2, 3, 1)
+        return (
+            values.transpose(1, 2, 3, 0)
+            if layer.operation is Operation.CONV_TRANSPOSE2D
+            else values.transpose(0, 2, 3, 1)
+        )
 
     def _matrix(self) -> Array:
         """Weights as [in, out], inputs in the order rows, columns, channels."""
@@ -242,12 +273,22 @@ class _Writer:
         name, unit = layer.name, weight_unit(layer)
         return (
             self.builder.weight(f"{name}.weights", weights.astype(np.int8), Quant.of(unit)),
-            self.builder.weight(f"{name}.bias", (2 * 128 * bias + halves).astype(np.int32), Quant.of(UNIT * unit / 2)),
+            self.builder.weight(
+                f"{name}.bias", (2 * 128 * bias + halves).astype(np.int32), Quant.of(UNIT * unit / 2)
+            ),
         )
 
     def _activated(self, x: str) -> str:
         return self._stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
 
 
-def _windows(kernel: tuple[int, int], strides: tuple[int, int], pad: tuple[int, int], dilations: tuple[int, int]) -> dict[str, Any]:
-    return {"kernel": kernel, "strides": strides, "pads_before": pad, "pads_after": pad, "dilations": dilations}
+def _windows(
+    kernel: tuple[int, int], strides: tuple[int, int], pad: tuple[int, int], dilations: tuple[int, int]
+) -> dict[str, Any]:
+    return {
+        "kernel": kernel,
+        "strides": strides,
+        "pads_before": pad,
+        "pads_after": pad,
+        "dilations": dilations,
+    }

@@ -39,7 +39,8 @@ Step = Write | Poll | Expect
 class Chunk:
     """A run of words of one processor's weight memory as the packing loader takes it.
 
-    address: of its first word, where the bytes are written in ascending order after a byte 0x01 at `address | 1`.
+    address: of its first word, where the bytes are written in ascending order after a byte 0x01 at `address |
+    1`.
     words: the 72-bit words' bytes, big-endian in 32-bit words, zeros after the last.
     processor, column, count: the same place in other words: `count` words of the memory from `column` on.
     """
@@ -53,7 +54,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive input words: to data memory from an address on, or through a FIFO.  processor: the first one that reads them."""
+    """Consecutive input words: to data memory from an address on, or through a FIFO.
+
+    processor: the first one that reads them.
+    """
 
     address: int
     words: tuple[int, ...]
@@ -89,4 +93,7 @@ class Image:
     quadrants: tuple[int, ...]
     """Quadrants in use; the first is the master."""
     packing: bool = True
-    """Whether cnn_load_weights writes through the packing loader; else each word of 72 bits as four words of 32 bits."""
+    """Whether cnn_load_weights writes through the packing loader.
+
+    Else each word of 72 bits as four words of 32 bits.
+    """

@@ -1,6 +1,7 @@
 """A network as the accelerator sees it: layers (what is computed), their places (where it lies), and what is asked of the program.
 
-Both ways in, the hand-written description and the automatic one, end here; registers, weights, program and reports begin here.
+Both ways in, the hand-written description and the automatic one, end here; registers, weights, program and
+reports begin here.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ class Pool:
 class Weights:
     """A layer's weights as the model has them.
 
-    values: int64 in the range of `bits`: [out, in / groups, rows, columns], Conv1d [out, in, length], linear [out, in]; a flattened
-    linear layer's inputs count channels, then rows, then columns.  A transposed convolution is [in, out, rows, columns], as PyTorch has it.
-    bits: 1, 2, 4 or 8.  binary: one bit that stands for -1 and +1 instead of -1 and 0 (then values are -1 and +1).
+    values: int64 in the range of `bits`: [out, in / groups, rows, columns], Conv1d [out, in, length], linear
+    [out, in]; a flattened linear layer's inputs count channels, then rows, then columns.  A transposed
+    convolution is [in, out, rows, columns], as PyTorch has it.
+    bits: 1, 2, 4 or 8.  binary: one bit that stands for -1 and +1 instead of -1 and 0 (then values are -1 and
+    +1).
     """
 
     values: Array
@@ -73,11 +76,14 @@ class Weights:
 class Layer:
     """What one layer computes: pool and element-wise operation in either order, then the operation, bias, shift, activation.
 
-    inputs: earlier layers by index, INPUT, or buffers; several are operands of `eltwise`, else they are joined along channels.
+    inputs: earlier layers by index, INPUT, or buffers; several are operands of `eltwise`, else they are
+    joined along channels.
     channels, dim: of the input before pooling; one-dimensional data is (length, 1).
-    stride: subsampling where there is no pool.  kernel, pad, dilation: rows and columns; Conv1d uses the first of each.
+    stride: subsampling where there is no pool.  kernel, pad, dilation: rows and columns; Conv1d uses the
+    first of each.
     bias: int64 bytes, one for each output channel; the accumulator gets 128 times as much.
-    shift: the whole power of two that multiplies the sum before its division by 128, -15 ... 15; without effect in wide layers.
+    shift: the whole power of two that multiplies the sum before its division by 128, -15 ... 15; without
+    effect in wide layers.
     wide: the output is the 32-bit sum.  output: its data are results of the network.
     """
 
@@ -113,13 +119,19 @@ class Layer:
     def pooled(self) -> tuple[int, int]:
         """Rows and columns after pooling or subsampling."""
         size, dilation, stride = self.window
-        rows, columns = ((n + stride - (s - 1) * d - 1) // stride for n, s, d in zip(self.dim, size, dilation, strict=True))
+        rows, columns = (
+            (n + stride - (s - 1) * d - 1) // stride for n, s, d in zip(self.dim, size, dilation, strict=True)
+        )
         return rows, 1 if self.dim[1] == 1 else columns
 
     @property
     def window(self) -> tuple[tuple[int, int], tuple[int, int], int]:
         """Size, dilation and stride of the pool; of size 1 where there is none."""
-        return (self.pool.size, self.pool.dilation, self.pool.stride) if self.pool else ((1, 1), (1, 1), self.stride)
+        return (
+            (self.pool.size, self.pool.dilation, self.pool.stride)
+            if self.pool
+            else ((1, 1), (1, 1), self.stride)
+        )
 
     @property
     def pools(self) -> bool:
@@ -152,10 +164,13 @@ class Layer:
 class Place:
     """Where a layer works.
 
-    processors: bit p for each processor that reads input.  output_processors: bit p for each slot that a channel is written to.
+    processors: bit p for each processor that reads input.  output_processors: bit p for each slot that a
+    channel is written to.
     in_offset, out_offset: bytes in every data memory.  write_gap, read_gap: words left out after each word.
-    bias_groups: quadrants whose bias memory may be used; None for all.  chw: the input lies channel by channel (first layer).
-    next: the layer that follows instead of the next one, `STOP` to end (MAX78002 only).  in_crop: rows left out before and after.
+    bias_groups: quadrants whose bias memory may be used; None for all.  chw: the input lies channel by
+    channel (first layer).
+    next: the layer that follows instead of the next one, `STOP` to end (MAX78002 only).  in_crop: rows left
+    out before and after.
     weight_source: the earlier layer whose weight memory is used.
     bypass: every weight is 1 (the layer has such weights), and none is stored.
     read_ahead: the next input is read while a position is computed.
@@ -196,7 +211,10 @@ STOP = -2
 
 @dataclass(frozen=True)
 class Unload:
-    """A block of results as `cnn_unload` delivers it; where the description names none, every output layer is one."""
+    """A block of results as `cnn_unload` delivers it.
+
+    Where the description names none, every output layer is one.
+    """
 
     processors: int
     channels: int
@@ -210,7 +228,8 @@ class Unload:
 class Buffer:
     """A part of data memory that keeps its data from one inference to the next, zeros before the first.
 
-    Layers write to it and read from it by their offsets, positions from `offset` on in words of four channels.
+    Layers write to it and read from it by their offsets, positions from `offset` on in words of four
+    channels.
     """
 
     name: str
@@ -232,7 +251,10 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Section:
-    """Where a description states one layer.  title: how messages call it.  keys: the line of each key that is written."""
+    """Where a description states one layer.
+
+    title: how messages call it.  keys: the line of each key that is written.
+    """
 
     title: str
     line: int
@@ -241,7 +263,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Origin:
-    """The description that a network comes from.  layers: by the layer's name.  keys: lines of what belongs to no layer."""
+    """The description that a network comes from.
+
+    layers: by the layer's name.  keys: lines of what belongs to no layer.
+    """
 
     path: Path
     layers: Mapping[str, Section]
@@ -260,8 +285,8 @@ class Network:
     """Layers in the order of their execution, each with its place.
 
     sample: one input, int64 in -128 ... 127: [channels, rows, columns], one-dimensional [channels, length].
-    recounts: whether layers may count the positions of what they read as other rows and columns, as a graph's views do; a description's
-    may only where they have one input.
+    recounts: whether layers may count the positions of what they read as other rows and columns, as a graph's
+    views do; a description's may only where they have one input.
     origin: where the description states each layer; None for a network that was designed of a graph.
     """
 

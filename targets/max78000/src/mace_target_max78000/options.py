@@ -1,4 +1,7 @@
-"""What a user may ask of the program beside the network; names and meanings are those of the maker's command line."""
+"""What a user may ask of the program beside the network.
+
+Names and meanings are those of the maker's command line.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,22 @@ from typing import Any, Self
 
 from mace_core.emit.text import CDefine, Word, shown
 from mace_core.errors import MaceError
-from mace_target_max78000.vendor_options import BASE_FREE, SAME, SECOND_GENERATION, SHORT, SWITCHED_OFF, WITHOUT_EFFECT, refusal
+from mace_target_max78000.vendor_options import (
+    BASE_FREE,
+    SAME,
+    SECOND_GENERATION,
+    SHORT,
+    SWITCHED_OFF,
+    WITHOUT_EFFECT,
+    refusal,
+)
 
 
 class CFile(Word):
-    """The name of a C source or header in the project's own folder; a name without a suffix is that of a source."""
+    """The name of a C source or header in the project's own folder.
+
+    A name without a suffix is that of a source.
+    """
 
     __slots__ = ()
 
@@ -21,7 +35,11 @@ class CFile(Word):
         """Check the name; MaceError where it is none."""
         name = name if "." in name else f"{name}.c"
         if not name.endswith((".c", ".h")) or name.lower() in TAKEN:
-            raise MaceError(repr(name), "cannot be the name of a file of the project", "use a word with .c or .h at its end")
+            raise MaceError(
+                repr(name),
+                "cannot be the name of a file of the project",
+                "use a word with .c or .h at its end",
+            )
         return super().__new__(cls, name)
 
 
@@ -34,8 +52,30 @@ CHOICES: Mapping[str, tuple[int, ...]] = {"clock_divider": (1, 2, 4, 8, 16)}
 """Numbers that the hardware has only some of."""
 MAX_SHOWN = 60
 """Characters of a value that a message shows."""
-STANDARD_HEADERS = ("assert", "ctype", "errno", "float", "inttypes", "limits", "math", "stdbool", "stddef", "stdint", "stdio", "stdlib")
-TAKEN = frozenset(("softmax.c", "board.h", "board_port.h", "string.h", "time.h", *(f"{name}.h" for name in STANDARD_HEADERS)))
+STANDARD_HEADERS = (
+    "assert",
+    "ctype",
+    "errno",
+    "float",
+    "inttypes",
+    "limits",
+    "math",
+    "stdbool",
+    "stddef",
+    "stdint",
+    "stdio",
+    "stdlib",
+)
+TAKEN = frozenset(
+    (
+        "softmax.c",
+        "board.h",
+        "board_port.h",
+        "string.h",
+        "time.h",
+        *(f"{name}.h" for name in STANDARD_HEADERS),
+    )
+)
 """Files that a project has anyway, and headers that one in the project's folder would hide."""
 
 
@@ -43,10 +83,14 @@ TAKEN = frozenset(("softmax.c", "board.h", "board_port.h", "string.h", "time.h",
 class Options:
     """All options, with the maker's defaults.
 
-    documented: where the maker's tool contradicts its documentation, do as the document says; the default does as the tool does.
-    timer: number of the timer that measures the inference; None for none.  boost: port and pin of the supply boost.
-    clock_divider, switch_delay: None for what the part needs (see `clock`, and milliseconds for its load switches).
-    table_driven: registers are written from a table, and weights are packed bytes, which takes far less flash.
+    documented: where the maker's tool contradicts its documentation, do as the document says; the default
+    does as the tool does.
+    timer: number of the timer that measures the inference; None for none.  boost: port and pin of the supply
+    boost.
+    clock_divider, switch_delay: None for what the part needs (see `clock`, and milliseconds for its load
+    switches).
+    table_driven: registers are written from a table, and weights are packed bytes, which takes far less
+    flash.
     """
 
     fifo: bool = False
@@ -133,7 +177,9 @@ class Options:
 
     @classmethod
     def of(cls, asked: Mapping[str, object], place: str) -> Options:
-        """Options by the names of the maker's command line, with - or _; those that begin with `no` switch something off.
+        """Options by the names of the maker's command line, with - or _.
+
+        Those that begin with `no` switch something off.
 
         place: where they stand, for messages.  Raises one MaceError with all faults.
         """
@@ -151,17 +197,33 @@ class Options:
         return options
 
     def _check_files(self, place: str) -> None:
-        """Raise MaceError where two files of the project would have one name; letters' case does not make two of them."""
+        """Raise MaceError where two files of the project would have one name.
+
+        letters' case does not make two of them.
+        """
         sources = {"c_filename": self.c_filename, "api_filename": self.api_filename}
-        headers = {name: getattr(self, name) for name in ("weight_filename", "sample_filename", "sample_output_filename")}
-        faults = [f"{place}: {name}: {file!r} is a header; end it in .c" for name, file in sources.items() if not file.endswith(".c")]
-        faults += [f"{place}: {name}: {file!r} is a source; end it in .h" for name, file in headers.items() if not file.endswith(".h")]
+        headers = {
+            name: getattr(self, name)
+            for name in ("weight_filename", "sample_filename", "sample_output_filename")
+        }
+        faults = [
+            f"{place}: {name}: {file!r} is a header; end it in .c"
+            for name, file in sources.items()
+            if not file.endswith(".c")
+        ]
+        faults += [
+            f"{place}: {name}: {file!r} is a source; end it in .h"
+            for name, file in headers.items()
+            if not file.endswith(".h")
+        ]
         interface = {"the interface": f"{self.api_filename.removesuffix('.c')}.h"}
         riscv = {"the RISC-V program": f"{self.c_filename.removesuffix('.c')}_riscv.c"} if self.riscv else {}
         seen: dict[str, str] = {}
         for name, file in (sources | headers | interface | riscv).items():
             if file.lower() in seen:
-                faults.append(f"{place}: {seen[file.lower()]} and {name} are both {file!r}; give each a name of its own")
+                faults.append(
+                    f"{place}: {seen[file.lower()]} and {name} are both {file!r}; give each a name of its own"
+                )
             seen.setdefault(file.lower(), name)
         if faults:
             raise MaceError.of(faults)
@@ -221,14 +283,18 @@ class _Reader:
             try:
                 found = _value(field, self.types[field], value)
             except (ValueError, TypeError, MaceError):
-                self.faults.append(f"{self.place}: {written}: {_shown(value)} is not allowed; write {_expected(field, self.types[field])}")
+                self.faults.append(
+                    f"{self.place}: {written}: {_shown(value)} is not allowed; write {_expected(field, self.types[field])}"
+                )
                 continue
             yield field, not found if name in SWITCHED_OFF else found
 
     def _unknown(self, written: str) -> None:
         known = [*self.types, *SWITCHED_OFF]
         close = get_close_matches(written.replace("-", "_"), known, 1)
-        remedy = f"did you mean {close[0]!r}?" if close else "remove it; the target's README lists the options"
+        remedy = (
+            f"did you mean {close[0]!r}?" if close else "remove it; the target's README lists the options"
+        )
         self.faults.append(f"{self.place}: {written}: no such option; {remedy}")
 
 
@@ -248,7 +314,11 @@ def _value(field: str, kind: str, value: object) -> object:
     if field in DEFINES:
         return tuple(CDefine(word.removeprefix("-D")) for word in str(value).split())
     if field in LISTS:
-        return frozenset() if value is True and field == "no_bias" else frozenset(int(part) for part in str(value).split(","))
+        return (
+            frozenset()
+            if value is True and field == "no_bias"
+            else frozenset(int(part) for part in str(value).split(","))
+        )
     if not isinstance(value, str) or not value:
         raise TypeError
     return _TEXTS.get(kind, str)(value)
@@ -273,10 +343,17 @@ def _expected(field: str, kind: str) -> str:
     if field in BASE_FREE:
         return "a whole number, such as 20 or 0x14"
     if field in LISTS:
-        return "numbers of layers with commas between them" + (", or nothing for all layers" if field == "no_bias" else "")
+        return "numbers of layers with commas between them" + (
+            ", or nothing for all layers" if field == "no_bias" else ""
+        )
     if field in CHOICES:
         return "one of " + ", ".join(map(str, CHOICES[field]))
-    texts = {"Word": "a word of letters, digits and _ . + -", "CFile": "the name of a C file, such as main.c, without a folder"}
+    texts = {
+        "Word": "a word of letters, digits and _ . + -",
+        "CFile": "the name of a C file, such as main.c, without a folder",
+    }
     if field in DEFINES:
         return "macros, NAME or NAME=VALUE with a number or a name as the value, with blanks between them"
-    return {"bool": "true or false", **texts}.get(kind, "a whole number" if kind.startswith("int") else "text")
+    return {"bool": "true or false", **texts}.get(
+        kind, "a whole number" if kind.startswith("int") else "text"
+    )

@@ -15,7 +15,8 @@ PART = 1 << 17
 def add_product(sums: Array, weights: Array, values: Array) -> None:
     """Add a matrix product in parts that the BLAS does not share among threads, which would wait longer than they work.
 
-    sums: [out, positions], added to in place.  weights: [out, in].  values: [in, positions].  All of one real type.
+    sums: [out, positions], added to in place.  weights: [out, in].  values: [in, positions].  All of one real
+    type.
     """
     (channels, inputs), positions = weights.shape, values.shape[1]
     if 1 in (channels, positions):

@@ -37,7 +37,8 @@ from mace_target_max78000.verification import REPORT
 CALIBRATION = 32
 """Samples of the validation data by which a graph of real numbers is quantised."""
 RISCV_REFUSAL = (
-    "a project for the RISC-V core is two programs, and this builds one; write it with `mace convert` and build it with its Makefile"
+    "a project for the RISC-V core is two programs, and this builds one; "
+    "write it with `mace convert` and build it with its Makefile"
 )
 CLOSE = 1e-5
 """How far outputs in float32 may be from those in float64, as a share."""
@@ -47,7 +48,8 @@ CLOSE = 1e-5
 class Ported:
     """A network, and how the model's inputs and outputs become its own.
 
-    options: those asked for, with what the places rely on.  designed: how it came to be, where it was made of a graph.
+    options: those asked for, with what the places rely on.  designed: how it came to be, where it was made of
+    a graph.
     """
 
     network: Network
@@ -60,14 +62,21 @@ class Ported:
     def visible(self) -> list[Tensor]:
         """What can be read of an inference, in the order of the runner's files: the model's outputs, then the accelerator's results.
 
-        No name of the latter is one of the model's tensors.  Inner layers are compared when the project is built.
+        No name of the latter is one of the model's tensors.  Inner layers are compared when the project is
+        built.
         """
         if self.designed is None:
             return list(self.outputs)
-        return [*self.outputs, *(replace(t, name=f"{t.name} (accelerator)") for t in output_tensors(self.network))]
+        return [
+            *self.outputs,
+            *(replace(t, name=f"{t.name} (accelerator)") for t in output_tensors(self.network)),
+        ]
 
     def check(self, results: Sequence[Array]) -> None:
-        """Compare what each layer computes, and what the application makes of it, with the graph.  MaceError where they differ."""
+        """Compare what each layer computes, and what the application makes of it, with the graph.
+
+        MaceError where they differ.
+        """
         if self.designed is None:
             return
         graph = self.designed.formed.graph
@@ -76,8 +85,14 @@ class Ported:
         for name, output in zip(graph.outputs, self.feed.results(blocks), strict=True):
             quant = graph.tensors[name].quant
             expected = dequantize(values[name], quant) if quant else values[name]
-            if output.shape != expected.shape or not np.allclose(output, expected, CLOSE, CLOSE * np.abs(expected).max(initial=0)):
-                raise MaceError(f"{graph.name}: output {name!r}", "the application would make another one of the results", REPORT)
+            if output.shape != expected.shape or not np.allclose(
+                output, expected, CLOSE, CLOSE * np.abs(expected).max(initial=0)
+            ):
+                raise MaceError(
+                    f"{graph.name}: output {name!r}",
+                    "the application would make another one of the results",
+                    REPORT,
+                )
 
 
 class Max78000(ProjectTarget):
@@ -135,7 +150,13 @@ class Max78000(ProjectTarget):
             file = config.model.files[0].parent / str(trained)
             check_beside(network, file.name, config.read(file), self.chip)
         outputs = output_tensors(network)
-        return Ported(network, options, Feed.of(network, options, [1.0] * len(outputs)), [input_tensor(network)], outputs)
+        return Ported(
+            network,
+            options,
+            Feed.of(network, options, [1.0] * len(outputs)),
+            [input_tensor(network)],
+            outputs,
+        )
 
     def _designed(self, model: Model, graph: Graph, options: Options, policy: Policy) -> Ported:
         made = design(graph, _samples(model, graph), self.chip, (options, policy))
@@ -157,7 +178,9 @@ class Max78000(ProjectTarget):
 def _bits(asked: object, place: str) -> Mapping[str, int]:
     """Bits of weights by layer."""
     if not isinstance(asked, Mapping) or not all(bits in (1, 2, 4, 8) for bits in asked.values()):
-        raise MaceError(place, f"bits: {asked!r} is not allowed", "write a mapping of layers' names to 1, 2, 4 or 8")
+        raise MaceError(
+            place, f"bits: {asked!r} is not allowed", "write a mapping of layers' names to 1, 2, 4 or 8"
+        )
     return {str(name): int(bits) for name, bits in asked.items()}
 
 
@@ -168,7 +191,10 @@ def _samples(model: Model, graph: Graph) -> list[Mapping[str, Array]]:
         return []
     tensor = graph.tensors[graph.inputs[0]]
     rows = stored(ports, [tensor])[tensor.name][:CALIBRATION]
-    return [{tensor.name: dequantize(row, tensor.quant) if tensor.quant else row.astype(tensor.dtype.numpy)} for row in rows]
+    return [
+        {tensor.name: dequantize(row, tensor.quant) if tensor.quant else row.astype(tensor.dtype.numpy)}
+        for row in rows
+    ]
 
 
 class Emulator(Runner):

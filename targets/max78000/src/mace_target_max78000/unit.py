@@ -15,14 +15,18 @@ from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QU
 from mace_target_max78000.network import Layer, Network, Operation, Place
 
 DILATED = 9
-"""The longest Conv1d kernel; a dilated one up to this length is filled with zeros, a longer one becomes a two-dimensional one."""
+"""The longest Conv1d kernel.
+
+A dilated one up to this length is filled with zeros, a longer one becomes a two-dimensional one.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
     """A layer in hardware form and its place.  index: its number among the network's layers.
 
-    ignored: words at the beginning of the output that hold nothing (the write pointer starts before its offset by as many).
+    ignored: words at the beginning of the output that hold nothing (the write pointer starts before its
+    offset by as many).
     """
 
     layer: Layer
@@ -40,7 +44,9 @@ class Unit:
     @property
     def pointwise(self) -> bool:
         """Whether it is a 1x1 convolution or a linear layer."""
-        return self.layer.operation is Operation.LINEAR or (self.layer.operation is Operation.CONV2D and self.layer.kernel == (1, 1))
+        return self.layer.operation is Operation.LINEAR or (
+            self.layer.operation is Operation.CONV2D and self.layer.kernel == (1, 1)
+        )
 
     @property
     def depthwise(self) -> bool:
@@ -161,7 +167,9 @@ class Unit:
     @property
     def out_channel_count(self) -> int:
         """What the hardware counts as output channels of one pass."""
-        return self.kernel_slots * self.in_passes if self.depthwise else self.kernel_count + self.skipped_kernels
+        return (
+            self.kernel_slots * self.in_passes if self.depthwise else self.kernel_count + self.skipped_kernels
+        )
 
     @property
     def joins(self) -> bool:
@@ -205,19 +213,32 @@ def units(network: Network, pipelined: bool) -> tuple[Unit, ...]:
     """The network's layers as the hardware runs them."""
     pairs = zip(network.layers, network.places, strict=True)
     streams = (False, *(place.streaming for place in network.places))
-    return tuple(_unit(Unit(layer, place, i), pipelined, streams[i]) for i, (layer, place) in enumerate(pairs))
+    return tuple(
+        _unit(Unit(layer, place, i), pipelined, streams[i]) for i, (layer, place) in enumerate(pairs)
+    )
 
 
 def _unit(unit: Unit, pipelined: bool, behind_a_stream: bool) -> Unit:
     layer, place, index = unit.layer, unit.place, unit.index
     # what streams, or reads what streamed, waits for rows, which a 1x1 kernel does not have
     waits = place.streaming or behind_a_stream
-    if waits and layer.operation is Operation.CONV2D and layer.kernel == (1, 1) and layer.weights is not None and not place.bypass:
+    if (
+        waits
+        and layer.operation is Operation.CONV2D
+        and layer.kernel == (1, 1)
+        and layer.weights is not None
+        and not place.bypass
+    ):
         return Unit(_widened(layer), place, index)
     if layer.operation is Operation.CONV1D and layer.dilation[0] > 1:
         return _dilated(layer, place, index)
     passes = unit.in_passes
-    if not pipelined and layer.operands > 1 and passes > 1 and layer.operands * passes != layer.operands + passes:
+    if (
+        not pipelined
+        and layer.operands > 1
+        and passes > 1
+        and layer.operands * passes != layer.operands + passes
+    ):
         return replace(unit, emulated_rows=passes)
     return unit
 
@@ -241,7 +262,15 @@ def _dilated(layer: Layer, place: Place, index: int) -> Unit:
     square = np.zeros((*values.shape[:2], 3, 3), values.dtype)
     square[:, :, 3 - length :, 1] = values
     rows = -(-layer.dim[0] // dilation)
-    flat = _kernel(layer, square, operation=Operation.CONV2D, kernel=(3, 3), pad=(1, 1), dilation=(1, 1), dim=(rows, dilation))
+    flat = _kernel(
+        layer,
+        square,
+        operation=Operation.CONV2D,
+        kernel=(3, 3),
+        pad=(1, 1),
+        dilation=(1, 1),
+        dim=(rows, dilation),
+    )
     ignored = dilation * -(-layer.out_channels // PROCESSORS) if length == 3 else 0
     return Unit(flat, place, index, ignored=ignored)
 

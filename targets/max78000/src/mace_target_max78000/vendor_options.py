@@ -1,6 +1,7 @@
 """Tables of the options of the vendor's command line: other names, options without effect, and those that are refused, with reasons.
 
-Source: the help texts of the vendor's synthesis tool, and what each option changes in the programs that it writes.
+Source: the help texts of the vendor's synthesis tool, and what each option changes in the programs that it
+writes.
 """
 
 from __future__ import annotations
@@ -35,19 +36,70 @@ SWITCHED_OFF: Mapping[str, str] = {
 SAME: Mapping[str, str] = {
     "max_verify_length": "max_checklines",
     "verify_kernels": "verify_weights",
-    # the vendor's other loader of weights copies an array for each run of weight memory; what the memory then holds is the same
+    # the vendor's other loader of weights copies an array for each run of weight memory; what the memory then
+    # holds is the same
     "old_kernel_loader": "compact_weights",
 }
 """Two names of one option."""
 
 WITHOUT_EFFECT = frozenset(
     (
-        *("new_kernel_loader", "verbose", "log", "no_log", "log_intermediate", "log_pooling", "log_filename", "short_log", "log_last_only"),
-        *("verbose_all", "debug", "debug_computation", "debug_latency", "no_progress", "overwrite", "embedded_code", "no_timer"),
-        *("compact_data", "no_compact_data", "display_checkpoint", "allow_streaming", "debug_new_streaming", "mlator_noverify"),
-        *("no_scale_output", "balance_speed", "no_warn_zero", "ignore_energy_warning", "ignore_mlator_warning", "kernel_format"),
-        *("no_version_check", "version_check_interval", "upstream", "yamllint", "top_level", "queue_name", "autogen", "autogen_list"),
-        *("timeout", "riscv_flash", "riscv_cache", "unroll_mlator", "unroll_8bit", "unroll_wide", "eclipse_includes"),
+        *(
+            "new_kernel_loader",
+            "verbose",
+            "log",
+            "no_log",
+            "log_intermediate",
+            "log_pooling",
+            "log_filename",
+            "short_log",
+            "log_last_only",
+        ),
+        *(
+            "verbose_all",
+            "debug",
+            "debug_computation",
+            "debug_latency",
+            "no_progress",
+            "overwrite",
+            "embedded_code",
+            "no_timer",
+        ),
+        *(
+            "compact_data",
+            "no_compact_data",
+            "display_checkpoint",
+            "allow_streaming",
+            "debug_new_streaming",
+            "mlator_noverify",
+        ),
+        *(
+            "no_scale_output",
+            "balance_speed",
+            "no_warn_zero",
+            "ignore_energy_warning",
+            "ignore_mlator_warning",
+            "kernel_format",
+        ),
+        *(
+            "no_version_check",
+            "version_check_interval",
+            "upstream",
+            "yamllint",
+            "top_level",
+            "queue_name",
+            "autogen",
+            "autogen_list",
+        ),
+        *(
+            "timeout",
+            "riscv_flash",
+            "riscv_cache",
+            "unroll_mlator",
+            "unroll_8bit",
+            "unroll_wide",
+            "eclipse_includes",
+        ),
         *("eclipse_variables", "eclipse_openocd_args", "debugwait", "slow_load"),
     )
 )
@@ -69,10 +121,38 @@ class Refused:
 REFUSED: tuple[Refused, ...] = (
     Refused(
         (
-            *("rtl", "rtl_sim", "rtl_preload", "rtl_preload_weights", "input_csv", "input_csv_format", "input_csv_retrace"),
-            *("input_csv_period", "input_pix_clk", "input_sync", "input_fifo", "input_filename", "output_filename", "runtest_filename"),
-            *("output_config_filename", "output_data_filename", "output_weights_filename", "output_bias_filename"),
-            *("output_pass_filename", "legacy_test", "legacy_kernels", "test_bist", "result_output", "pretend_zero_sram"),
+            *(
+                "rtl",
+                "rtl_sim",
+                "rtl_preload",
+                "rtl_preload_weights",
+                "input_csv",
+                "input_csv_format",
+                "input_csv_retrace",
+            ),
+            *(
+                "input_csv_period",
+                "input_pix_clk",
+                "input_sync",
+                "input_fifo",
+                "input_filename",
+                "output_filename",
+                "runtest_filename",
+            ),
+            *(
+                "output_config_filename",
+                "output_data_filename",
+                "output_weights_filename",
+                "output_bias_filename",
+            ),
+            *(
+                "output_pass_filename",
+                "legacy_test",
+                "legacy_kernels",
+                "test_bist",
+                "result_output",
+                "pretend_zero_sram",
+            ),
         ),
         "is for simulations of the chip's logic, which are not generated",
         "leave it out; `mace validate` runs the firmware on an emulated chip",
@@ -152,7 +232,14 @@ REFUSED: tuple[Refused, ...] = (
 
 BASE_FREE = frozenset(
     (
-        *("override_start", "override_rollover", "override_delta1", "override_delta2", "input_offset", "synthesize_input"),
+        *(
+            "override_start",
+            "override_rollover",
+            "override_delta1",
+            "override_delta2",
+            "input_offset",
+            "synthesize_input",
+        ),
         *("increase_start", "increase_delta1", "increase_delta2"),
     )
 )

@@ -19,16 +19,21 @@ from mace_target_max78000.unit import Unit
 
 SEED = 2
 """Of the random sample: not that of the samples that the frontend makes where a model has none."""
-REPORT = "nothing was written; this is a fault of the tool: please report it, with the model or the description"
+REPORT = (
+    "nothing was written; this is a fault of the tool: please report it, with the model or the description"
+)
 
 
 def check_program(network: Network, made: Synthesis, options: Options) -> tuple[str, ...]:
-    """Compare what a program leaves in the simulator's memory with the network's arithmetic, layer by layer; returns notes.
+    """Compare what a program leaves in the simulator's memory with the network's arithmetic, layer by layer.
 
-    It runs twice: with the network's sample and, on the memories that the first run leaves, with random data of the whole range,
-    which a program that is right for one sample by chance does not survive.
-    A layer that hands its result on to one that streams has none in memory; the layers after it are compared in its place.
-    Raises MaceError that names the first layer that differs, or the register that the hardware cannot execute.
+    Returns notes.
+
+    It runs twice: with the network's sample and, on the memories that the first run leaves, with random data
+    of the whole range, which a program that is right for one sample by chance does not survive.
+    A layer that hands its result on to one that streams has none in memory; the layers after it are compared
+    in its place. Raises MaceError that names the first layer that differs, or the register that the hardware
+    cannot execute.
     """
     contradiction = None if options.documented else _contradiction(network)
     checker = _Checker(network, made, contradiction)
@@ -51,7 +56,14 @@ def check_program(network: Network, made: Synthesis, options: Options) -> tuple[
 def _contradiction(network: Network) -> int | None:
     """The first layer whose known answer the vendor's tool computes from other operands than the hardware reads."""
     indexed = enumerate(network.layers)
-    return next((i for i, layer in indexed if layer.operands > 1 and len(layer.inputs) == 1 and layer.inputs != (INPUT,)), None)
+    return next(
+        (
+            i
+            for i, layer in indexed
+            if layer.operands > 1 and len(layer.inputs) == 1 and layer.inputs != (INPUT,)
+        ),
+        None,
+    )
 
 
 class _Checker:
@@ -65,7 +77,9 @@ class _Checker:
         self.outputs = made.outputs
         self.device = made.image.device
         pairs = zip(made.numbers, made.units, strict=True)
-        self.units: Mapping[int, Unit] = {number: unit for number, unit in pairs if not self._streams_on(unit)}
+        self.units: Mapping[int, Unit] = {
+            number: unit for number, unit in pairs if not self._streams_on(unit)
+        }
 
     def _streams_on(self, unit: Unit) -> bool:
         following = unit.index + 1
@@ -83,17 +97,25 @@ class _Checker:
             if wrong.size:
                 at = int(wrong[0])
                 address = f"{int(addresses[at]):#x}"
-                self._raise(unit.index, f"leaves {int(found[at]):#x} at {address}, expected {int(words[at]):#x} (mask {mask:#x})")
+                self._raise(
+                    unit.index,
+                    f"leaves {int(found[at]):#x} at {address}, expected {int(words[at]):#x} (mask {mask:#x})",
+                )
 
     def repeat(self, simulator: Simulator, options: Options) -> None:
         """Run the program again with random data, and compare everything with the arithmetic of the same data."""
         sample = np.asarray(np.random.default_rng(SEED).integers(-128, 128, self.network.sample.shape))
         self.outputs = outputs(replace(self.network, sample=sample), options)
-        infer_again(simulator, self.made.image, memory.inputs(self.made.units[0], sample, options, self.device))
+        infer_again(
+            simulator, self.made.image, memory.inputs(self.made.units[0], sample, options, self.device)
+        )
         self.check_results(simulator)
 
     def check_results(self, simulator: Simulator) -> None:
-        """Compare the blocks of results as `cnn_unload` reads them; not those of a description that lists its own."""
+        """Compare the blocks of results as `cnn_unload` reads them.
+
+        Not those of a description that lists its own.
+        """
         if self.network.unloads or self.end < len(self.network.layers):
             return
         last = [index for index, layer in enumerate(self.network.layers) if layer.output]
@@ -115,7 +137,11 @@ class _Checker:
 
     def _raise(self, index: int, problem: str) -> None:
         layer: Layer = self.network.layers[index]
-        raise MaceError(f"{self.network.name}: layer {layer.name!r}", f"the program, run in the simulator, {problem}", REPORT)
+        raise MaceError(
+            f"{self.network.name}: layer {layer.name!r}",
+            f"the program, run in the simulator, {problem}",
+            REPORT,
+        )
 
 
 def _values(simulator: Simulator, addresses: Array, slot: int, width: int) -> Array:

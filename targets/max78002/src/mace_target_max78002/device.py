@@ -13,8 +13,30 @@ MAX78002 = Device(
         name: number
         for number, name in enumerate(
             (
-                *("NXTLYR", "RCNT", "CCNT", "ONED", "PRCNT", "PCCNT", "STRIDE", "WPTR_BASE", "WPTR_TOFFS", "WPTR_MOFFS"),
-                *("WPTR_CHOFFS", "RPTR_BASE", "LCTL", "LCTL2", "MCNT1", "MCNT2", "OCHAN", "TPTR", "ENA", "POST"),
+                *(
+                    "NXTLYR",
+                    "RCNT",
+                    "CCNT",
+                    "ONED",
+                    "PRCNT",
+                    "PCCNT",
+                    "STRIDE",
+                    "WPTR_BASE",
+                    "WPTR_TOFFS",
+                    "WPTR_MOFFS",
+                ),
+                *(
+                    "WPTR_CHOFFS",
+                    "RPTR_BASE",
+                    "LCTL",
+                    "LCTL2",
+                    "MCNT1",
+                    "MCNT2",
+                    "OCHAN",
+                    "TPTR",
+                    "ENA",
+                    "POST",
+                ),
             )
         )
     },

@@ -11,8 +11,13 @@ from mace_core.api import Compiler, Toolchain
 from mace_core.errors import MaceError
 from mace_core.hookspecs import hookimpl
 
-FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({"cortex-m4": ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=soft")})
-"""ABI -> flags of every compilation and link.  Floats are computed without the coprocessor, which is off after a reset."""
+FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"cortex-m4": ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=soft")}
+)
+"""ABI -> flags of every compilation and link.
+
+Floats are computed without the coprocessor, which is off after a reset.
+"""
 
 WITHOUT_SYSTEM = ("-ffreestanding", "-fno-common", "-ffunction-sections", "-fdata-sections")
 
@@ -21,7 +26,9 @@ class ArmNoneEabi(Toolchain):
     """GCC as Debian, Ubuntu and ARM package it for bare machines."""
 
     name = "arm-none-eabi"
-    abis: ClassVar[Mapping[str, str]] = MappingProxyType({"cortex-m4": "ARM Cortex-M4 without an operating system, soft-float"})
+    abis: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"cortex-m4": "ARM Cortex-M4 without an operating system, soft-float"}
+    )
 
     def missing(self, abi: str) -> str | None:
         """None if the compiler is in PATH."""
@@ -30,7 +37,10 @@ class ArmNoneEabi(Toolchain):
         return "arm-none-eabi-gcc is not in PATH: apt-get install gcc-arm-none-eabi"
 
     def compiler(self, abi: str) -> Compiler:
-        """Programs of the application's own start-up code, with nothing but libgcc; MaceError if there is no compiler."""
+        """Programs of the application's own start-up code, with nothing but libgcc.
+
+        MaceError if there is no compiler.
+        """
         if reason := self.missing(abi):
             raise MaceError("toolchain arm-none-eabi", f"is not ready for {abi}", reason)
         return Compiler(

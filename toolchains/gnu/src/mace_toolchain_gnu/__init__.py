@@ -22,7 +22,8 @@ class Abi:
     """What an ABI means to Debian and to GCC.
 
     words: what it is.  triple: the prefix of its tools, and the end of its package's name.
-    processor: as Linux names it.  flags: what every processor of the ABI has.  link: what follows them at a link.
+    processor: as Linux names it.  flags: what every processor of the ABI has.  link: what follows them at a
+    link.
     """
 
     words: str
@@ -32,9 +33,15 @@ class Abi:
     link: tuple[str, ...] = ()
 
 
-# NEON of ARMv7 takes denormal numbers for zero, so GCC computes vectors of floats one by one unless this allows it to use NEON.
-# Of all else that it allows, only this is wanted; nothing may be reassociated.
-NEON_FLOATS = ("-funsafe-math-optimizations", "-fno-associative-math", "-fno-reciprocal-math", "-fsigned-zeros", "-ftrapping-math")
+# NEON of ARMv7 takes denormal numbers for zero, so GCC computes vectors of floats one by one unless this
+# allows it to use NEON. Of all else that it allows, only this is wanted; nothing may be reassociated.
+NEON_FLOATS = (
+    "-funsafe-math-optimizations",
+    "-fno-associative-math",
+    "-fno-reciprocal-math",
+    "-fsigned-zeros",
+    "-ftrapping-math",
+)
 KEEP_DENORMALS = ("-fno-unsafe-math-optimizations",)
 """At a link the flag above would add start-up code that lets the whole process take denormal numbers for zero."""
 
@@ -66,7 +73,10 @@ class Gnu(Toolchain):
         return f"{triple}-gcc is not in PATH: apt-get install gcc-{triple}"
 
     def compiler(self, abi: str) -> Compiler:
-        """Shared libraries for the distribution's glibc, static programs; MaceError if there is no compiler."""
+        """Shared libraries for the distribution's glibc, static programs.
+
+        MaceError if there is no compiler.
+        """
         if reason := self.missing(abi):
             raise MaceError("toolchain gnu", f"is not ready for {abi}", reason)
         found = ABIS[abi]

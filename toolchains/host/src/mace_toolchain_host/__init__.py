@@ -34,7 +34,10 @@ class Host(Toolchain):
         return None
 
     def compiler(self, abi: str) -> Compiler:
-        """Take the compiler at hand, for what every processor of this kind can; MaceError if there is none."""
+        """Take the compiler at hand, for what every processor of this kind can.
+
+        MaceError if there is none.
+        """
         cc, ar = _command("CC", COMPILERS), _command("AR", ARCHIVERS)
         if cc is None or ar is None:
             raise MaceError("toolchain host", "is not ready", self.missing(abi) or "")
@@ -56,7 +59,11 @@ def _command(variable: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
 
 def _searched(variable: str, names: tuple[str, ...], what: str) -> str:
     given = os.environ.get(variable, "").strip()
-    return f"{variable}={given} is not in PATH" if given else f"no {what} in PATH ({', '.join(names)}), and {variable} is not set"
+    return (
+        f"{variable}={given} is not in PATH"
+        if given
+        else f"no {what} in PATH ({', '.join(names)}), and {variable} is not set"
+    )
 
 
 def _libc() -> str:

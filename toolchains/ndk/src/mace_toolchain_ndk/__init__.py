@@ -24,7 +24,10 @@ LEVEL = 21
 
 @dataclass(frozen=True)
 class Abi:
-    """words: what it is.  triple: as clang calls it.  flags: beyond what the triple implies.  shared: for a shared library."""
+    """words: what it is.
+
+    triple: as clang calls it.  flags: beyond what the triple implies.  shared: for a shared library.
+    """
 
     words: str
     triple: str
@@ -38,8 +41,11 @@ LARGE_PAGES = ("-shared", "-Wl,-z,max-page-size=16384")
 ABIS: Mapping[str, Abi] = MappingProxyType(
     {
         "arm64-v8a": Abi("Android on 64-bit ARM", "aarch64-linux-android", shared=LARGE_PAGES),
-        "x86_64": Abi("Android on x86-64 (Linux on x86-64 is amd64)", "x86_64-linux-android", shared=LARGE_PAGES),
-        "x86": Abi("Android on 32-bit x86", "i686-linux-android", ("-mstackrealign",)),  # stacks are aligned since Android 7
+        "x86_64": Abi(
+            "Android on x86-64 (Linux on x86-64 is amd64)", "x86_64-linux-android", shared=LARGE_PAGES
+        ),
+        # Stacks are aligned since Android 7.
+        "x86": Abi("Android on 32-bit x86", "i686-linux-android", ("-mstackrealign",)),
         "armeabi-v7a": Abi(
             "Android on 32-bit ARM: ARMv7 with NEON, softfp",
             "armv7a-linux-androideabi",

@@ -23,24 +23,42 @@ class Zig(Toolchain):
 
     name = "zig"
     last = True
-    abis: ClassVar[Mapping[str, str]] = MappingProxyType({"host": "this machine"} | {n: a.words for n, a in ABIS.items()})
+    abis: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"host": "this machine"} | {n: a.words for n, a in ABIS.items()}
+    )
 
     def missing(self, abi: str) -> str | None:  # zig has all
         """None if the ziglang package is installed."""
         return None if find_spec("ziglang") else "the package ziglang is not installed: pip install ziglang"
 
     def compiler(self, abi: str) -> Compiler:
-        """Objects that need no libc in particular; shared libraries for the ABI's own libc; static programs."""
+        """Objects that need no libc in particular; shared libraries for the ABI's own libc.
+
+        Static programs.
+        """
         found = _abi(abi)
         cc, ar = _zig("cc"), _zig("ar")
         flags = (*found.flags, *CODE)
         shared = found.shared
         if found.bionic:
             shared = (*shared, *stubs(abi, found.processor))
-        return Compiler(cc, ar, flags, shared, found.program, found.libs, found.libc, found.hosted, SLOW if found.hosted else "")
+        return Compiler(
+            cc,
+            ar,
+            flags,
+            shared,
+            found.program,
+            found.libs,
+            found.libc,
+            found.hosted,
+            SLOW if found.hosted else "",
+        )
 
     def runner(self, abi: str) -> Runner | None:
-        """Give this machine, or QEMU: programs are static, also those for Android; None where there is no operating system."""
+        """Give this machine, or QEMU: programs are static, also those for Android.
+
+        None where there is no operating system.
+        """
         if abi == "host":
             return Native()
         return linux(ABIS[abi].processor) if ABIS[abi].hosted else None
@@ -51,7 +69,10 @@ def _zig(tool: str) -> tuple[str, ...]:
 
 
 def _abi(name: str) -> Abi:
-    """Find the ABI's entry; a Linux machine with glibc is the ABI of its processor, any other is left to zig to find out."""
+    """Find the ABI's entry.
+
+    A Linux machine with glibc is the ABI of its processor, any other is left to zig to find out.
+    """
     if name != "host":
         return ABIS[name]
     glibc = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"

@@ -1,7 +1,8 @@
 """The ABIs as data.
 
-Everything is compiled against musl's headers: their macros expand to plain C, so objects ask for nothing but memory and mathematics
-functions, and one archive links under glibc, musl and bionic. The link decides on the libc: the last `-target` of a command counts.
+Everything is compiled against musl's headers: their macros expand to plain C, so objects ask for nothing but
+memory and mathematics functions, and one archive links under glibc, musl and bionic. The link decides on the
+libc: the last `-target` of a command counts.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ WITHOUT_SYSTEM = ("-ffreestanding", "-ffunction-sections", "-fdata-sections")
 
 
 def _bare(words: str, flags: tuple[str, ...]) -> Abi:
-    """A machine without an operating system; a link without -g would drop the symbols, by which debuggers and emulators find their way."""
+    """A machine without an operating system.
+
+    A link without -g would drop the symbols, by which debuggers and emulators find their way.
+    """
     return Abi(
         f"{words} without an operating system, soft-float",
         "",
@@ -69,7 +73,9 @@ def _glibc(triple: str, version: str = "2.17") -> tuple[str, ...]:
 
 def _android(words: str, processor: str, flags: tuple[str, ...], shared: tuple[str, ...] = ()) -> Abi:
     """Android on x86, whose processors have what Google's list of ABIs says."""
-    return Abi(f"Android on {words}", processor, flags, (*WITHOUT_LIBC, *shared), libs=(), libc=BIONIC, bionic=True)
+    return Abi(
+        f"Android on {words}", processor, flags, (*WITHOUT_LIBC, *shared), libs=(), libc=BIONIC, bionic=True
+    )
 
 
 X86_64 = "-mcpu=x86_64+sse3+ssse3+sse4_1+sse4_2+popcnt"
@@ -81,9 +87,14 @@ LARGE_PAGES = "-Wl,-z,max-page-size=16384"
 
 ABIS: Mapping[str, Abi] = MappingProxyType(
     {
-        # Linux has Debian's names for processors, Android those of its own list; both know an x86_64, which is Android's here.
-        "amd64": Abi("Linux on x86-64", "x86_64", ("-target", "x86_64-linux-musl"), _glibc("x86_64-linux-gnu")),
-        "arm64": Abi("Linux on 64-bit ARM", "aarch64", ("-target", "aarch64-linux-musl"), _glibc("aarch64-linux-gnu")),
+        # Linux has Debian's names for processors, Android those of its own list; both know an x86_64, which
+        # is Android's here.
+        "amd64": Abi(
+            "Linux on x86-64", "x86_64", ("-target", "x86_64-linux-musl"), _glibc("x86_64-linux-gnu")
+        ),
+        "arm64": Abi(
+            "Linux on 64-bit ARM", "aarch64", ("-target", "aarch64-linux-musl"), _glibc("aarch64-linux-gnu")
+        ),
         "armhf": Abi(
             "Linux on 32-bit ARM: ARMv7 with NEON, hard-float",
             "arm",
@@ -97,7 +108,12 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             _glibc("riscv64-linux-gnu", "2.27"),  # the first glibc for this processor
             libc="glibc 2.27 or newer; programs: musl, static",
         ),
-        "x86_64": _android("x86-64 (Linux on x86-64 is amd64)", "x86_64", ("-target", "x86_64-linux-musl", X86_64), (LARGE_PAGES,)),
+        "x86_64": _android(
+            "x86-64 (Linux on x86-64 is amd64)",
+            "x86_64",
+            ("-target", "x86_64-linux-musl", X86_64),
+            (LARGE_PAGES,),
+        ),
         "x86": _android("32-bit x86", "i386", ("-target", "x86-linux-musl", *X86)),
         "arm64-v8a": Abi(
             "Android on 64-bit ARM",
@@ -108,8 +124,8 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             libc=BIONIC,
             bionic=True,
         ),
-        # Without "hf" zig forbids itself NEON; with it and softfp, floats still travel in integer registers as Android wants.
-        # The musl of a static program must then be the one that takes them there.
+        # Without "hf" zig forbids itself NEON; with it and softfp, floats still travel in integer registers
+        # as Android wants. The musl of a static program must then be the one that takes them there.
         "armeabi-v7a": Abi(
             "Android on 32-bit ARM: ARMv7 with NEON, softfp",
             "arm",
@@ -120,10 +136,16 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             libc=BIONIC,
             bionic=True,
         ),
-        "cortex-m4": _bare("ARM Cortex-M4", ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m4", "-mfloat-abi=soft")),
-        "rv32imc": _bare("RISC-V of 32 bits", ("-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+c")),
+        "cortex-m4": _bare(
+            "ARM Cortex-M4", ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m4", "-mfloat-abi=soft")
+        ),
+        "rv32imc": _bare(
+            "RISC-V of 32 bits", ("-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+c")
+        ),
     }
 )
 
-NATIVE = Abi("this machine", "", ("-mcpu=baseline",), ("-shared",), program=(), libc="the C library of this machine")
+NATIVE = Abi(
+    "this machine", "", ("-mcpu=baseline",), ("-shared",), program=(), libc="the C library of this machine"
+)
 """A machine for which there is no entry above: zig looks around by itself."""

@@ -1,7 +1,8 @@
 """Stand-ins for Android's libraries, so that a link without an NDK can say which ones the loader shall bring.
 
-Android's loader looks for a symbol only in the libraries that a library names as needed. To name one, a linker wants to see a file
-with its soname; what that file defines does not matter, since symbols without a definition may remain.
+Android's loader looks for a symbol only in the libraries that a library names as needed. To name one, a
+linker wants to see a file with its soname; what that file defines does not matter, since symbols without a
+definition may remain.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def cache() -> Path:
 def stand_in(soname: str, processor: str) -> bytes:
     """Return an ELF shared library that defines nothing and tells its soname.
 
-    Linking one would make zig build its libraries first, for many seconds. A linker reads three sections of it: the symbols, which are
-    the empty one alone, their names, and the dynamic section (ELF specification, chapters "Sections" and "Dynamic Linking").
+    Linking one would make zig build its libraries first, for many seconds. A linker reads three sections of
+    it: the symbols, which are the empty one alone, their names, and the dynamic section (ELF specification,
+    chapters "Sections" and "Dynamic Linking").
     """
     machine, bits, flags = MACHINES[processor]
     word = "Q" if bits == 64 else "I"
@@ -60,15 +62,20 @@ def stand_in(soname: str, processor: str) -> bytes:
     dynamic = struct.pack(f"<4{word}", DT_SONAME, 1, DT_NULL, 0)
     names = f"\0{soname}\0".encode()
     names += bytes(-len(names) % 8)  # the table of sections after them is aligned
-    contents = ((SHT_DYNSYM, 1, symbols), (SHT_DYNAMIC, 0, dynamic), (SHT_STRTAB, 0, names))  # 1: the first symbol that is not local
+    # 1: the first symbol that is not local.
+    contents = ((SHT_DYNSYM, 1, symbols), (SHT_DYNAMIC, 0, dynamic), (SHT_STRTAB, 0, names))
     sections, body = bytes(section.size), b""
     for kind, info, content in contents:
         entry = 0 if kind == SHT_STRTAB else len(symbols) if kind == SHT_DYNSYM else len(dynamic) // 2
         strings = 0 if kind == SHT_STRTAB else len(contents)
-        sections += section.pack(0, kind, 0, 0, header.size + len(body), len(content), strings, info, bits // 8, entry)
+        sections += section.pack(
+            0, kind, 0, 0, header.size + len(body), len(content), strings, info, bits // 8, entry
+        )
         body += content
     identity = b"\x7fELF" + bytes((bits // 32, 1, 1))
     place = header.size + len(body)
     count, last = len(contents) + 1, len(contents)
-    start = header.pack(identity, 3, machine, 1, 0, 0, place, flags, header.size, 0, 0, section.size, count, last)
+    start = header.pack(
+        identity, 3, machine, 1, 0, 0, place, flags, header.size, 0, 0, section.size, count, last
+    )
     return start + body + sections

@@ -23,13 +23,29 @@ def _prior_box(node: Node) -> Sequence[str]:
     (_, _, height, width), (_, _, rows, columns) = node.shape(0), node.shape(1)
     image = (p.img_h or p.img_size or rows, p.img_w or p.img_size or columns)
     steps = (p.step_h or p.step or image[0] / height, p.step_w or p.step or image[1] / width)
-    node.refuse_unless(len(p.max_size) in (0, len(p.min_size)), f"{len(p.max_size)} largest sizes for {len(p.min_size)} least ones")
-    node.refuse_unless(min(p.aspect_ratio, default=1) > 0 and len(p.variance) in (0, 1, 4), "ratios or variances that make no sense")
+    node.refuse_unless(
+        len(p.max_size) in (0, len(p.min_size)),
+        f"{len(p.max_size)} largest sizes for {len(p.min_size)} least ones",
+    )
+    node.refuse_unless(
+        min(p.aspect_ratio, default=1) > 0 and len(p.variance) in (0, 1, 4),
+        "ratios or variances that make no sense",
+    )
     sizes = np.array(list(_box_sizes(p)), np.float64)
-    node.refuse_unless(0 < sizes.size * height * width <= MOST_ANCHORS, f"{len(sizes)} anchor sizes for {height} x {width} pixels")
-    y, x = np.meshgrid((np.arange(height) + p.offset) * steps[0], (np.arange(width) + p.offset) * steps[1], indexing="ij")
+    node.refuse_unless(
+        0 < sizes.size * height * width <= MOST_ANCHORS,
+        f"{len(sizes)} anchor sizes for {height} x {width} pixels",
+    )
+    y, x = np.meshgrid(
+        (np.arange(height) + p.offset) * steps[0], (np.arange(width) + p.offset) * steps[1], indexing="ij"
+    )
     centres = np.stack([x, y], -1)[:, :, None, :]
-    corners = np.concatenate([centres - sizes / 2, centres + sizes / 2], -1) / [image[1], image[0], image[1], image[0]]
+    corners = np.concatenate([centres - sizes / 2, centres + sizes / 2], -1) / [
+        image[1],
+        image[0],
+        image[1],
+        image[0],
+    ]
     boxes = np.clip(corners, 0, 1) if p.clip else corners
     variances = np.broadcast_to(list(p.variance) or [0.1], boxes.shape)
     return [node.weight(np.stack([boxes.reshape(-1), variances.reshape(-1)])[None], "anchors")]
@@ -53,8 +69,8 @@ def _box_sizes(p: Any) -> Iterator[tuple[float, float]]:
 def _detection_output(node: Node) -> Sequence[str]:
     """Boxes above a threshold that overlap no better one: rows [image, class, score, left, top, right, bottom].
 
-    They are counted at run time only: there are as many rows as there can be, and those behind the last box are 0. As in OpenCV, those
-    of an image are in the order of their scores.
+    They are counted at run time only: there are as many rows as there can be, and those behind the last box
+    are 0. As in OpenCV, those of an image are in the order of their scores.
     """
     p = node.layer.detection_output_param
     classes, count = int(p.num_classes), node.shape(2)[-1] // 4
@@ -63,7 +79,10 @@ def _detection_output(node: Node) -> Sequence[str]:
     told = (1, 1 + (not p.variance_encoded_in_target), 4 * count)
     node.refuse_unless(node.shape(2) in (told, (1, 2, 4 * count)), f"anchors of shape {list(node.shape(2))}")
     given = [tuple(np.prod(node.shape(i)[1:], dtype=np.int64, keepdims=True)) for i in (0, 1)]
-    node.refuse_unless(given == [(count * kinds * 4,), (count * classes,)], f"numbers for other than {count} boxes of {classes} classes")
+    node.refuse_unless(
+        given == [(count * kinds * 4,), (count * classes,)],
+        f"numbers for other than {count} boxes of {classes} classes",
+    )
     node.refuse_unless(p.nms_param.eta == 1 and count > 0, "thresholds that adapt (eta)")
     locations = node.emit("Reshape", [node.input(0)], {"shape": (images, count, kinds, 4)}, tag="locations")
     scores = node.emit("Reshape", [node.input(1)], {"shape": (images, count, classes)}, tag="scores")
@@ -82,8 +101,16 @@ def _detection_output(node: Node) -> Sequence[str]:
 def _closed_up(node: Node, rows: str) -> str:
     """The rows that hold boxes before those that do not, else in their order."""
     count = node.build.shape(rows)[0]
-    empty = node.emit("Equal", [node.emit("ReduceMax", [node.emit("Abs", [rows])], {"axes": (1,), "keepdims": False}), node.weight(0.0)])
-    _, order = node.emit_all("TopK", [node.emit("Cast", [empty], {"to": "f32"})], {"k": count, "largest": False}, count=2)
+    empty = node.emit(
+        "Equal",
+        [
+            node.emit("ReduceMax", [node.emit("Abs", [rows])], {"axes": (1,), "keepdims": False}),
+            node.weight(0.0),
+        ],
+    )
+    _, order = node.emit_all(
+        "TopK", [node.emit("Cast", [empty], {"to": "f32"})], {"k": count, "largest": False}, count=2
+    )
     return node.emit("Gather", [rows, order], {"axis": 0})
 
 
@@ -109,7 +136,9 @@ def _decoded(node: Node, moves: str, priors: Sequence[str]) -> str:
     low, high = node.emit_all("Split", [anchors], {"axis": 1, "sizes": (2, 2)}, count=2)
     size = node.emit("Sub", [high, low])
     if kind == "CORNER_SIZE":
-        return node.emit("Add", [anchors, node.emit("Mul", [moves, node.emit("Tile", [size], {"repeats": (1, 2)})])])
+        return node.emit(
+            "Add", [anchors, node.emit("Mul", [moves, node.emit("Tile", [size], {"repeats": (1, 2)})])]
+        )
     middle = node.emit("Mul", [node.emit("Add", [low, high]), node.weight(0.5, "half")])
     return node.emit("DecodeBoxes", [moves, node.emit("Concat", [middle, size], {"axis": 1})])
 
@@ -127,7 +156,10 @@ def _of_image(node: Node, image: int, classes: Sequence[tuple[int, str, str]]) -
             score, places = node.emit_all("TopK", [score], {"k": first}, count=2)
             box = node.emit("Gather", [box, places], {"axis": 0})
         parts.append(_told_apart(node, (image, label), box, score))
-    rows, keys = (node.emit("Concat", made, {"axis": 0}) if len(made) > 1 else made[0] for made in zip(*parts, strict=True))
+    rows, keys = (
+        node.emit("Concat", made, {"axis": 0}) if len(made) > 1 else made[0]
+        for made in zip(*parts, strict=True)
+    )
     total, keep = node.build.shape(rows)[0], int(p.keep_top_k)
     node.refuse_unless(keep != 0 and keep <= MOST_BOXES, f"keep_top_k is {keep}")
     _, best = node.emit_all("TopK", [keys], {"k": min(keep, total) if keep > 0 else total}, count=2)
@@ -150,19 +182,28 @@ def _told_apart(node: Node, place: tuple[int, int], box: str, score: str) -> tup
     found = node.emit("Gather", [rows, places], {"axis": 0})
     head = node.emit("Expand", [node.weight(np.array([place], np.float32), "head")], {"shape": (count, 2)})
     whole = node.emit("Concat", [head, found], {"axis": 1})
-    shown = node.emit("Where", [node.emit("Reshape", [real], {"shape": (count, 1)}), whole, node.weight(0.0, "none")])
+    shown = node.emit(
+        "Where", [node.emit("Reshape", [real], {"shape": (count, 1)}), whole, node.weight(0.0, "none")]
+    )
     return shown, node.emit("Where", [real, _part(node, found, 1, 0, (count,)), node.weight(-inf, "least")])
 
 
 def _roi_pooling(node: Node) -> Sequence[str]:
     """Fast R-CNN's: regions are rows [image, left, top, right, bottom]."""
     p, regions = node.layer.roi_pooling_param, node.shape(1)
-    node.refuse_unless(len(regions) in (2, 4) and regions[1] == 5 and np.prod(regions) == 5 * regions[0], f"regions of {list(regions)}")
+    node.refuse_unless(
+        len(regions) in (2, 4) and regions[1] == 5 and np.prod(regions) == 5 * regions[0],
+        f"regions of {list(regions)}",
+    )
     rows = node.emit("Reshape", [node.input(1)], {"shape": regions[:2]})
     images, boxes = node.emit_all("Split", [rows], {"axis": 1, "sizes": (1, 4)}, count=2)
-    numbers = node.emit("Cast", [node.emit("Reshape", [images], {"shape": (regions[0],)})], {"to": "i64"}, tag="images")
+    numbers = node.emit(
+        "Cast", [node.emit("Reshape", [images], {"shape": (regions[0],)})], {"to": "i64"}, tag="images"
+    )
     attrs = {"size": (int(p.pooled_h), int(p.pooled_w)), "scale": p.spatial_scale}
-    return node.channels_first(node.emit("RoiMaxPool", [node.channels_last(node.input()), boxes, numbers], attrs))
+    return node.channels_first(
+        node.emit("RoiMaxPool", [node.channels_last(node.input()), boxes, numbers], attrs)
+    )
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -36,12 +36,20 @@ def _unary(op: str) -> Handler:
 
 def _relu(node: Node) -> Sequence[str]:
     slope = node.layer.relu_param.negative_slope
-    return node.done("LeakyRelu", [node.input()], {"alpha": slope}) if slope else node.done("Relu", [node.input()])
+    return (
+        node.done("LeakyRelu", [node.input()], {"alpha": slope})
+        if slope
+        else node.done("Relu", [node.input()])
+    )
 
 
 def _clip(node: Node) -> Sequence[str]:
     p = node.layer.clip_param
-    low, high = (0.0, 6.0) if node.layer.type == "ReLU6" else (p.min if p.HasField("min") else -inf, p.max if p.HasField("max") else inf)
+    low, high = (
+        (0.0, 6.0)
+        if node.layer.type == "ReLU6"
+        else (p.min if p.HasField("min") else -inf, p.max if p.HasField("max") else inf)
+    )
     return node.done("Clip", [node.input()], {"min": low, "max": high})
 
 
@@ -62,7 +70,10 @@ def _own(node: Node, index: int, what: str, p: Any) -> str:
     shape = node.shape()
     first = node.axis(p.axis, len(shape))
     last = len(shape) if p.num_axes == -1 else first + p.num_axes
-    node.refuse_unless(first <= last <= len(shape), f"{p.num_axes} axes from axis {p.axis} on, of a blob of rank {len(shape)}")
+    node.refuse_unless(
+        first <= last <= len(shape),
+        f"{p.num_axes} axes from axis {p.axis} on, of a blob of rank {len(shape)}",
+    )
     return along(node, node.fitted(index, what, shape[first:last]), p.axis)
 
 
@@ -71,9 +82,15 @@ def _bottom(node: Node, axis: int) -> str:
     shape, other = node.shape(0), node.shape(1)
     first = node.axis(axis, len(shape))
     fits = shape[first : first + len(other)] == other
-    node.refuse_unless(fits, f"its second bottom of shape {list(other)} does not lie along {list(shape)} from axis {axis} on")
+    node.refuse_unless(
+        fits, f"its second bottom of shape {list(other)} does not lie along {list(shape)} from axis {axis} on"
+    )
     wide = (*(1,) * first, *other, *(1,) * (len(shape) - first - len(other)))
-    return node.input(1) if wide == other else node.emit("Reshape", [node.input(1)], {"shape": wide}, tag="along")
+    return (
+        node.input(1)
+        if wide == other
+        else node.emit("Reshape", [node.input(1)], {"shape": wide}, tag="along")
+    )
 
 
 def _prelu(node: Node) -> Sequence[str]:
@@ -89,7 +106,9 @@ def _power(node: Node) -> Sequence[str]:
         x = node.emit("Mul", [x, node.weight(p.scale, "scale")])
     if p.shift:
         x = node.emit("Add", [x, node.weight(p.shift, "shift")])
-    return node.done("Identity", [x]) if p.power == 1 else node.done("Pow", [x, node.weight(p.power, "power")])
+    return (
+        node.done("Identity", [x]) if p.power == 1 else node.done("Pow", [x, node.weight(p.power, "power")])
+    )
 
 
 def _exponent(node: Node) -> Sequence[str]:
@@ -109,7 +128,9 @@ def _logarithm(node: Node) -> Sequence[str]:
 
 
 def _threshold(node: Node) -> Sequence[str]:
-    above = node.emit("Greater", [node.input(), node.weight(node.layer.threshold_param.threshold, "threshold")])
+    above = node.emit(
+        "Greater", [node.input(), node.weight(node.layer.threshold_param.threshold, "threshold")]
+    )
     return node.done("Cast", [above], {"to": "f32"})
 
 
@@ -117,10 +138,14 @@ def _eltwise(node: Node) -> Sequence[str]:
     p = node.layer.eltwise_param
     op = {"PROD": "Mul", "SUM": "Add", "MAX": "Maximum"}[node.choice(p, "operation")]
     terms = node.inputs()
-    node.refuse_unless(len(terms) > 1 and len(p.coeff) in (0, len(terms)), f"{len(p.coeff)} coefficients for {len(terms)} bottoms")
+    node.refuse_unless(
+        len(terms) > 1 and len(p.coeff) in (0, len(terms)),
+        f"{len(p.coeff)} coefficients for {len(terms)} bottoms",
+    )
     shapes = {node.shape(i) for i in range(len(terms))}
     node.refuse_unless(
-        len(shapes) == 1, f"its bottoms have shapes {', '.join(str(list(s)) for s in sorted(shapes))}; they must be the same"
+        len(shapes) == 1,
+        f"its bottoms have shapes {', '.join(str(list(s)) for s in sorted(shapes))}; they must be the same",
     )
     if op == "Add":
         pairs = zip(terms, p.coeff or [1.0] * len(terms), strict=True)
@@ -141,7 +166,9 @@ def _batch_norm(node: Node) -> Sequence[str]:
     p, wide = node.layer.batch_norm_param, channels(node)
     if not p.use_global_stats:
         return _of_batch(node, p.eps)
-    mean, variance = (node.fitted(i, what, wide).astype(np.float64) for i, what in enumerate(("mean", "variance")))
+    mean, variance = (
+        node.fitted(i, what, wide).astype(np.float64) for i, what in enumerate(("mean", "variance"))
+    )
     factor = float(node.fitted(2, "factor", (1,))[0]) if node.blobs > 2 else 1.0
     unit = 1 / factor if factor else 0.0
     scale = 1 / np.sqrt(variance * unit + p.eps)
@@ -154,17 +181,26 @@ def _of_batch(node: Node, epsilon: float) -> Sequence[str]:
     axes = {"axes": (0, *range(2, len(node.shape())))}
     centred = node.emit("Sub", [node.input(), node.emit("ReduceMean", [node.input()], axes)])
     variance = node.emit("ReduceMean", [node.emit("Mul", [centred, centred])], axes)
-    return node.done("Div", [centred, node.emit("Sqrt", [node.emit("Add", [variance, node.weight(epsilon, "eps")])])])
+    return node.done(
+        "Div", [centred, node.emit("Sqrt", [node.emit("Add", [variance, node.weight(epsilon, "eps")])])]
+    )
 
 
 def _normalized(node: Node) -> Sequence[str]:
     """BN of SegNet (scale, shift) and of PSPNet (scale, shift, mean, variance), whose eps is 1e-5."""
-    scale, shift = (node.fitted(i, what, channels(node)).astype(np.float64) for i, what in enumerate(("scale", "shift")))
+    scale, shift = (
+        node.fitted(i, what, channels(node)).astype(np.float64) for i, what in enumerate(("scale", "shift"))
+    )
     if node.blobs > 2:
-        mean, variance = (node.fitted(i, what, channels(node)).astype(np.float64) for i, what in ((2, "mean"), (3, "variance")))
+        mean, variance = (
+            node.fitted(i, what, channels(node)).astype(np.float64)
+            for i, what in ((2, "mean"), (3, "variance"))
+        )
         scale = scale / np.sqrt(variance + 1e-5)
         shift = shift - mean * scale
-    return node.done("Add", [node.emit("Mul", [node.input(), along(node, scale, 1)], tag="scaled"), along(node, shift, 1)])
+    return node.done(
+        "Add", [node.emit("Mul", [node.input(), along(node, scale, 1)], tag="scaled"), along(node, shift, 1)]
+    )
 
 
 def _scale(node: Node) -> Sequence[str]:
@@ -183,7 +219,9 @@ def _scale(node: Node) -> Sequence[str]:
 
 def _bias(node: Node) -> Sequence[str]:
     p = node.layer.bias_param
-    return node.done("Add", [node.input(), _own(node, 0, "bias", p) if node.count == 1 else _bottom(node, p.axis)])
+    return node.done(
+        "Add", [node.input(), _own(node, 0, "bias", p) if node.count == 1 else _bottom(node, p.axis)]
+    )
 
 
 def _axpy(node: Node) -> Sequence[str]:
@@ -191,7 +229,9 @@ def _axpy(node: Node) -> Sequence[str]:
     shape, wide = node.shape(0), node.shape(1)
     fits = prod(shape) == prod(wide[:2]) and shape[:2] == wide[:2] == node.shape(2)[:2]
     node.refuse_unless(fits, f"a scale of shape {list(shape)} for a blob of {list(wide)}")
-    scale = node.emit("Reshape", [node.input(0)], {"shape": (*wide[:2], *(1,) * (len(wide) - 2))}, tag="scale")
+    scale = node.emit(
+        "Reshape", [node.input(0)], {"shape": (*wide[:2], *(1,) * (len(wide) - 2))}, tag="scale"
+    )
     return node.done("Add", [node.emit("Mul", [scale, node.input(1)]), node.input(2)])
 
 

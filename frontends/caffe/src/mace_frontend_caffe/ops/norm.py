@@ -17,7 +17,9 @@ MOST_CHANNELS = 1 << 20
 
 def _softmax(op: str) -> Handler:
     def handle(node: Node) -> Sequence[str]:
-        return node.done(op, [node.input()], {"axis": node.axis(node.layer.softmax_param.axis, len(node.shape()))})
+        return node.done(
+            op, [node.input()], {"axis": node.axis(node.layer.softmax_param.axis, len(node.shape()))}
+        )
 
     return handle
 
@@ -32,7 +34,13 @@ def _lrn(node: Node) -> Sequence[str]:
         return node.channels_first(node.emit("LRN", [x], attrs))
     rank = len(node.shape()) - 2
     pads = (size // 2,) * rank
-    window = {"kernel": (size,) * rank, "strides": (1,) * rank, "dilations": (1,) * rank, "pads_before": pads, "pads_after": pads}
+    window = {
+        "kernel": (size,) * rank,
+        "strides": (1,) * rank,
+        "dilations": (1,) * rank,
+        "pads_before": pads,
+        "pads_after": pads,
+    }
     mean = node.emit("AveragePool", [node.emit("Mul", [x, x])], {**window, "count_pad": True})
     scaled = node.emit("Add", [node.emit("Mul", [mean, node.weight(p.alpha)]), node.weight(1.0)])
     return node.channels_first(node.emit("Mul", [x, node.emit("Pow", [scaled, node.weight(-p.beta)])]))
@@ -48,7 +56,9 @@ def _mvn(node: Node) -> Sequence[str]:
         return node.done("Sub", [node.input(), mean])
     centred = node.emit("Sub", [node.input(), mean])
     variance = node.emit("ReduceMean", [node.emit("Mul", [centred, centred])], axes)
-    return node.done("Div", [centred, node.emit("Add", [node.emit("Sqrt", [variance]), node.weight(p.eps, "eps")])])
+    return node.done(
+        "Div", [centred, node.emit("Add", [node.emit("Sqrt", [variance]), node.weight(p.eps, "eps")])]
+    )
 
 
 def _normalize(node: Node) -> Sequence[str]:
@@ -61,7 +71,11 @@ def _normalize(node: Node) -> Sequence[str]:
         return node.done("Div", [node.input(), length])
     scale = node.fitted(0, "scale", (1,) if p.channel_shared else channels(node))
     return node.done(
-        "Mul", [node.emit("Div", [node.input(), length]), node.weight(scale, "scale") if scale.size == 1 else along(node, scale, 1)]
+        "Mul",
+        [
+            node.emit("Div", [node.input(), length]),
+            node.weight(scale, "scale") if scale.size == 1 else along(node, scale, 1),
+        ],
     )
 
 
@@ -90,7 +104,9 @@ def _group_norm(node: Node) -> Sequence[str]:
 
 def _reduction(node: Node) -> Sequence[str]:
     p, rank = node.layer.reduction_param, len(node.shape())
-    op = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}[node.choice(p, "operation")]
+    op = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}[
+        node.choice(p, "operation")
+    ]
     attrs = {"axes": tuple(range(node.axis(p.axis, rank), rank)), "keepdims": False}
     if p.coeff == 1:
         return node.done(op, [node.input()], attrs)
@@ -102,16 +118,24 @@ def _arg_max(node: Node) -> Sequence[str]:
     p, shape = node.layer.argmax_param, node.shape()
     flat = not p.HasField("axis")
     axis = 1 if flat else node.axis(p.axis, len(shape))
-    x = node.emit("Reshape", [node.input()], {"shape": (shape[0], prod(shape[1:]))}, tag="flat") if flat else node.input()
+    x = (
+        node.emit("Reshape", [node.input()], {"shape": (shape[0], prod(shape[1:]))}, tag="flat")
+        if flat
+        else node.input()
+    )
     count = int(p.top_k)
-    node.refuse_unless(0 < count <= node.build.shape(x)[axis], f"the greatest {count} of {node.build.shape(x)[axis]}")
+    node.refuse_unless(
+        0 < count <= node.build.shape(x)[axis], f"the greatest {count} of {node.build.shape(x)[axis]}"
+    )
     if count == 1 and not p.out_max_val:  # of equals Caffe names the last
         places = node.emit("ArgMax", [x], {"axis": axis, "last": True})
         values = ""
     else:
         values, places = node.emit_all("TopK", [x], {"k": count, "axis": axis}, count=2)
     if not flat:
-        return node.done("Identity", [values]) if p.out_max_val else node.done("Cast", [places], {"to": "f32"})
+        return (
+            node.done("Identity", [values]) if p.out_max_val else node.done("Cast", [places], {"to": "f32"})
+        )
     numbers = node.emit("Cast", [places], {"to": "f32"}, tag="numbers")
     made = node.emit("Concat", [numbers, values], {"axis": 1}) if p.out_max_val else numbers
     pairs = 2 if p.out_max_val else 1

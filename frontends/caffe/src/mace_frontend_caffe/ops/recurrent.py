@@ -30,8 +30,14 @@ class _Sequence:
 
 def _sequence(node: Node, gates: int) -> _Sequence:
     p, (steps, batch, *_) = node.layer.recurrent_param, node.shape()
-    node.refuse_unless(node.shape(1) == (steps, batch), f"its second bottom has shape {list(node.shape(1))}; it needs [{steps}, {batch}]")
-    node.refuse_unless(steps <= MOST_STEPS and p.num_output > 0, f"{steps} steps of {p.num_output} numbers; at most {MOST_STEPS}")
+    node.refuse_unless(
+        node.shape(1) == (steps, batch),
+        f"its second bottom has shape {list(node.shape(1))}; it needs [{steps}, {batch}]",
+    )
+    node.refuse_unless(
+        steps <= MOST_STEPS and p.num_output > 0,
+        f"{steps} steps of {p.num_output} numbers; at most {MOST_STEPS}",
+    )
     bias = node.fitted(1, "bias", (gates * int(p.num_output),))
     goes_on = node.emit("Reshape", [node.input(1)], {"shape": (steps, batch, 1)}, tag="goes-on")
     return _Sequence(steps, batch, int(p.num_output), goes_on, bias)
@@ -44,7 +50,9 @@ def _states(node: Node, run: _Sequence, count: int) -> tuple[list[str], str]:
     static = node.input(2) if node.count == 3 + exposed else ""
     shape = (run.batch, run.hidden)
     if exposed:
-        return [node.emit("Reshape", [node.input(node.count - count + i)], {"shape": shape}) for i in range(count)], static
+        return [
+            node.emit("Reshape", [node.input(node.count - count + i)], {"shape": shape}) for i in range(count)
+        ], static
     return [node.weight(np.zeros(shape), "start")] * count, static
 
 
@@ -78,11 +86,16 @@ def _told(node: Node, run: _Sequence, made: Sequence[str], last: Sequence[str]) 
 
 
 def _lstm(node: Node) -> Sequence[str]:
-    """Gates in the order i, f, o, g; c = goes_on * f * c + i * g, h = o * tanh(c) (J. Donahue et al., "LRCN", 2015)."""
+    """Gates in the order i, f, o, g.
+
+    C = goes_on * f * c + i * g, h = o * tanh(c) (J. Donahue et al., "LRCN", 2015).
+    """
     run = _sequence(node, 4)
     (h, c), static = _states(node, run, 2)
     driven = _driven(node, run, static)
-    w = node.weight(node.fitted(3 if static else 2, "hidden weights", (4 * run.hidden, run.hidden)).T, "hidden-weights")
+    w = node.weight(
+        node.fitted(3 if static else 2, "hidden weights", (4 * run.hidden, run.hidden)).T, "hidden-weights"
+    )
     made = []
     for x, goes_on in zip(driven, _steps(node, run.goes_on, run), strict=True):
         sums = node.emit("Add", [x, node.emit("MatMul", [node.emit("Mul", [goes_on, h]), w])])
@@ -107,7 +120,9 @@ def _rnn(node: Node) -> Sequence[str]:
     b = node.weight(node.fitted(at + 2, "output bias", (run.hidden,)), "output-bias")
     made = []
     for x, goes_on in zip(driven, _steps(node, run.goes_on, run), strict=True):
-        h = node.emit("Tanh", [node.emit("Add", [x, node.emit("MatMul", [node.emit("Mul", [goes_on, h]), w])])])
+        h = node.emit(
+            "Tanh", [node.emit("Add", [x, node.emit("MatMul", [node.emit("Mul", [goes_on, h]), w])])]
+        )
         made.append(node.emit("Tanh", [node.emit("MatMul", [h, v, b])]))
     return _told(node, run, made, (h,))
 

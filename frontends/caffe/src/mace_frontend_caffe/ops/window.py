@@ -27,7 +27,12 @@ def _geometry(node: Node, p: Any) -> dict[str, Any]:
     pads = spread(p.pad, rank, 0, (p.pad_h, p.pad_w))
     strides = spread(p.stride, rank, 1, (p.stride_h, p.stride_w))
     node.refuse_unless(p.axis == 1 and min(strides, default=0) > 0, f"axis {p.axis}, strides {strides}")
-    return {"strides": strides, "dilations": spread(p.dilation, rank, 1, (0, 0)), "pads_before": pads, "pads_after": pads}
+    return {
+        "strides": strides,
+        "dilations": spread(p.dilation, rank, 1, (0, 0)),
+        "pads_before": pads,
+        "pads_after": pads,
+    }
 
 
 def _filters(node: Node, p: Any, count: tuple[int, int]) -> Array:
@@ -53,7 +58,9 @@ def _convolution(node: Node) -> Sequence[str]:
     group = _groups(node, channels if "epthwise" in node.layer.type else int(p.group))
     filters = _filters(node, p, (int(p.num_output), channels // group))
     w = node.weight(np.moveaxis(filters, 1, -1), "filters")
-    return node.channels_first(node.emit("Conv", [x, w, *_bias(node, p)], {**_geometry(node, p), "group": group}))
+    return node.channels_first(
+        node.emit("Conv", [x, w, *_bias(node, p)], {**_geometry(node, p), "group": group})
+    )
 
 
 def _deconvolution(node: Node) -> Sequence[str]:
@@ -73,10 +80,16 @@ def _pooling(node: Node) -> Sequence[str]:
     kind = node.choice(p, "pool")
     node.refuse_unless(kind in ("MAX", "AVE"), f"{kind} pooling; a trained network pools by MAX or AVE")
     rank = len(shape) - 2
-    node.refuse_unless(rank > 0, f"its bottom has rank {len(shape)}; it needs a batch, channels and spatial axes")
+    node.refuse_unless(
+        rank > 0, f"its bottom has rank {len(shape)}; it needs a batch, channels and spatial axes"
+    )
     places = len(node.layer.top) > 1
     if p.global_pooling and not places:
-        return node.done("ReduceMax" if kind == "MAX" else "ReduceMean", [node.input()], {"axes": tuple(range(2, len(shape)))})
+        return node.done(
+            "ReduceMax" if kind == "MAX" else "ReduceMean",
+            [node.input()],
+            {"axes": tuple(range(2, len(shape)))},
+        )
     pads = spread([p.pad], rank, 0, (p.pad_h, p.pad_w))
     kernel = shape[2:] if p.global_pooling else spread([p.kernel_size], rank, 1, (p.kernel_h, p.kernel_w))
     strides = spread([p.stride or 1], rank, 1, (p.stride_h, p.stride_w))
@@ -93,27 +106,56 @@ def _pooling(node: Node) -> Sequence[str]:
 def pool_attrs(node: Node, windows: tuple[Shape, Shape, Shape], *, ceil: bool) -> dict[str, Any]:
     """A pool's attributes; windows: kernel, strides and padding on both sides.
 
-    Caffe leaves out a last window that has nothing but padding, if there is padding; without any such window is nothing at all.
+    Caffe leaves out a last window that has nothing but padding, if there is padding; without any such window
+    is nothing at all.
     """
     kernel, strides, pads = windows
     spatial = node.shape()[2:]
-    fits = all(k > 0 and st > 0 and k <= n + 2 * pad for n, k, st, pad in zip(spatial, kernel, strides, pads, strict=True))
-    node.refuse_unless(fits, f"windows of {list(kernel)}, {list(strides)} apart, on {list(spatial)} padded by {list(pads)}")
-    outside = ceil and any(-(-(n - k) // st) * st >= n for n, k, st in zip(spatial, kernel, strides, strict=True) if not any(pads))
-    node.refuse_unless(not outside, f"windows of {list(kernel)}, {list(strides)} apart, one of them beyond the end of {list(spatial)}")
-    return {"kernel": kernel, "strides": strides, "pads_before": pads, "pads_after": pads, "dilations": (1,) * len(kernel), "ceil": ceil}
+    fits = all(
+        k > 0 and st > 0 and k <= n + 2 * pad
+        for n, k, st, pad in zip(spatial, kernel, strides, pads, strict=True)
+    )
+    node.refuse_unless(
+        fits, f"windows of {list(kernel)}, {list(strides)} apart, on {list(spatial)} padded by {list(pads)}"
+    )
+    outside = ceil and any(
+        -(-(n - k) // st) * st >= n
+        for n, k, st in zip(spatial, kernel, strides, strict=True)
+        if not any(pads)
+    )
+    node.refuse_unless(
+        not outside,
+        f"windows of {list(kernel)}, {list(strides)} apart, one of them beyond the end of {list(spatial)}",
+    )
+    return {
+        "kernel": kernel,
+        "strides": strides,
+        "pads_before": pads,
+        "pads_after": pads,
+        "dilations": (1,) * len(kernel),
+        "ceil": ceil,
+    }
 
 
 def pooled(node: Node, kind: str, x: str, attrs: dict[str, Any]) -> str:
     """A tensor [N, *spatial, C] pooled; means count the padding."""
-    return node.emit("MaxPool", [x], attrs) if kind == "MAX" else node.emit("AveragePool", [x], {**attrs, "count_pad": True})
+    return (
+        node.emit("MaxPool", [x], attrs)
+        if kind == "MAX"
+        else node.emit("AveragePool", [x], {**attrs, "count_pad": True})
+    )
 
 
 def _pyramid(node: Node) -> Sequence[str]:
-    """Pools of 1, 2, 4, ... bins a side, one after another (K. He et al., "Spatial Pyramid Pooling", 2014)."""
+    """Pools of 1, 2, 4, .
+
+    Bins a side, one after another (K. He et al., "Spatial Pyramid Pooling", 2014).
+    """
     p, shape = node.layer.spp_param, node.shape()
     kind, height = node.choice(p, "pool"), int(p.pyramid_height)
-    node.refuse_unless(kind in ("MAX", "AVE") and len(shape) == 4, f"{kind} pooling of a blob of rank {len(shape)}")
+    node.refuse_unless(
+        kind in ("MAX", "AVE") and len(shape) == 4, f"{kind} pooling of a blob of rank {len(shape)}"
+    )
     most = min(shape[2:]).bit_length()
     node.refuse_unless(0 < height <= most, f"a pyramid of {height} levels on {list(shape[2:])}")
     x = node.channels_last(node.input())
@@ -134,7 +176,9 @@ def _im2col(node: Node) -> Sequence[str]:
     kernel = spread(p.kernel_size, rank, 1, (p.kernel_h, p.kernel_w))
     made = node.emit("Im2Col", [node.channels_last(node.input())], {**_geometry(node, p), "kernel": kernel})
     out = node.build.shape(made)[1:-1]
-    apart = node.emit("Reshape", [made], {"shape": (shape[0], prod(out), prod(kernel), shape[1])}, tag="windows")
+    apart = node.emit(
+        "Reshape", [made], {"shape": (shape[0], prod(out), prod(kernel), shape[1])}, tag="windows"
+    )
     turned = node.emit("Transpose", [apart], {"perm": (0, 3, 2, 1)}, tag="columns")
     return node.done("Reshape", [turned], {"shape": (shape[0], shape[1] * prod(kernel), *out)})
 
@@ -144,7 +188,11 @@ def _inner_product(node: Node) -> Sequence[str]:
     axis = node.axis(p.axis, len(shape))
     depth, results = prod(shape[axis:]), int(p.num_output)
     node.refuse_unless(results > 0, "num_output is 0")
-    matrix = node.fitted(0, "weights", (depth, results)) if p.transpose else node.fitted(0, "weights", (results, depth)).T
+    matrix = (
+        node.fitted(0, "weights", (depth, results))
+        if p.transpose
+        else node.fitted(0, "weights", (results, depth)).T
+    )
     x = node.emit("Reshape", [node.input()], {"shape": (*shape[:axis], depth)}, tag="rows")
     return node.done("MatMul", [x, node.weight(matrix, "weights"), *_bias(node, p)])
 

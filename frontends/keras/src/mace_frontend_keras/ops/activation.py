@@ -79,7 +79,9 @@ def glu(node: Node, x: str, axis: int = -1) -> Sequence[str]:
     node.refuse_unless(shape[axis] % 2 == 0, f"halves of {shape[axis]} elements")
     half = shape[axis] // 2
     names = [node.build.fresh(f"{node.name}/half{i}") for i in range(2)]
-    first, second = node.build.add("Split", [x], {"axis": axis, "sizes": (half, half)}, outputs=names, like=node.origin)
+    first, second = node.build.add(
+        "Split", [x], {"axis": axis, "sizes": (half, half)}, outputs=names, like=node.origin
+    )
     return node.done("Mul", [first, node.emit("Sigmoid", [second])])
 
 
@@ -125,7 +127,9 @@ def activate(node: Node, x: str, setting: Any) -> Sequence[str]:
     raise RefusedError(f"activation {name or setting.get('class_name')!r} is not supported; {remedy}")
 
 
-def activated(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> Sequence[str]:
+def activated(
+    node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+) -> Sequence[str]:
     """The call's result: an op, then the layer's activation."""
     setting = node.get("activation", "linear")
     if setting == "linear" or function_name(setting) == "linear":
@@ -155,7 +159,11 @@ def rectified(node: Node, x: str, settings: tuple[float, float | None, float]) -
 
 def _relu(node: Node) -> Sequence[str]:
     most = node.get("max_value")
-    settings = (node.real("negative_slope", 0.0), None if most is None else node.real("max_value", inf), node.real("threshold", 0.0))
+    settings = (
+        node.real("negative_slope", 0.0),
+        None if most is None else node.real("max_value", inf),
+        node.real("threshold", 0.0),
+    )
     return rectified(node, node.number(), settings)
 
 
@@ -178,7 +186,10 @@ def softmax(node: Node, x: str, axis: Any) -> Sequence[str]:
 
 
 def _softmax(node: Node) -> Sequence[str]:
-    node.refuse_unless(len(node.call.args) < 2 and node.call.kwargs.get("mask") is None, "it is given a mask; apply it before the layer")
+    node.refuse_unless(
+        len(node.call.args) < 2 and node.call.kwargs.get("mask") is None,
+        "it is given a mask; apply it before the layer",
+    )
     return softmax(node, node.number(), node.get("axis", -1))
 
 
@@ -189,7 +200,9 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "LeakyReLU": _leaky,
         "PReLU": _prelu,
         "ELU": lambda node: node.done("Elu", [node.number()], {"alpha": node.real("alpha", 1.0)}),
-        "ThresholdedReLU": lambda node: node.done("ThresholdedRelu", [node.number()], {"alpha": node.real("theta", 1.0)}),
+        "ThresholdedReLU": lambda node: node.done(
+            "ThresholdedRelu", [node.number()], {"alpha": node.real("theta", 1.0)}
+        ),
         "Softmax": _softmax,
     }
 )

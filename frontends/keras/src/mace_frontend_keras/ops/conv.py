@@ -19,7 +19,9 @@ def windows(node: Node, spatial: Shape, kernel: Shape) -> dict[str, Any]:
     """Strides, dilations and paddings of a layer's windows over an image of this size."""
     rank, padding = len(spatial), node.get("padding", "valid")
     strides, dilations = node.wholes("strides", rank, 1), node.wholes("dilation_rate", rank, 1)
-    node.refuse_unless(min((*strides, *dilations)) > 0, f"strides {list(strides)}, dilations {list(dilations)}")
+    node.refuse_unless(
+        min((*strides, *dilations)) > 0, f"strides {list(strides)}, dilations {list(dilations)}"
+    )
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     before: Shape = (0,) * rank
     after: Shape = (0,) * rank
@@ -40,7 +42,9 @@ def _finished(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, An
         return node.from_last(op, inputs, attrs)
     made = node.emit(op, inputs, attrs)
     rank = len(node.shape(made))
-    turned = node.emit("Transpose", [made], {"perm": (0, rank - 1, *range(1, rank - 1))}, tag="channels-first")
+    turned = node.emit(
+        "Transpose", [made], {"perm": (0, rank - 1, *range(1, rank - 1))}, tag="channels-first"
+    )
     return activate(node, turned, node.get("activation", "linear"))
 
 
@@ -50,7 +54,9 @@ def _bias(node: Node) -> list[str]:
 
 def _filters(node: Node, name: str, rank: int) -> Array:
     filters = node.array(name)
-    node.refuse_unless(filters.ndim == rank and filters.size > 0, f"its {name} has shape {list(filters.shape)}")
+    node.refuse_unless(
+        filters.ndim == rank and filters.size > 0, f"its {name} has shape {list(filters.shape)}"
+    )
     return filters
 
 
@@ -92,8 +98,18 @@ def _separable(node: Node) -> Sequence[str]:
     attrs = {**windows(node, shape[1:-1], filters.shape[:-2]), "group": filters.shape[-2]}
     middle = node.emit("Conv", [x, w], attrs, tag="depthwise")
     rank = len(shape) - 2
-    plain = {"strides": (1,) * rank, "dilations": (1,) * rank, "pads_before": (0,) * rank, "pads_after": (0,) * rank}
-    return _finished(node, "Conv", [middle, _laid_out(node, "pointwise_kernel", np.moveaxis(mixing, -1, 0)), *_bias(node)], plain)
+    plain = {
+        "strides": (1,) * rank,
+        "dilations": (1,) * rank,
+        "pads_before": (0,) * rank,
+        "pads_after": (0,) * rank,
+    }
+    return _finished(
+        node,
+        "Conv",
+        [middle, _laid_out(node, "pointwise_kernel", np.moveaxis(mixing, -1, 0)), *_bias(node)],
+        plain,
+    )
 
 
 def _transposed(node: Node) -> Sequence[str]:
@@ -111,20 +127,28 @@ def _transposed(node: Node) -> Sequence[str]:
         stride, reach = attrs["strides"][i], (kernel[i] - 1) * attrs["dilations"][i] + 1
         whole = (shape[1 + i] - 1) * stride + reach
         if same:
-            out = shape[1 + i] * stride if extra is None else (shape[1 + i] - 1) * stride + reach % 2 + extra[i]
+            out = (
+                shape[1 + i] * stride if extra is None else (shape[1 + i] - 1) * stride + reach % 2 + extra[i]
+            )
         else:
             out = whole + (max(stride - reach, 0) if extra is None else extra[i])
         cut = max(whole - out, 0)
         pads.append((cut // 2, cut - cut // 2))
         more.append(max(out - whole, 0))
-    attrs |= {"pads_before": tuple(p[0] for p in pads), "pads_after": tuple(p[1] for p in pads), "output_padding": tuple(more)}
+    attrs |= {
+        "pads_before": tuple(p[0] for p in pads),
+        "pads_after": tuple(p[1] for p in pads),
+        "output_padding": tuple(more),
+    }
     w = _laid_out(node, "kernel", np.moveaxis(filters, -2, 0))
     return _finished(node, "ConvTranspose", [x, w, *_bias(node)], attrs)
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        **dict.fromkeys(("Conv1D", "Conv2D", "Conv3D", "Convolution1D", "Convolution2D", "Convolution3D"), _convolution),
+        **dict.fromkeys(
+            ("Conv1D", "Conv2D", "Conv3D", "Convolution1D", "Convolution2D", "Convolution3D"), _convolution
+        ),
         **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D"), _depthwise),
         **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), _separable),
         **dict.fromkeys(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), _transposed),

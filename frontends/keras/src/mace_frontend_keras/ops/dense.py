@@ -30,7 +30,9 @@ def _einsum_dense(node: Node) -> Sequence[str]:
     x, equation = node.number(), str(node.get("equation", ""))
     made = einsum(node, equation, x, node.weight("kernel"))
     if node.has("bias"):
-        made = node.emit("Add", [made, node.constant(_stretched(node, node.array("bias"), len(node.shape(made))), "bias")])
+        made = node.emit(
+            "Add", [made, node.constant(_stretched(node, node.array("bias"), len(node.shape(made))), "bias")]
+        )
     return activate(node, made, node.get("activation", "linear"))
 
 
@@ -39,7 +41,11 @@ def _stretched(node: Node, bias: Array, rank: int) -> Array:
     result = str(node.get("equation", "")).partition("->")[2].replace("...", "")
     kept = str(node.get("bias_axes", ""))
     sizes = iter(bias.shape)
-    shape = [next(sizes, 1) if label in kept else 1 for label in result] if bias.ndim == len(kept) else list(bias.shape)
+    shape = (
+        [next(sizes, 1) if label in kept else 1 for label in result]
+        if bias.ndim == len(kept)
+        else list(bias.shape)
+    )
     return bias.reshape(*(1,) * (rank - len(shape)), *shape)
 
 
@@ -47,9 +53,13 @@ def einsum(node: Node, equation: str, a: str, b: str) -> str:
     """A product of two tensors in Einstein's notation, each label once in an operand: transposed, a MatMul, transposed back."""
     left, _, result = equation.replace(" ", "").partition("->")
     first, _, second = left.partition(",")
-    node.refuse_unless(bool(second) and "->" in equation, f"einsum {equation!r}; write it with matmul and transpose")
+    node.refuse_unless(
+        bool(second) and "->" in equation, f"einsum {equation!r}; write it with matmul and transpose"
+    )
     ranks = (len(node.shape(a)), len(node.shape(b)))
-    wide = max(rank - len(labels.replace("...", "")) for rank, labels in zip(ranks, (first, second), strict=True))
+    wide = max(
+        rank - len(labels.replace("...", "")) for rank, labels in zip(ranks, (first, second), strict=True)
+    )
     dots = "".join(chr(0x410 + i) for i in range(max(wide, 0)))
     first, second, result = (labels.replace("...", dots) for labels in (first, second, result))
     node.refuse_unless(
@@ -62,16 +72,27 @@ def einsum(node: Node, equation: str, a: str, b: str) -> str:
     batch = [c for c in first if c in second and c in result]
     summed = [c for c in first if c in second and c not in result]
     rows, columns = ([c for c in own if c not in other] for own, other in ((first, second), (second, first)))
-    node.refuse_unless({*rows, *columns} <= {*result}, f"einsum {equation!r}, which sums over what only one operand has")
+    node.refuse_unless(
+        {*rows, *columns} <= {*result}, f"einsum {equation!r}, which sums over what only one operand has"
+    )
     matrices = []
     for tensor, labels, outer, inner in ((a, first, rows, summed), (b, second, summed, columns)):
         order = (*batch, *outer, *inner)
-        turned = node.emit("Transpose", [tensor], {"perm": tuple(labels.index(c) for c in order)}, tag="turned")
+        turned = node.emit(
+            "Transpose", [tensor], {"perm": tuple(labels.index(c) for c in order)}, tag="turned"
+        )
         shape = (*(sizes[c] for c in batch), prod(sizes[c] for c in outer), prod(sizes[c] for c in inner))
         matrices.append(node.emit("Reshape", [turned], {"shape": shape}, tag="matrix"))
     made = [*batch, *rows, *columns]
-    product = node.emit("Reshape", [node.emit("MatMul", matrices, tag="product")], {"shape": tuple(sizes[c] for c in made)}, tag="split")
-    return node.emit("Transpose", [product], {"perm": tuple(made.index(c) for c in result)}, tag="turned-back")
+    product = node.emit(
+        "Reshape",
+        [node.emit("MatMul", matrices, tag="product")],
+        {"shape": tuple(sizes[c] for c in made)},
+        tag="split",
+    )
+    return node.emit(
+        "Transpose", [product], {"perm": tuple(made.index(c) for c in result)}, tag="turned-back"
+    )
 
 
 def _reversible(node: Node) -> Sequence[str]:
@@ -80,5 +101,10 @@ def _reversible(node: Node) -> Sequence[str]:
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"Dense": _dense, "Embedding": _embedding, "EinsumDense": _einsum_dense, "ReversibleEmbedding": _reversible}
+    {
+        "Dense": _dense,
+        "Embedding": _embedding,
+        "EinsumDense": _einsum_dense,
+        "ReversibleEmbedding": _reversible,
+    }
 )

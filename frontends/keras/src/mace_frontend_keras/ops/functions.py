@@ -7,11 +7,41 @@ from types import MappingProxyType
 
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.operations import OPERATIONS as COMPUTING
+from mace_frontend_keras.ops.operations_reduce import REDUCING
 from mace_frontend_keras.ops.operations_shape import OPERATIONS as MOVING
 
 MATH = (
-    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "abs", "negative", "ceil", "floor", "round", "sqrt", "rsqrt"),
-    *("reciprocal", "exp", "log", "sin", "cos", "tan", "tanh", "erf", "sigmoid", "softplus", "square", "sign", "cumsum", "argmax"),
+    *(
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "minimum",
+        "abs",
+        "negative",
+        "ceil",
+        "floor",
+        "round",
+        "sqrt",
+        "rsqrt",
+    ),
+    *(
+        "reciprocal",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "softplus",
+        "square",
+        "sign",
+        "cumsum",
+        "argmax",
+    ),
     *("argmin", "expm1", "log1p", "less", "greater", "equal", "mod"),
 )
 FUNCTIONS = ("relu", "relu6", "elu", "selu", "softmax", "softplus", "softsign", "sigmoid", "tanh")
@@ -19,7 +49,10 @@ FUNCTIONS = ("relu", "relu6", "elu", "selu", "softmax", "softplus", "softsign", 
 NAMES: Mapping[str, str] = MappingProxyType(
     {
         **{f"math.{name}": name.capitalize() for name in MATH},
-        **{f"math.reduce_{name}": name.capitalize() for name in ("sum", "mean", "max", "min", "prod", "logsumexp")},
+        **{
+            f"math.reduce_{name}": name.capitalize()
+            for name in ("sum", "mean", "max", "min", "prod", "logsumexp")
+        },
         **{f"__operators__.{name}": name.capitalize() for name in ("add", "mod")},
         **{f"nn.{name}": name.capitalize() for name in FUNCTIONS},
         "nn.silu": "Silu",
@@ -76,4 +109,6 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Names of tf's functions as Keras 2 states them, and of Keras 3's operations."""
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType({f"tf.{name}": {**COMPUTING, **MOVING}[ours] for name, ours in NAMES.items()})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {f"tf.{name}": {**COMPUTING, **REDUCING, **MOVING}[ours] for name, ours in NAMES.items()}
+)

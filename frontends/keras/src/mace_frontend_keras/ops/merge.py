@@ -65,20 +65,27 @@ def _dot(node: Node) -> Sequence[str]:
     axes = [node.axis(a, len(node.shape(t))) for a, t in zip(pair, terms, strict=True)]
     node.refuse_unless(min(axes) > 0, "it multiplies along the batch")
     if node.get("normalize", False):
-        terms = [unit(node.called(f"{node.name}/unit{i}"), t, (a,))[0] for i, (t, a) in enumerate(zip(terms, axes, strict=True))]
+        terms = [
+            unit(node.called(f"{node.name}/unit{i}"), t, (a,))[0]
+            for i, (t, a) in enumerate(zip(terms, axes, strict=True))
+        ]
     shapes = [node.shape(t) for t in terms]
     rests = [[i for i in range(1, len(s)) if i != a] for s, a in zip(shapes, axes, strict=True)]
     left = _matrix(node, terms[0], (0, *rests[0], axes[0]), (shapes[0][0], -1, shapes[0][axes[0]]))
     right = _matrix(node, terms[1], (0, axes[1], *rests[1]), (shapes[1][0], shapes[1][axes[1]], -1))
     kept = [shapes[0][i] for i in rests[0]] + [shapes[1][i] for i in rests[1]]
-    return node.done("Reshape", [node.emit("MatMul", [left, right])], {"shape": (shapes[0][0], *(kept or [1]))})
+    return node.done(
+        "Reshape", [node.emit("MatMul", [left, right])], {"shape": (shapes[0][0], *(kept or [1]))}
+    )
 
 
 def _matrix(node: Node, tensor: str, perm: Sequence[int], shape: Sequence[int]) -> str:
     turned = node.emit("Transpose", [tensor], {"perm": tuple(perm)}, tag="turned")
     known = prod(d for d in shape if d != -1)
     rest = prod(node.shape(tensor)) // known if known else 0
-    return node.emit("Reshape", [turned], {"shape": tuple(rest if d == -1 else d for d in shape)}, tag="matrix")
+    return node.emit(
+        "Reshape", [turned], {"shape": tuple(rest if d == -1 else d for d in shape)}, tag="matrix"
+    )
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -35,10 +35,14 @@ def _batch(node: Node) -> Sequence[str]:
     vectors = (("gamma", gamma), ("beta", beta), ("moving_mean", mean), ("moving_variance", variance))
     node.refuse_unless(all(v.shape == (size,) for _, v in vectors), f"its weights do not fit {size} channels")
     if axis == len(shape) - 1 and len(shape) <= 5:
-        return node.done("BatchNorm", [x, *(node.constant(v, name) for name, v in vectors)], {"epsilon": epsilon})
+        return node.done(
+            "BatchNorm", [x, *(node.constant(v, name) for name, v in vectors)], {"epsilon": epsilon}
+        )
     factor = gamma.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     scaled = node.emit("Mul", [x, node.constant(_along(factor, (axis,), len(shape)), "factor")])
-    return node.done("Add", [scaled, node.constant(_along(beta - mean * factor, (axis,), len(shape)), "summand")])
+    return node.done(
+        "Add", [scaled, node.constant(_along(beta - mean * factor, (axis,), len(shape)), "summand")]
+    )
 
 
 def _last(node: Node, x: str, axes: Shape) -> tuple[str, Shape | None]:
@@ -47,10 +51,14 @@ def _last(node: Node, x: str, axes: Shape) -> tuple[str, Shape | None]:
     if axes == tuple(range(rank - len(axes), rank)):
         return x, None
     perm = (*(a for a in range(rank) if a not in axes), *axes)
-    return node.emit("Transpose", [x], {"perm": perm}, tag="turned"), tuple(perm.index(a) for a in range(rank))
+    return node.emit("Transpose", [x], {"perm": perm}, tag="turned"), tuple(
+        perm.index(a) for a in range(rank)
+    )
 
 
-def _turned_back(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, object], back: Shape | None) -> Sequence[str]:
+def _turned_back(
+    node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, object], back: Shape | None
+) -> Sequence[str]:
     if back is None:
         return node.done(op, inputs, attrs)
     return node.done("Transpose", [node.emit(op, inputs, attrs)], {"perm": back})
@@ -111,9 +119,14 @@ def _data(node: Node) -> Sequence[str]:
     else:
         mean, variance = (np.asarray(node.get(key), np.float32) for key in ("mean", "variance"))
     sizes = tuple(shape[a] for a in axes)
-    mean, variance = (np.broadcast_to(v.reshape(-1) if len(sizes) == 1 else v, sizes) for v in (mean, variance))
+    mean, variance = (
+        np.broadcast_to(v.reshape(-1) if len(sizes) == 1 else v, sizes) for v in (mean, variance)
+    )
     deviation = np.maximum(np.sqrt(variance), SMALLEST_DEVIATION)
-    centre, spread = (node.constant(_along(v, axes, len(shape)), tag) for v, tag in ((mean, "mean"), (deviation, "deviation")))
+    centre, spread = (
+        node.constant(_along(v, axes, len(shape)), tag)
+        for v, tag in ((mean, "mean"), (deviation, "deviation"))
+    )
     if node.get("invert", False):
         return node.done("Add", [node.emit("Mul", [x, spread]), centre])
     return node.done("Div", [node.emit("Sub", [x, centre]), spread])
@@ -121,7 +134,9 @@ def _data(node: Node) -> Sequence[str]:
 
 def _rescaling(node: Node) -> Sequence[str]:
     x = node.number()
-    scale, offset = (np.asarray(node.get(key, default), np.float32) for key, default in (("scale", 1.0), ("offset", 0.0)))
+    scale, offset = (
+        np.asarray(node.get(key, default), np.float32) for key, default in (("scale", 1.0), ("offset", 0.0))
+    )
     scaled = node.emit("Mul", [x, node.constant(scale, "scale")])
     return node.done("Add", [scaled, node.constant(offset, "offset")])
 

@@ -1,4 +1,4 @@
-"""Operations of keras.ops that compute: elements, reductions, products."""
+"""Operations of keras.ops that compute element by element."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from mace_frontend_keras.network import Ref, refs
 from mace_frontend_keras.node import Node
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import COMPOSITE, SIMPLE, glu, softmax, squareplus
-from mace_frontend_keras.ops.dense import einsum
-from mace_frontend_keras.ops.norm import unit
 
 TYPES: Mapping[str, str] = MappingProxyType(
     {
@@ -35,7 +33,21 @@ UNARY: Mapping[str, str] = MappingProxyType(
     {
         **{
             name: name
-            for name in ("Ceil", "Floor", "Round", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Log", "Sin", "Cos", "Tan", "Sinh", "Cosh")
+            for name in (
+                "Ceil",
+                "Floor",
+                "Round",
+                "Sqrt",
+                "Rsqrt",
+                "Reciprocal",
+                "Exp",
+                "Log",
+                "Sin",
+                "Cos",
+                "Tan",
+                "Sinh",
+                "Cosh",
+            )
         },
         **{name: name for name in ("Tanh", "Erf", "Sigmoid", "Relu", "Softplus", "Softsign")},
         **{f"Arc{name}": f"A{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
@@ -43,7 +55,14 @@ UNARY: Mapping[str, str] = MappingProxyType(
 )
 """Operations that are one op of floats."""
 SIGNED: Mapping[str, str] = MappingProxyType(
-    {"Absolute": "Abs", "Abs": "Abs", "Negative": "Neg", "Sign": "Sign", "LogicalNot": "Not", "BitwiseNot": "BitwiseNot"}
+    {
+        "Absolute": "Abs",
+        "Abs": "Abs",
+        "Negative": "Neg",
+        "Sign": "Sign",
+        "LogicalNot": "Not",
+        "BitwiseNot": "BitwiseNot",
+    }
 )
 """Operations that are one op of whatever they are given."""
 FUNCTIONS: Mapping[str, str] = MappingProxyType(
@@ -71,20 +90,20 @@ BINARY: Mapping[str, str] = MappingProxyType(
         "Minimum": "Minimum",
         "Power": "Pow",
         "Mod": "Mod",
-        **{name: name for name in ("Equal", "Less", "LessEqual", "Greater", "GreaterEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor")},
+        **{
+            name: name
+            for name in (
+                "Equal",
+                "Less",
+                "LessEqual",
+                "Greater",
+                "GreaterEqual",
+                "BitwiseAnd",
+                "BitwiseOr",
+                "BitwiseXor",
+            )
+        },
         **{f"Logical{name}": name for name in ("And", "Or", "Xor")},
-    }
-)
-REDUCTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "Sum": "ReduceSum",
-        "Mean": "ReduceMean",
-        "Max": "ReduceMax",
-        "Min": "ReduceMin",
-        "Prod": "ReduceProd",
-        "Amax": "ReduceMax",
-        "Amin": "ReduceMin",
-        "Logsumexp": "ReduceLogSumExp",
     }
 )
 
@@ -106,7 +125,9 @@ def _signed(op: str) -> Handler:
 def _function(name: str) -> Handler:
     def handle(node: Node) -> Sequence[str]:
         x = node.floats(first(node))
-        return node.done(SIMPLE[name][0], [x], SIMPLE[name][1]) if name in SIMPLE else COMPOSITE[name](node, x)
+        return (
+            node.done(SIMPLE[name][0], [x], SIMPLE[name][1]) if name in SIMPLE else COMPOSITE[name](node, x)
+        )
 
     return handle
 
@@ -125,7 +146,12 @@ def unified(node: Node, values: Sequence[Any]) -> list[str]:
     if any(not isinstance(v, Ref) and np.asarray(v).dtype.kind == "f" for v in values):
         common = DType.F32
     made = [t or node.operand(v, common) for t, v in zip(tensors, values, strict=True)]
-    return [t if node.build.tensors[t].dtype is common else node.emit("Cast", [t], {"to": common.value}, tag="same-type") for t in made]
+    return [
+        t
+        if node.build.tensors[t].dtype is common
+        else node.emit("Cast", [t], {"to": common.value}, tag="same-type")
+        for t in made
+    ]
 
 
 def _binary(op: str) -> Handler:
@@ -160,7 +186,9 @@ def _square(node: Node) -> Sequence[str]:
 
 
 def _scaled_log(base: float) -> Handler:
-    return lambda node: node.done("Mul", [node.emit("Log", [node.floats(first(node))]), node.constant(1 / log(base))])
+    return lambda node: node.done(
+        "Mul", [node.emit("Log", [node.floats(first(node))]), node.constant(1 / log(base))]
+    )
 
 
 def _expm1(node: Node) -> Sequence[str]:
@@ -189,17 +217,28 @@ def _gelu(node: Node) -> Sequence[str]:
 def _threshold(node: Node) -> Sequence[str]:
     x = node.floats(first(node))
     above = node.emit("Greater", [x, node.constant(float(node.setting("threshold", default=0.0)))])
-    return node.done("Where", [above, x, node.constant(float(node.setting("default_value", "value", default=0.0)))])
+    return node.done(
+        "Where", [above, x, node.constant(float(node.setting("default_value", "value", default=0.0)))]
+    )
 
 
 def _clip(node: Node) -> Sequence[str]:
     x = first(node)
-    low, high = (node.argument(i, *keys) for i, keys in ((1, ("x_min", "clip_value_min")), (2, ("x_max", "clip_value_max"))))
+    low, high = (
+        node.argument(i, *keys)
+        for i, keys in ((1, ("x_min", "clip_value_min")), (2, ("x_max", "clip_value_max")))
+    )
     numbers = all(v is None or isinstance(v, int | float) for v in (low, high))
     if numbers and node.build.tensors[x].dtype.is_float:
-        return node.done("Clip", [x], {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)})
+        return node.done(
+            "Clip",
+            [x],
+            {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)},
+        )
     kind = node.build.tensors[x].dtype
-    return node.done("Minimum", [node.emit("Maximum", [x, node.operand(low, kind)]), node.operand(high, kind)])
+    return node.done(
+        "Minimum", [node.emit("Maximum", [x, node.operand(low, kind)]), node.operand(high, kind)]
+    )
 
 
 def _softmax(node: Node) -> Sequence[str]:
@@ -208,95 +247,18 @@ def _softmax(node: Node) -> Sequence[str]:
 
 def _log_softmax(node: Node) -> Sequence[str]:
     x = node.floats(first(node))
-    return node.done("LogSoftmax", [x], {"axis": node.axis(node.setting("axis", default=-1), len(node.shape(x)))})
-
-
-def axes_of(node: Node, x: str) -> dict[str, Any]:
-    """Axes of a reduction, and whether they stay."""
-    axes = node.axes(node.setting("axis"), len(node.shape(x)))
-    return {"axes": axes, "keepdims": bool(node.setting("keepdims", default=False))}
-
-
-def _reduction(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x = first(node)
-        if op not in ("ReduceMax", "ReduceMin") or node.build.tensors[x].dtype is DType.BOOL:
-            x = node.floats(x)
-        how = axes_of(node, x)
-        return node.done(op, [x], how) if how["axes"] else node.done("Identity", [x])
-
-    return handle
-
-
-def _variance(node: Node) -> Sequence[str]:
-    root = node.layer.kind.endswith("Std") or node.layer.kind.endswith("reduce_std")
-    x = node.floats(first(node))
-    how = axes_of(node, x)
-    centred = node.emit("Sub", [x, node.emit("ReduceMean", [x], {"axes": how["axes"], "keepdims": True})])
-    squares = node.emit("Mul", [centred, centred])
-    return node.done("Sqrt", [node.emit("ReduceMean", [squares], how)]) if root else node.done("ReduceMean", [squares], how)
-
-
-def _extreme(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x, axis = first(node), node.setting("axis")
-        if axis is None:
-            x = _flat(node, x)
-        axis = node.axis(0 if axis is None else axis, len(node.shape(x)))
-        place = node.emit(op, [x], {"axis": axis, "keepdims": bool(node.setting("keepdims", default=False))})
-        return node.done("Cast", [place], {"to": "i32"})
-
-    return handle
-
-
-def _flat(node: Node, x: str) -> str:
-    return node.emit("Reshape", [x], {"shape": (int(np.prod(node.shape(x), dtype=np.int64)),)}, tag="flat")
-
-
-def _running(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x, axis = first(node), node.setting("axis")
-        x = _flat(node, x) if axis is None else x
-        return node.done(op, [x], {"axis": node.axis(0 if axis is None else axis, len(node.shape(x)))})
-
-    return handle
-
-
-def _matmul(node: Node) -> Sequence[str]:
-    a, b = (node.floats(t) for t in pair(node))
-    for key, side in (("transpose_a", 0), ("transpose_b", 1)):
-        if node.flag(key):
-            turned = (a, b)[side]
-            rank = len(node.shape(turned))
-            turned = node.emit("Transpose", [turned], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, tag="turned")
-            a, b = (turned, b) if side == 0 else (a, turned)
-    return node.done("MatMul", [a, b])
-
-
-def _dot(node: Node) -> Sequence[str]:
-    a, b = (node.floats(t) for t in pair(node))
-    node.refuse_unless(len(node.shape(b)) <= 2, "a dot product of tensors of higher rank; use matmul")
-    return node.done("MatMul", [a, b])
-
-
-def _einsum(node: Node) -> Sequence[str]:
-    operands = [node.floats(node.operand(v)) for v in node.call.args if not isinstance(v, str)]
-    written = next((v for v in node.call.args if isinstance(v, str)), node.setting("subscripts", "equation", default=""))
-    node.refuse_unless(len(operands) == 2, f"einsum of {len(operands)} tensors; write it with matmul and transpose")
-    return node.named([einsum(node, str(written), *operands)])
-
-
-def _normalize(node: Node) -> Sequence[str]:
-    x = node.floats(first(node))
-    node.refuse_unless(node.setting("order", default=2) == 2, "a norm of another order than 2")
-    return unit(node, x, node.axes(node.setting("axis", default=-1), len(node.shape(x))), float(node.setting("epsilon", default=1e-12)))
+    return node.done(
+        "LogSoftmax", [x], {"axis": node.axis(node.setting("axis", default=-1), len(node.shape(x)))}
+    )
 
 
 def _where(node: Node) -> Sequence[str]:
     condition = first(node)
     if node.build.tensors[condition].dtype is not DType.BOOL:
         condition = node.emit("Cast", [condition], {"to": "bool"})
-    return node.done("Where", [condition, *unified(node, [node.argument(1, "x1", "x"), node.argument(2, "x2", "y")])])
+    return node.done(
+        "Where", [condition, *unified(node, [node.argument(1, "x1", "x"), node.argument(2, "x2", "y")])]
+    )
 
 
 def _cast(node: Node) -> Sequence[str]:
@@ -319,7 +281,6 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
         **{name: _signed(op) for name, op in SIGNED.items()},
         **{name: _function(function) for name, function in FUNCTIONS.items()},
         **{name: _binary(op) for name, op in BINARY.items()},
-        **{name: _reduction(op) for name, op in REDUCTIONS.items()},
         **dict.fromkeys(("Divide", "TrueDivide"), _divide),
         "FloorDivide": _floor_divide,
         "NotEqual": _not_equal,
@@ -335,24 +296,19 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
         "SoftShrink": _with("Shrink", ("bias", "threshold", 0.5), ("lambd", "threshold", 0.5)),
         "HardShrink": _with("Shrink", ("lambd", "threshold", 0.5)),
         "Threshold": _threshold,
-        "Squareplus": lambda node: squareplus(node, node.floats(first(node)), float(node.setting("b", default=4))),
+        "Squareplus": lambda node: squareplus(
+            node, node.floats(first(node)), float(node.setting("b", default=4))
+        ),
         "Glu": lambda node: glu(node, node.floats(first(node)), node.setting("axis", default=-1)),
         "Gelu": _gelu,
         "Clip": _clip,
         "Softmax": _softmax,
         "LogSoftmax": _log_softmax,
-        **dict.fromkeys(("Var", "Std"), _variance),
-        "Argmax": _extreme("ArgMax"),
-        "Argmin": _extreme("ArgMin"),
-        "Cumsum": _running("CumSum"),
-        "Cumprod": _running("CumProd"),
-        "Matmul": _matmul,
-        "Dot": _dot,
-        "Einsum": _einsum,
-        "Normalize": _normalize,
         "Where": _where,
         "Cast": _cast,
         "AddN": _add_all,
     }
 )
-HANDLERS: Mapping[str, Handler] = MappingProxyType({f"ops.{name}": handler for name, handler in OPERATIONS.items()})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {f"ops.{name}": handler for name, handler in OPERATIONS.items()}
+)

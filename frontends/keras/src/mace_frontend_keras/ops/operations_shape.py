@@ -32,14 +32,18 @@ def _reshape(node: Node) -> Sequence[str]:
 
 def _listed(node: Node, value: Any) -> list[Any]:
     """A setting as a list; RefusedError where it is computed at run time."""
-    node.refuse_unless(not list(refs(value)), "a shape or place that is computed at run time; write it as numbers")
+    node.refuse_unless(
+        not list(refs(value)), "a shape or place that is computed at run time; write it as numbers"
+    )
     return list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
 
 
 def _transpose(node: Node) -> Sequence[str]:
     x = first(node)
     rank, axes = len(node.shape(x)), node.argument(1, "axes", "perm")
-    perm = tuple(range(rank))[::-1] if axes is None else tuple(node.axis(a, rank) for a in _listed(node, axes))
+    perm = (
+        tuple(range(rank))[::-1] if axes is None else tuple(node.axis(a, rank) for a in _listed(node, axes))
+    )
     return node.done("Transpose", [x], {"perm": perm})
 
 
@@ -54,7 +58,10 @@ def _swap(node: Node) -> Sequence[str]:
 def _move(node: Node) -> Sequence[str]:
     x = first(node)
     rank = len(node.shape(x))
-    sources, places = ([node.axis(a, rank) for a in _listed(node, node.argument(i, key))] for i, key in ((1, "source"), (2, "destination")))
+    sources, places = (
+        [node.axis(a, rank) for a in _listed(node, node.argument(i, key))]
+        for i, key in ((1, "source"), (2, "destination"))
+    )
     perm = [a for a in range(rank) if a not in sources]
     for place, source in sorted(zip(places, sources, strict=True)):
         perm.insert(place, source)
@@ -84,7 +91,9 @@ def _terms(node: Node) -> list[str]:
 
 def _concatenate(node: Node) -> Sequence[str]:
     terms = _terms(node)
-    return node.done("Concat", terms, {"axis": node.axis(node.argument(1, "axis", default=0), len(node.shape(terms[0])))})
+    return node.done(
+        "Concat", terms, {"axis": node.axis(node.argument(1, "axis", default=0), len(node.shape(terms[0])))}
+    )
 
 
 def _stack(node: Node) -> Sequence[str]:
@@ -117,7 +126,9 @@ def _split_sizes(node: Node) -> Sequence[str]:
     if type(how) is int:
         return _split(node)
     axis = node.axis(node.argument(2, "axis", default=0), len(shape))
-    return _parts(node, x, axis, resolved(node, [-1], (shape[axis],)) if len(how) == 1 else tuple(int(s) for s in how))
+    return _parts(
+        node, x, axis, resolved(node, [-1], (shape[axis],)) if len(how) == 1 else tuple(int(s) for s in how)
+    )
 
 
 def _unstack(node: Node) -> Sequence[str]:
@@ -125,7 +136,9 @@ def _unstack(node: Node) -> Sequence[str]:
     shape = node.shape(x)
     axis = node.axis(node.setting("axis", default=0), len(shape))
     names = [node.build.fresh(f"{node.name}/part{i}") for i in range(shape[axis])]
-    parts = node.build.add("Split", [x], {"axis": axis, "sizes": (1,) * shape[axis]}, outputs=names, like=node.origin)
+    parts = node.build.add(
+        "Split", [x], {"axis": axis, "sizes": (1,) * shape[axis]}, outputs=names, like=node.origin
+    )
     rest = (*shape[:axis], *shape[axis + 1 :])
     return node.named([node.emit("Reshape", [p], {"shape": rest}) for p in parts])
 
@@ -134,11 +147,16 @@ def _get_item(node: Node) -> Sequence[str]:
     x = first(node)
     key = node.argument(1, "key", "slice_spec")
     items = list(key) if isinstance(key, list | tuple) else [key]
-    items = [slice(i.get("start"), i.get("stop"), i.get("step")) if isinstance(i, dict) and "start" in i else i for i in items]
+    items = [
+        slice(i.get("start"), i.get("stop"), i.get("step")) if isinstance(i, dict) and "start" in i else i
+        for i in items
+    ]
     node.refuse_unless(not list(refs(items)), "places that are computed at run time; use take()")
     shape = node.shape(x)
     taken = sum(i is not None and i is not ... for i in items)
-    node.refuse_unless(items.count(...) <= 1 and taken <= len(shape), f"{taken} places of a tensor of rank {len(shape)}")
+    node.refuse_unless(
+        items.count(...) <= 1 and taken <= len(shape), f"{taken} places of a tensor of rank {len(shape)}"
+    )
     at = items.index(...) if ... in items else len(items)
     items = [*items[:at], *[slice(None)] * (len(shape) - taken), *items[at + (... in items) :]]
     picked: list[range] = []
@@ -155,7 +173,9 @@ def _get_item(node: Node) -> Sequence[str]:
             node.refuse_unless(type(item) is int and -size <= item < size, f"place {item!r} of {size}")
             picked.append(range(item % size, item % size + 1))
     starts, steps = tuple(p.start if len(p) else 0 for p in picked), tuple(p.step for p in picked)
-    sliced = node.emit("Slice", [x], {"starts": starts, "sizes": tuple(len(p) for p in picked), "steps": steps}, tag="slice")
+    sliced = node.emit(
+        "Slice", [x], {"starts": starts, "sizes": tuple(len(p) for p in picked), "steps": steps}, tag="slice"
+    )
     return node.done("Reshape", [sliced], {"shape": tuple(made)})
 
 
@@ -164,13 +184,19 @@ def _flip(node: Node) -> Sequence[str]:
     shape = node.shape(x)
     axes = node.axes(node.argument(1, "axis"), len(shape))
     starts = tuple(d - 1 if i in axes else 0 for i, d in enumerate(shape))
-    return node.done("Slice", [x], {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))})
+    return node.done(
+        "Slice",
+        [x],
+        {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))},
+    )
 
 
 def _roll(node: Node) -> Sequence[str]:
     x = first(node)
     shift, axis = node.argument(1, "shift"), node.argument(2, "axis")
-    node.refuse_unless(type(shift) is int and type(axis) is int, f"a roll by {shift!r} along {axis!r}; roll along one axis")
+    node.refuse_unless(
+        type(shift) is int and type(axis) is int, f"a roll by {shift!r} along {axis!r}; roll along one axis"
+    )
     shape = node.shape(x)
     axis = node.axis(axis, len(shape))
     size = shape[axis]
@@ -184,11 +210,16 @@ def _roll(node: Node) -> Sequence[str]:
 def _repeat(node: Node) -> Sequence[str]:
     x = first(node)
     times, axis = node.argument(1, "repeats"), node.argument(2, "axis")
-    node.refuse_unless(type(times) is int and axis is not None, f"repeats {times!r} along axis {axis!r}; repeat along one axis")
+    node.refuse_unless(
+        type(times) is int and axis is not None,
+        f"repeats {times!r} along axis {axis!r}; repeat along one axis",
+    )
     shape = node.shape(x)
     axis = node.axis(axis, len(shape))
     wide = node.emit("Reshape", [x], {"shape": (*shape[: axis + 1], 1, *shape[axis + 1 :])})
-    tiled = node.emit("Tile", [wide], {"repeats": tuple(times if i == axis + 1 else 1 for i in range(len(shape) + 1))})
+    tiled = node.emit(
+        "Tile", [wide], {"repeats": tuple(times if i == axis + 1 else 1 for i in range(len(shape) + 1))}
+    )
     return node.done("Reshape", [tiled], {"shape": (*shape[:axis], shape[axis] * times, *shape[axis + 1 :])})
 
 
@@ -207,7 +238,10 @@ def _pad(node: Node) -> Sequence[str]:
     width = _listed(node, node.argument(1, "pad_width", "paddings"))
     pairs = [[w, w] if type(w) is int else list(w) for w in (width * rank if len(width) == 1 else width)]
     mode = str(node.argument(2, "mode", default="constant")).lower()
-    node.refuse_unless(len(pairs) == rank and mode in ("constant", "reflect", "edge", "wrap"), f"padding {width!r} of mode {mode!r}")
+    node.refuse_unless(
+        len(pairs) == rank and mode in ("constant", "reflect", "edge", "wrap"),
+        f"padding {width!r} of mode {mode!r}",
+    )
     value = node.argument(3, "constant_values", default=0)
     attrs = {"before": tuple(p[0] for p in pairs), "after": tuple(p[-1] for p in pairs), "mode": mode}
     return node.done("Pad", [x], {**attrs, "value": float(value or 0)})
@@ -222,7 +256,11 @@ def _take(node: Node) -> Sequence[str]:
     axis = node.argument(2, "axis")
     if axis is None:
         x, axis = node.emit("Reshape", [x], {"shape": (prod(node.shape(x)),)}), 0
-    tensor = node.work.tensor(places) if isinstance(places, Ref) else node.build.weight(f"{node.name}/places", np.asarray(places, np.int64))
+    tensor = (
+        node.work.tensor(places)
+        if isinstance(places, Ref)
+        else node.build.weight(f"{node.name}/places", np.asarray(places, np.int64))
+    )
     if node.build.tensors[tensor].dtype.is_float:
         tensor = node.emit("Cast", [tensor], {"to": "i64"})
     return node.done("Gather", [x, tensor], {"axis": node.axis(axis, len(node.shape(x)))})
@@ -247,7 +285,9 @@ def _top_k(node: Node) -> Sequence[str]:
 
 def _resize(node: Node) -> Sequence[str]:
     for key in ("antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio", "preserve_aspect_ratio"):
-        node.refuse_unless(not node.setting(key, default=False), f"{key}; resize images before they are given to the model")
+        node.refuse_unless(
+            not node.setting(key, default=False), f"{key}; resize images before they are given to the model"
+        )
     x, size = node.floats(first(node)), _listed(node, node.argument(1, "size"))
     rank = len(node.shape(x))
     node.refuse_unless(rank in (3, 4) and len(size) == 2, f"an image of rank {rank} to {size}")
@@ -262,7 +302,9 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
     {
         **dict.fromkeys(("Identity", "Copy", "StopGradient", "ConvertToTensor"), _identity),
         "Reshape": _reshape,
-        "Ravel": lambda node: node.done("Reshape", [first(node)], {"shape": (prod(node.shape(first(node))),)}),
+        "Ravel": lambda node: node.done(
+            "Reshape", [first(node)], {"shape": (prod(node.shape(first(node))),)}
+        ),
         "Transpose": _transpose,
         "Swapaxes": _swap,
         "Moveaxis": _move,
@@ -288,4 +330,6 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
         "AveragePool": _pool("AveragePool"),
     }
 )
-HANDLERS: Mapping[str, Handler] = MappingProxyType({f"ops.{name}": handler for name, handler in OPERATIONS.items()})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {f"ops.{name}": handler for name, handler in OPERATIONS.items()}
+)

@@ -14,10 +14,16 @@ def _pool(op: str, rank: int) -> Handler:
     def handle(node: Node) -> Sequence[str]:
         x = node.to_last(node.number())
         spatial = node.shape(x)[1:-1]
-        node.refuse_unless(len(spatial) == rank, f"it is given {len(spatial)} spatial axes, {rank} were expected")
+        node.refuse_unless(
+            len(spatial) == rank, f"it is given {len(spatial)} spatial axes, {rank} were expected"
+        )
         kernel = node.wholes("pool_size", rank, 2)
         node.refuse_unless(min(kernel) > 0, f"a pool of {list(kernel)}")
-        sized = windows(node, spatial, kernel) if node.get("strides") is not None else _side_by_side(node, spatial, kernel)
+        sized = (
+            windows(node, spatial, kernel)
+            if node.get("strides") is not None
+            else _side_by_side(node, spatial, kernel)
+        )
         return node.from_last(op, [x], {**sized, "kernel": kernel})
 
     return handle
@@ -26,7 +32,10 @@ def _pool(op: str, rank: int) -> Handler:
 def _side_by_side(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, object]:
     """Windows with the strides that are left out: as far as the pool is wide."""
     rank = len(kernel)
-    total = [max(-(-n // k) * k - n, 0) if node.get("padding") == "same" else 0 for n, k in zip(spatial, kernel, strict=True)]
+    total = [
+        max(-(-n // k) * k - n, 0) if node.get("padding") == "same" else 0
+        for n, k in zip(spatial, kernel, strict=True)
+    ]
     before = tuple(t // 2 for t in total)
     after = tuple(t - b for t, b in zip(total, before, strict=True))
     return {"strides": kernel, "dilations": (1,) * rank, "pads_before": before, "pads_after": after}
@@ -35,7 +44,10 @@ def _side_by_side(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...])
 def _global(op: str, rank: int) -> Handler:
     def handle(node: Node) -> Sequence[str]:
         x = node.number()
-        node.refuse_unless(len(node.shape(x)) == rank + 2, f"it is given a tensor of rank {len(node.shape(x))}, expected {rank + 2}")
+        node.refuse_unless(
+            len(node.shape(x)) == rank + 2,
+            f"it is given a tensor of rank {len(node.shape(x))}, expected {rank + 2}",
+        )
         axes = tuple(range(2, rank + 2)) if node.channels_first else tuple(range(1, rank + 1))
         return node.done(op, [x], {"axes": axes, "keepdims": bool(node.get("keepdims", False))})
 
@@ -46,11 +58,23 @@ def _adaptive(op: str, rank: int) -> Handler:
     def handle(node: Node) -> Sequence[str]:
         x = node.to_last(node.number())
         spatial, sizes = node.shape(x)[1:-1], node.wholes("output_size", rank)
-        fits = len(spatial) == rank and min(sizes) > 0 and all(n % s == 0 for n, s in zip(spatial, sizes, strict=True))
-        node.refuse_unless(fits, f"{list(spatial)} pooled to {list(sizes)}, which does not divide; use a pool of one size")
+        fits = (
+            len(spatial) == rank
+            and min(sizes) > 0
+            and all(n % s == 0 for n, s in zip(spatial, sizes, strict=True))
+        )
+        node.refuse_unless(
+            fits, f"{list(spatial)} pooled to {list(sizes)}, which does not divide; use a pool of one size"
+        )
         kernel = tuple(n // s for n, s in zip(spatial, sizes, strict=True))
         none = (0,) * rank
-        attrs = {"kernel": kernel, "strides": kernel, "dilations": (1,) * rank, "pads_before": none, "pads_after": none}
+        attrs = {
+            "kernel": kernel,
+            "strides": kernel,
+            "dilations": (1,) * rank,
+            "pads_before": none,
+            "pads_after": none,
+        }
         return node.from_last(op, [x], attrs)
 
     return handle

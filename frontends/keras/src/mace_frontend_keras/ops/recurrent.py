@@ -63,14 +63,24 @@ class Run:
 
 
 def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
-    """Run a recurrent layer over x [N, T, I] from these states, or from zero; cells on top of each other one after another."""
+    """Run a recurrent layer over x [N, T, I] from these states, or from zero.
+
+    Cells on top of each other one after another.
+    """
     get = layer.config.get
-    node.refuse_unless(not get("time_major"), "it wants the time before the batch; transpose before the layer")
-    node.refuse_unless(len(node.shape(x)) == 3, f"it is given a tensor of rank {len(node.shape(x))}, [batch, time, features] was expected")
+    node.refuse_unless(
+        not get("time_major"), "it wants the time before the batch; transpose before the layer"
+    )
+    node.refuse_unless(
+        len(node.shape(x)) == 3,
+        f"it is given a tensor of rank {len(node.shape(x))}, [batch, time, features] was expected",
+    )
     cell = layer.children["cell"]
     cells = list(cell.children.values()) if cell.kind == "StackedRNNCells" else [cell]
     unknown = [c.kind for c in cells if c.kind not in CELLS]
-    node.refuse_unless(bool(cells) and not unknown, f"cells {unknown} are not supported; use LSTM, GRU or SimpleRNN")
+    node.refuse_unless(
+        bool(cells) and not unknown, f"cells {unknown} are not supported; use LSTM, GRU or SimpleRNN"
+    )
     counts = [CELLS[c.kind].states for c in cells]
     node.refuse_unless(len(states) in (0, sum(counts)), f"it is given {len(states)} states")
     kept = _begin_states(node, layer, cells, node.shape(x)[0]) if get("stateful") and not states else ()
@@ -89,12 +99,16 @@ def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
 def _begin_states(node: Node, layer: Layer, cells: Sequence[Layer], batch: int) -> tuple[str, ...]:
     """Declare what a stateful layer keeps from run to run: zeros at first, for Keras saves no states."""
     remedy = "give each call a layer of its own, or make it with stateful=False"
-    node.refuse_unless(layer.name not in node.work.stateful, f"it is stateful and called more than once; {remedy}")
+    node.refuse_unless(
+        layer.name not in node.work.stateful, f"it is stateful and called more than once; {remedy}"
+    )
     node.work.stateful.add(layer.name)
     found = []
     for cell in cells:
         owner = layer if len(cells) == 1 else cell
-        start = np.zeros((batch, Node(type(node.call)(node.name, cell, ()), node.work).whole("units")), np.float32)
+        start = np.zeros(
+            (batch, Node(type(node.call)(node.name, cell, ()), node.work).whole("units")), np.float32
+        )
         found += [node.build.state(f"{owner.name}/{'hc'[i]}", start) for i in range(CELLS[cell.kind].states)]
     return tuple(found)
 
@@ -108,12 +122,24 @@ def _run(node: Node, cell: Layer, given: tuple[str, bool], states: Sequence[str]
     hidden = inner.whole("units")
     batch = node.shape(x)[0]
     sequence = node.emit("Transpose", [x], {"perm": (1, 0, 2)}, tag="time-first")
-    first = [node.emit("Reshape", [node.floats(s)], {"shape": (1, batch, hidden)}, tag="state") for s in states]
-    attrs: dict[str, Any] = {"hidden": hidden, "direction": "reverse" if backwards else "forward", **_functions(inner, kind)}
+    first = [
+        node.emit("Reshape", [node.floats(s)], {"shape": (1, batch, hidden)}, tag="state") for s in states
+    ]
+    attrs: dict[str, Any] = {
+        "hidden": hidden,
+        "direction": "reverse" if backwards else "forward",
+        **_functions(inner, kind),
+    }
     if kind.op == "GRU":
         attrs["linear_before_reset"] = bool(inner.get("reset_after", False))
     names = [node.build.fresh(f"{node.name}/{tag}") for tag in ("steps", "h", "c")[: kind.states + 1]]
-    made = node.build.add(kind.op, [sequence, *weights, *([""] if first else []), *first], attrs, outputs=names, like=node.origin)
+    made = node.build.add(
+        kind.op,
+        [sequence, *weights, *([""] if first else []), *first],
+        attrs,
+        outputs=names,
+        like=node.origin,
+    )
     length = node.shape(x)[1]
     by_batch = node.emit("Transpose", [made[0]], {"perm": (2, 0, 1, 3)}, tag="batch-first")
     steps = node.emit("Reshape", [by_batch], {"shape": (batch, length, hidden)}, tag="all")
@@ -128,7 +154,10 @@ def _weights(cell: Node, kind: Kind) -> list[str]:
         kernel, recurrent = cell.array("kernel"), cell.array("recurrent_kernel")
         count = len(kind.gates)
         hidden = cell.whole("units")
-        cell.refuse_unless(recurrent.shape == (hidden, count * hidden), f"its recurrent_kernel has shape {list(recurrent.shape)}")
+        cell.refuse_unless(
+            recurrent.shape == (hidden, count * hidden),
+            f"its recurrent_kernel has shape {list(recurrent.shape)}",
+        )
         made = [_gates(m.T, kind)[None] for m in (kernel, recurrent)]
         if cell.has("bias"):
             bias = cell.array("bias")
@@ -136,7 +165,10 @@ def _weights(cell: Node, kind: Kind) -> list[str]:
             made.append(np.concatenate([_gates(b, kind) for b in pair])[None])
         else:
             made.append(np.zeros((1, 2 * count * hidden), np.float32))
-        return [cell.build.weight(f"{cell.layer.name}/{tag}", a.astype(np.float32)) for tag, a in zip("wrb", made, strict=True)]
+        return [
+            cell.build.weight(f"{cell.layer.name}/{tag}", a.astype(np.float32))
+            for tag, a in zip("wrb", made, strict=True)
+        ]
 
     key = (cell.layer.name, "recurrent")
     return cell.work.listed(key, make)
@@ -154,7 +186,10 @@ def _functions(cell: Node, kind: Kind) -> dict[str, Any]:
         setting = cell.get(key, DEFAULTS[key])
         found = simple(cell, function_name(setting))
         known = ACTIVATIONS.get(found[0]) if found else None
-        cell.refuse_unless(known is not None and found is not None, f"activation {setting!r} in a cell; use tanh, sigmoid or relu")
+        cell.refuse_unless(
+            known is not None and found is not None,
+            f"activation {setting!r} in a cell; use tanh, sigmoid or relu",
+        )
         assert known is not None
         assert found is not None
         names.append(known[0])
@@ -174,7 +209,12 @@ def _given(node: Node) -> tuple[str, list[str]]:
 def _flipped(node: Node, steps: str) -> str:
     shape = node.shape(steps)
     last = (0, shape[1] - 1, *(0 for _ in shape[2:]))
-    return node.emit("Slice", [steps], {"starts": last, "sizes": shape, "steps": (1, -1, *(1 for _ in shape[2:]))}, tag="flipped")
+    return node.emit(
+        "Slice",
+        [steps],
+        {"starts": last, "sizes": shape, "steps": (1, -1, *(1 for _ in shape[2:]))},
+        tag="flipped",
+    )
 
 
 def _recurrent(node: Node) -> Sequence[str]:
@@ -193,8 +233,14 @@ def _bidirectional(node: Node) -> Sequence[str]:
     """Both ways; the steps of both in the order of time."""
     x, states = _given(node)
     parts = [node.layer.children[f"{way}_layer"] for way in ("forward", "backward")]
-    node.refuse_unless(all("cell" in part.children for part in parts), f"it wraps {parts[0].kind}; use LSTM, GRU or SimpleRNN")
-    settings = [(p.config.get("return_sequences"), p.config.get("return_state"), bool(p.config.get("go_backwards"))) for p in parts]
+    node.refuse_unless(
+        all("cell" in part.children for part in parts),
+        f"it wraps {parts[0].kind}; use LSTM, GRU or SimpleRNN",
+    )
+    settings = [
+        (p.config.get("return_sequences"), p.config.get("return_state"), bool(p.config.get("go_backwards")))
+        for p in parts
+    ]
     node.refuse_unless(settings[0][:2] == settings[1][:2], "its two layers give different things")
     half = len(states) // 2
     runs = [run(node, part, x, states[i * half : (i + 1) * half]) for i, part in enumerate(parts)]
@@ -212,7 +258,12 @@ def _merged(node: Node, first: str, second: str) -> list[str]:
     if mode is None:
         return [first, second]
     node.refuse_unless(mode in MERGES, f"merge_mode {mode!r}")
-    made = node.emit(MERGES[mode], [first, second], {"axis": len(node.shape(first)) - 1} if mode == "concat" else {}, tag="both")
+    made = node.emit(
+        MERGES[mode],
+        [first, second],
+        {"axis": len(node.shape(first)) - 1} if mode == "concat" else {},
+        tag="both",
+    )
     return [node.emit("Mul", [made, node.constant(0.5)])] if mode == "ave" else [made]
 
 
@@ -225,7 +276,9 @@ def _time_distributed(node: Node) -> Sequence[str]:
     made = node.inner("layer", [rows])
     names = [node.build.fresh(node.name if i == 0 else f"{node.name}:{i}") for i in range(len(made))]
     return [
-        node.build.add("Reshape", [m], {"shape": (*shape[:2], *node.shape(m)[1:])}, outputs=[name], like=node.origin)[0]
+        node.build.add(
+            "Reshape", [m], {"shape": (*shape[:2], *node.shape(m)[1:])}, outputs=[name], like=node.origin
+        )[0]
         for m, name in zip(made, names, strict=True)
     ]
 

@@ -12,7 +12,15 @@ from mace_frontend_keras.node import Node
 from mace_frontend_keras.ops import Handler
 
 TRAINING = (
-    *("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "AlphaDropout", "GaussianDropout", "GaussianNoise"),
+    *(
+        "Dropout",
+        "SpatialDropout1D",
+        "SpatialDropout2D",
+        "SpatialDropout3D",
+        "AlphaDropout",
+        "GaussianDropout",
+        "GaussianNoise",
+    ),
     *(
         "ActivityRegularization",
         "Identity",
@@ -23,8 +31,23 @@ TRAINING = (
         "RandomTranslation",
         "RandomContrast",
     ),
-    *("RandomBrightness", "RandomShear", "RandomErasing", "RandomHue", "RandomSaturation", "RandomColorJitter", "RandomGrayscale"),
-    *("RandomSharpness", "RandomGaussianBlur", "RandomInvert", "RandomPosterization", "RandomColorDegeneration", "RandomPerspective"),
+    *(
+        "RandomBrightness",
+        "RandomShear",
+        "RandomErasing",
+        "RandomHue",
+        "RandomSaturation",
+        "RandomColorJitter",
+        "RandomGrayscale",
+    ),
+    *(
+        "RandomSharpness",
+        "RandomGaussianBlur",
+        "RandomInvert",
+        "RandomPosterization",
+        "RandomColorDegeneration",
+        "RandomPerspective",
+    ),
     "RandomElasticTransform",
 )
 """Layers that hand on what they are given, but in training."""
@@ -32,9 +55,14 @@ TRAINING = (
 
 def resolved(node: Node, wanted: Sequence[Any], shape: Shape) -> Shape:
     """A new shape with its -1 as what is left."""
-    node.refuse_unless(all(type(d) is int and d >= -1 for d in wanted) and list(wanted).count(-1) <= 1, f"a new shape of {wanted!r}")
+    node.refuse_unless(
+        all(type(d) is int and d >= -1 for d in wanted) and list(wanted).count(-1) <= 1,
+        f"a new shape of {wanted!r}",
+    )
     known, whole = prod(d for d in wanted if d != -1), prod(shape)
-    node.refuse_unless((known > 0 and whole % known == 0) or whole == known, f"{whole} elements in a shape of {list(wanted)}")
+    node.refuse_unless(
+        (known > 0 and whole % known == 0) or whole == known, f"{whole} elements in a shape of {list(wanted)}"
+    )
     return tuple(whole // known if d == -1 else int(d) for d in wanted)
 
 
@@ -79,7 +107,9 @@ def _sides(node: Node, key: str, rank: int) -> list[tuple[int, int]]:
     if rank == 1 and all(type(v) is int for v in value):
         value = [value]
     pairs = [[v, v] if type(v) is int else v for v in value]
-    node.refuse_unless(len(pairs) == rank and all(len(p) == 2 and min(p) >= 0 for p in pairs), f"{key} is {value!r}")
+    node.refuse_unless(
+        len(pairs) == rank and all(len(p) == 2 and min(p) >= 0 for p in pairs), f"{key} is {value!r}"
+    )
     return [(int(a), int(b)) for a, b in pairs]
 
 
@@ -91,7 +121,9 @@ def _cropping(rank: int) -> Handler:
         starts, sizes = [0] * len(shape), list(shape)
         for axis, (low, high) in enumerate(_sides(node, "cropping", rank), first):
             starts[axis], sizes[axis] = low, shape[axis] - low - high
-        return node.done("Slice", [x], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)})
+        return node.done(
+            "Slice", [x], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
+        )
 
     return handle
 
@@ -122,10 +154,15 @@ RESIZING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 def resized(node: Node, x: str, spatial: Shape, first: int) -> Sequence[str]:
     """The call's result: an image of another size."""
     shape, how = node.shape(x), str(node.get("interpolation", "nearest"))
-    node.refuse_unless(how in RESIZING and min(spatial) > 0, f"interpolation {how!r} to {list(spatial)}; use nearest, bilinear or bicubic")
+    node.refuse_unless(
+        how in RESIZING and min(spatial) > 0,
+        f"interpolation {how!r} to {list(spatial)}; use nearest, bilinear or bicubic",
+    )
     sizes = (*shape[:first], *spatial, *shape[first + len(spatial) :])
     scales = tuple(s / d for s, d in zip(sizes, shape, strict=True))
-    return node.done("Resize", [x], {"sizes": sizes, "scales": scales, "coordinates": "half_pixel", **RESIZING[how]})
+    return node.done(
+        "Resize", [x], {"sizes": sizes, "scales": scales, "coordinates": "half_pixel", **RESIZING[how]}
+    )
 
 
 def _upsampling(rank: int) -> Handler:
@@ -147,7 +184,9 @@ def _image_first(node: Node, x: str) -> int:
 
 def _resizing(node: Node) -> Sequence[str]:
     for key in ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias"):
-        node.refuse_unless(not node.get(key, False), f"{key}; resize images before they are given to the model")
+        node.refuse_unless(
+            not node.get(key, False), f"{key}; resize images before they are given to the model"
+        )
     x = node.number()
     return resized(node, x, (node.whole("height"), node.whole("width")), _image_first(node, x))
 
@@ -161,14 +200,18 @@ def _center_crop(node: Node) -> Sequence[str]:
     starts, sizes = [0] * len(shape), list(shape)
     for axis, size in enumerate(wanted, first):
         starts[axis], sizes[axis] = (shape[axis] - size) // 2, size
-    return node.done("Slice", [x], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)})
+    return node.done(
+        "Slice", [x], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
+    )
 
 
 def _masking(node: Node) -> Sequence[str]:
     """Zero where all features of a step have the mask's value. What reads the mask itself is refused."""
     x = node.number()
     other = node.emit("Sub", [x, node.constant(node.real("mask_value", 0.0))])
-    some = node.emit("ReduceMax", [node.emit("Abs", [other])], {"axes": (len(node.shape(x)) - 1,), "keepdims": True})
+    some = node.emit(
+        "ReduceMax", [node.emit("Abs", [other])], {"axes": (len(node.shape(x)) - 1,), "keepdims": True}
+    )
     kept = node.emit("Cast", [node.emit("Greater", [some, node.constant(0.0)])], {"to": "f32"})
     return node.done("Mul", [x, kept])
 

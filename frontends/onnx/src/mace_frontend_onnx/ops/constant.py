@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.build import FOLD_LIMIT
+from mace_core.graph_builder import FOLD_LIMIT
 from mace_core.ir import Array, DType
 from mace_core.translation import RefusedError
 from mace_frontend_onnx.node import Held, Node
@@ -53,10 +53,14 @@ def _constant_of_shape(node: Node) -> Sequence[Held]:
 
 
 def _range(node: Node) -> Sequence[Held]:
-    start, limit, delta = (node.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "delta")))
+    start, limit, delta = (
+        node.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "delta"))
+    )
     node.refuse_unless(bool(delta), "its delta is 0")
     count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
-    node.refuse_unless(count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers; give them as a constant")
+    node.refuse_unless(
+        count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers; give them as a constant"
+    )
     return _named(node, (start + np.arange(count) * delta).astype(start.dtype))
 
 
@@ -64,7 +68,9 @@ def _eye_like(node: Node) -> Sequence[Held]:
     rows, columns = node.shape(0)
     code = node.attr("dtype")
     dtype = element_type(code) if code else node.dtype(0)
-    node.refuse_unless(rows * columns * dtype.size <= FOLD_LIMIT, f"a matrix of {rows} x {columns}; give it as a constant")
+    node.refuse_unless(
+        rows * columns * dtype.size <= FOLD_LIMIT, f"a matrix of {rows} x {columns}; give it as a constant"
+    )
     return _named(node, np.eye(rows, columns, node.attr("k"), dtype.numpy))
 
 

@@ -52,7 +52,8 @@ def _quick_gelu(node: Node) -> Sequence[Held]:
 def _fused_matmul(node: Node) -> Sequence[Held]:
     """Compute alpha * A' @ B'."""
     node.refuse_unless(
-        not (node.attr("transBatchA") or node.attr("transBatchB")), "transBatchA or transBatchB; export the model without them"
+        not (node.attr("transBatchA") or node.attr("transBatchB")),
+        "transBatchA or transBatchB; export the model without them",
     )
     sides = []
     for i, key in enumerate(("transA", "transB")):
@@ -122,12 +123,19 @@ def _skip_norm(op: str, gamma: int, bias: int) -> Handler:
 
 
 def _refuse_statistics(node: Node) -> None:
-    node.refuse_unless(not (node.wants(1) or node.wants(2)), "its mean or deviation is read; export the model for inference")
+    node.refuse_unless(
+        not (node.wants(1) or node.wants(2)), "its mean or deviation is read; export the model for inference"
+    )
 
 
 def _call(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> Sequence[Held]:
     """Write out the function by which ONNX defines an operator, on tensors of the graph."""
-    scope = replace(node.scope, opsets={**node.scope.opsets, "": max(FUNCTIONS_SINCE, node.opset)}, held={}, parent=node.scope)
+    scope = replace(
+        node.scope,
+        opsets={**node.scope.opsets, "": max(FUNCTIONS_SINCE, node.opset)},
+        held={},
+        parent=node.scope,
+    )
     scope.held.update((name, name) for name in inputs if name)
     proto = helper.make_node(op, inputs, node.proto.output[:1], **attrs)
     made = replace(node, proto=proto, scope=scope)
@@ -140,7 +148,10 @@ def _rotary(node: Node) -> Sequence[Held]:
     """Positions are one for each element, or the first of them."""
     shape, positions = node.shape(0), node.input(1)
     heads = _or(node, "num_heads", 0)
-    node.refuse_unless(len(shape) == 4 or heads > 0 or not node.attr("rotary_embedding_dim"), "a part of each head without num_heads")
+    node.refuse_unless(
+        len(shape) == 4 or heads > 0 or not node.attr("rotary_embedding_dim"),
+        "a part of each head without num_heads",
+    )
     node.refuse_unless(_or(node, "scale", 1.0) == 1.0, "its scale is not 1")
     x = node.input(0)
     if len(shape) == 3 and not heads:
@@ -148,21 +159,32 @@ def _rotary(node: Node) -> Sequence[Held]:
     count = shape[-2]
     if node.shape(1) == (1,):
         steps = node.weight(np.arange(count).reshape(1, count), node.dtype(1), "steps")
-        every = node.emit("Add", [steps, node.emit("Reshape", [positions], {"shape": (1, 1)}, tag="first")], tag="positions")
+        every = node.emit(
+            "Add", [steps, node.emit("Reshape", [positions], {"shape": (1, 1)}, tag="first")], tag="positions"
+        )
         positions = node.emit("Expand", [every], {"shape": (shape[0], count)}, tag="each")
-    attrs = {"interleaved": _or(node, "interleaved", 0), "num_heads": heads, "rotary_embedding_dim": _or(node, "rotary_embedding_dim", 0)}
+    attrs = {
+        "interleaved": _or(node, "interleaved", 0),
+        "num_heads": heads,
+        "rotary_embedding_dim": _or(node, "rotary_embedding_dim", 0),
+    }
     return _call(node, "RotaryEmbedding", [x, node.input(2), node.input(3), positions], attrs)
 
 
 def _multi_head(node: Node) -> Sequence[Held]:
-    """Query, key and value [batch, length, heads * size] beside each other; a bias for all three in one vector."""
+    """Query, key and value [batch, length, heads * size] beside each other.
+
+    A bias for all three in one vector.
+    """
     node.refuse_unless(
-        node.has(1) and node.has(2) and len(node.shape(1)) == 3, "packed query, key and value; export the model with three inputs"
+        node.has(1) and node.has(2) and len(node.shape(1)) == 3,
+        "packed query, key and value; export the model with three inputs",
     )
     later = ("key_padding_mask", "", "past_key", "past_value")
     given = [what for i, what in enumerate(later, 4) if what and node.has(i)]
     node.refuse_unless(
-        not given and not node.wants(1), f"{', '.join(given) or 'present_key'}; export the model without a cache and with attention_bias"
+        not given and not node.wants(1),
+        f"{', '.join(given) or 'present_key'}; export the model without a cache and with attention_bias",
     )
     parts = [node.input(i) for i in range(3)]
     if node.has(3):
@@ -175,7 +197,10 @@ def _multi_head(node: Node) -> Sequence[Held]:
 def _packed_attention(node: Node) -> Sequence[Held]:
     """Query, key and value by one matrix product."""
     given = [what for i, what in ((3, "mask_index"), (4, "past")) if node.has(i)]
-    node.refuse_unless(not given and not node.wants(1), f"{', '.join(given) or 'present'}; export the model without a mask and a cache")
+    node.refuse_unless(
+        not given and not node.wants(1),
+        f"{', '.join(given) or 'present'}; export the model without a mask and a cache",
+    )
     sizes = tuple(_or(node, "qkv_hidden_sizes", ()) or (node.shape(1)[1] // 3,) * 3)
     bias = [node.input(2)] if node.has(2) else []
     product = node.emit("MatMul", [node.input(0), node.input(1), *bias])
@@ -196,7 +221,9 @@ def _matmul_bits(node: Node) -> Sequence[Held]:
     node.refuse_unless(not node.has(4), "an order of groups (g_idx)")
     weights = _unpacked(node)
     bias = [node.input(5)] if node.has(5) else []
-    return node.done("MatMul", [node.input(0), node.build.weight(f"{node.proto.input[1]}.real", weights), *bias])
+    return node.done(
+        "MatMul", [node.input(0), node.build.weight(f"{node.proto.input[1]}.real", weights), *bias]
+    )
 
 
 def _unpacked(node: Node) -> Array:
@@ -211,7 +238,9 @@ def _unpacked(node: Node) -> Array:
     zeros: Array = np.full((columns, blocks, 1), 1 << (bits - 1), np.float32)
     if node.has(3):
         given = node.constant(3, "zero points").reshape(columns, -1)
-        zeros = (given if given.dtype.kind == "f" else _bits(given, bits))[:, :blocks, None].astype(np.float32)
+        zeros = (given if given.dtype.kind == "f" else _bits(given, bits))[:, :blocks, None].astype(
+            np.float32
+        )
     real = (stored - zeros) * scales
     return np.ascontiguousarray(real.reshape(columns, -1)[:, :rows].T.astype(scales.dtype))
 
@@ -240,5 +269,8 @@ CONTRIB: Mapping[str, Handler] = MappingProxyType(
     }
 )
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"SimplifiedLayerNormalization": _simplified_norm, **{f"com.microsoft::{name}": handler for name, handler in CONTRIB.items()}}
+    {
+        "SimplifiedLayerNormalization": _simplified_norm,
+        **{f"com.microsoft::{name}": handler for name, handler in CONTRIB.items()},
+    }
 )

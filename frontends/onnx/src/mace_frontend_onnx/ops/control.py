@@ -27,7 +27,10 @@ def _dropout(node: Node) -> Sequence[Held]:
     first = node.input(0)
     if not node.wants(1):
         return [first, ""]
-    return [first, node.build.weight(node.work.outside(node.scope, node.proto.output[1]), np.ones(node.shape(0), bool))]
+    return [
+        first,
+        node.build.weight(node.work.outside(node.scope, node.proto.output[1]), np.ones(node.shape(0), bool)),
+    ]
 
 
 def _if(node: Node) -> Sequence[Held]:
@@ -37,7 +40,9 @@ def _if(node: Node) -> Sequence[Held]:
         node.work.taken[id(node.proto)] = branch
         return node.work.inline(node, node.attr(branch), {})
     yes, no = (node.work.inline(node, node.attr(f"{tag}_branch"), {}, f"/{tag}") for tag in ("then", "else"))
-    sides = [[_entered(node, held, f"/{tag}") for held in side] for side, tag in ((yes, "then"), (no, "else"))]
+    sides = [
+        [_entered(node, held, f"/{tag}") for held in side] for side, tag in ((yes, "then"), (no, "else"))
+    ]
     return [_chosen(node, pair) for pair in zip(*sides, strict=True)]
 
 
@@ -51,7 +56,9 @@ def _entered(node: Node, held: Held, tag: str) -> str:
 def _chosen(node: Node, pair: tuple[str, str]) -> str:
     """One of two tensors of one shape, both computed: neither has an effect besides its result."""
     shapes = [node.build.shape(name) for name in pair]
-    node.refuse_unless(shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same")
+    node.refuse_unless(
+        shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same"
+    )
     return node.emit("Where", [node.input(0), *pair])
 
 
@@ -82,7 +89,9 @@ def _loop(node: Node) -> Sequence[Held]:
 def _goes_on(node: Node, condition: str) -> bool:
     value = node.build.constant(condition)
     if value is None:
-        raise RefusedError("whether it goes on is computed at run time; export the model with a fixed number of turns")
+        raise RefusedError(
+            "whether it goes on is computed at run time; export the model with a fixed number of turns"
+        )
     return bool(value.reshape(()))
 
 
@@ -98,11 +107,16 @@ def _stacked(node: Node, parts: Sequence[str], axis: int) -> str:
 
 def _scan(node: Node) -> Sequence[Held]:
     """Write the body out for every element of the scanned axes (from operator set 9 on)."""
-    node.refuse_unless(node.opset >= 9, "Scan before operator set 9; convert the model with onnx.version_converter")
+    node.refuse_unless(
+        node.opset >= 9, "Scan before operator set 9; convert the model with onnx.version_converter"
+    )
     body, count = node.attr("body"), node.attr("num_scan_inputs")
     states = node.count - count
     results = len(body.output) - states
-    axes = [node.axis(a, len(node.shape(states + i))) for i, a in enumerate(node.attr("scan_input_axes") or (0,) * count)]
+    axes = [
+        node.axis(a, len(node.shape(states + i)))
+        for i, a in enumerate(node.attr("scan_input_axes") or (0,) * count)
+    ]
     back = node.attr("scan_input_directions") or (0,) * count
     lengths = {node.shape(states + i)[a] for i, a in enumerate(axes)}
     node.refuse_unless(len(lengths) == 1, f"it scans axes of lengths {sorted(lengths)}")
@@ -135,8 +149,15 @@ def _row(node: Node, index: int, axis: int, place: int) -> str:
     starts = tuple(place if i == axis else 0 for i in range(len(shape)))
     sizes = tuple(1 if i == axis else n for i, n in enumerate(shape))
     tag = f"{index}/{place}"
-    cut = node.emit("Slice", [node.input(index)], {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)}, tag=f"cut/{tag}")
+    cut = node.emit(
+        "Slice",
+        [node.input(index)],
+        {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)},
+        tag=f"cut/{tag}",
+    )
     return node.emit("Reshape", [cut], {"shape": shape[:axis] + shape[axis + 1 :]}, tag=f"row/{tag}")
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType({"Dropout": _dropout, "Identity": _identity, "If": _if, "Loop": _loop, "Scan": _scan})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {"Dropout": _dropout, "Identity": _identity, "If": _if, "Loop": _loop, "Scan": _scan}
+)

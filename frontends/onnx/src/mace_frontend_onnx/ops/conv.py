@@ -44,9 +44,17 @@ def _conv_transpose(node: Node) -> Sequence[Held]:
     view = window(node, _kernel(node))
     before, after, extra = _transposed_paddings(node, view)
     group = node.attr("group")
-    attrs = {"pads_before": before, "pads_after": after, **view.steps(), "output_padding": extra, "group": group}
+    attrs = {
+        "pads_before": before,
+        "pads_after": after,
+        **view.steps(),
+        "output_padding": extra,
+        "group": group,
+    }
     x = node.channels_last(node.input(0))
-    return node.channels_first(node.emit("ConvTranspose", [x, _transposed_weights(node, group), *_bias(node)], attrs))
+    return node.channels_first(
+        node.emit("ConvTranspose", [x, _transposed_weights(node, group), *_bias(node)], attrs)
+    )
 
 
 def _transposed_weights(node: Node, group: int) -> str:

@@ -12,7 +12,9 @@ from mace_frontend_onnx.ops import Handler
 
 
 def _nms(node: Node) -> Sequence[Held]:
-    """ONNX's result has a row for each box found; ours as many as there can be, those behind the last one filled with -1.
+    """ONNX's result has a row for each box found.
+
+    Ours as many as there can be, those behind the last one filled with -1.
 
     Boxes and scores that are constants are searched at once: then the number is known.
     """
@@ -27,7 +29,9 @@ def _nms(node: Node) -> Sequence[Held]:
     inputs = [node.input(0), node.input(1)]
     if not (node.array_is_constant(0) and node.array_is_constant(1)):
         return node.done("NonMaxSuppression", inputs, attrs)[:1]
-    selected, count = (node.build.weights[t] for t in node.emit_all("NonMaxSuppression", inputs, attrs, outputs=2, tag="all"))
+    selected, count = (
+        node.build.weights[t] for t in node.emit_all("NonMaxSuppression", inputs, attrs, outputs=2, tag="all")
+    )
     return [node.build.weight(node.work.outside(node.scope, node.proto.output[0]), selected[: int(count[0])])]
 
 

@@ -26,7 +26,12 @@ def _einsum(node: Node) -> Sequence[Held]:
     first, *rest = terms
     for i, term in enumerate(rest):
         later = {*wanted, *(letter for t in rest[i + 1 :] for letter in t.letters)}
-        first = _product(node, _summed(node, first, later | {*term.letters}), _summed(node, term, later | {*first.letters}), later)
+        first = _product(
+            node,
+            _summed(node, first, later | {*term.letters}),
+            _summed(node, term, later | {*first.letters}),
+            later,
+        )
     first = _summed(node, first, {*wanted})
     perm = tuple(first.letters.index(letter) for letter in wanted)
     if perm == tuple(range(len(perm))):
@@ -41,7 +46,9 @@ def _terms(node: Node, equation: str) -> tuple[list[Term], str]:
     """
     left, arrow, right = equation.partition("->")
     texts = left.split(",")
-    node.refuse_unless(len(texts) == node.count, f"equation {equation!r} has {len(texts)} operands, the node {node.count}")
+    node.refuse_unless(
+        len(texts) == node.count, f"equation {equation!r} has {len(texts)} operands, the node {node.count}"
+    )
     free = [letter for letter in ascii_letters if letter not in equation]
     ranks = [len(node.shape(i)) for i in range(node.count)]
     dots = max((rank - len(t) + 3 for t, rank in zip(texts, ranks, strict=True) if "..." in t), default=0)
@@ -76,7 +83,9 @@ def _diagonal(node: Node, term: Term, letter: str) -> Term:
     turned = node.emit("Transpose", [term.tensor], {"perm": (*rest, *pair)}, tag="last")
     flat = node.emit("Reshape", [turned], {"shape": (*outer, n * n)}, tag="flat")
     cut = {"starts": (0,) * (len(outer) + 1), "sizes": (*outer, n), "steps": (*(1,) * len(outer), n + 1)}
-    return Term(node.emit("Slice", [flat], cut, tag="diagonal"), "".join(term.letters[i] for i in rest) + letter)
+    return Term(
+        node.emit("Slice", [flat], cut, tag="diagonal"), "".join(term.letters[i] for i in rest) + letter
+    )
 
 
 def _summed(node: Node, term: Term, needed: set[str]) -> Term:
@@ -108,13 +117,19 @@ def _sizes(node: Node, a: Term, b: Term) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for term in (a, b):
         for letter, n in zip(term.letters, node.build.shape(term.tensor), strict=True):
-            node.refuse_unless(sizes.get(letter, n) == n or 1 in (n, sizes[letter]), f"axis {letter!r} is {n} and {sizes.get(letter)} long")
+            node.refuse_unless(
+                sizes.get(letter, n) == n or 1 in (n, sizes[letter]),
+                f"axis {letter!r} is {n} and {sizes.get(letter)} long",
+            )
             sizes[letter] = n if sizes.get(letter, 1) == 1 else sizes[letter]
     return sizes
 
 
 def _grouped(node: Node, term: Term, groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> str:
-    """The term as a tensor of three axes, each holding one group of letters; axes that broadcast are written out."""
+    """The term as a tensor of three axes, each holding one group of letters.
+
+    Axes that broadcast are written out.
+    """
     order = [c for group in groups for c in group]
     tensor, perm = term.tensor, tuple(term.letters.index(c) for c in order)
     if perm != tuple(range(len(perm))):
@@ -137,7 +152,9 @@ def _multiplied(node: Node, a: Term, b: Term, letters: Sequence[str]) -> Term:
         if perm != tuple(range(len(perm))):
             turned = node.emit("Transpose", [turned], {"perm": perm}, tag="permute")
         if len(present) < len(letters):
-            turned = node.emit("Reshape", [turned], {"shape": tuple(sizes.get(c, 1) for c in letters)}, tag="align")
+            turned = node.emit(
+                "Reshape", [turned], {"shape": tuple(sizes.get(c, 1) for c in letters)}, tag="align"
+            )
         sides.append(turned)
     return Term(node.emit("Mul", sides), "".join(letters))
 

@@ -14,7 +14,22 @@ from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
 UNARY = (
-    *("Abs", "Neg", "Ceil", "Floor", "Round", "Sign", "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "IsNaN", "Not", "BitwiseNot"),
+    *(
+        "Abs",
+        "Neg",
+        "Ceil",
+        "Floor",
+        "Round",
+        "Sign",
+        "Sqrt",
+        "Reciprocal",
+        "Exp",
+        "Log",
+        "Erf",
+        "IsNaN",
+        "Not",
+        "BitwiseNot",
+    ),
     *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
     *("Sigmoid", "Relu", "HardSwish", "Mish", "Softsign", "Softplus"),
 )
@@ -81,7 +96,10 @@ def _mean(node: Node) -> Sequence[Held]:
 
 
 def _bound(node: Node, index: int, attr: str) -> float | None:
-    """A bound of Clip: an attribute before operator set 11, a constant input from then on; None for no bound."""
+    """A bound of Clip: an attribute before operator set 11, a constant input from then on.
+
+    None for no bound.
+    """
     if node.opset < 11:
         value = node.attr(attr)
         return None if value is None else float(value)
@@ -116,12 +134,18 @@ def _cast_like(node: Node) -> Sequence[Held]:
 
 
 def _cast_to(node: Node, dtype: DType) -> Sequence[Held]:
-    return [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
+    return (
+        [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
+    )
 
 
 def _bit_cast(node: Node) -> Sequence[Held]:
     dtype = element_type(node.attr("to"))
-    return [node.derived(0, dtype, lambda a: a.view(dtype.numpy))] if node.array_is_constant(0) else _no_bit_cast()
+    return (
+        [node.derived(0, dtype, lambda a: a.view(dtype.numpy))]
+        if node.array_is_constant(0)
+        else _no_bit_cast()
+    )
 
 
 def _no_bit_cast() -> Sequence[Held]:

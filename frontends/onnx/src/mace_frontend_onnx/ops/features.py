@@ -30,7 +30,10 @@ def _scaler(node: Node) -> Sequence[Held]:
 
 
 def _normalizer(node: Node) -> Sequence[Held]:
-    """Rows divided by their greatest element (not magnitude, as ONNX has it), sum of magnitudes, or length; a norm of 0 divides by 1."""
+    """Rows divided by their greatest element (not magnitude, as ONNX has it), sum of magnitudes, or length.
+
+    A norm of 0 divides by 1.
+    """
     x = as_float(node, matrix(node))
     norms = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
     name = str(node.attr("norm"))
@@ -46,7 +49,9 @@ def _imputer(node: Node) -> Sequence[Held]:
     kind = "float" if is_float else "int64"
     values = tuple(node.attr(f"imputed_value_{kind}s") or ())
     sizes = (1, node.shape(0)[-1])
-    node.refuse_unless(len(values) in sizes, f"its imputed values are {len(values)}; expected 1 or {sizes[1]}")
+    node.refuse_unless(
+        len(values) in sizes, f"its imputed values are {len(values)}; expected 1 or {sizes[1]}"
+    )
     replaced, x, dtype = node.attr(f"replaced_value_{kind}"), node.input(0), node.dtype(0)
     if is_float and np.isnan(replaced):
         missing = node.emit("IsNaN", [x], tag="missing")
@@ -57,13 +62,18 @@ def _imputer(node: Node) -> Sequence[Held]:
 
 def _binarizer(node: Node) -> Sequence[Held]:
     dtype = node.dtype(0)
-    limit = node.weight(float(np.float32(node.attr("threshold"))), dtype if dtype.is_float else DType.F32, "threshold")
+    limit = node.weight(
+        float(np.float32(node.attr("threshold"))), dtype if dtype.is_float else DType.F32, "threshold"
+    )
     x = node.input(0) if dtype.is_float else as_float(node, node.input(0))
     return node.done("Cast", [node.emit("Greater", [x, limit], tag="above")], {"to": dtype.value})
 
 
 def _one_hot(node: Node) -> Sequence[Held]:
-    """For each element a row of a 1 where its category stands; floats are cut to integers as ONNX Runtime does."""
+    """For each element a row of a 1 where its category stands.
+
+    Floats are cut to integers as ONNX Runtime does.
+    """
     x = node.input(0)
     texts = node.work.texts.get(x)
     if texts is not None:
@@ -75,7 +85,9 @@ def _one_hot(node: Node) -> Sequence[Held]:
     node.refuse_unless(bool(numbers), "its categories are text, its input is not")
     if not node.attr("zeros"):
         place = f"node {node.name!r} ({node.op})"
-        node.build.notes.append(f"{place}: an unknown category gives zeros; ONNX Runtime stops there, as zeros=0 asks for")
+        node.build.notes.append(
+            f"{place}: an unknown category gives zeros; ONNX Runtime stops there, as zeros=0 asks for"
+        )
     whole = x if node.dtype(0) is DType.I64 else node.emit("Cast", [x], {"to": DType.I64.value}, tag="whole")
     column = node.emit("Reshape", [whole], {"shape": (*node.shape(0), 1)}, tag="column")
     equal = node.emit("Equal", [column, node.weight(numbers, DType.I64, "categories")], tag="equal")
@@ -89,7 +101,9 @@ def _feature_vectorizer(node: Node) -> Sequence[Held]:
         shape = node.shape(index)
         row = (1, *shape) if len(shape) == 1 else (shape[0], prod(shape[1:]))
         wanted = sizes[index] if index < len(sizes) else row[1]
-        node.refuse_unless(wanted == row[1], f"inputdimensions says {wanted} for input {index}, which has {row[1]} features")
+        node.refuse_unless(
+            wanted == row[1], f"inputdimensions says {wanted} for input {index}, which has {row[1]} features"
+        )
         flat = tensor if shape == row else node.emit("Reshape", [tensor], {"shape": row}, tag=f"row{index}")
         parts.append(as_float(node, flat, f"float{index}"))
     return node.done("Concat", parts, {"axis": 1})
@@ -101,7 +115,9 @@ def _array_feature_extractor(node: Node) -> Sequence[Held]:
     text = node.texts_of_constant(0)
     size = len(text) if text else node.shape(0)[-1]
     given = node.array(1)
-    node.refuse_unless(given is None or bool(((given >= 0) & (given < size)).all()), f"an index is none of {size}")
+    node.refuse_unless(
+        given is None or bool(((given >= 0) & (given < size)).all()), f"an index is none of {size}"
+    )
     indices = node.emit("Reshape", [node.input(1)], {"shape": (count,)}, tag="flat")
     if text:
         index = node.emit("Reshape", [indices], {"shape": (1, count)}, tag="index")
@@ -119,7 +135,9 @@ VALUES = ("values_tensor", "values_strings", "values_int64s", "values_floats")
 DEFAULTS: Mapping[str, str] = MappingProxyType(
     {"values_strings": "default_string", "values_int64s": "default_int64", "values_floats": "default_float"}
 )
-FORMS: Mapping[str, type] = MappingProxyType({"int64s": np.int64, "floats": np.float32, "strings": np.object_})
+FORMS: Mapping[str, type] = MappingProxyType(
+    {"int64s": np.int64, "floats": np.float32, "strings": np.object_}
+)
 
 
 def _listed(node: Node, attrs: Sequence[str]) -> tuple[str, Array]:
@@ -130,8 +148,12 @@ def _listed(node: Node, attrs: Sequence[str]) -> tuple[str, Array]:
             continue
         if attr.endswith("tensor"):
             array = node.work.source.array(value)
-            return attr, np.array([_text(v) for v in array.reshape(-1)], object) if array.dtype == object else array.reshape(-1)
-        return attr, np.array([_text(v) for v in value] if "strings" in attr else value, FORMS[attr.rpartition("_")[2]])
+            return attr, np.array(
+                [_text(v) for v in array.reshape(-1)], object
+            ) if array.dtype == object else array.reshape(-1)
+        return attr, np.array(
+            [_text(v) for v in value] if "strings" in attr else value, FORMS[attr.rpartition("_")[2]]
+        )
     raise RefusedError(f"it has none of {', '.join(attrs)}")
 
 
@@ -156,10 +178,14 @@ def _label_encoder(node: Node) -> Sequence[Held]:
         found = np.array([table.get(text, fallback) for text in known], values.dtype)
         made = node.emit("Gather", [node.weight(found, tag="table"), node.input(0)], {"axis": 0}, tag="value")
     else:
-        node.refuse_unless(DType.of(keys) is node.dtype(0), f"its keys are {keys.dtype}, its input is {node.dtype(0).value}")
+        node.refuse_unless(
+            DType.of(keys) is node.dtype(0), f"its keys are {keys.dtype}, its input is {node.dtype(0).value}"
+        )
         unique, first = np.unique(keys, return_index=True)
         arrays = (unique, values[first], fallback)
-        constants = [node.weight(a, tag=tag) for a, tag in zip(arrays, ("keys", "values", "default"), strict=True)]
+        constants = [
+            node.weight(a, tag=tag) for a, tag in zip(arrays, ("keys", "values", "default"), strict=True)
+        ]
         made = node.emit("MapValues", [node.input(0), *constants], tag="value")
     if texts:
         node.work.texts[made] = texts

@@ -14,7 +14,9 @@ from mace_frontend_onnx.ops import Handler
 
 def _along_axis(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
-        return node.done(op, [node.input(0), node.input(1)], {"axis": node.axis(node.attr("axis"), len(node.shape(0)))})
+        return node.done(
+            op, [node.input(0), node.input(1)], {"axis": node.axis(node.attr("axis"), len(node.shape(0)))}
+        )
 
     return handle
 

@@ -22,7 +22,9 @@ FLOAT = DType.F32.value
 def _shifted(node: Node, index: int, zero: int) -> str:
     """Input `index` less its zero point, in single precision."""
     if node.array_is_constant(index) and (not node.has(zero) or node.array_is_constant(zero)):
-        return node.derived(index, ("shifted", zero), lambda a: a.astype(np.float32) - _floats(node, zero, a.ndim))
+        return node.derived(
+            index, ("shifted", zero), lambda a: a.astype(np.float32) - _floats(node, zero, a.ndim)
+        )
     tensor = node.emit("Cast", [node.input(index)], {"to": FLOAT}, tag="float")
     if not node.has(zero):
         return tensor
@@ -35,13 +37,17 @@ def _floats(node: Node, index: int, rank: int) -> Array:
     if not node.has(index):
         return np.zeros((), np.float32)
     points = node.constant(index, "zero point").astype(np.float32)
-    return points.reshape(()) if points.size == 1 else points.reshape(points.shape + (1,) * (rank - points.ndim))
+    return (
+        points.reshape(()) if points.size == 1 else points.reshape(points.shape + (1,) * (rank - points.ndim))
+    )
 
 
 def _conv_weights(node: Node, index: int, zero: int) -> str:
     """[O, I / group, *k] less the zero points, as [O, *k, I / group]."""
     perm = to_last(len(node.shape(index)))
-    node.refuse_unless(node.array_is_constant(index), "its weights are computed at run time; export the model with constants")
+    node.refuse_unless(
+        node.array_is_constant(index), "its weights are computed at run time; export the model with constants"
+    )
 
     def make(weights: Array) -> Array:
         points = _floats(node, zero, 1).reshape(-1, *(1,) * (weights.ndim - 1))
@@ -62,7 +68,10 @@ def _requantised(node: Node, sums: str, factor: str, zero: int) -> str:
 
 def _factor(node: Node, scales: tuple[int, int, int]) -> str:
     """Divide scale of x times scale of w by scale of y."""
-    x, w, y = (node.emit("Cast", [node.input(i)], {"to": FLOAT}, tag="scale") if _half(node, i) else node.input(i) for i in scales)
+    x, w, y = (
+        node.emit("Cast", [node.input(i)], {"to": FLOAT}, tag="scale") if _half(node, i) else node.input(i)
+        for i in scales
+    )
     return node.emit("Div", [node.emit("Mul", [x, w], tag="scale"), y], tag="scale")
 
 
@@ -74,13 +83,17 @@ def qlinear_conv(node: Node) -> Sequence[Held]:
     """Multiply, add up and round, scales as they come."""
     x = node.channels_last(_shifted(node, 0, 2))
     bias = [node.emit("Cast", [node.input(8)], {"to": FLOAT}, tag="bias")] if node.has(8) else []
-    sums = convolved(node, [x, _conv_weights(node, 3, 5), *bias], tuple(node.attr("kernel_shape") or node.shape(3)[2:]))
+    sums = convolved(
+        node, [x, _conv_weights(node, 3, 5), *bias], tuple(node.attr("kernel_shape") or node.shape(3)[2:])
+    )
     return node.channels_first(_requantised(node, sums, _factor(node, (1, 4, 6)), 7))
 
 
 def _conv_integer(node: Node) -> Sequence[Held]:
     x = node.channels_last(_shifted(node, 0, 2))
-    sums = convolved(node, [x, _conv_weights(node, 1, 3)], tuple(node.attr("kernel_shape") or node.shape(1)[2:]))
+    sums = convolved(
+        node, [x, _conv_weights(node, 1, 3)], tuple(node.attr("kernel_shape") or node.shape(1)[2:])
+    )
     return node.channels_first(node.emit("Cast", [sums], {"to": DType.I32.value}, tag="integers"))
 
 
@@ -101,7 +114,11 @@ def qlinear_add(node: Node) -> Sequence[Held]:
     """Add the two operands' real values (ONNX Runtime's contrib operators, QLinearAdd)."""
     terms = [node.emit("Mul", [_shifted(node, i, i + 2), node.input(i + 1)], tag="real") for i in (0, 3)]
     one = node.weight(1, DType.F32, "one")
-    return [_requantised(node, node.emit("Add", terms), node.emit("Div", [one, node.input(6)], tag="scale"), 7)]
+    return [
+        _requantised(node, node.emit("Add", terms), node.emit("Div", [one, node.input(6)], tag="scale"), 7)
+    ]
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType({"ConvInteger": _conv_integer, "MatMulInteger": _matmul_integer})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {"ConvInteger": _conv_integer, "MatMulInteger": _matmul_integer}
+)

@@ -35,10 +35,14 @@ def _products(node: Node, rows: int) -> str:
     x = as_float(node, matrix(node))
     features = node.build.shape(x)[1]
     coefficients = of_size(node, "coefficients", (rows * features,))
-    product = node.emit("MatMul", [x, node.weight(coefficients.reshape(rows, features).T, tag="coefficients")], tag="product")
+    product = node.emit(
+        "MatMul", [x, node.weight(coefficients.reshape(rows, features).T, tag="coefficients")], tag="product"
+    )
     if not node.attr("intercepts"):
         return product
-    return node.emit("Add", [product, node.weight(of_size(node, "intercepts", (rows,)), tag="intercepts")], tag="scores")
+    return node.emit(
+        "Add", [product, node.weight(of_size(node, "intercepts", (rows,)), tag="intercepts")], tag="scores"
+    )
 
 
 def _linear_classifier(node: Node) -> Sequence[Held]:
@@ -64,11 +68,15 @@ def _kernel(node: Node, vectors: Array) -> str:
     gamma, coef0, degree = map(float, of_size(node, "kernel_params", (3,)) if kind != "LINEAR" else (1, 0, 1))
     if kind == "RBF":
         distance = node.emit("SquaredDistance", [x, node.weight(vectors, tag="vectors")], tag="distance")
-        return node.emit("Exp", [node.emit("Mul", [distance, number(node, -gamma, "gamma")], tag="scaled")], tag="kernel")
+        return node.emit(
+            "Exp", [node.emit("Mul", [distance, number(node, -gamma, "gamma")], tag="scaled")], tag="kernel"
+        )
     product = node.emit("MatMul", [x, node.weight(vectors.T, tag="vectors")], tag="product")
     if kind == "LINEAR":
         return product
-    node.refuse_unless(kind in ("POLY", "SIGMOID"), f"kernel type {kind!r}; known are LINEAR, POLY, RBF, SIGMOID")
+    node.refuse_unless(
+        kind in ("POLY", "SIGMOID"), f"kernel type {kind!r}; known are LINEAR, POLY, RBF, SIGMOID"
+    )
     scaled = node.emit("Mul", [product, number(node, gamma, "gamma")], tag="scaled")
     moved = node.emit("Add", [scaled, number(node, coef0, "coef0")], tag="moved")
     if kind == "SIGMOID":
@@ -84,7 +92,10 @@ def _vectors(node: Node, count: int) -> Array:
 
 def _svm_regressor(node: Node) -> Sequence[Held]:
     name, count = str(node.attr("post_transform")), int(node.attr("n_supports"))
-    node.refuse_unless(name == "NONE", f"post_transform {name}, which ONNX Runtime leaves out; export it with NONE and a node behind it")
+    node.refuse_unless(
+        name == "NONE",
+        f"post_transform {name}, which ONNX Runtime leaves out; export it with NONE and a node behind it",
+    )
     rho = of_size(node, "rho", (1,))
     if count:
         values = _kernel(node, _vectors(node, count))
@@ -92,26 +103,38 @@ def _svm_regressor(node: Node) -> Sequence[Held]:
     else:
         values = as_float(node, matrix(node))
         weights = of_size(node, "coefficients", (node.shape(0)[-1],))
-    product = node.emit("MatMul", [values, node.weight(weights.reshape(-1, 1), tag="coefficients")], tag="sum")
+    product = node.emit(
+        "MatMul", [values, node.weight(weights.reshape(-1, 1), tag="coefficients")], tag="sum"
+    )
     total = [product, number(node, rho[0], "rho")]
     if not node.attr("one_class"):
         return node.done("Add", total)
-    inside = node.emit("Greater", [node.emit("Add", total, tag="decision"), number(node, 0, "zero")], tag="inside")
+    inside = node.emit(
+        "Greater", [node.emit("Add", total, tag="decision"), number(node, 0, "zero")], tag="inside"
+    )
     ends = [node.weight(np.full((1, 1), value), DType.F32, tag) for value, tag in ((1, "in"), (-1, "out"))]
     return node.done("Where", [inside, *ends])
 
 
 def _svm_classifier(node: Node) -> Sequence[Held]:
-    """One decision for each pair of classes (C.-C. Chang, C.-J. Lin, "LIBSVM", ACM TIST 2 (2011)); the label is that of most votes."""
+    """One decision for each pair of classes (C.-C. Chang, C.-J. Lin, "LIBSVM", ACM TIST 2 (2011)).
+
+    The label is that of most votes.
+    """
     names, name = labels(node, "classlabels_ints"), str(node.attr("post_transform"))
     sizes = tuple(node.attr("vectors_per_class") or ())
     if not sizes:
         return _linear_svm(node, len(names))
-    node.refuse_unless(len(sizes) == len(names) > 1 and min(sizes) >= 0, f"{len(names)} labels, vectors of {len(sizes)} classes")
+    node.refuse_unless(
+        len(sizes) == len(names) > 1 and min(sizes) >= 0,
+        f"{len(names)} labels, vectors of {len(sizes)} classes",
+    )
     pairs = list(combinations(range(len(sizes)), 2))
     rho = of_size(node, "rho", (len(pairs),))
     values = _kernel(node, _vectors(node, sum(sizes)))
-    product = node.emit("MatMul", [values, node.weight(_pair_weights(node, sizes, pairs), tag="coefficients")], tag="sums")
+    product = node.emit(
+        "MatMul", [values, node.weight(_pair_weights(node, sizes, pairs), tag="coefficients")], tag="sums"
+    )
     decisions = node.emit("Add", [product, node.weight(rho, tag="rho")], tag="decisions")
     label = labelled(node, best(node, _votes(node, decisions, pairs)), names)
     if node.attr("prob_a"):
@@ -139,7 +162,9 @@ def _linear_svm(node: Node, count: int) -> Sequence[Held]:
 def _pair_weights(node: Node, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:
     """The coefficients [vectors, pairs]: in a pair the vectors of both classes count, each by the file's row that belongs to the other."""
     count = sum(sizes)
-    given = np.float32(of_size(node, "coefficients", ((len(sizes) - 1) * count,))).reshape(len(sizes) - 1, count)
+    given = np.float32(of_size(node, "coefficients", ((len(sizes) - 1) * count,))).reshape(
+        len(sizes) - 1, count
+    )
     ends = np.cumsum((0, *sizes))
     weights = np.zeros((count, len(pairs)), np.float32)
     for column, (i, j) in enumerate(pairs):

@@ -39,10 +39,18 @@ def _det(node: Node) -> Sequence[Held]:
 def _scaled(node: Node, index: int, factor: float) -> str:
     """Input `index` times a number; a constant matrix of one row as a vector."""
     if node.array_is_constant(index):
-        flat = node.shape(index)[1:] if len(node.shape(index)) == 2 and node.shape(index)[0] == 1 else node.shape(index)
+        flat = (
+            node.shape(index)[1:]
+            if len(node.shape(index)) == 2 and node.shape(index)[0] == 1
+            else node.shape(index)
+        )
         if factor == 1 and flat == node.shape(index):
             return node.input(index)
-        return node.derived(index, ("scaled", factor), lambda c: (c if factor == 1 else c * c.dtype.type(factor)).reshape(flat))
+        return node.derived(
+            index,
+            ("scaled", factor),
+            lambda c: (c if factor == 1 else c * c.dtype.type(factor)).reshape(flat),
+        )
     if factor == 1:
         return node.input(index)
     return node.emit("Mul", [node.input(index), node.weight(factor, node.dtype(index), "beta")], tag="beta")

@@ -27,7 +27,9 @@ def _reshape(node: Node) -> Sequence[Held]:
     zero_is_copy = not (node.opset >= 14 and node.attr("allowzero"))
     node.refuse_unless(given.count(-1) <= 1 and min(given, default=0) >= -1, f"shape {list(given)}")
     copies = [i for i, n in enumerate(given) if n == 0 and zero_is_copy]
-    node.refuse_unless(all(i < len(old) for i in copies), f"shape {list(given)} copies axes that {list(old)} has not")
+    node.refuse_unless(
+        all(i < len(old) for i in copies), f"shape {list(given)} copies axes that {list(old)} has not"
+    )
     shape = [old[i] if i in copies else n for i, n in enumerate(given)]
     if -1 in shape:
         rest = prod(n for n in shape if n != -1)
@@ -47,7 +49,9 @@ def _squeeze(node: Node) -> Sequence[Held]:
     shape, axes = node.shape(0), node.ints_of("axes", 1, 13)
     rank = len(shape)
     gone = {i for i, n in enumerate(shape) if n == 1} if axes is None else {node.axis(a, rank) for a in axes}
-    node.refuse_unless(all(shape[i] == 1 for i in gone), f"axes {sorted(gone)} of {list(shape)} are not all 1 long")
+    node.refuse_unless(
+        all(shape[i] == 1 for i in gone), f"axes {sorted(gone)} of {list(shape)} are not all 1 long"
+    )
     return _reshaped(node, [n for i, n in enumerate(shape) if i not in gone])
 
 
@@ -65,7 +69,11 @@ def _transpose(node: Node) -> Sequence[Held]:
     node.refuse_unless(sorted(perm) == list(range(rank)), f"perm {list(perm)} of a tensor of rank {rank}")
     if perm == tuple(range(rank)):
         return [node.input(0)]
-    return [node.permuted(0, perm)] if node.array_is_constant(0) else node.done("Transpose", [node.input(0)], {"perm": perm})
+    return (
+        [node.permuted(0, perm)]
+        if node.array_is_constant(0)
+        else node.done("Transpose", [node.input(0)], {"perm": perm})
+    )
 
 
 def _concat(node: Node) -> Sequence[Held]:
@@ -104,7 +112,9 @@ def _slice(node: Node) -> Sequence[Held]:
         starts[i], sizes[i], steps[i] = (span.start if span else 0), len(span), stride
     if tuple(sizes) == shape and all(s == 1 for s in steps):
         return [node.input(0)]
-    return node.done("Slice", [node.input(0)], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)})
+    return node.done(
+        "Slice", [node.input(0)], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)}
+    )
 
 
 def _end(last: int, stride: int, length: int) -> int | None:
@@ -135,7 +145,9 @@ def _cut_then_pad(node: Node, cuts: tuple[Shape, Shape], grown: Mapping[str, obj
     """Negative pads cut; the cut comes first, so that other modes pad from what is left."""
     sizes = tuple(n - a - b for n, a, b in zip(node.shape(0), *cuts, strict=True))
     node.refuse_unless(min(sizes) >= 0, f"pads cut more than there is of {list(node.shape(0))}")
-    cut = node.emit("Slice", [node.input(0)], {"starts": cuts[0], "sizes": sizes, "steps": (1,) * len(sizes)}, tag="cut")
+    cut = node.emit(
+        "Slice", [node.input(0)], {"starts": cuts[0], "sizes": sizes, "steps": (1,) * len(sizes)}, tag="cut"
+    )
     return node.done("Pad", [cut], grown)
 
 
@@ -180,9 +192,13 @@ def _depth_to_space(node: Node) -> Sequence[Held]:
 def _space_to_depth(node: Node) -> Sequence[Held]:
     block = node.attr("blocksize")
     if node.attr("mode") != "CRD":
-        return node.channels_first(node.emit("SpaceToDepth", [node.channels_last(node.input(0))], {"block": block}))
+        return node.channels_first(
+            node.emit("SpaceToDepth", [node.channels_last(node.input(0))], {"block": block})
+        )
     batch, channels, height, width = node.shape(0)
-    node.refuse_unless(height % block == 0 and width % block == 0, f"blocks of {block} do not divide {list(node.shape(0))}")
+    node.refuse_unless(
+        height % block == 0 and width % block == 0, f"blocks of {block} do not divide {list(node.shape(0))}"
+    )
     split = (batch, channels, height // block, block, width // block, block)
     parts = node.emit("Reshape", [node.input(0)], {"shape": split}, tag="split")
     turned = node.emit("Transpose", [parts], {"perm": (0, 1, 3, 5, 2, 4)}, tag="turned")

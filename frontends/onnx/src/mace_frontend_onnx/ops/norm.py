@@ -14,9 +14,13 @@ from mace_frontend_onnx.ops import Handler
 
 
 def _batch(node: Node) -> Sequence[Held]:
-    training = (node.opset >= 14 and node.attr("training_mode")) or (node.opset < 9 and node.attr("spatial") == 0)
+    training = (node.opset >= 14 and node.attr("training_mode")) or (
+        node.opset < 9 and node.attr("spatial") == 0
+    )
     extra = any(node.wants(i) for i in range(1, len(node.proto.output)))
-    node.refuse_unless(not training and not extra, "it works in training mode; export the model for inference")
+    node.refuse_unless(
+        not training and not extra, "it works in training mode; export the model for inference"
+    )
     inputs = [node.input(i) for i in range(1, 5)]
     attrs = {"epsilon": node.attr("epsilon")}
     rank = len(node.shape(0))
@@ -75,7 +79,11 @@ def _rms(node: Node) -> Sequence[Held]:
 
 def _of_shape(node: Node, index: int, shape: tuple[int, ...]) -> str:
     tensor = node.input(index)
-    return tensor if node.shape(index) == shape else node.emit("Expand", [tensor], {"shape": shape}, tag="factors")
+    return (
+        tensor
+        if node.shape(index) == shape
+        else node.emit("Expand", [tensor], {"shape": shape}, tag="factors")
+    )
 
 
 def _lrn(node: Node) -> Sequence[Held]:
@@ -103,7 +111,9 @@ def _softmax(op: str) -> Handler:
         node.refuse_unless(0 <= axis <= len(shape), f"axis {axis} of a tensor of rank {len(shape)}")
         if prod(shape[axis:]) == (shape[-1] if shape else 1) and axis < len(shape):
             return node.done(op, [node.input(0)], {"axis": -1})
-        flat = node.emit("Reshape", [node.input(0)], {"shape": (prod(shape[:axis]), prod(shape[axis:]))}, tag="flat")
+        flat = node.emit(
+            "Reshape", [node.input(0)], {"shape": (prod(shape[:axis]), prod(shape[axis:]))}, tag="flat"
+        )
         return node.done("Reshape", [node.emit(op, [flat], {"axis": 1})], {"shape": shape})
 
     return handle

@@ -18,7 +18,12 @@ def _pool(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
         view = window(node, tuple(node.attr("kernel_shape")))
         before, after = paddings(node, view)
-        attrs: dict[str, object] = {"kernel": view.kernel, **view.steps(), "pads_before": before, "pads_after": after}
+        attrs: dict[str, object] = {
+            "kernel": view.kernel,
+            **view.steps(),
+            "pads_before": before,
+            "pads_after": after,
+        }
         attrs["ceil"] = bool(node.attr("ceil_mode")) and node.attr("auto_pad") == "NOTSET"
         if op == "AveragePool":
             attrs["count_pad"] = bool(node.attr("count_include_pad"))
@@ -33,19 +38,29 @@ def _pool(op: str) -> Handler:
 
 
 def _with_indices(node: Node, y: str, indices: str) -> Sequence[Held]:
-    """ONNX counts elements of the whole input, channels first; storage_order=1 counts down the columns of an image."""
+    """ONNX counts elements of the whole input, channels first.
+
+    storage_order=1 counts down the columns of an image.
+    """
     batch, channels, *image = node.shape(0)
     if node.attr("storage_order"):
         node.refuse_unless(len(image) <= 2, "storage_order=1 of a volume; export the model with the default")
         order = np.arange(prod(image)).reshape(image[::-1]).T.reshape(-1)
-        indices = node.emit("Gather", [node.weight(order, DType.I64, "order"), indices], {"axis": 0}, tag="by-columns")
+        indices = node.emit(
+            "Gather", [node.weight(order, DType.I64, "order"), indices], {"axis": 0}, tag="by-columns"
+        )
     turned = node.emit("Transpose", [indices], {"perm": to_first(len(image) + 2)}, tag="indices")
     first = np.arange(batch * channels).reshape(batch, channels, *(1,) * len(image)) * prod(image)
-    return [*node.channels_first(y), node.emit("Add", [turned, node.weight(first, DType.I64, "first")], tag="from-the-first")]
+    return [
+        *node.channels_first(y),
+        node.emit("Add", [turned, node.weight(first, DType.I64, "first")], tag="from-the-first"),
+    ]
 
 
 def _global(op: str) -> Handler:
-    return lambda node: node.done(op, [node.input(0)], {"axes": tuple(range(2, len(node.shape(0)))), "keepdims": True})
+    return lambda node: node.done(
+        op, [node.input(0)], {"axes": tuple(range(2, len(node.shape(0)))), "keepdims": True}
+    )
 
 
 def _global_lp(node: Node) -> Sequence[Held]:
@@ -63,7 +78,9 @@ def _unpool(node: Node) -> Sequence[Held]:
     strides = node.attr("strides") or (1,) * len(kernel)
     pads = node.attr("pads") or (0,) * (2 * len(kernel))
     cuts = [before + after for before, after in zip(pads, pads[len(kernel) :], strict=False)]
-    spatial = [(n - 1) * s + k - c for n, s, k, c in zip(node.shape(0)[2:], strides, kernel, cuts, strict=True)]
+    spatial = [
+        (n - 1) * s + k - c for n, s, k, c in zip(node.shape(0)[2:], strides, kernel, cuts, strict=True)
+    ]
     shape = (*node.shape(0)[:2], *spatial)
     wanted = node.ints(2, "output shape") if node.has(2) else shape
     flat = {"shape": (prod(node.shape(0)),)}

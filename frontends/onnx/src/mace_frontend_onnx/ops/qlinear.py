@@ -1,6 +1,7 @@
 """QLinear operators: ONNX's and ONNX Runtime's, over tensors that store real numbers as integers.
 
-Where a scale or zero point is computed at run time, the arithmetic is written out in real numbers instead (see `integer`).
+Where a scale or zero point is computed at run time, the arithmetic is written out in real numbers instead
+(see `integer`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ Operand = tuple[int, int, int]
 X, W, Y_SCALE, Y_ZERO = (0, 1, 2), (3, 4, 5), 6, 7
 
 
-def _storages(node: Node, operands: Sequence[Operand], y: tuple[int, int], axis: int | None = None) -> list[Storage] | None:
-    """How the operands and the result are stored; None if any is not known before run time. axis: of the last operand's scales."""
+def _storages(
+    node: Node, operands: Sequence[Operand], y: tuple[int, int], axis: int | None = None
+) -> list[Storage] | None:
+    """How the operands and the result are stored; None if any is not known before run time.
+
+    axis: of the last operand's scales.
+    """
     last = len(operands) - 1
-    found = [storage(node, s, z, node.dtype(x), axis if i == last else None) for i, (x, s, z) in enumerate(operands)]
+    found = [
+        storage(node, s, z, node.dtype(x), axis if i == last else None)
+        for i, (x, s, z) in enumerate(operands)
+    ]
     found.append(storage(node, *y, output_type(node, y[1])))
     known = [f for f in found if f]
     return known if len(known) == len(found) else None
@@ -55,14 +64,18 @@ def _binary(op: str, fallback: Callable[[Node], Sequence[Held]] | None = None) -
         how = _storages(node, (X, W), (Y_SCALE, Y_ZERO))
         if how:
             return node.done_stored(op, [real(node, 0, how[0]), real(node, 3, how[1])], how[2])
-        node.refuse_unless(fallback is not None, "its scales are computed at run time; export the model with constants")
+        node.refuse_unless(
+            fallback is not None, "its scales are computed at run time; export the model with constants"
+        )
         assert fallback is not None
         return fallback(node)
 
     return handle
 
 
-def _unary(op: str, attrs: Callable[[Node], Mapping[str, Any]] = lambda _: {}, y: tuple[int, int] = (3, 4)) -> Handler:
+def _unary(
+    op: str, attrs: Callable[[Node], Mapping[str, Any]] = lambda _: {}, y: tuple[int, int] = (3, 4)
+) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
         how = _storages(node, (X,), y)
         if how is None:
@@ -92,7 +105,9 @@ def _concat(node: Node) -> Sequence[Held]:
     """QLinearConcat(y_scale, y_zero, x0, x0_scale, x0_zero, x1, ...)."""
     parts: list[Operand] = [(i, i + 1, i + 2) for i in range(2, node.count, 3)]
     how = _storages(node, parts, (0, 1))
-    node.refuse_unless(how is not None, "its scales are computed at run time; export the model with constants")
+    node.refuse_unless(
+        how is not None, "its scales are computed at run time; export the model with constants"
+    )
     assert how is not None
     inputs = [real(node, part[0], stored) for part, stored in zip(parts, how[:-1], strict=True)]
     return node.done_stored("Concat", inputs, how[-1], {"axis": node.attr("axis")})
@@ -110,5 +125,9 @@ CONTRIB = MappingProxyType(
     }
 )
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"QLinearConv": _conv, "QLinearMatMul": _matmul, **{f"com.microsoft::{name}": handler for name, handler in CONTRIB.items()}}
+    {
+        "QLinearConv": _conv,
+        "QLinearMatMul": _matmul,
+        **{f"com.microsoft::{name}": handler for name, handler in CONTRIB.items()},
+    }
 )

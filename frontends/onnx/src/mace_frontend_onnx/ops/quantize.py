@@ -19,7 +19,9 @@ def _quantize(node: Node) -> Sequence[Held]:
     """saturate(round(x / scale) + zero point); round half to even."""
     _check_scale(node)
     dtype = output_type(node, 2)
-    node.refuse_unless(not dtype.is_float, f"its result is of type {dtype.value}; only integers are supported")
+    node.refuse_unless(
+        not dtype.is_float, f"its result is of type {dtype.value}; only integers are supported"
+    )
     if node.dtype(0) is DType.F32 and (how := storage(node, 1, 2, dtype)):
         return node.done_stored("Quantize", [node.input(0)], how)
     x = node.input(0)
@@ -60,7 +62,10 @@ def _axis(node: Node) -> int | None:
 
 
 def _block(node: Node) -> int:
-    """How many elements along the axis share a scale; 0 where they do not come in blocks (as always before operator set 21)."""
+    """How many elements along the axis share a scale.
+
+    0 where they do not come in blocks (as always before operator set 21).
+    """
     return int(node.attr("block_size") or 0)
 
 
@@ -68,7 +73,9 @@ def _check_scale(node: Node) -> None:
     """Refuse scales that fit neither the whole tensor, nor an axis, nor blocks, and zero points that do not fit the scales."""
     shape, scales, block = node.shape(0), node.shape(1), _block(node)
     zeros = node.shape(2) if node.has(2) else scales
-    node.refuse_unless(zeros == scales or prod(zeros) == prod(scales) == 1, "its zero point is not of its scale's shape")
+    node.refuse_unless(
+        zeros == scales or prod(zeros) == prod(scales) == 1, "its zero point is not of its scale's shape"
+    )
     axis = _axis(node)
     if axis is None:
         return
@@ -109,4 +116,6 @@ def _along_axis(node: Node, index: int) -> str:
     return node.emit("Gather", [tensor, places], {"axis": axis}, tag="per-block")
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType({"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}
+)

@@ -41,7 +41,12 @@ def _recurrent(node: Node) -> Sequence[Held]:
 
 def _activations(node: Node) -> tuple[str, ...]:
     """As given; the default ones, which the IR knows as well, are left out."""
-    given = [str(name) for proto in node.proto.attribute if proto.name == "activations" for name in node.attr("activations")]
+    given = [
+        str(name)
+        for proto in node.proto.attribute
+        if proto.name == "activations"
+        for name in node.attr("activations")
+    ]
     return tuple(given)
 
 
@@ -57,8 +62,15 @@ def _batch_first(node: Node, inputs: list[str], attrs: Mapping[str, object]) -> 
 
 
 def _dynamic_lstm(node: Node) -> Sequence[Held]:
-    """ONNX Runtime's LSTM with weights of eight bits, as the LSTM of the real weights; its activations are not rounded here."""
-    inputs = [node.input(0), *(_real_weights(node, i, 8 + 2 * (i - 1)) for i in (1, 2)), *(node.input(i) for i in range(3, 8))]
+    """ONNX Runtime's LSTM with weights of eight bits, as the LSTM of the real weights.
+
+    Its activations are not rounded here.
+    """
+    inputs = [
+        node.input(0),
+        *(_real_weights(node, i, 8 + 2 * (i - 1)) for i in (1, 2)),
+        *(node.input(i) for i in range(3, 8)),
+    ]
     while not inputs[-1]:
         inputs.pop()
     attrs = {
@@ -71,20 +83,34 @@ def _dynamic_lstm(node: Node) -> Sequence[Held]:
         "coupled": bool(node.attr("input_forget")),
     }
     place = f"{node.work.source.file.name}: node {node.name!r} ({node.op})"
-    node.build.notes.append(f"{place}: computed with real activations; ONNX Runtime rounds them to eight bits in every step")
+    node.build.notes.append(
+        f"{place}: computed with real activations; ONNX Runtime rounds them to eight bits in every step"
+    )
     return node.done("LSTM", inputs, attrs)
 
 
 def _real_weights(node: Node, index: int, scale: int) -> str:
-    """Weights [directions, in, gates] as the IR has them, [directions, gates, in]; inputs `scale` and the next give scale and zero."""
+    """Weights [directions, in, gates] as the IR has them, [directions, gates, in].
+
+    Inputs `scale` and the next give scale and zero.
+    """
     scales = node.constant(scale, "scale").astype(np.float32)
-    zeros = node.constant(scale + 1, "zero point").astype(np.float32) if node.has(scale + 1) else np.zeros_like(scales)
+    zeros = (
+        node.constant(scale + 1, "zero point").astype(np.float32)
+        if node.has(scale + 1)
+        else np.zeros_like(scales)
+    )
     columns = [a.reshape(len(a), 1, -1) for a in (scales, zeros)]
 
     def real(stored: Array) -> Array:
-        return np.ascontiguousarray(((stored.astype(np.float32) - columns[1]) * columns[0]).transpose(0, 2, 1))
+        return np.ascontiguousarray(
+            ((stored.astype(np.float32) - columns[1]) * columns[0]).transpose(0, 2, 1)
+        )
 
-    node.refuse_unless(node.array_is_constant(index), f"its weights (input {index}) are computed at run time; export them as constants")
+    node.refuse_unless(
+        node.array_is_constant(index),
+        f"its weights (input {index}) are computed at run time; export them as constants",
+    )
     return node.derived(index, "real", real)
 
 

@@ -35,7 +35,11 @@ def _reduce(op: str) -> Handler:
 def _search(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
         last = node.opset >= 12 and bool(node.attr("select_last_index"))
-        attrs = {"axis": node.axis(node.attr("axis"), len(node.shape(0))), "keepdims": bool(node.attr("keepdims")), "last": last}
+        attrs = {
+            "axis": node.axis(node.attr("axis"), len(node.shape(0))),
+            "keepdims": bool(node.attr("keepdims")),
+            "last": last,
+        }
         return node.done(op, [node.input(0)], attrs)
 
     return handle
@@ -44,7 +48,11 @@ def _search(op: str) -> Handler:
 def _running(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
         (axis,) = node.ints(1, "axis")
-        attrs = {"axis": axis, "exclusive": bool(node.attr("exclusive")), "reverse": bool(node.attr("reverse"))}
+        attrs = {
+            "axis": axis,
+            "exclusive": bool(node.attr("exclusive")),
+            "reverse": bool(node.attr("reverse")),
+        }
         return node.done(op, [node.input(0)], attrs)
 
     return handle

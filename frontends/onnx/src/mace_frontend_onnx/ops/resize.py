@@ -24,12 +24,21 @@ def _floats(node: Node, index: int) -> list[float]:
 def _plain(node: Node, scales: Sequence[float]) -> Sequence[Held]:
     sizes = _scaled(node, scales)
     mode = node.attr("mode")
-    attrs = {"sizes": sizes, "scales": tuple(scales), "mode": mode, "coordinates": "asymmetric", "nearest": "floor"}
+    attrs = {
+        "sizes": sizes,
+        "scales": tuple(scales),
+        "mode": mode,
+        "coordinates": "asymmetric",
+        "nearest": "floor",
+    }
     return _resized(node, attrs)
 
 
 def _scaled(node: Node, scales: Sequence[float]) -> tuple[int, ...]:
-    node.refuse_unless(len(scales) == len(node.shape(0)) and min(scales) > 0, f"scales {list(scales)} for {list(node.shape(0))}")
+    node.refuse_unless(
+        len(scales) == len(node.shape(0)) and min(scales) > 0,
+        f"scales {list(scales)} for {list(node.shape(0))}",
+    )
     return tuple(floor(n * s) for n, s in zip(node.shape(0), scales, strict=True))
 
 
@@ -41,7 +50,9 @@ def _resized(node: Node, attrs: Mapping[str, object]) -> Sequence[Held]:
 def _resize(node: Node) -> Sequence[Held]:
     if node.opset < 11:
         return _plain(node, _floats(node, 1))
-    node.refuse_unless(not (node.opset >= 18 and node.attr("antialias")), "antialias; export the model without it")
+    node.refuse_unless(
+        not (node.opset >= 18 and node.attr("antialias")), "antialias; export the model without it"
+    )
     sizes, scales = _sizes_and_scales(node)
     coordinates = node.attr("coordinate_transformation_mode")
     attrs = {
@@ -102,7 +113,10 @@ def _by_scale(node: Node, scales: Sequence[float], axes: Sequence[int]) -> tuple
         return _scaled(node, scales)
     roi, rank = _roi(node), len(scales)
     extents = [n * (roi[rank + i] - roi[i]) for i, n in enumerate(node.shape(0))]
-    return tuple(floor(n * s) if i in axes else node.shape(0)[i] for i, (n, s) in enumerate(zip(extents, scales, strict=True)))
+    return tuple(
+        floor(n * s) if i in axes else node.shape(0)[i]
+        for i, (n, s) in enumerate(zip(extents, scales, strict=True))
+    )
 
 
 def _roi(node: Node) -> tuple[float, ...]:

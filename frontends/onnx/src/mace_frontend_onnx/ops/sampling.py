@@ -61,13 +61,26 @@ def _deform_conv(node: Node) -> Sequence[Held]:
     group = node.attr("group")
     view = window(node, kernel)
     before, after = paddings(node, view)
-    attrs = {"kernel": kernel, "pads_before": before, "pads_after": after, **view.steps(), "groups": node.attr("offset_group")}
+    attrs = {
+        "kernel": kernel,
+        "pads_before": before,
+        "pads_after": after,
+        **view.steps(),
+        "groups": node.attr("offset_group"),
+    }
     inputs = [node.channels_last(node.input(i)) for i in (0, 2, 4) if node.has(i)]
     seen = _grouped(node, node.emit("DeformIm2Col", inputs, attrs, tag="patches"), prod(kernel), group)
     flat = (node.shape(1)[0], 1, 1, prod(node.shape(1)[1:]))
     bias = [node.input(3)] if node.has(3) else []
-    ones: dict[str, object] = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
-    return node.channels_first(node.emit("Conv", [seen, _flat_weights(node, flat), *bias], {**ones, "group": group}))
+    ones: dict[str, object] = {
+        "strides": (1, 1),
+        "pads_before": (0, 0),
+        "pads_after": (0, 0),
+        "dilations": (1, 1),
+    }
+    return node.channels_first(
+        node.emit("Conv", [seen, _flat_weights(node, flat), *bias], {**ones, "group": group})
+    )
 
 
 def _grouped(node: Node, patches: str, taps: int, group: int) -> str:
@@ -75,7 +88,9 @@ def _grouped(node: Node, patches: str, taps: int, group: int) -> str:
     if group == 1:
         return patches
     *outer, depth = node.build.shape(patches)
-    apart = node.emit("Reshape", [patches], {"shape": (*outer, taps, group, depth // taps // group)}, tag="groups")
+    apart = node.emit(
+        "Reshape", [patches], {"shape": (*outer, taps, group, depth // taps // group)}, tag="groups"
+    )
     turned = node.emit("Transpose", [apart], {"perm": (0, 1, 2, 4, 3, 5)}, tag="turned")
     return node.emit("Reshape", [turned], {"shape": (*outer, depth)}, tag="grouped")
 
@@ -101,7 +116,9 @@ def _col2im(node: Node) -> Sequence[Held]:
     spans = zip(size, before, after, view.reach, view.strides, strict=True)
     count = tuple((n + a + b - r) // s + 1 for n, a, b, r, s in spans)
     channels = depth // prod(block)
-    apart = node.emit("Reshape", [node.input(0)], {"shape": (batch, channels, prod(block), *count)}, tag="apart")
+    apart = node.emit(
+        "Reshape", [node.input(0)], {"shape": (batch, channels, prod(block), *count)}, tag="apart"
+    )
     perm = (0, *range(3, 3 + len(count)), 2, 1)
     turned = node.emit("Transpose", [apart], {"perm": perm}, tag="turned")
     columns = node.emit("Reshape", [turned], {"shape": (batch, *count, depth)}, tag="columns")

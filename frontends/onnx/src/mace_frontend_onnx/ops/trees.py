@@ -1,6 +1,7 @@
 """TreeEnsembleClassifier, TreeEnsembleRegressor and TreeEnsemble of ai.onnx.ml.
 
-Features are compared in their own precision, single or double, and leaves added in it, tree by tree, as ONNX Runtime does for one row.
+Features are compared in their own precision, single or double, and leaves added in it, tree by tree, as ONNX
+Runtime does for one row.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def _column(node: Node, attr: str, count: int) -> Sequence[Any]:
 
 
 def _by_keys(node: Node, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
-    """The nodes of a classifier or regressor, which are named by tree and number; its roots, and the places of each leaf's weights."""
+    """The nodes of a classifier or regressor, which are named by tree and number.
+
+    Its roots, and the places of each leaf's weights.
+    """
     trees = node.attr("nodes_treeids") or ()
     count = len(trees)
     numbers, modes = _column(node, "nodes_nodeids", count), _column(node, "nodes_modes", count)
@@ -70,7 +74,9 @@ def _by_keys(node: Node, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
     splits = _numbers(node, "nodes_values")
     node.refuse_unless(len(splits) == count, f"its nodes_values are {len(splits)}; expected {count}")
     missing = node.attr("nodes_missing_value_tracks_true") or (0,) * count
-    node.refuse_unless(len(missing) == count, f"its nodes_missing_value_tracks_true are {len(missing)}; expected {count}")
+    node.refuse_unless(
+        len(missing) == count, f"its nodes_missing_value_tracks_true are {len(missing)}; expected {count}"
+    )
     leaves = [mode == "LEAF" for mode in modes]
     codes = [0 if leaf else MODES.index(mode) for leaf, mode in zip(leaves, modes, strict=True)]
     nodes = Nodes(_column(node, "nodes_featureids", count), codes, splits.tolist(), missing, yes, no, leaves)
@@ -78,14 +84,21 @@ def _by_keys(node: Node, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
     return nodes, sorted(first.values()), _weights_of_leaves(node, kind, places, leaves)
 
 
-def _weights_of_leaves(node: Node, kind: str, places: Mapping[tuple[int, int], int], leaves: Sequence[bool]) -> list[list[int]]:
-    """For each node the places of its weights; those of nodes that are no leaves count nothing, as in ONNX Runtime."""
+def _weights_of_leaves(
+    node: Node, kind: str, places: Mapping[tuple[int, int], int], leaves: Sequence[bool]
+) -> list[list[int]]:
+    """For each node the places of its weights.
+
+    Those of nodes that are no leaves count nothing, as in ONNX Runtime.
+    """
     trees = node.attr(f"{kind}_treeids") or ()
     numbers = _column(node, f"{kind}_nodeids", len(trees))
     held: list[list[int]] = [[] for _ in leaves]
     for weight, key in enumerate(zip(trees, numbers, strict=True)):
         if key not in places:
-            raise RefusedError(f"a weight belongs to node {key[1]} of tree {key[0]}, which there is not; export the model again")
+            raise RefusedError(
+                f"a weight belongs to node {key[1]} of tree {key[0]}, which there is not; export the model again"
+            )
         if leaves[places[key]]:
             held[places[key]].append(weight)
     return held
@@ -112,7 +125,8 @@ def ensemble(
 ) -> str:
     """Emit a TreeEnsemble.
 
-    trees: nodes, roots, and each node's range of leaf weights.  leaves: the outputs that weights belong to, and the weights.
+    trees: nodes, roots, and each node's range of leaf weights.  leaves: the outputs that weights belong to,
+    and the weights.
     result: outputs, aggregate function, base values, and whether a number of the file is in double precision.
     """
     x = matrix(node)
@@ -122,9 +136,13 @@ def ensemble(
         x = node.emit("Cast", [x], {"to": dtype.value}, tag="features")
     made = plan(*trees)
     features, width = np.array([f for f, *_ in made.links]), node.build.shape(x)[1]
-    node.refuse_unless(bool((features < width).all()), f"a node reads feature {features.max(initial=0)} of {width}")
+    node.refuse_unless(
+        bool((features < width).all()), f"a node reads feature {features.max(initial=0)} of {width}"
+    )
     targets, weights = leaves
-    node.refuse_unless(bool(((targets >= 0) & (targets < outputs)).all()), f"a weight belongs to none of {outputs} outputs")
+    node.refuse_unless(
+        bool(((targets >= 0) & (targets < outputs)).all()), f"a weight belongs to none of {outputs} outputs"
+    )
     arrays = {
         "splits": np.asarray(made.splits, dtype.numpy),
         "links": np.asarray(made.links, np.int32).reshape(-1, 3),
@@ -157,13 +175,19 @@ def _of_two(node: Node, name: str, used: int) -> Sequence[Held]:
     names, base = labels(node, "classlabels_int64s"), _numbers(node, "base_values")
     node.refuse_unless(used in (0, 1), f"class {used} of two")
     node.refuse_unless(
-        len(base) <= 1 - used, f"{len(base)} base values for the weights of class {used} of two; ONNX Runtime gives no sense to them"
+        len(base) <= 1 - used,
+        f"{len(base)} base values for the weights of class {used} of two; ONNX Runtime gives no sense to them",
     )
     scores = as_float(node, _scores(node, "class", used + 1, "sum", base))
     positive = bool((_numbers(node, "class_weights") >= 0).all())
     score = scores
     if used:
-        score = node.emit("Slice", [scores], {"starts": (0, 1), "sizes": (node.build.shape(scores)[0], 1), "steps": (1, 1)}, tag="second")
+        score = node.emit(
+            "Slice",
+            [scores],
+            {"starts": (0, 1), "sizes": (node.build.shape(scores)[0], 1), "steps": (1, 1)},
+            tag="second",
+        )
     above = node.emit("Greater", [score, number(node, 0.5 if positive else 0, "limit")], tag="above")
     label = labelled(node, second_if(node, above), names)
     if used:
@@ -184,7 +208,10 @@ def _ensemble(node: Node) -> Sequence[Held]:
     """TreeEnsemble (version 5), whose inner nodes and leaves are lists of their own: leaves are put behind the inner nodes."""
     array = node.work.source.array
     modes, splits = array(node.attr("nodes_modes")).reshape(-1), array(node.attr("nodes_splits")).reshape(-1)
-    weights, targets = array(node.attr("leaf_weights")).reshape(-1), np.asarray(node.attr("leaf_targetids"), np.int64)
+    weights, targets = (
+        array(node.attr("leaf_weights")).reshape(-1),
+        np.asarray(node.attr("leaf_targetids"), np.int64),
+    )
     count, leaves = len(modes), len(weights)
     node.refuse_unless(len(targets) == leaves and len(splits) == count, "its lists differ in length")
     node.refuse_unless(bool((modes < len(CODES)).all()), f"mode {modes.max(initial=0)}")
@@ -217,7 +244,11 @@ def _ensemble(node: Node) -> Sequence[Held]:
     result = (outputs, aggregate, np.zeros(0), double)
     scores = ensemble(node, (nodes, node.attr("tree_roots") or (), ranges), (targets, weights), result)
     made = of_one_target(node, scores, name) if outputs == 1 else transformed(node, scores, name)
-    return [made] if node.build.tensors[made].dtype is node.dtype(0) else node.done("Cast", [made], {"to": node.dtype(0).value})
+    return (
+        [made]
+        if node.build.tensors[made].dtype is node.dtype(0)
+        else node.done("Cast", [made], {"to": node.dtype(0).value})
+    )
 
 
 def _chosen(node: Node) -> tuple[str, str]:
@@ -237,7 +268,9 @@ def _members(node: Node, codes: Sequence[int]) -> dict[int, Sequence[float]]:
     values = node.work.source.array(tensor).reshape(-1) if tensor is not None else np.zeros(0)
     parts = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
     lists = [[v for v in part.tolist() if not np.isnan(v)] for part in parts if len(part)]
-    node.refuse_unless(len(lists) == len(wanting), f"{len(lists)} sets for {len(wanting)} nodes that ask for members")
+    node.refuse_unless(
+        len(lists) == len(wanting), f"{len(lists)} sets for {len(wanting)} nodes that ask for members"
+    )
     return dict(zip(wanting, lists, strict=True))
 
 

@@ -30,7 +30,9 @@ class Window:
 def window(node: Node, kernel: Shape) -> Window:
     """The window of a node whose input 0 is [N, C, *spatial]."""
     ones = (1,) * len(kernel)
-    made = Window(node.shape(0)[2:], kernel, tuple(node.attr("strides") or ones), tuple(node.attr("dilations") or ones))
+    made = Window(
+        node.shape(0)[2:], kernel, tuple(node.attr("strides") or ones), tuple(node.attr("dilations") or ones)
+    )
     ranks = {len(made.size), len(made.kernel), len(made.strides), len(made.dilations)}
     node.refuse_unless(len(ranks) == 1 and min(made.strides, default=0) > 0, f"a window of {made}")
     return made

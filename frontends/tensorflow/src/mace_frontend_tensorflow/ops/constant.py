@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.build import FOLD_LIMIT
+from mace_core.graph_builder import FOLD_LIMIT
 from mace_core.ir import Array, DType, Shape
 from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import Node
@@ -54,20 +54,30 @@ def _like(value: int) -> Handler:
 
 
 def _range(node: Node) -> Sequence[Held]:
-    start, limit, delta = (node.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "delta")))
+    start, limit, delta = (
+        node.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "delta"))
+    )
     node.refuse_unless(bool(delta), "its delta is 0")
     if start.dtype.kind == "f":
-        count = max(int(np.ceil(np.abs((float(limit) - float(start)) / float(delta)))), 0) if (limit - start) * delta > 0 else 0
+        count = (
+            max(int(np.ceil(np.abs((float(limit) - float(start)) / float(delta)))), 0)
+            if (limit - start) * delta > 0
+            else 0
+        )
     else:
         count = len(range(int(start), int(limit), int(delta)))
-    node.refuse_unless(count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers; give them as a constant")
+    node.refuse_unless(
+        count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers; give them as a constant"
+    )
     return [node.result((start + np.arange(count) * delta).astype(start.dtype))]
 
 
 def _lin_space(node: Node) -> Sequence[Held]:
     start, stop = (node.constant(i, what).reshape(()) for i, what in enumerate(("start", "stop")))
     count = node.integer(2, "count")
-    node.refuse_unless(0 < count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers; give them as a constant")
+    node.refuse_unless(
+        0 < count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers; give them as a constant"
+    )
     return [node.result(np.linspace(float(start), float(stop), count).astype(start.dtype))]
 
 
@@ -82,7 +92,9 @@ def _broadcast_args(node: Node) -> Sequence[Held]:
 
 def _invert_permutation(node: Node) -> Sequence[Held]:
     perm = node.constant(0, "permutation")
-    node.refuse_unless(sorted(perm.reshape(-1).tolist()) == list(range(perm.size)), f"{perm.tolist()} is no permutation")
+    node.refuse_unless(
+        sorted(perm.reshape(-1).tolist()) == list(range(perm.size)), f"{perm.tolist()} is no permutation"
+    )
     return [node.result(np.argsort(perm, kind="stable").astype(perm.dtype))]
 
 

@@ -31,15 +31,21 @@ def _constant(node: Node) -> Sequence[Held]:
     if node.operation not in known:  # one for all turns of a loop
         tensor = node.operation.attrs["value"].tensor
         dtype, shape = element_type(tensor.dtype), complete(tensor.tensor_shape)
-        name = node.operation.name if node.scope.source is None else f"{node.scope.source}/{node.operation.name}"
-        known[node.operation] = Constant(name, dtype, shape, lambda: array(tensor), element(tensor) if is_fill(tensor) else None)
+        name = (
+            node.operation.name if node.scope.source is None else f"{node.scope.source}/{node.operation.name}"
+        )
+        known[node.operation] = Constant(
+            name, dtype, shape, lambda: array(tensor), element(tensor) if is_fill(tensor) else None
+        )
     return [known[node.operation]]
 
 
 def _variable(node: Node) -> Sequence[Held]:
     found = node.work.source.variables.find(node.operation)
     if found is None:
-        raise RefusedError("its value is not stored; freeze the graph, or keep the folder `variables` beside saved_model.pb")
+        raise RefusedError(
+            "its value is not stored; freeze the graph, or keep the folder `variables` beside saved_model.pb"
+        )
     return [found]
 
 
@@ -64,7 +70,9 @@ def _merge(node: Node) -> Sequence[Held]:
         return [DEAD, DEAD]
     if any(held[i] is None for i in alive):
         raise SkippedError
-    node.refuse_unless(len(alive) == 1, "which of its operands comes is known at run time only; freeze the condition")
+    node.refuse_unless(
+        len(alive) == 1, "which of its operands comes is known at run time only; freeze the condition"
+    )
     return [held[alive[0]], node.result(np.asarray(alive[0], np.int32), 1)]
 
 
@@ -76,7 +84,9 @@ def _if(node: Node) -> Sequence[Held]:
         taken = bool(condition.reshape(-1)[0]) if condition.ndim == 0 else condition.size > 0
         side = "then" if taken else "else"
         return node.work.inline(node, attrs[f"{side}_branch"], held, side)
-    node.refuse_unless(node.dtype(0) is DType.BOOL and not node.shape(0), "its condition is no single truth value")
+    node.refuse_unless(
+        node.dtype(0) is DType.BOOL and not node.shape(0), "its condition is no single truth value"
+    )
     sides = [node.work.inline(node, attrs[f"{side}_branch"], held, side) for side in ("then", "else")]
     return [_chosen(node, yes, no) for yes, no in zip(*sides, strict=True)]
 
@@ -87,7 +97,9 @@ def _chosen(node: Node, yes: Held, no: Held) -> Held:
         return yes
     pair = [node.work.tensor(h) for h in (yes, no)]
     shapes = [node.build.shape(t) for t in pair]
-    node.refuse_unless(shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same")
+    node.refuse_unless(
+        shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same"
+    )
     return node.emit("Where", [node.input(0), *pair], tag="chosen")
 
 
@@ -115,7 +127,9 @@ def _while(node: Node) -> Sequence[Held]:
 
     def counts(places: Collection[int], others: Collection[int]) -> bool:
         cond, inner = (node.work.called(attrs[key]) for key in ("cond", "body"))
-        return unread(cond, {(cond.arguments[p], 0) for p in others}) and only_counts(inner, [(inner.arguments[p], 0) for p in places])
+        return unread(cond, {(cond.arguments[p], 0) for p in others}) and only_counts(
+            inner, [(inner.arguments[p], 0) for p in places]
+        )
 
     return Loop(node, [_operands(node)], (), more, body, counts).run()
 
@@ -150,8 +164,14 @@ def _frame(node: Node) -> Sequence[Held]:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        **dict.fromkeys(("Identity", "StopGradient", "PreventGradient", "CheckNumerics", "CheckNumericsV2", "Snapshot"), _identity),
-        **dict.fromkeys(("PlaceholderWithDefault", "ReadVariableOp", "Print", "DebugIdentity", "DebugIdentityV2"), _identity),
+        **dict.fromkeys(
+            ("Identity", "StopGradient", "PreventGradient", "CheckNumerics", "CheckNumericsV2", "Snapshot"),
+            _identity,
+        ),
+        **dict.fromkeys(
+            ("PlaceholderWithDefault", "ReadVariableOp", "Print", "DebugIdentity", "DebugIdentityV2"),
+            _identity,
+        ),
         **dict.fromkeys(("EnsureShape", "DeepCopy", "OptimizationBarrier", "XlaSharding"), _identity),
         **dict.fromkeys(("VarHandleOp", "VariableV2", "Variable"), _variable),
         **dict.fromkeys(("Placeholder", "PlaceholderV2"), _placeholder),

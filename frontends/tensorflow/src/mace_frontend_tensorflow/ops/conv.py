@@ -12,7 +12,15 @@ from mace_core.ir import Array, Shape
 from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
-from mace_frontend_tensorflow.ops.window import Layout, channels_last, finished, layout, paddings, per_axis, reach
+from mace_frontend_tensorflow.ops.window import (
+    Layout,
+    channels_last,
+    finished,
+    layout,
+    paddings,
+    per_axis,
+    reach,
+)
 
 
 def convolution(node: Node) -> Sequence[Held]:
@@ -21,7 +29,9 @@ def convolution(node: Node) -> Sequence[Held]:
     _filters(node, how)
     weights = node.permuted(1, (how.rank - 1, *range(how.rank - 1)))
     channels, taken = how.others(node.shape(0))[1], node.shape(1)[-2]
-    node.refuse_unless(taken > 0 and channels % taken == 0, f"its filters take {taken} channels of {channels}")
+    node.refuse_unless(
+        taken > 0 and channels % taken == 0, f"its filters take {taken} channels of {channels}"
+    )
     attrs = {**geometry(node, how, node.shape(1)[:-2]), "group": channels // taken}
     return finished(node, "Conv", [channels_last(node, node.input(0), how), weights], attrs, how)
 
@@ -47,7 +57,9 @@ def depthwise(node: Node) -> Sequence[Held]:
 
 
 def _filters(node: Node, how: Layout) -> None:
-    node.refuse_unless(node.rank(1) == how.rank, f"its filters have rank {node.rank(1)}, its input {how.rank}")
+    node.refuse_unless(
+        node.rank(1) == how.rank, f"its filters have rank {node.rank(1)}, its input {how.rank}"
+    )
     node.refuse_unless(0 not in node.shape(1), f"its filters are empty: {list(node.shape(1))}")
 
 
@@ -71,7 +83,9 @@ def _transposed(node: Node) -> Sequence[Held]:
     channels, taken = how.others(node.shape(2))[1], node.shape(1)[-1]
     node.refuse_unless(taken == channels, f"its filters take {taken} channels of {channels}")
     weights = node.permuted(1, (how.rank - 2, *range(how.rank - 2), how.rank - 1))
-    return finished(node, "ConvTranspose", [channels_last(node, node.input(2), how), weights], _backwards(node, how), how)
+    return finished(
+        node, "ConvTranspose", [channels_last(node, node.input(2), how), weights], _backwards(node, how), how
+    )
 
 
 def _transposed_depthwise(node: Node) -> Sequence[Held]:
@@ -86,7 +100,10 @@ def _transposed_depthwise(node: Node) -> Sequence[Held]:
 
 
 def _backwards(node: Node, how: Layout) -> dict[str, Any]:
-    """Strides, dilations and paddings of windows over the result, whose size is operand 0; operand 2 has a row for each window."""
+    """Strides, dilations and paddings of windows over the result, whose size is operand 0.
+
+    Operand 2 has a row for each window.
+    """
     sizes, size = node.ints(0, "output size"), how.spatial(node.shape(2))
     wanted = how.spatial(sizes) if len(sizes) == how.rank else sizes
     node.refuse_unless(len(wanted) == len(size), f"its output size {list(sizes)} for {how.rank} axes")
@@ -97,8 +114,16 @@ def _backwards(node: Node, how: Layout) -> dict[str, Any]:
     made = tuple((n - 1) * s + e - b - a for n, s, e, b, a in spans)
     extra = tuple(w - m for w, m in zip(wanted, made, strict=True))
     fits = all(0 <= e < s for e, s in zip(extra, strides, strict=True))
-    node.refuse_unless(fits, f"an output of {list(wanted)} from an input of {list(size)} with strides {list(strides)}")
-    return {"strides": strides, "pads_before": before, "pads_after": after, "dilations": dilations, "output_padding": extra}
+    node.refuse_unless(
+        fits, f"an output of {list(wanted)} from an input of {list(size)} with strides {list(strides)}"
+    )
+    return {
+        "strides": strides,
+        "pads_before": before,
+        "pads_after": after,
+        "dilations": dilations,
+        "output_padding": extra,
+    }
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

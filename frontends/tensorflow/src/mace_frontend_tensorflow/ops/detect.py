@@ -27,9 +27,14 @@ def _places(node: Node) -> tuple[str, str, int]:
     node.refuse_unless(len(boxes) == 2 and 0 < most <= MOST_BOXES, f"{most} of boxes {list(boxes)}")
     overlap = _number(node, 3, "overlap") if node.count > 3 else node.attr("iou_threshold", 0.5)
     score = _number(node, 4, "score") if node.count > 4 else -np.inf
-    node.refuse_unless(node.count < 6 or _number(node, 5, "sigma") == 0, "scores that fall with overlap (its soft form)")
+    node.refuse_unless(
+        node.count < 6 or _number(node, 5, "sigma") == 0, "scores that fall with overlap (its soft form)"
+    )
     attrs = {"per_class": most, "iou_threshold": overlap, "score_threshold": score}
-    images = node.reshaped(node.input(0), (1, *boxes), "boxes"), node.reshaped(node.input(1), (1, 1, boxes[0]), "scores")
+    images = (
+        node.reshaped(node.input(0), (1, *boxes), "boxes"),
+        node.reshaped(node.input(1), (1, 1, boxes[0]), "scores"),
+    )
     rows, found = node.emit_all("NonMaxSuppression", images, attrs, tag="rows", outputs=2)
     kept = node.build.shape(rows)[0]
     column = node.emit("Slice", [rows], {"starts": (0, 2), "sizes": (kept, 1), "steps": (1, 1)}, tag="column")
@@ -55,7 +60,11 @@ def _nms_scores(node: Node) -> Sequence[Held]:
     size = node.build.shape(selected)[0]
     scores = node.emit("Gather", [node.input(1), selected], {"axis": 0}, tag="scores")
     real = node.emit("Less", [node.weight(node.counted(size), DType.I32, "order"), count], tag="real")
-    return [selected, node.emit("Where", [real, scores, node.weight(0, DType.F32, "none")], tag="scores"), count]
+    return [
+        selected,
+        node.emit("Where", [real, scores, node.weight(0, DType.F32, "none")], tag="scores"),
+        count,
+    ]
 
 
 def _padded(node: Node, places: str, most: int) -> str:
@@ -71,7 +80,10 @@ def _combined(node: Node) -> Sequence[Held]:
     """CombinedNonMaxSuppression(boxes, scores, most of a class, most, overlap, score): boxes, scores, classes and their number."""
     per_class, total = node.integer(2, "boxes of a class"), node.integer(3, "number of boxes")
     _, boxes, classes = node.shape(1)
-    node.refuse_unless(0 < per_class <= MOST_BOXES and 0 < total <= MOST_BOXES, f"{per_class} boxes of a class, {total} in all")
+    node.refuse_unless(
+        0 < per_class <= MOST_BOXES and 0 < total <= MOST_BOXES,
+        f"{per_class} boxes of a class, {total} in all",
+    )
     if node.attr("pad_per_class", False):
         total = min(total, per_class * classes)
     attrs = {"per_class": min(per_class, boxes), "total": total, "iou_threshold": _number(node, 4, "overlap")}

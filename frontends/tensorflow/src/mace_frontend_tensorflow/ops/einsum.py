@@ -28,7 +28,11 @@ def _einsum(node: Node) -> Sequence[Held]:
     missing = [letter for letter in wanted if letter not in term.letters]
     node.refuse_unless(not missing, f"its equation makes axes {missing} of nothing")
     perm = tuple(term.letters.index(letter) for letter in wanted)
-    return [term.tensor] if perm == tuple(range(len(perm))) else node.done("Transpose", [term.tensor], {"perm": perm})
+    return (
+        [term.tensor]
+        if perm == tuple(range(len(perm)))
+        else node.done("Transpose", [term.tensor], {"perm": perm})
+    )
 
 
 def _equation(node: Node) -> tuple[list[str], str]:
@@ -36,7 +40,9 @@ def _equation(node: Node) -> tuple[list[str], str]:
     equation = "".join(node.attr("equation", "").split())
     left, arrow, right = equation.partition("->")
     texts = left.split(",")
-    node.refuse_unless(bool(arrow) and len(texts) == node.count in (1, 2), f"equation {equation!r} for {node.count} tensors")
+    node.refuse_unless(
+        bool(arrow) and len(texts) == node.count in (1, 2), f"equation {equation!r} for {node.count} tensors"
+    )
     free = [letter for letter in ascii_letters if letter not in equation]
     dots = max((node.rank(i) - len(t) + 3 for i, t in enumerate(texts) if "..." in t), default=0)
     node.refuse_unless(0 <= dots <= len(free), f"equation {equation!r} does not fit its operands")
@@ -45,7 +51,9 @@ def _equation(node: Node) -> tuple[list[str], str]:
         own = max(node.rank(i) - len(text) + 3, 0)
         letters = text.replace("...", "".join(free[dots - own : dots]) if own else "")
         node.refuse_unless(letters.isalpha() or not letters, f"equation {equation!r} is malformed")
-        node.refuse_unless(len(letters) == node.rank(i), f"equation {equation!r}: operand {i} has rank {node.rank(i)}")
+        node.refuse_unless(
+            len(letters) == node.rank(i), f"equation {equation!r}: operand {i} has rank {node.rank(i)}"
+        )
         made.append(letters)
     return made, right.replace("...", "".join(free[:dots]))
 
@@ -61,8 +69,15 @@ def _diagonals(node: Node, term: _Term) -> _Term:
             node.refuse_unless(shape[pair[1]] == n, f"a diagonal of axes {n} and {shape[pair[1]]} long")
             turned = node.emit("Transpose", [term.tensor], {"perm": (*rest, *pair)}, tag="last")
             flat = node.reshaped(turned, (*outer, n * n), "flat")
-            cut = {"starts": (0,) * (len(outer) + 1), "sizes": (*outer, n), "steps": (*(1,) * len(outer), n + 1)}
-            term = _Term(node.emit("Slice", [flat], cut, tag="diagonal"), "".join(term.letters[i] for i in rest) + letter)
+            cut = {
+                "starts": (0,) * (len(outer) + 1),
+                "sizes": (*outer, n),
+                "steps": (*(1,) * len(outer), n + 1),
+            }
+            term = _Term(
+                node.emit("Slice", [flat], cut, tag="diagonal"),
+                "".join(term.letters[i] for i in rest) + letter,
+            )
     return term
 
 
@@ -100,7 +115,10 @@ def _sizes(node: Node, a: _Term, b: _Term) -> dict[str, int]:
 
 
 def _grouped(node: Node, term: _Term, groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> str:
-    """The term as a tensor of three axes, each holding one group of letters; axes that broadcast are written out."""
+    """The term as a tensor of three axes, each holding one group of letters.
+
+    Axes that broadcast are written out.
+    """
     order = [c for group in groups for c in group]
     perm, tensor = tuple(term.letters.index(c) for c in order), term.tensor
     if perm != tuple(range(len(perm))):

@@ -15,8 +15,39 @@ from mace_frontend_tensorflow.ops import Handler
 
 UNARY: Mapping[str, str] = MappingProxyType(
     {
-        **{name: name for name in ("Abs", "Neg", "Ceil", "Floor", "Sign", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Log", "Erf")},
-        **{name: name for name in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh")},
+        **{
+            name: name
+            for name in (
+                "Abs",
+                "Neg",
+                "Ceil",
+                "Floor",
+                "Sign",
+                "Sqrt",
+                "Rsqrt",
+                "Reciprocal",
+                "Exp",
+                "Log",
+                "Erf",
+            )
+        },
+        **{
+            name: name
+            for name in (
+                "Sin",
+                "Cos",
+                "Tan",
+                "Asin",
+                "Acos",
+                "Atan",
+                "Sinh",
+                "Cosh",
+                "Tanh",
+                "Asinh",
+                "Acosh",
+                "Atanh",
+            )
+        },
         **{name: name for name in ("Sigmoid", "Relu", "Softsign", "Softplus", "Selu")},
         "Inv": "Reciprocal",
         "Invert": "BitwiseNot",
@@ -30,7 +61,21 @@ UNARY: Mapping[str, str] = MappingProxyType(
 
 BINARY: Mapping[str, str] = MappingProxyType(
     {
-        **{name: name for name in ("Add", "Sub", "Mul", "Minimum", "Maximum", "Div", "Equal", "Less", "LessEqual", "Greater")},
+        **{
+            name: name
+            for name in (
+                "Add",
+                "Sub",
+                "Mul",
+                "Minimum",
+                "Maximum",
+                "Div",
+                "Equal",
+                "Less",
+                "LessEqual",
+                "Greater",
+            )
+        },
         **{name: name for name in ("GreaterEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Pow")},
         "AddV2": "Add",
         "LogicalAnd": "And",
@@ -80,7 +125,9 @@ def _not_equal(node: Node) -> Sequence[Held]:
 
 
 def _approximate_equal(node: Node) -> Sequence[Held]:
-    difference = node.emit("Abs", [node.emit("Sub", [node.input(0), node.input(1)], tag="difference")], tag="distance")
+    difference = node.emit(
+        "Abs", [node.emit("Sub", [node.input(0), node.input(1)], tag="difference")], tag="distance"
+    )
     return node.done("Less", [difference, _like(node, node.attr("tolerance", 1e-5))])
 
 
@@ -103,19 +150,25 @@ def _erfc(node: Node) -> Sequence[Held]:
 def _expm1(node: Node) -> Sequence[Held]:
     """exp(x) - 1 as 2 exp(x / 2) sinh(x / 2), which keeps small numbers exact."""
     half = node.emit("Mul", [node.input(0), _like(node, 0.5)], tag="half")
-    product = node.emit("Mul", [node.emit("Exp", [half], tag="exp"), node.emit("Sinh", [half], tag="sinh")], tag="product")
+    product = node.emit(
+        "Mul", [node.emit("Exp", [half], tag="exp"), node.emit("Sinh", [half], tag="sinh")], tag="product"
+    )
     return node.done("Mul", [product, _like(node, 2.0)])
 
 
 def _log1p(node: Node) -> Sequence[Held]:
     """log(1 + x) as 2 atanh(x / (2 + x)), which keeps small numbers exact."""
-    ratio = node.emit("Div", [node.input(0), node.emit("Add", [node.input(0), _like(node, 2.0)], tag="sum")], tag="ratio")
+    ratio = node.emit(
+        "Div", [node.input(0), node.emit("Add", [node.input(0), _like(node, 2.0)], tag="sum")], tag="ratio"
+    )
     return node.done("Mul", [node.emit("Atanh", [ratio], tag="atanh"), _like(node, 2.0)])
 
 
 def _is_finite(node: Node) -> Sequence[Held]:
     """A number less itself is 0, unless it is infinite or no number."""
-    return node.done("Equal", [node.emit("Sub", [node.input(0), node.input(0)], tag="zero"), _like(node, 0.0)])
+    return node.done(
+        "Equal", [node.emit("Sub", [node.input(0), node.input(0)], tag="zero"), _like(node, 0.0)]
+    )
 
 
 def _floor_div(node: Node) -> Sequence[Held]:
@@ -132,7 +185,9 @@ def _no_nan(op: str, zero: int) -> Handler:
 
     def handle(node: Node) -> Sequence[Held]:
         none = node.emit("Equal", [node.input(zero), _like(node, 0.0)], tag="zero")
-        return node.done("Where", [none, _like(node, 0.0), node.emit(op, [node.input(0), node.input(1)], tag="result")])
+        return node.done(
+            "Where", [none, _like(node, 0.0), node.emit(op, [node.input(0), node.input(1)], tag="result")]
+        )
 
     return handle
 
@@ -160,9 +215,15 @@ def _atan2(node: Node) -> Sequence[Held]:
     negative = node.emit("Less", [y, zero], tag="below")
     turn = node.emit("Where", [negative, _like(node, -pi), _like(node, pi)], tag="turn")
     turned = node.emit(
-        "Where", [node.emit("Less", [x, zero], tag="left"), node.emit("Add", [angle, turn], tag="turned"), angle], tag="side"
+        "Where",
+        [node.emit("Less", [x, zero], tag="left"), node.emit("Add", [angle, turn], tag="turned"), angle],
+        tag="side",
     )
-    both = node.emit("And", [node.emit("Equal", [y, zero], tag="flat"), node.emit("Equal", [x, zero], tag="upright")], tag="origin")
+    both = node.emit(
+        "And",
+        [node.emit("Equal", [y, zero], tag="flat"), node.emit("Equal", [x, zero], tag="upright")],
+        tag="origin",
+    )
     return node.done("Where", [both, zero, turned])
 
 
@@ -184,7 +245,9 @@ def _bias_add(node: Node) -> Sequence[Held]:
 
 def _cast(node: Node) -> Sequence[Held]:
     dtype = node.kind("DstT")
-    return [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
+    return (
+        [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
+    )
 
 
 def _bitcast(node: Node) -> Sequence[Held]:
@@ -201,8 +264,12 @@ def _bucketize(node: Node) -> Sequence[Held]:
     boundaries = node.attr("boundaries", (0.0,) * 0)
     node.refuse_unless(bool(boundaries), "it has no boundaries")
     column = node.reshaped(node.cast(node.input(0), DType.F32), (*node.shape(0), 1), "column")
-    reached = node.emit("GreaterEqual", [column, node.weight(boundaries, DType.F32, "boundaries")], tag="reached")
-    return node.done("ReduceSum", [node.cast(reached, DType.I32)], {"axes": (node.rank(0),), "keepdims": False})
+    reached = node.emit(
+        "GreaterEqual", [column, node.weight(boundaries, DType.F32, "boundaries")], tag="reached"
+    )
+    return node.done(
+        "ReduceSum", [node.cast(reached, DType.I32)], {"axes": (node.rank(0),), "keepdims": False}
+    )
 
 
 def _clip(node: Node) -> Sequence[Held]:
@@ -211,7 +278,9 @@ def _clip(node: Node) -> Sequence[Held]:
         limits = (float(low.reshape(())), float(high.reshape(())))
         if limits[0] <= limits[1]:
             return node.done("Clip", [node.input(0)], {"min": limits[0], "max": limits[1]})
-    return node.done("Maximum", [node.emit("Minimum", [node.input(0), node.input(2)], tag="below"), node.input(1)])
+    return node.done(
+        "Maximum", [node.emit("Minimum", [node.input(0), node.input(2)], tag="below"), node.input(1)]
+    )
 
 
 def _select(node: Node) -> Sequence[Held]:

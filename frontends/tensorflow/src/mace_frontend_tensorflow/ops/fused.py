@@ -1,6 +1,7 @@
 """Products with what follows them in one operator, as TensorFlow's own optimizer (grappler's remapper) leaves them.
 
-Operands behind the first two belong to the steps in their order (tensorflow/core/kernels/fused_eigen_output_kernels.h).
+Operands behind the first two belong to the steps in their order
+(tensorflow/core/kernels/fused_eigen_output_kernels.h).
 """
 
 from __future__ import annotations
@@ -32,9 +33,16 @@ ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 
 def _with_steps(base: Handler) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
-        node.refuse_unless(node.attr("data_format", "NHWC").endswith("C"), "channels first in an operator of TensorFlow's optimizer")
+        node.refuse_unless(
+            node.attr("data_format", "NHWC").endswith("C"),
+            "channels first in an operator of TensorFlow's optimizer",
+        )
         scope = replace(node.scope, source=node.scope.source or node.name)
-        (made,) = base(replace(node, operation=replace(node.operation, name=f"{node.operation.name}/product"), scope=scope))
+        (made,) = base(
+            replace(
+                node, operation=replace(node.operation, name=f"{node.operation.name}/product"), scope=scope
+            )
+        )
         tensor, operands = node.work.tensor(made), iter(range(2, node.count))
         steps: tuple[str, ...] = node.attr("fused_ops", ())
         for step in steps:
@@ -51,13 +59,17 @@ def _step(node: Node, step: str, tensor: str, operands: Iterator[int]) -> str:
             return node.emit("Add", [tensor, node.input(next(operands))], tag="sum")
         if step == "FusedBatchNorm":
             statistics = [node.input(next(operands)) for _ in range(4)]
-            return node.emit("BatchNorm", [tensor, *statistics], {"epsilon": node.attr("epsilon", 1e-4)}, tag="norm")
+            return node.emit(
+                "BatchNorm", [tensor, *statistics], {"epsilon": node.attr("epsilon", 1e-4)}, tag="norm"
+            )
     except StopIteration:
         raise RefusedError(f"it has no operand for its step {step!r}") from None
     if step == "LeakyRelu":
         return node.emit("LeakyRelu", [tensor], {"alpha": node.attr("leakyrelu_alpha", 0.2)}, tag="activated")
     if step not in ACTIVATIONS:
-        raise RefusedError(f"step {step!r} of an operator of TensorFlow's optimizer; freeze the model without optimizing it")
+        raise RefusedError(
+            f"step {step!r} of an operator of TensorFlow's optimizer; freeze the model without optimizing it"
+        )
     op, attrs = ACTIVATIONS[step]
     return node.emit(op, [tensor], attrs, tag="activated")
 

@@ -15,7 +15,12 @@ from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.constant import filled
 
 SCATTERS: Mapping[str, str] = MappingProxyType(
-    {"TensorScatterUpdate": "none", "TensorScatterAdd": "add", "TensorScatterMax": "max", "TensorScatterMin": "min"}
+    {
+        "TensorScatterUpdate": "none",
+        "TensorScatterAdd": "add",
+        "TensorScatterMax": "max",
+        "TensorScatterMin": "min",
+    }
 )
 START: Mapping[str, float] = MappingProxyType({"add": 0.0, "mul": 1.0, "max": -np.inf, "min": np.inf})
 """What a reduction begins with."""
@@ -39,11 +44,21 @@ def _gather_in_batches(node: Node, axis: int, batch: int) -> Sequence[Held]:
     between, inner = range(batch, axis), len(places) - batch
     data = node.input(0)
     if between:
-        data = node.emit("Transpose", [data], {"perm": (*range(batch), axis, *between, *range(axis + 1, rank))}, tag="axis-first")
+        data = node.emit(
+            "Transpose",
+            [data],
+            {"perm": (*range(batch), axis, *between, *range(axis + 1, rank))},
+            tag="axis-first",
+        )
     found = [data, node.reshaped(node.input(1), (*places, 1), "places")], {"batch_dims": batch}
     if not between:
         return node.done("GatherND", *found)
-    back = (*range(batch), *(inner + i for i in between), *range(batch, batch + inner), *range(inner + axis, rank - 1 + inner))
+    back = (
+        *range(batch),
+        *(inner + i for i in between),
+        *range(batch, batch + inner),
+        *range(inner + axis, rank - 1 + inner),
+    )
     return node.done("Transpose", [node.emit("GatherND", *found, tag="found")], {"perm": back})
 
 
@@ -70,17 +85,27 @@ def _scatter_nd(node: Node) -> Sequence[Held]:
 def _constant(node: Node, value: float, shape: Shape, dtype: DType) -> str:
     """One value everywhere."""
     node.refuse_unless(min(shape, default=0) >= 0, f"shape {list(shape)}")
-    return node.emit("Expand", [node.weight(np.full((1,) * len(shape), value), dtype, "element")], {"shape": shape}, tag="filled")
+    return node.emit(
+        "Expand",
+        [node.weight(np.full((1,) * len(shape), value), dtype, "element")],
+        {"shape": shape},
+        tag="filled",
+    )
 
 
 def _sparse_to_dense(node: Node) -> Sequence[Held]:
     """Operands are indices (a number, a list or rows of them), the shape, values, and the value elsewhere."""
     shape, places = node.ints(1, "shape"), node.shape(0)
     rows = (places[0] if places else 1, len(shape))
-    node.refuse_unless(bool(shape) and np.prod(places) == np.prod(rows), f"indices of shape {list(places)} for a result of {list(shape)}")
+    node.refuse_unless(
+        bool(shape) and np.prod(places) == np.prod(rows),
+        f"indices of shape {list(places)} for a result of {list(shape)}",
+    )
     indices = node.reshaped(node.input(0), rows, "rows")
     values = node.emit("Expand", [node.input(2)], {"shape": (rows[0],)}, tag="values")
-    elsewhere = node.emit("Expand", [node.reshaped(node.input(3), (1,) * len(shape))], {"shape": shape}, tag="filled")
+    elsewhere = node.emit(
+        "Expand", [node.reshaped(node.input(3), (1,) * len(shape))], {"shape": shape}, tag="filled"
+    )
     return node.done("ScatterND", [elsewhere, indices, values])
 
 
@@ -92,7 +117,9 @@ def _segments(reduction: str) -> Handler:
 
     def handle(node: Node) -> Sequence[Held]:
         shape, ids, dtype = node.shape(0), node.shape(1), node.dtype(0)
-        node.refuse_unless(bool(ids) and shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}")
+        node.refuse_unless(
+            bool(ids) and shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}"
+        )
         known = node.constant(1, "segments") if node.count < 3 else None
         count = node.integer(2, "number of segments") if known is None else int(known.max(initial=-1)) + 1
         node.refuse_unless(count >= 0, f"{count} segments")
@@ -101,8 +128,15 @@ def _segments(reduction: str) -> Handler:
         numbers = node.cast(node.input(1), DType.I64)
         below = node.emit("Less", [numbers, node.weight(0, DType.I64, "0")], tag="left-out")
         rows = node.emit("Where", [below, node.weight(count, DType.I64, "behind"), numbers], tag="kept")
-        whole = node.emit("ScatterND", [data, node.reshaped(rows, (*ids, 1), "rows"), node.input(0)], {"reduction": reduction}, tag="whole")
-        return node.done("Slice", [whole], {"starts": (0,) * len(made), "sizes": made, "steps": (1,) * len(made)})
+        whole = node.emit(
+            "ScatterND",
+            [data, node.reshaped(rows, (*ids, 1), "rows"), node.input(0)],
+            {"reduction": reduction},
+            tag="whole",
+        )
+        return node.done(
+            "Slice", [whole], {"starts": (0,) * len(made), "sizes": made, "steps": (1,) * len(made)}
+        )
 
     return handle
 
@@ -112,7 +146,9 @@ def _start(reduction: str, dtype: DType, empty_is_zero: bool) -> float:
     if reduction not in ("max", "min"):
         return START[reduction]
     if empty_is_zero:
-        raise RefusedError("the extremes of segments that are sorted; export the model with unsorted_segment_max or unsorted_segment_min")
+        raise RefusedError(
+            "the extremes of segments that are sorted; export the model with unsorted_segment_max or unsorted_segment_min"
+        )
     ends = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
     return float(ends.min) if reduction == "max" else float(ends.max)
 
@@ -124,7 +160,8 @@ def _one_hot(node: Node) -> Sequence[Held]:
     off, on = (node.reshaped(node.input(i), (1,), "value") for i in (3, 2))
     values = node.emit("Concat", [off, on], {"axis": 0}, tag="values")
     indices, limit = node.input(0), node.weight(depth, node.dtype(0), "depth")
-    if not node.dtype(0).value.startswith("u"):  # the IR's op counts negative indices from the end, TensorFlow's has none for them
+    # The IR's op counts negative indices from the end, TensorFlow's has none for them.
+    if not node.dtype(0).value.startswith("u"):
         below = node.emit("Less", [indices, node.weight(0, node.dtype(0), "0")], tag="below")
         indices = node.emit("Where", [below, limit, indices], tag="indices")
     attrs = {"depth": depth, "axis": rank if axis == -1 else node.axis(axis, rank + 1)}
@@ -139,7 +176,10 @@ def _top(node: Node) -> Sequence[Held]:
 
 
 def _stitch(node: Node) -> Sequence[Held]:
-    """Rows of several tensors put in the order that constant lists of indices tell; of one index twice the last counts."""
+    """Rows of several tensors put in the order that constant lists of indices tell.
+
+    Of one index twice the last counts.
+    """
     count = node.count // 2
     indices = [node.constant(i, "indices") for i in range(count)]
     flat = np.concatenate([i.reshape(-1) for i in indices]).astype(np.int64)
@@ -147,7 +187,8 @@ def _stitch(node: Node) -> Sequence[Held]:
     whole = 0 < length <= flat.size and set(flat.tolist()) == {*range(length)}
     node.refuse_unless(whole, f"indices {flat.tolist()[:16]} leave gaps")
     rows = [
-        node.reshaped(node.input(count + n), (array.size, *node.shape(count + n)[array.ndim :]), "rows") for n, array in enumerate(indices)
+        node.reshaped(node.input(count + n), (array.size, *node.shape(count + n)[array.ndim :]), "rows")
+        for n, array in enumerate(indices)
     ]
     joined = rows[0] if count == 1 else node.emit("Concat", rows, {"axis": 0}, tag="joined")
     last = np.zeros(length, np.int64)
@@ -173,12 +214,18 @@ def _diagonal_part(node: Node) -> Sequence[Held]:
     size = min(rows, columns)
     flat = node.reshaped(node.input(0), (*outer, rows * columns), "flat")
     ones = (1,) * len(outer)
-    return node.done("Slice", [flat], {"starts": (0,) * (len(outer) + 1), "sizes": (*outer, size), "steps": (*ones, columns + 1)})
+    return node.done(
+        "Slice",
+        [flat],
+        {"starts": (0,) * (len(outer) + 1), "sizes": (*outer, size), "steps": (*ones, columns + 1)},
+    )
 
 
 def _main_only(node: Node, index: int) -> None:
     """RefusedError if operand `index`, where there is one, asks for other diagonals than the main one."""
-    node.refuse_unless(node.count <= index or not any(node.ints(index, "diagonals")), "diagonals besides the main one")
+    node.refuse_unless(
+        node.count <= index or not any(node.ints(index, "diagonals")), "diagonals besides the main one"
+    )
 
 
 def _embedding(node: Node) -> Sequence[Held]:
@@ -197,7 +244,9 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **dict.fromkeys(("Gather", "GatherV2"), _gather),
         **dict.fromkeys(("GatherNd", "ResourceGatherNd"), _gather_nd),
         **dict.fromkeys(("MatrixDiag", "BatchMatrixDiag"), _diagonal),
-        **dict.fromkeys(("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3", "BatchMatrixDiagPart"), _diagonal_part),
+        **dict.fromkeys(
+            ("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3", "BatchMatrixDiagPart"), _diagonal_part
+        ),
         **dict.fromkeys(SCATTERS, _scatter),
         **dict.fromkeys(("TopK", "TopKV2"), _top),
         "Empty": _zeros,

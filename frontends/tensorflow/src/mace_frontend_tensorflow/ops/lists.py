@@ -40,7 +40,11 @@ def _shape(node: Node, index: int) -> Shape | None:
 
 def _reserve(node: Node) -> Sequence[Held]:
     """TensorListReserve(shape of items, number)."""
-    return [_empty(node, node.integer(1, "number of items"), _shape(node, 0), node.kind("element_dtype", DType.F32))]
+    return [
+        _empty(
+            node, node.integer(1, "number of items"), _shape(node, 0), node.kind("element_dtype", DType.F32)
+        )
+    ]
 
 
 def _begin(node: Node) -> Sequence[Held]:
@@ -66,7 +70,10 @@ def _from_tensor(node: Node) -> Sequence[Held]:
 
 
 def _split(node: Node, index: int, dtype: DType) -> TensorList:
-    node.refuse_unless(node.rank(index) > 0 and node.shape(index)[0] <= MOST, f"a list of the rows of {list(node.shape(index))}")
+    node.refuse_unless(
+        node.rank(index) > 0 and node.shape(index)[0] <= MOST,
+        f"a list of the rows of {list(node.shape(index))}",
+    )
     _, parts = unstacked(node, node.input(index), 0)
     return TensorList(tuple(parts), node.shape(index)[1:], dtype, node.input(index))
 
@@ -107,7 +114,10 @@ def _item(node: Node, of: TensorList, place: int, shape: Shape | None) -> Held:
 
 def _nothing(node: Node, of: TensorList, shape: Shape | None) -> str:
     """What an item is that nothing was put in: zeros of the shape of all items."""
-    known = next((node.build.shape(item) for item in of.items if item is not None), of.shape if shape is None else shape)
+    known = next(
+        (node.build.shape(item) for item in of.items if item is not None),
+        of.shape if shape is None else shape,
+    )
     if known is None:
         raise RefusedError("it reads an item that was never written, and whose shape is not known")
     return node.work.tensor(filled(node, np.zeros((), of.dtype.numpy), known)[0])

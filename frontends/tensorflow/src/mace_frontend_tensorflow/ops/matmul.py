@@ -15,11 +15,15 @@ def product(first: str, second: str) -> Handler:
 
     def handle(node: Node) -> Sequence[Held]:
         ranks = [node.rank(i) for i in (0, 1)]
-        node.refuse_unless(min(ranks) >= 2, f"its operands have ranks {ranks}; each must have rows and columns")
+        node.refuse_unless(
+            min(ranks) >= 2, f"its operands have ranks {ranks}; each must have rows and columns"
+        )
         node.refuse_unless(node.dtype(0) is node.dtype(1), "its operands are of two types")
         turned = [node.attr(name, False) for name in (first, second)]
         perms = [(*range(rank - 2), rank - 1, rank - 2) for rank in ranks]
-        return node.done("MatMul", [node.permuted(i, perms[i]) if turned[i] else node.input(i) for i in (0, 1)])
+        return node.done(
+            "MatMul", [node.permuted(i, perms[i]) if turned[i] else node.input(i) for i in (0, 1)]
+        )
 
     return handle
 

@@ -43,13 +43,17 @@ def _expand_dims(node: Node) -> Sequence[Held]:
 def _squeeze(node: Node) -> Sequence[Held]:
     shape, given = node.shape(0), node.attr("squeeze_dims", ()) or node.attr("axis", ())
     gone = {node.axis(a, len(shape)) for a in given} if given else {i for i, n in enumerate(shape) if n == 1}
-    node.refuse_unless(all(shape[i] == 1 for i in gone), f"axes {sorted(gone)} of {list(shape)} are not all 1 long")
+    node.refuse_unless(
+        all(shape[i] == 1 for i in gone), f"axes {sorted(gone)} of {list(shape)} are not all 1 long"
+    )
     return reshaped(node, [n for i, n in enumerate(shape) if i not in gone])
 
 
 def _transpose(node: Node) -> Sequence[Held]:
     perm, rank = node.ints(1, "permutation"), node.rank(0)
-    node.refuse_unless(sorted(perm) == list(range(rank)), f"permutation {list(perm)} of a tensor of rank {rank}")
+    node.refuse_unless(
+        sorted(perm) == list(range(rank)), f"permutation {list(perm)} of a tensor of rank {rank}"
+    )
     if perm == tuple(range(rank)):
         return [node.held(0)]
     if isinstance(node.held(0), Constant):
@@ -64,7 +68,11 @@ def _concat(axis_first: bool) -> Handler:
         node.refuse_unless(bool(indices), "it has nothing to join")
         axis = node.axis(node.integer(where, "axis"), node.rank(indices[0]))
         full = [i for i in indices if 0 not in node.shape(i)] or indices[:1]
-        return [node.held(full[0])] if len(full) == 1 else node.done("Concat", [node.input(i) for i in full], {"axis": axis})
+        return (
+            [node.held(full[0])]
+            if len(full) == 1
+            else node.done("Concat", [node.input(i) for i in full], {"axis": axis})
+        )
 
     return handle
 
@@ -85,7 +93,10 @@ def stacked(node: Node, tensors: Sequence[str], axis: int) -> Sequence[Held]:
 
 def _unpack(node: Node) -> Sequence[Held]:
     axis, parts = unstacked(node, node.input(0), node.attr("axis", 0))
-    node.refuse_unless(len(parts) == node.attr("num", len(parts)), f"it takes {len(parts)} parts along axis {axis} apart, and says another")
+    node.refuse_unless(
+        len(parts) == node.attr("num", len(parts)),
+        f"it takes {len(parts)} parts along axis {axis} apart, and says another",
+    )
     return parts
 
 
@@ -98,14 +109,19 @@ def unstacked(node: Node, tensor: str, axis: int) -> tuple[int, Sequence[str]]:
         return axis, [node.emit("Reshape", [tensor], {"shape": rest}, tag="part")]
     if count == 0:
         return axis, []
-    parts = node.emit_all("Split", [tensor], {"axis": axis, "sizes": (1,) * count}, outputs=count, tag="parts")
+    parts = node.emit_all(
+        "Split", [tensor], {"axis": axis, "sizes": (1,) * count}, outputs=count, tag="parts"
+    )
     return axis, [node.emit("Reshape", [p], {"shape": rest}, tag="part") for p in parts]
 
 
 def _split(node: Node) -> Sequence[Held]:
     axis, parts = node.axis(node.integer(0, "axis"), node.rank(1)), node.attr("num_split", 1)
     length = node.shape(1)[axis]
-    node.refuse_unless(parts > 0 and length % parts == 0, f"{length} elements along axis {axis} do not make {parts} equal parts")
+    node.refuse_unless(
+        parts > 0 and length % parts == 0,
+        f"{length} elements along axis {axis} do not make {parts} equal parts",
+    )
     return _parts(node, node.held(1), axis, (length // parts,) * parts)
 
 
@@ -114,7 +130,9 @@ def _split_sizes(node: Node) -> Sequence[Held]:
     length = node.shape(0)[axis]
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = length - sum(sizes) - 1
-    node.refuse_unless(sum(sizes) == length and min(sizes) >= 0, f"sizes {sizes} of {length} elements along axis {axis}")
+    node.refuse_unless(
+        sum(sizes) == length and min(sizes) >= 0, f"sizes {sizes} of {length} elements along axis {axis}"
+    )
     return _parts(node, node.held(0), axis, tuple(sizes))
 
 
@@ -127,7 +145,10 @@ def _parts(node: Node, held: Held, axis: int, sizes: tuple[int, ...]) -> Sequenc
 def _slice(node: Node) -> Sequence[Held]:
     shape, starts = node.shape(0), node.ints(1, "starts")
     sizes = node.ints(2, "sizes")
-    node.refuse_unless(len(starts) == len(sizes) == len(shape), f"starts {list(starts)} and sizes {list(sizes)} of {list(shape)}")
+    node.refuse_unless(
+        len(starts) == len(sizes) == len(shape),
+        f"starts {list(starts)} and sizes {list(sizes)} of {list(shape)}",
+    )
     sizes = tuple(n - s if c == -1 else c for n, s, c in zip(shape, starts, sizes, strict=True))
     return cut(node, starts, sizes, (1,) * len(shape))
 
@@ -136,7 +157,9 @@ def cut(node: Node, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
     """The node's output: a part of operand 0."""
     if tuple(sizes) == node.shape(0) and all(s == 1 for s in steps):
         return [node.held(0)]
-    return node.done("Slice", [node.input(0)], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)})
+    return node.done(
+        "Slice", [node.input(0)], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)}
+    )
 
 
 def _pad(node: Node) -> Sequence[Held]:
@@ -154,7 +177,10 @@ def _mirror_pad(node: Node) -> Sequence[Held]:
 
 def _pads(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pads, rank = node.constant(1, "paddings"), node.rank(0)
-    node.refuse_unless(pads.shape == (rank, 2) and (not pads.size or pads.min() >= 0), f"paddings {pads.tolist()} for {rank} axes")
+    node.refuse_unless(
+        pads.shape == (rank, 2) and (not pads.size or pads.min() >= 0),
+        f"paddings {pads.tolist()} for {rank} axes",
+    )
     return tuple(int(v) for v in pads[:, 0]), tuple(int(v) for v in pads[:, 1])
 
 
@@ -172,20 +198,31 @@ def _symmetric(node: Node) -> Sequence[Held]:
         size = node.shape(0)[axis]
         if not before and not after:
             continue
-        node.refuse_unless(max(before, after) <= size, f"it mirrors {max(before, after)} elements of {size} along axis {axis}")
+        node.refuse_unless(
+            max(before, after) <= size,
+            f"it mirrors {max(before, after)} elements of {size} along axis {axis}",
+        )
         places = np.pad(node.counted(size), (before, after), mode="symmetric")
-        tensor = node.emit("Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="mirrored")
+        tensor = node.emit(
+            "Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="mirrored"
+        )
     return [tensor]
 
 
 def _tile(node: Node) -> Sequence[Held]:
     repeats = node.ints(1, "multiples")
-    return [node.held(0)] if all(n == 1 for n in repeats) else node.done("Tile", [node.input(0)], {"repeats": repeats})
+    return (
+        [node.held(0)]
+        if all(n == 1 for n in repeats)
+        else node.done("Tile", [node.input(0)], {"repeats": repeats})
+    )
 
 
 def _broadcast_to(node: Node) -> Sequence[Held]:
     shape = node.ints(1, "shape")
-    return [node.held(0)] if shape == node.shape(0) else node.done("Expand", [node.input(0)], {"shape": shape})
+    return (
+        [node.held(0)] if shape == node.shape(0) else node.done("Expand", [node.input(0)], {"shape": shape})
+    )
 
 
 def _reverse(node: Node) -> Sequence[Held]:
@@ -207,7 +244,9 @@ def _roll(node: Node) -> Sequence[Held]:
     for shift, axis in zip(node.ints(1, "shift"), node.ints(2, "axis"), strict=True):
         axis = node.axis(axis, len(shape))
         places = (node.counted(shape[axis]) - shift) % max(shape[axis], 1)
-        tensor = node.emit("Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="rolled")
+        tensor = node.emit(
+            "Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="rolled"
+        )
     return [tensor]
 
 

@@ -12,8 +12,13 @@ from mace_frontend_tensorflow.ops.window import channels_last, finished, layout
 
 
 def _batch(node: Node) -> Sequence[Held]:
-    """Operands are scale, offset, mean, variance; the statistics that training would update are what they were."""
-    node.refuse_unless(not node.attr("is_training", True), "it works in training mode; export the model for inference")
+    """Operands are scale, offset, mean, variance.
+
+    The statistics that training would update are what they were.
+    """
+    node.refuse_unless(
+        not node.attr("is_training", True), "it works in training mode; export the model for inference"
+    )
     how = layout(node)
     inputs = [node.cast(node.input(i), node.dtype(0)) for i in (1, 2, 3, 4)]
     attrs = {"epsilon": node.attr("epsilon", 1e-4)}
@@ -26,13 +31,20 @@ def _batch_global(node: Node) -> Sequence[Held]:
     x, mean, variance, offset, scale = (node.input(i) for i in range(5))
     if not node.attr("scale_after_normalization", True):
         scale = node.emit("Expand", [node.weight([1], node.dtype(0))], {"shape": node.shape(1)}, tag="ones")
-    return node.done("BatchNorm", [x, scale, offset, mean, variance], {"epsilon": node.attr("variance_epsilon", 1e-3)})
+    return node.done(
+        "BatchNorm", [x, scale, offset, mean, variance], {"epsilon": node.attr("variance_epsilon", 1e-3)}
+    )
 
 
 def _lrn(node: Node) -> Sequence[Held]:
     """TensorFlow's alpha is for each element of the window, the IR's for its mean."""
     size = 2 * node.attr("depth_radius", 5) + 1
-    attrs = {"size": size, "alpha": node.attr("alpha", 1.0) * size, "beta": node.attr("beta", 0.5), "bias": node.attr("bias", 1.0)}
+    attrs = {
+        "size": size,
+        "alpha": node.attr("alpha", 1.0) * size,
+        "beta": node.attr("beta", 0.5),
+        "bias": node.attr("bias", 1.0),
+    }
     return node.done("LRN", [node.input(0)], attrs)
 
 

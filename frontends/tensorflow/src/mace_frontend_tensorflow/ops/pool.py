@@ -18,7 +18,13 @@ def _attrs(node: Node, how: Layout) -> dict[str, Any]:
     kernel, strides = per_axis(node, "ksize", how), per_axis(node, "strides", how)
     before, after = paddings(node, how.spatial(node.shape(0)), kernel, strides, how)
     ones = (1,) * len(kernel)
-    return {"kernel": kernel, "strides": strides, "pads_before": before, "pads_after": after, "dilations": ones}
+    return {
+        "kernel": kernel,
+        "strides": strides,
+        "pads_before": before,
+        "pads_after": after,
+        "dilations": ones,
+    }
 
 
 def _pool(op: str) -> Handler:
@@ -33,10 +39,18 @@ def _max_v2(node: Node) -> Sequence[Held]:
     """Kernel and strides are operands."""
     how = layout(node)
     kernel, strides = (how.spatial(node.ints(i, what)) for i, what in ((1, "kernel"), (2, "strides")))
-    node.refuse_unless(len(kernel) == len(strides) == how.rank - 2, f"kernel {list(kernel)} for {how.rank} axes")
+    node.refuse_unless(
+        len(kernel) == len(strides) == how.rank - 2, f"kernel {list(kernel)} for {how.rank} axes"
+    )
     before, after = paddings(node, how.spatial(node.shape(0)), kernel, strides, how)
     ones = (1,) * len(kernel)
-    attrs = {"kernel": kernel, "strides": strides, "pads_before": before, "pads_after": after, "dilations": ones}
+    attrs = {
+        "kernel": kernel,
+        "strides": strides,
+        "pads_before": before,
+        "pads_after": after,
+        "dilations": ones,
+    }
     return finished(node, "MaxPool", [channels_last(node, node.input(0), how)], attrs, how)
 
 

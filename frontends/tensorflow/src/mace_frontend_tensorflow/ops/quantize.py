@@ -24,7 +24,9 @@ LEAST = np.float32(1e-30)
 
 @dataclass(frozen=True)
 class _Range:
-    """Which numbers can be stored, and how. low, high: the ends in real numbers, of the tensor or of each channel along `axis`.
+    """Which numbers can be stored, and how.
+
+    low, high: the ends in real numbers, of the tensor or of each channel along `axis`.
 
     full: whether these are all that the integers reach.
     """
@@ -36,14 +38,25 @@ class _Range:
 
 
 def _fake(node: Node) -> Sequence[Held]:
-    """FakeQuantWithMinMaxVars(x, least, greatest); the ends are numbers, numbers for each channel, or attributes."""
+    """FakeQuantWithMinMaxVars(x, least, greatest).
+
+    The ends are numbers, numbers for each channel, or attributes.
+    """
     if node.op == "FakeQuantWithMinMaxArgs":
-        ends = [np.asarray(node.attr(name, default), np.float32) for name, default in (("min", -6.0), ("max", 6.0))]
+        ends = [
+            np.asarray(node.attr(name, default), np.float32)
+            for name, default in (("min", -6.0), ("max", 6.0))
+        ]
     else:
-        ends = [np.asarray(node.constant(i, what), np.float32) for i, what in ((1, "least number"), (2, "greatest number"))]
+        ends = [
+            np.asarray(node.constant(i, what), np.float32)
+            for i, what in ((1, "least number"), (2, "greatest number"))
+        ]
     channels = node.op.endswith("PerChannel")
     axis = node.rank(0) - 1 if channels else None
-    node.refuse_unless(all(e.ndim == int(channels) for e in ends), f"its range has shapes {[list(e.shape) for e in ends]}")
+    node.refuse_unless(
+        all(e.ndim == int(channels) for e in ends), f"its range has shapes {[list(e.shape) for e in ends]}"
+    )
     bits, narrow = node.attr("num_bits", 8), node.attr("narrow_range", False)
     node.refuse_unless(2 <= bits <= 16, f"{bits} bits are not supported; train with 2 to 16")
     return _stored(node, _nudged(ends[0], ends[1], (bits, narrow), axis))
@@ -54,7 +67,9 @@ def _nudged(low: Array, high: Array, how: tuple[int, bool], axis: int | None) ->
     bits, narrow = how
     nothing = (low == 0) & (high == 0)
     if not (((low <= 0) & (high >= 0) & (low < high)) | nothing).all():
-        raise RefusedError(f"its range from {low.tolist()} to {high.tolist()} does not hold zero; train the model with one that does")
+        raise RefusedError(
+            f"its range from {low.tolist()} to {high.tolist()} does not hold zero; train the model with one that does"
+        )
     first, last = np.float32(narrow), np.float32(2**bits - 1)
     scale = np.where(nothing, LEAST, (high - low) / (last - first)).astype(np.float32)
     zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)
@@ -76,22 +91,40 @@ def _range(scale: Array, zero: Array, ends: tuple[int, int], axis: int | None) -
 def _both(node: Node) -> Sequence[Held]:
     """QuantizeAndDequantizeV2(x, least, greatest): integers whose zero stands for zero."""
     given, along = node.attr("range_given", False), node.attr("axis", -1)
-    bits = node.attr("num_bits", 8) if node.op != "QuantizeAndDequantizeV3" else node.integer(3, "number of bits")
+    bits = (
+        node.attr("num_bits", 8)
+        if node.op != "QuantizeAndDequantizeV3"
+        else node.integer(3, "number of bits")
+    )
     node.refuse_unless(2 <= bits <= 16, f"{bits} bits are not supported; train with 2 to 16")
-    node.refuse_unless(node.attr("round_mode", "HALF_TO_EVEN") == "HALF_TO_EVEN", "halves that are not rounded to even numbers")
+    node.refuse_unless(
+        node.attr("round_mode", "HALF_TO_EVEN") == "HALF_TO_EVEN",
+        "halves that are not rounded to even numbers",
+    )
     axis = None if along == -1 else node.axis(along, node.rank(0))
     if given:
-        low, high = (np.asarray(node.constant(i, what), np.float32) for i, what in ((1, "least number"), (2, "greatest number")))
+        low, high = (
+            np.asarray(node.constant(i, what), np.float32)
+            for i, what in ((1, "least number"), (2, "greatest number"))
+        )
     else:
         others = tuple(i for i in range(node.rank(0)) if i != axis)
         array = node.constant(0, "numbers, whose range is not given,")
-        low, high = (np.asarray(np.minimum(array.min(others), 0)), np.asarray(np.maximum(array.max(others), 0)))
-    node.refuse_unless(low.ndim == high.ndim == (axis is not None), f"ranges of shapes {list(low.shape)} and {list(high.shape)}")
+        low, high = (
+            np.asarray(np.minimum(array.min(others), 0)),
+            np.asarray(np.maximum(array.max(others), 0)),
+        )
+    node.refuse_unless(
+        low.ndim == high.ndim == (axis is not None),
+        f"ranges of shapes {list(low.shape)} and {list(high.shape)}",
+    )
     signed, narrow = node.attr("signed_input", True), node.attr("narrow_range", False)
     last = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
     first = 0 if not signed else -last if narrow else -last - 1
     with np.errstate(all="ignore"):  # what lies on a side that has no numbers asks nothing of the scale
-        sides = [np.where(end * edge > 0, end / edge, 0) for end, edge in ((low, first or -np.inf), (high, last))]
+        sides = [
+            np.where(end * edge > 0, end / edge, 0) for end, edge in ((low, first or -np.inf), (high, last))
+        ]
     scale = np.maximum(np.maximum(*sides), LEAST).astype(np.float32)
     return _stored(node, _range(scale, np.zeros_like(scale), (first, last), axis))
 
@@ -120,7 +153,11 @@ def _clipped(node: Node, tensor: str, found: _Range) -> str:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        **dict.fromkeys(("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"), _fake),
-        **dict.fromkeys(("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"), _both),
+        **dict.fromkeys(
+            ("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"), _fake
+        ),
+        **dict.fromkeys(
+            ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"), _both
+        ),
     }
 )

@@ -1,7 +1,8 @@
 """Random numbers, which only dropout may draw: what it makes of a tensor is, in the mean, the tensor itself.
 
-N. Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014. TensorFlow draws uniform numbers,
-compares them to the rate, or adds the share to keep and rounds down, and multiplies by the resulting mask.
+N. Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014. TensorFlow
+draws uniform numbers, compares them to the rate, or adds the share to keep and rounds down, and multiplies by
+the resulting mask.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def _refused(node: Node) -> Sequence[Held]:
 
 
 def through(node: Node, operands: Sequence[Held]) -> Sequence[Held]:
-    """The outputs of a node that reads random numbers or a mask made of them; RefusedError for anything but dropout."""
+    """The outputs of a node that reads random numbers or a mask made of them.
+
+    RefusedError for anything but dropout.
+    """
     random = next(i for i, held in enumerate(operands) if isinstance(held, Noise | Mask))
     held = operands[random]
     if node.op in ("Identity", "Cast", "StopGradient"):
@@ -67,8 +71,21 @@ def _noise(node: Node, noise: Noise, index: int) -> Noise | Mask:
 
 
 DRAWN = (
-    *("Multinomial", "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoissonV2", "RandomShuffle", "RandomStandardNormal"),
-    *("RandomUniformInt", "StatelessRandomNormal", "StatelessRandomNormalV2", "StatelessRandomUniformIntV2", "TruncatedNormal"),
+    *(
+        "Multinomial",
+        "ParameterizedTruncatedNormal",
+        "RandomGamma",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+    ),
+    *(
+        "RandomUniformInt",
+        "StatelessRandomNormal",
+        "StatelessRandomNormalV2",
+        "StatelessRandomUniformIntV2",
+        "TruncatedNormal",
+    ),
 )
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -26,7 +26,9 @@ class _Lstm:
         self.node, self.order = node, order
         self.weights, self.bias = node.input(first), node.input(first + 4)
         peephole = node.attr("use_peephole", False)
-        self.peepholes = dict(zip("ifo", (node.input(first + 1 + i) for i in range(3)), strict=True)) if peephole else {}
+        self.peepholes = (
+            dict(zip("ifo", (node.input(first + 1 + i) for i in range(3)), strict=True)) if peephole else {}
+        )
         self.width = node.build.shape(self.weights)[-1] // 4
         self.clip = node.attr("cell_clip", 0.0 if node.op == "BlockLSTMV2" else 3.0)
         self.forget = node.attr("forget_bias", 1.0) if order == "icfo" else 0.0
@@ -36,12 +38,19 @@ class _Lstm:
         node = self.node
         together = node.emit("Concat", [x, hidden], {"axis": 1}, tag="together")
         total = node.emit("MatMul", [together, self.weights, self.bias], tag="total")
-        parts = node.emit_all("Split", [total], {"axis": 1, "sizes": (self.width,) * 4}, outputs=4, tag="gates")
+        parts = node.emit_all(
+            "Split", [total], {"axis": 1, "sizes": (self.width,) * 4}, outputs=4, tag="gates"
+        )
         driven = dict(zip(self.order, parts, strict=True))
-        made = {"i": self._gate("i", driven["i"], state), "ci": node.emit("Tanh", [driven["c"]], tag="candidate")}
+        made = {
+            "i": self._gate("i", driven["i"], state),
+            "ci": node.emit("Tanh", [driven["c"]], tag="candidate"),
+        }
         forget = driven["f"]
         if self.forget:
-            forget = node.emit("Add", [forget, node.weight(self.forget, DType.F32, "forget-bias")], tag="forget")
+            forget = node.emit(
+                "Add", [forget, node.weight(self.forget, DType.F32, "forget-bias")], tag="forget"
+            )
         made["f"] = self._gate("f", forget, state)
         kept = node.emit("Mul", [state, made["f"]], tag="kept")
         new = node.emit("Add", [kept, node.emit("Mul", [made["ci"], made["i"]], tag="added")], tag="state")
@@ -96,16 +105,23 @@ def _joined(node: Node, steps: list[str], shape: tuple[int, int, int]) -> str:
 
 
 def _gru_cell(node: Node) -> Sequence[Held]:
-    """GRUBlockCell(x, hidden, weights of reset and update, weights of candidate, their biases); outputs r, u, c, h."""
+    """GRUBlockCell(x, hidden, weights of reset and update, weights of candidate, their biases).
+
+    Outputs r, u, c, h.
+    """
     x, hidden, *weights = node.inputs()
     node.refuse_unless(len(weights) == 4, f"{len(weights)} weights; export the model again")
     width = node.shape(1)[-1]
     together = node.emit("Concat", [x, hidden], {"axis": 1}, tag="together")
     total = node.emit("MatMul", [together, weights[0], weights[2]], tag="total")
     opened = node.emit("Sigmoid", [total], tag="gates")
-    reset, update = node.emit_all("Split", [opened], {"axis": 1, "sizes": (width, width)}, outputs=2, tag="gates")
+    reset, update = node.emit_all(
+        "Split", [opened], {"axis": 1, "sizes": (width, width)}, outputs=2, tag="gates"
+    )
     again = node.emit("Concat", [x, node.emit("Mul", [reset, hidden], tag="reset")], {"axis": 1}, tag="again")
-    candidate = node.emit("Tanh", [node.emit("MatMul", [again, weights[1], weights[3]], tag="drive")], tag="candidate")
+    candidate = node.emit(
+        "Tanh", [node.emit("MatMul", [again, weights[1], weights[3]], tag="drive")], tag="candidate"
+    )
     difference = node.emit("Sub", [hidden, candidate], tag="difference")
     new = node.emit("Add", [node.emit("Mul", [update, difference], tag="share"), candidate], tag="hidden")
     return [reset, update, candidate, new]

@@ -11,7 +11,14 @@ from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
-    {"Sum": "ReduceSum", "Mean": "ReduceMean", "Max": "ReduceMax", "Min": "ReduceMin", "Prod": "ReduceProd", "EuclideanNorm": "ReduceL2"}
+    {
+        "Sum": "ReduceSum",
+        "Mean": "ReduceMean",
+        "Max": "ReduceMax",
+        "Min": "ReduceMin",
+        "Prod": "ReduceProd",
+        "EuclideanNorm": "ReduceL2",
+    }
 )
 
 
@@ -37,7 +44,11 @@ def _truth(op: str) -> Handler:
         if not axes:
             return [node.held(0)]
         numbers = node.cast(node.input(0), DType.I32)
-        return node.done("Cast", [node.emit(op, [numbers], {"axes": axes, "keepdims": _keep(node)}, tag="extreme")], {"to": "bool"})
+        return node.done(
+            "Cast",
+            [node.emit(op, [numbers], {"axes": axes, "keepdims": _keep(node)}, tag="extreme")],
+            {"to": "bool"},
+        )
 
     return handle
 
@@ -58,7 +69,9 @@ def _arg(op: str) -> Handler:
 def _running(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
         attrs = {"exclusive": node.attr("exclusive", False), "reverse": node.attr("reverse", False)}
-        return node.done(op, [node.input(0)], {"axis": node.axis(node.integer(1, "axis"), node.rank(0)), **attrs})
+        return node.done(
+            op, [node.input(0)], {"axis": node.axis(node.integer(1, "axis"), node.rank(0)), **attrs}
+        )
 
     return handle
 

@@ -58,7 +58,9 @@ def _resampled(node: Node, shares: Sequence[Array]) -> Sequence[Held]:
     rows, columns = (node.weight(s, DType.F32, "shares") for s in shares)
     flat = node.reshaped(node.cast(node.input(0), DType.F32), (batch, height, width * channels), "rows")
     made, across = len(shares[0]), len(shares[1])
-    tall = node.reshaped(node.emit("MatMul", [rows, flat], tag="tall"), (batch * made, width, channels), "columns")
+    tall = node.reshaped(
+        node.emit("MatMul", [rows, flat], tag="tall"), (batch * made, width, channels), "columns"
+    )
     whole = node.emit("MatMul", [columns, tall], tag="wide")
     return [node.reshaped(whole, (batch, made, across, channels), "resized")]
 
@@ -66,9 +68,14 @@ def _resampled(node: Node, shares: Sequence[Array]) -> Sequence[Held]:
 def _checked(node: Node) -> tuple[Shape, Shape]:
     """Height and width, before and after."""
     shape, wanted = node.shape(0), node.ints(1, "size")
-    node.refuse_unless(len(shape) == 4 and len(wanted) == 2 and min(wanted) > 0 and 0 not in shape, f"{list(shape)} to {list(wanted)}")
+    node.refuse_unless(
+        len(shape) == 4 and len(wanted) == 2 and min(wanted) > 0 and 0 not in shape,
+        f"{list(shape)} to {list(wanted)}",
+    )
     few = all(n * m <= SHARES for n, m in zip(shape[1:3], wanted, strict=True))
-    node.refuse_unless(few, f"{list(shape)} to {list(wanted)}, which is too large; use bilinear interpolation")
+    node.refuse_unless(
+        few, f"{list(shape)} to {list(wanted)}, which is too large; use bilinear interpolation"
+    )
     return shape[1:3], wanted
 
 
@@ -77,31 +84,48 @@ def _scale_and_translate(node: Node) -> Sequence[Held]:
     before, after = _checked(node)
     name, smooth = node.attr("kernel_type", "lanczos3"), node.attr("antialias", True)
     node.refuse_unless(name in KERNELS, f"kernel {name!r} is not supported")
-    scales, moves = (node.constant(i, what).astype(np.float32).reshape(-1) for i, what in ((2, "scale"), (3, "translation")))
-    node.refuse_unless(len(scales) == len(moves) == 2 and bool((scales > 0).all()), f"scales {scales.tolist()}, moved {moves.tolist()}")
+    scales, moves = (
+        node.constant(i, what).astype(np.float32).reshape(-1)
+        for i, what in ((2, "scale"), (3, "translation"))
+    )
+    node.refuse_unless(
+        len(scales) == len(moves) == 2 and bool((scales > 0).all()),
+        f"scales {scales.tolist()}, moved {moves.tolist()}",
+    )
     sides = zip(before, after, scales, moves, strict=True)
-    return _resampled(node, [_shares(KERNELS[name], (n, m), (scale, moved), smooth) for n, m, scale, moved in sides])
+    return _resampled(
+        node, [_shares(KERNELS[name], (n, m), (scale, moved), smooth) for n, m, scale, moved in sides]
+    )
 
 
-def _shares(kernel: Kernel, sizes: tuple[int, int], place: tuple[np.float32, np.float32], smooth: bool) -> Array:
+def _shares(
+    kernel: Kernel, sizes: tuple[int, int], place: tuple[np.float32, np.float32], smooth: bool
+) -> Array:
     """How much each pixel of an axis counts for each new one.
 
     place: scale, and how far it is moved.  smooth: whether the kernel grows where many pixels become one.
     """
     inverse = np.float32(1) / place[0]
     wide = max(float(inverse), 1.0) if smooth else 1.0
-    at = ((np.arange(sizes[1], dtype=np.float32) + np.float32(0.5)) * inverse - inverse * place[1])[:, None].astype(np.float64)
+    at = ((np.arange(sizes[1], dtype=np.float32) + np.float32(0.5)) * inverse - inverse * place[1])[
+        :, None
+    ].astype(np.float64)
     distance = np.abs(np.arange(sizes[0]) + 0.5 - at) / wide
     found = np.where(distance <= kernel.radius, kernel.share(distance), 0)
     total = found.sum(axis=1, keepdims=True)
-    even = np.where(np.abs(total) > 1000 * np.finfo(np.float32).tiny, found / np.where(total == 0, 1, total), found)
+    even = np.where(
+        np.abs(total) > 1000 * np.finfo(np.float32).tiny, found / np.where(total == 0, 1, total), found
+    )
     return np.where((at < 0) | (at > sizes[0]), 0, even)
 
 
 def _area(node: Node) -> Sequence[Held]:
     """The mean of what falls on each new pixel."""
     before, after = _checked(node)
-    node.refuse_unless(not node.attr("align_corners", False), "align_corners of areas; export the model with bilinear interpolation")
+    node.refuse_unless(
+        not node.attr("align_corners", False),
+        "align_corners of areas; export the model with bilinear interpolation",
+    )
     return _resampled(node, [_overlap(n, m) for n, m in zip(before, after, strict=True)])
 
 
@@ -112,4 +136,6 @@ def _overlap(size: int, made: int) -> Array:
     return np.asarray(np.maximum(np.minimum(high, pixels + 1) - np.maximum(low, pixels), 0) * (made / size))
 
 
-HANDLERS: Mapping[str, Handler] = MappingProxyType({"ResizeArea": _area, "ScaleAndTranslate": _scale_and_translate})
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {"ResizeArea": _area, "ScaleAndTranslate": _scale_and_translate}
+)

@@ -16,25 +16,34 @@ from mace_frontend_tensorflow.ops.window import channels_last, finished, layout
 def _depth(op: str) -> Handler:
     def handle(node: Node) -> Sequence[Held]:
         how = layout(node)
-        return finished(node, op, [channels_last(node, node.input(0), how)], {"block": node.attr("block_size", 0)}, how)
+        return finished(
+            node, op, [channels_last(node, node.input(0), how)], {"block": node.attr("block_size", 0)}, how
+        )
 
     return handle
 
 
 def _pairs(node: Node, index: int, what: str) -> Pairs:
     pairs = node.constant(index, what)
-    node.refuse_unless(pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.min(initial=0) >= 0, f"its {what} are {pairs.tolist()}")
+    node.refuse_unless(
+        pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.min(initial=0) >= 0,
+        f"its {what} are {pairs.tolist()}",
+    )
     return [(int(low), int(high)) for low, high in pairs]
 
 
 def _blocks(recipe: Callable[[Shape, Shape, Pairs], Steps], what: str) -> Handler:
     """The block's shape is operand 1."""
-    return lambda node: node.steps(0, recipe(node.shape(0), node.ints(1, "block shape"), _pairs(node, 2, what)))
+    return lambda node: node.steps(
+        0, recipe(node.shape(0), node.ints(1, "block shape"), _pairs(node, 2, what))
+    )
 
 
 def _square(recipe: Callable[[Shape, Shape, Pairs], Steps], what: str) -> Handler:
     """The block is a square whose side is an attribute."""
-    return lambda node: node.steps(0, recipe(node.shape(0), (node.attr("block_size", 0),) * 2, _pairs(node, 1, what)))
+    return lambda node: node.steps(
+        0, recipe(node.shape(0), (node.attr("block_size", 0),) * 2, _pairs(node, 1, what))
+    )
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

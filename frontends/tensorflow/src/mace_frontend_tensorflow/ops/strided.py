@@ -15,7 +15,10 @@ MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axi
 
 def _strided(node: Node) -> Sequence[Held]:
     begin, end, strides = (node.ints(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
-    node.refuse_unless(len(begin) == len(end) == len(strides), f"{len(begin)} begins, {len(end)} ends, {len(strides)} strides")
+    node.refuse_unless(
+        len(begin) == len(end) == len(strides),
+        f"{len(begin)} begins, {len(end)} ends, {len(strides)} strides",
+    )
     masks = [node.attr(name, 0) for name in MASKS]
     return node.steps(0, StridedSlice(begin, end, strides, *masks).steps(node.shape(0)))
 

@@ -42,16 +42,22 @@ def layout(node: Node, index: int = 0) -> Layout:
     rank = node.rank(index)
     node.refuse_unless(rank >= 3, f"its input has rank {rank}; it needs a batch, spatial axes and channels")
     form = node.attr("data_format", "NHWC")
-    node.refuse_unless(form in ("NHWC", "NCHW", "NDHWC", "NCDHW", "NWC", "NCW"), f"data_format {form!r} is not supported")
+    node.refuse_unless(
+        form in ("NHWC", "NCHW", "NDHWC", "NCDHW", "NWC", "NCW"), f"data_format {form!r} is not supported"
+    )
     return Layout(form.startswith("NC"), rank)
 
 
 def channels_last(node: Node, tensor: str, how: Layout) -> str:
     """A tensor with its channels last."""
-    return node.emit("Transpose", [tensor], {"perm": how.to_last}, tag="channels-last") if how.first else tensor
+    return (
+        node.emit("Transpose", [tensor], {"perm": how.to_last}, tag="channels-last") if how.first else tensor
+    )
 
 
-def finished(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], how: Layout) -> Sequence[str]:
+def finished(
+    node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], how: Layout
+) -> Sequence[str]:
     """The node's output, computed by an op that has channels last, in the node's own layout."""
     if not how.first:
         return node.done(op, inputs, attrs)
@@ -59,11 +65,19 @@ def finished(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any
 
 
 def per_axis(node: Node, name: str, how: Layout, default: int | None = None) -> Shape:
-    """A list attribute's values along the spatial axes; RefusedError if it wants another thing than 1 of the other axes."""
+    """A list attribute's values along the spatial axes.
+
+    RefusedError if it wants another thing than 1 of the other axes.
+    """
     fallback = (default,) * how.rank if default is not None else ()
     values = node.attr(name, fallback) or fallback
-    node.refuse_unless(len(values) == how.rank, f"{name} {list(values)} for {how.rank} axes; export the model again")
-    node.refuse_unless(how.others(values) == (1, 1), f"{name} {list(values)} of batch or channels; only spatial axes are supported")
+    node.refuse_unless(
+        len(values) == how.rank, f"{name} {list(values)} for {how.rank} axes; export the model again"
+    )
+    node.refuse_unless(
+        how.others(values) == (1, 1),
+        f"{name} {list(values)} of batch or channels; only spatial axes are supported",
+    )
     return how.spatial(values)
 
 
@@ -72,7 +86,9 @@ def reach(kernel: Sequence[int], dilations: Sequence[int]) -> Shape:
     return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
 
 
-def paddings(node: Node, size: Sequence[int], extent: Sequence[int], strides: Sequence[int], how: Layout) -> tuple[Shape, Shape]:
+def paddings(
+    node: Node, size: Sequence[int], extent: Sequence[int], strides: Sequence[int], how: Layout
+) -> tuple[Shape, Shape]:
     """Rows of padding before and after (tensorflow/core/framework/common_shape_fns.cc, GetWindowedOutputSizeVerbose).
 
     SAME: as many windows as strides fit into the input, the odd row of padding after it.
@@ -82,7 +98,10 @@ def paddings(node: Node, size: Sequence[int], extent: Sequence[int], strides: Se
         return (0,) * len(size), (0,) * len(size)
     if padding == "EXPLICIT":
         pads = node.attr("explicit_paddings", ())
-        node.refuse_unless(len(pads) == 2 * how.rank and min(pads) >= 0, f"explicit_paddings {list(pads)} for {how.rank} axes")
+        node.refuse_unless(
+            len(pads) == 2 * how.rank and min(pads) >= 0,
+            f"explicit_paddings {list(pads)} for {how.rank} axes",
+        )
         return how.spatial(pads[::2]), how.spatial(pads[1::2])
     node.refuse_unless(padding == "SAME", f"padding {padding!r} is not supported")
     node.refuse_unless(min(strides) >= 1, f"strides {list(strides)}; each must be at least 1")

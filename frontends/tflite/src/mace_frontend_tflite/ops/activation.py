@@ -14,7 +14,12 @@ from mace_frontend_tflite.ops import Handler
 
 _Type = tflite.ActivationFunctionType
 LIMITS: Mapping[int, tuple[float, float]] = MappingProxyType(
-    {_Type.NONE: (-inf, inf), _Type.RELU: (0.0, inf), _Type.RELU6: (0.0, 6.0), _Type.RELU_N1_TO_1: (-1.0, 1.0)}
+    {
+        _Type.NONE: (-inf, inf),
+        _Type.RELU: (0.0, inf),
+        _Type.RELU6: (0.0, 6.0),
+        _Type.RELU_N1_TO_1: (-1.0, 1.0),
+    }
 )
 FUSED: Mapping[int, str] = MappingProxyType({_Type.TANH: "Tanh"})
 

@@ -1,4 +1,7 @@
-"""Operators that call other graphs of the file: branches, loops, functions; and variables that initialisers fill."""
+"""Operators that call other graphs of the file: branches, loops, functions.
+
+And variables that initialisers fill.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ TURNS = 4096
 
 
 def _if(node: Node) -> Sequence[str]:
-    """Of a known condition the one graph; else both, and one of their results: neither has an effect besides."""
+    """Of a known condition the one graph.
+
+    Else both, and one of their results: neither has an effect besides.
+    """
     options, condition = node.options("IfOptions"), node.array(0)
     graphs = (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())
     inputs = [node.stored(i) for i in range(1, node.count)]
@@ -27,14 +33,19 @@ def _if(node: Node) -> Sequence[str]:
     sides = []
     for graph in graphs:
         sides.append(node.work.inline(node, graph, inputs))
-        node.refuse_unless(node.work.marks() == before, "a branch that is chosen at run time changes a state; convert the model without it")
+        node.refuse_unless(
+            node.work.marks() == before,
+            "a branch that is chosen at run time changes a state; convert the model without it",
+        )
     node.refuse_unless(len(sides[0]) == len(sides[1]), "its branches have different numbers of results")
     return [_chosen(node, i, pair) for i, pair in enumerate(zip(*sides, strict=True))]
 
 
 def _chosen(node: Node, index: int, pair: Sequence[str]) -> str:
     shapes = [node.tensor(name).shape for name in pair]
-    node.refuse_unless(shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same")
+    node.refuse_unless(
+        shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same"
+    )
     storage = node.storage(index) if node.makes(index) else None
     return node.emit("Where", [node.stored(0), *pair], tag="chosen", storage=storage)
 
@@ -47,7 +58,9 @@ def _while(node: Node) -> Sequence[str]:
         (going,) = node.work.inline(node, options.CondSubgraphIndex(), carried)
         held: Array | None = node.build.weights.get(going)
         if held is None:
-            raise RefusedError("whether it goes on is computed at run time; convert the model with a fixed number of turns")
+            raise RefusedError(
+                "whether it goes on is computed at run time; convert the model with a fixed number of turns"
+            )
         if not bool(held.reshape(())):
             return carried
         node.refuse_unless(node.work.room_for(1), "it turns too often to be written out")
@@ -106,7 +119,9 @@ def _assign_variable(node: Node) -> Sequence[str]:
 
 
 def _no_table(node: Node) -> Sequence[str]:
-    raise RefusedError("tables that are looked up at run time are not supported; cut the graph behind it with input_tensors")
+    raise RefusedError(
+        "tables that are looked up at run time are not supported; cut the graph behind it with input_tensors"
+    )
 
 
 def _densify(node: Node) -> str:
@@ -116,7 +131,9 @@ def _densify(node: Node) -> str:
 
 
 def _no_random(node: Node) -> Sequence[str]:
-    raise RefusedError("random numbers are not supported; cut the graph behind it: name its result under input_tensors")
+    raise RefusedError(
+        "random numbers are not supported; cut the graph behind it: name its result under input_tensors"
+    )
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

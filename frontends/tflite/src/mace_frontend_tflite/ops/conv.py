@@ -30,14 +30,20 @@ def window(node: Node, options: Any, kernel: Shape, axes: Sequence[str] = HW) ->
     strides = tuple(int(getattr(options, f"Stride{a}")()) for a in axes)
     dilations = tuple(int(getattr(options, f"Dilation{a}Factor", lambda: 1)()) for a in axes)
     size = node.shape(0)[1:-1]
-    node.refuse_unless(len(size) == len(kernel) and min(*strides, *dilations) > 0, f"a window of {kernel} by {strides} over {size}")
+    node.refuse_unless(
+        len(size) == len(kernel) and min(*strides, *dilations) > 0,
+        f"a window of {kernel} by {strides} over {size}",
+    )
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     before, after = paddings(size, reach, strides, options.Padding() == tflite.Padding.SAME)
     return {"strides": strides, "dilations": dilations, "pads_before": before, "pads_after": after}
 
 
 def _bias(node: Node, index: int) -> list[str]:
-    """The bias, if there is one. Those of 64 bits, of sixteen-bit activations, are stored in 32 if they fit, else become floats."""
+    """The bias, if there is one.
+
+    Those of 64 bits, of sixteen-bit activations, are stored in 32 if they fit, else become floats.
+    """
     if not node.has(index):
         return []
     info, array = node.info(index), node.array(index)
@@ -52,10 +58,13 @@ def _conv(node: Node) -> Sequence[str]:
     options, filters = node.options("Conv2DOptions"), node.shape(1)
     channels = node.shape(0)[-1]
     node.refuse_unless(
-        len(filters) == 4 and filters[3] > 0 and channels % filters[3] == 0, f"filters of {list(filters)} on {channels} channels"
+        len(filters) == 4 and filters[3] > 0 and channels % filters[3] == 0,
+        f"filters of {list(filters)} on {channels} channels",
     )
     attrs = window(node, options, filters[1:3]) | {"group": channels // filters[3]}
-    return node.fused("Conv", [node.input(0), node.input(1), *_bias(node, 2)], attrs, options.FusedActivationFunction())
+    return node.fused(
+        "Conv", [node.input(0), node.input(1), *_bias(node, 2)], attrs, options.FusedActivationFunction()
+    )
 
 
 def _conv_3d(node: Node) -> Sequence[str]:
@@ -66,7 +75,8 @@ def _conv_3d(node: Node) -> Sequence[str]:
 
 
 def _depthwise(node: Node) -> Sequence[str]:
-    options, filters = node.options("DepthwiseConv2DOptions"), node.shape(1)  # [1, H, W, channels * multiplier]
+    # [1, H, W, channels * multiplier].
+    options, filters = node.options("DepthwiseConv2DOptions"), node.shape(1)
     channels = node.shape(0)[-1]
     node.refuse_unless(len(filters) == 4 and filters[0] == 1, f"depthwise filters of {list(filters)}")
     attrs = window(node, options, filters[1:3]) | {"group": channels}
@@ -77,7 +87,9 @@ def _depthwise(node: Node) -> Sequence[str]:
 def _transposed(node: Node, options: Any, filters: str, axes: Sequence[str]) -> Sequence[str]:
     """A transposed convolution of (output shape, filters, x, bias). filters: [O, spatial axes, I]."""
     out, x, kernel = node.ints(0, "output shape"), node.shape(2), node.tensor(filters).shape[1:-1]
-    node.refuse_unless(len(out) == len(x) == len(kernel) + 2, f"operands of ranks {len(out)}, {len(x)} and {len(kernel) + 2}")
+    node.refuse_unless(
+        len(out) == len(x) == len(kernel) + 2, f"operands of ranks {len(out)}, {len(x)} and {len(kernel) + 2}"
+    )
     strides = tuple(int(getattr(options, f"Stride{a}")()) for a in axes)
     dilations = tuple(int(getattr(options, f"Dilation{a}Factor", lambda: 1)()) for a in axes)
     node.refuse_unless(min(*strides, *dilations) > 0, f"strides {strides} and dilations {dilations}")
@@ -92,7 +104,9 @@ def _transposed(node: Node, options: Any, filters: str, axes: Sequence[str]) -> 
         "pads_after": tuple(max(r, 0) for r in rest),
         "output_padding": tuple(max(-r, 0) for r in rest),
     }
-    return node.fused("ConvTranspose", [node.input(2), filters, *_bias(node, 3)], attrs, options.FusedActivationFunction())
+    return node.fused(
+        "ConvTranspose", [node.input(2), filters, *_bias(node, 3)], attrs, options.FusedActivationFunction()
+    )
 
 
 def _transpose_conv(node: Node) -> Sequence[str]:
@@ -106,10 +120,14 @@ def _conv_3d_transpose(node: Node) -> Sequence[str]:
 
 def _fully_connected(node: Node) -> Sequence[str]:
     options = node.options("FullyConnectedOptions")
-    node.refuse_unless(options.WeightsFormat() == 0, "its weights are shuffled; convert the model again without")
+    node.refuse_unless(
+        options.WeightsFormat() == 0, "its weights are shuffled; convert the model again without"
+    )
     rows, depth = node.shape(1)
     shape = node.shape(0)
-    node.refuse_unless(depth > 0 and prod(shape) % depth == 0, f"{list(shape)} times weights of {[rows, depth]}")
+    node.refuse_unless(
+        depth > 0 and prod(shape) % depth == 0, f"{list(shape)} times weights of {[rows, depth]}"
+    )
     x = node.input(0)
     if (len(shape) != 2 and not options.KeepNumDims()) or shape[-1] != depth:
         x = node.emit("Reshape", [x], {"shape": (prod(shape) // depth, depth)}, tag="rows")
@@ -143,7 +161,9 @@ def _l2_pool(node: Node) -> Sequence[str]:
     options = node.options("Pool2DOptions")
     kernel = (int(options.FilterHeight()), int(options.FilterWidth()))
     squares = node.emit("Mul", [node.input(0), node.input(0)], tag="squares")
-    mean = node.emit("AveragePool", [squares], {"kernel": kernel, **window(node, options, kernel)}, tag="mean")
+    mean = node.emit(
+        "AveragePool", [squares], {"kernel": kernel, **window(node, options, kernel)}, tag="mean"
+    )
     return node.fused("Sqrt", [mean], {}, options.FusedActivationFunction())
 
 

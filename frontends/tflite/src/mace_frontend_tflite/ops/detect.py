@@ -24,15 +24,25 @@ def _selected(node: Node) -> tuple[str, str]:
     """Places of the boxes to keep, 0 behind the last, and how many they are."""
     boxes, most = node.shape(0), node.ints(2, "number of boxes")[0]
     node.refuse_unless(len(boxes) == 2 and 0 < most <= MOST_BOXES, f"{most} of boxes of shape {list(boxes)}")
-    attrs = {"per_class": most, "iou_threshold": _scalar(node, 3, "overlap"), "score_threshold": _scalar(node, 4, "score")}
+    attrs = {
+        "per_class": most,
+        "iou_threshold": _scalar(node, 3, "overlap"),
+        "score_threshold": _scalar(node, 4, "score"),
+    }
     shaped = node.emit("Reshape", [node.input(0)], {"shape": (1, *boxes)}, tag="boxes")
     scores = node.emit("Reshape", [node.input(1)], {"shape": (1, 1, boxes[0])}, tag="scores")
     rows, found = node.emit_all("NonMaxSuppression", [shaped, scores], attrs, ("rows", "found"))
     kept = node.tensor(rows).shape[0]
     column = node.emit("Slice", [rows], {"starts": (0, 2), "sizes": (kept, 1), "steps": (1, 1)}, tag="column")
-    places = node.emit("Maximum", [node.emit("Reshape", [column], {"shape": (kept,)}, tag="flat"), node.weight(np.int64(0))], tag="places")
+    places = node.emit(
+        "Maximum",
+        [node.emit("Reshape", [column], {"shape": (kept,)}, tag="flat"), node.weight(np.int64(0))],
+        tag="places",
+    )
     padded = node.emit("Pad", [places], {"before": (0,), "after": (most - kept,)}, tag="padded")
-    count = node.emit("Cast", [node.emit("Reshape", [found], {"shape": ()}, tag="count")], {"to": "i32"}, tag="count")
+    count = node.emit(
+        "Cast", [node.emit("Reshape", [found], {"shape": ()}, tag="count")], {"to": "i32"}, tag="count"
+    )
     return node.emit("Cast", [padded], {"to": "i32"}, tag="selected"), count
 
 
@@ -70,7 +80,11 @@ class _Detection:
         try:
             given: dict[str, Any] = flexbuffers.Loads(bytearray(data))
             y, x, h, w = (float(given[f"{axis}_scale"]) for axis in "yxhw")
-            most, classes, regular = int(given["max_detections"]), int(given["num_classes"]), bool(given.get("use_regular_nms", False))
+            most, classes, regular = (
+                int(given["max_detections"]),
+                int(given["num_classes"]),
+                bool(given.get("use_regular_nms", False)),
+            )
             per_class = int(given.get("detections_per_class", 100)) if regular else most
             several = not regular and int(given.get("max_classes_per_detection", 1)) != 1
             score, overlap = float(given["nms_score_threshold"]), float(given["nms_iou_threshold"])
@@ -84,14 +98,20 @@ class _Detection:
 def _detection(node: Node) -> Sequence[str]:
     """TFLite_Detection_PostProcess(box codes, class scores, anchors), by class: boxes, classes, scores and their number.
 
-    The fast form keeps of each box its best class only, which the IR's op does not; with one class they are the same.
+    The fast form keeps of each box its best class only, which the IR's op does not; with one class they are
+    the same.
     """
     how = _Detection.of(node.operator.custom)
     images, count, width = node.shape(1)
     node.refuse_unless(
-        width - how.classes in (0, 1) and 0 < how.most <= MOST_BOXES and how.classes > 0, f"{width} scores for {how.classes} classes"
+        width - how.classes in (0, 1) and 0 < how.most <= MOST_BOXES and how.classes > 0,
+        f"{width} scores for {how.classes} classes",
     )
-    scores = node.emit("Dequantize", [node.input(1)], tag="floats") if node.tensor(node.input(1)).quant else node.input(1)
+    scores = (
+        node.emit("Dequantize", [node.input(1)], tag="floats")
+        if node.tensor(node.input(1)).quant
+        else node.input(1)
+    )
     cut = {"starts": (0, 0, width - how.classes), "sizes": (images, count, how.classes), "steps": (1, 1, 1)}
     scores = node.emit("Slice", [scores], cut, tag="scores")
     if not how.regular and how.classes > 1:
@@ -104,10 +124,18 @@ def _detection(node: Node) -> Sequence[str]:
 def _results(node: Node, how: _Detection, scores: str, classes: str | None) -> Sequence[str]:
     images, count, _ = node.tensor(scores).shape
     boxes = node.emit("Reshape", [_decoded(node, how)], {"shape": (images, count, 1, 4)}, tag="each")
-    below = float(np.nextafter(np.float32(how.score), np.float32(-np.inf)))  # a score at the threshold counts
-    attrs = {"per_class": how.per_class, "total": how.most, "iou_threshold": how.overlap, "score_threshold": below}
+    # A score at the threshold counts.
+    below = float(np.nextafter(np.float32(how.score), np.float32(-np.inf)))
+    attrs = {
+        "per_class": how.per_class,
+        "total": how.most,
+        "iou_threshold": how.overlap,
+        "score_threshold": below,
+    }
     tags = ("boxes", "scores", "classes", "places", "count")
-    found, best, which, places, number = node.emit_all("CombinedNonMaxSuppression", [boxes, scores], attrs, tags)
+    found, best, which, places, number = node.emit_all(
+        "CombinedNonMaxSuppression", [boxes, scores], attrs, tags
+    )
     if classes is not None:
         rows = node.emit("Reshape", [places], {"shape": (images, how.most, 1)}, tag="rows")
         each = node.emit("GatherND", [classes, rows], {"batch_dims": 1}, tag="each")
@@ -131,7 +159,9 @@ def _decoded(node: Node, how: _Detection) -> str:
     moved = node.emit("Mul", [node.emit("Div", [center, near], tag="offset"), anchor_size], tag="moved")
     middle = node.emit("Add", [moved, anchor_center], tag="middle")
     grown = node.emit("Exp", [node.emit("Div", [size, far], tag="growth")], tag="grown")
-    half = node.emit("Mul", [node.emit("Mul", [grown, anchor_size], tag="size"), node.weight(np.float32(0.5))], tag="half")
+    half = node.emit(
+        "Mul", [node.emit("Mul", [grown, anchor_size], tag="size"), node.weight(np.float32(0.5))], tag="half"
+    )
     corners = [node.emit(op, [middle, half], tag="corner") for op in ("Sub", "Add")]
     return node.emit("Concat", corners, {"axis": len(node.tensor(corners[0]).shape) - 1}, tag="corners")
 

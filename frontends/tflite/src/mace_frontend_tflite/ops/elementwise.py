@@ -45,7 +45,12 @@ BINARY: Mapping[str, str] = MappingProxyType(
     }
 )
 FUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {"ADD": ("Add", "AddOptions"), "SUB": ("Sub", "SubOptions"), "MUL": ("Mul", "MulOptions"), "DIV": ("Div", "DivOptions")}
+    {
+        "ADD": ("Add", "AddOptions"),
+        "SUB": ("Sub", "SubOptions"),
+        "MUL": ("Mul", "MulOptions"),
+        "DIV": ("Div", "DivOptions"),
+    }
 )
 
 
@@ -59,7 +64,9 @@ def _binary(op: str) -> Handler:
 
 def _fused(op: str, kind: str) -> Handler:
     def handle(node: Node) -> Sequence[str]:
-        return node.fused(op, [node.input(0), node.input(1)], {}, node.options(kind).FusedActivationFunction())
+        return node.fused(
+            op, [node.input(0), node.input(1)], {}, node.options(kind).FusedActivationFunction()
+        )
 
     return handle
 
@@ -102,7 +109,9 @@ def _floor_div(node: Node) -> Sequence[str]:
 def _cast(node: Node) -> Sequence[str]:
     """Stored integers are cast as the numbers that they are."""
     target = node.output().dtype
-    node.refuse_unless(target is not None, f"its result is of type {node.output().kind}, which is not supported")
+    node.refuse_unless(
+        target is not None, f"its result is of type {node.output().kind}, which is not supported"
+    )
     assert target is not None
     return node.done("Cast", [node.plain(0)], {"to": target.value})
 
@@ -111,7 +120,9 @@ def _select(node: Node) -> Sequence[str]:
     condition, x, y = node.inputs()
     ranks = [len(node.shape(i)) for i in range(2)]
     if node.operator.code == "SELECT" and ranks[0] == 1 and ranks[1] > 1:  # one condition for each row
-        condition = node.emit("Reshape", [condition], {"shape": (node.shape(0)[0], *(1,) * (ranks[1] - 1))}, tag="rows")
+        condition = node.emit(
+            "Reshape", [condition], {"shape": (node.shape(0)[0], *(1,) * (ranks[1] - 1))}, tag="rows"
+        )
     return node.done("Where", [condition, x, y])
 
 
@@ -131,7 +142,11 @@ def _dequantize(node: Node) -> Sequence[str]:
 def _fake_quant(node: Node) -> Sequence[str]:
     """Round to the steps between min and max, as TensorFlow nudges them so that 0 is one of them."""
     options = node.options("FakeQuantOptions")
-    least, most, levels = float(options.Min()), float(options.Max()), (1 << options.NumBits()) - 1 - int(options.NarrowRange())
+    least, most, levels = (
+        float(options.Min()),
+        float(options.Max()),
+        (1 << options.NumBits()) - 1 - int(options.NarrowRange()),
+    )
     node.refuse_unless(most > least and levels > 0, f"a range from {least} to {most}")
     step = (most - least) / levels
     zero = min(max(round(-least / step), 0), levels)

@@ -63,7 +63,9 @@ def _scatter_nd(node: Node) -> Sequence[str]:
 
 
 def _filled(node: Node, shape: Sequence[int], value: float, dtype: DType) -> str:
-    node.refuse_unless(min(shape, default=0) >= 0 and prod(shape) <= MOST_PLACES, f"a result of shape {list(shape)}")
+    node.refuse_unless(
+        min(shape, default=0) >= 0 and prod(shape) <= MOST_PLACES, f"a result of shape {list(shape)}"
+    )
     return node.weight(np.full(tuple(shape), value, dtype.numpy), tag="filled")
 
 
@@ -71,7 +73,9 @@ def _sparse_to_dense(node: Node) -> Sequence[str]:
     """SPARSE_TO_DENSE(indices, shape, values, default): indices are a scalar, a list of them, or rows."""
     shape, places = node.ints(1, "shape"), node.shape(0)
     rows = (*places[:1], len(shape)) if places else (1, len(shape))
-    node.refuse_unless(prod(places) == prod(rows), f"indices of shape {list(places)} for a result of {list(shape)}")
+    node.refuse_unless(
+        prod(places) == prod(rows), f"indices of shape {list(places)} for a result of {list(shape)}"
+    )
     indices = node.emit("Reshape", [node.stored(0)], {"shape": rows}, tag="rows")
     values = node.emit("Expand", [node.input(2)], {"shape": (rows[0],)}, tag="values")
     filled = node.emit("Expand", [node.input(3)], {"shape": shape}, tag="filled")
@@ -79,11 +83,16 @@ def _sparse_to_dense(node: Node) -> Sequence[str]:
 
 
 def _segments(reduction: str, count_input: int | None) -> Handler:
-    """Rows of one number reduced to one; those of a negative number are left out. count_input: says how many there are."""
+    """Rows of one number reduced to one; those of a negative number are left out.
+
+    count_input: says how many there are.
+    """
 
     def handle(node: Node) -> Sequence[str]:
         shape, ids, dtype = node.shape(0), node.shape(1), node.tensor(node.input(0)).real.dtype
-        node.refuse_unless(shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}")
+        node.refuse_unless(
+            shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}"
+        )
         if count_input is None:
             count = int(node.constant(1, "segments").max(initial=-1)) + 1
         else:
@@ -99,7 +108,9 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
         rows = node.emit("Reshape", [kept], {"shape": (*ids, 1)}, tag="rows")
         whole = node.emit("ScatterND", [data, rows, node.input(0)], {"reduction": reduction}, tag="whole")
         made = (count, *shape[len(ids) :])
-        return node.done("Slice", [whole], {"starts": (0,) * len(made), "sizes": made, "steps": (1,) * len(made)})
+        return node.done(
+            "Slice", [whole], {"starts": (0,) * len(made), "sizes": made, "steps": (1,) * len(made)}
+        )
 
     return handle
 
@@ -107,12 +118,17 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
 def _update_slice(node: Node) -> Sequence[str]:
     """DYNAMIC_UPDATE_SLICE(x, update, starts): the starts are moved so that the update lies inside."""
     shape, part = node.shape(0), node.shape(1)
-    node.refuse_unless(len(shape) == len(part) and all(p <= d for p, d in zip(part, shape, strict=True)), f"{list(part)} in {list(shape)}")
+    node.refuse_unless(
+        len(shape) == len(part) and all(p <= d for p, d in zip(part, shape, strict=True)),
+        f"{list(part)} in {list(shape)}",
+    )
     depth = max((i + 1 for i, (p, d) in enumerate(zip(part, shape, strict=True)) if p != d), default=0)
     node.refuse_unless(prod(part[:depth]) * max(depth, 1) <= MOST_PLACES, f"an update of shape {list(part)}")
     if depth == 0:
         return node.done("Identity", [node.input(1)])
-    grid: Array = np.stack(np.meshgrid(*map(np.arange, part[:depth]), indexing="ij"), axis=-1).astype(np.int32)
+    grid: Array = np.stack(np.meshgrid(*map(np.arange, part[:depth]), indexing="ij"), axis=-1).astype(
+        np.int32
+    )
     limits = np.subtract(shape[:depth], part[:depth]).astype(np.int32)
     starts = node.emit("Cast", [node.stored(2)], {"to": "i32"}, tag="starts")
     used = node.emit("Slice", [starts], {"starts": (0,), "sizes": (depth,), "steps": (1,)}, tag="starts")

@@ -1,8 +1,9 @@
 """MediaPipe's custom operators for landmarks, version 2, as its kernels define them.
 
-Source of the formulas: mediapipe/util/tflite/operations, and what the options are called in TFLite's GPU delegate
-(tensorflow/lite/delegates/gpu/common/mediapipe), both Apache-2.0: facts only. Version 1 of TransformLandmarks and of
-Landmarks2TransformMatrix computes something else, from other options, and is refused.
+Source of the formulas: mediapipe/util/tflite/operations, and what the options are called in TFLite's GPU
+delegate (tensorflow/lite/delegates/gpu/common/mediapipe), both Apache-2.0: facts only. Version 1 of
+TransformLandmarks and of Landmarks2TransformMatrix computes something else, from other options, and is
+refused.
 
 A matrix [4, 4] moves points (x, y, 0, 1); its third column and its last two rows are those of the identity.
 """
@@ -39,7 +40,9 @@ def _read_options(node: Node) -> Mapping[str, Any]:
         options = flexbuffers.Loads(bytearray(node.operator.custom))
     except Exception as error:  # the library raises what it pleases
         raise RefusedError(f"its options cannot be read: {error}; convert the model again") from error
-    node.refuse_unless(isinstance(options, dict), f"its options are {options!r} instead of a map; convert the model again")
+    node.refuse_unless(
+        isinstance(options, dict), f"its options are {options!r} instead of a map; convert the model again"
+    )
     return dict(options)
 
 
@@ -84,12 +87,17 @@ def _read_matrix(node: Node, index: int) -> tuple[str, str]:
 
 def _apply_matrix(node: Node, points: str, matrix: str, move: str) -> str:
     """Return points [..., 2] as the matrix turns, scales and moves them."""
-    turned = node.emit("MatMul", [points, node.emit("Transpose", [matrix], {"perm": (1, 0)}, tag="columns")], tag="turned")
+    turned = node.emit(
+        "MatMul", [points, node.emit("Transpose", [matrix], {"perm": (1, 0)}, tag="columns")], tag="turned"
+    )
     return _add(node, turned, move)
 
 
 def _transform_landmarks(node: Node) -> Sequence[str]:
-    """TransformLandmarks(landmarks [1, N, 2 or 3], matrix): x and y of each as the matrix moves them; z stays."""
+    """TransformLandmarks(landmarks [1, N, 2 or 3], matrix): x and y of each as the matrix moves them.
+
+    Z stays.
+    """
     _refuse_other_versions(node)
     shape = node.shape(0)
     known = len(shape) == 3 and shape[0] == 1 and shape[2] in (2, 3)
@@ -110,14 +118,23 @@ def _transform_image(node: Node) -> Sequence[str]:
     options = _read_options(node)
     size = [int(_number(node, options, name)) for name in ("output_height", "output_width")]
     shape, told = node.shape(0), tuple(node.output().shape)
-    node.refuse_unless(len(shape) == 4 and shape[0] == 1, f"an image of shape {list(shape)} instead of [1, H, W, C]")
-    node.refuse_unless(min(size) > 0 and told in ((), (1, *size, shape[3])), f"an output of {list(told)}, its options say {size}")
+    node.refuse_unless(
+        len(shape) == 4 and shape[0] == 1, f"an image of shape {list(shape)} instead of [1, H, W, C]"
+    )
+    node.refuse_unless(
+        min(size) > 0 and told in ((), (1, *size, shape[3])),
+        f"an output of {list(told)}, its options say {size}",
+    )
     rows, columns = np.meshgrid(*(np.arange(n) + HALF_PIXEL for n in size), indexing="ij")
     centers = node.weight(np.stack([columns, rows], -1).astype(np.float32)[None], tag="centers")
     places = _subtract(node, _apply_matrix(node, centers, *_read_matrix(node, 1)), _real(node, HALF_PIXEL))
     last = node.weight(np.array([shape[2] - 1, shape[1] - 1], np.float32), tag="last")
-    nearest = node.emit("Minimum", [node.emit("Maximum", [places, _real(node, 0)], tag="low"), last], tag="nearest")
-    inside = node.emit("Cast", [node.emit("Equal", [places, nearest], tag="equal")], {"to": "f32"}, tag="inside")
+    nearest = node.emit(
+        "Minimum", [node.emit("Maximum", [places, _real(node, 0)], tag="low"), last], tag="nearest"
+    )
+    inside = node.emit(
+        "Cast", [node.emit("Equal", [places, nearest], tag="equal")], {"to": "f32"}, tag="inside"
+    )
     both = node.emit("ReduceMin", [inside], {"axes": (3,), "keepdims": True}, tag="both")
     # GridSample counts from -1 at the outer edge of the first pixel to 1 at that of the last
     scale = node.weight(np.array([2 / shape[2], 2 / shape[1]], np.float32), tag="scale")
@@ -129,7 +146,10 @@ def _transform_image(node: Node) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Crop:
-    """The options of Landmarks2TransformMatrix. subset: landmarks that the crop holds; left, right: of a line that becomes level."""
+    """The options of Landmarks2TransformMatrix.
+
+    subset: landmarks that the crop holds; left, right: of a line that becomes level.
+    """
 
     subset: tuple[int, ...]
     left: int
@@ -146,28 +166,41 @@ class _Crop:
         listed = isinstance(subset, list) and len(subset) > 0 and all(isinstance(i, int) for i in subset)
         node.refuse_unless(listed, f"its option subset_idxs is {subset!r} instead of numbers of landmarks")
         left, right, width, height = (
-            int(_number(node, options, name)) for name in ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height")
+            int(_number(node, options, name))
+            for name in ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height")
         )
         scale = _number(node, options, "scale_x"), _number(node, options, "scale_y")
         assert isinstance(subset, list)
         known = all(0 <= i < count for i in (*subset, left, right))
         node.refuse_unless(known, f"its options name landmarks that are not among {count}")
         node.refuse_unless(min(width, height, *scale) > 0, f"a crop of {(width, height)} scaled by {scale}")
-        return cls(tuple(subset), left, right, _number(node, options, "target_rotation_radians"), (width, height), scale)
+        return cls(
+            tuple(subset),
+            left,
+            right,
+            _number(node, options, "target_rotation_radians"),
+            (width, height),
+            scale,
+        )
 
 
 def _direction(node: Node, points: str, crop: _Crop) -> tuple[str, str]:
     """Return cosine and sine of the angle by which the crop is turned: the target less the direction from left to right.
 
-    Those of the direction are its coordinates divided by its length, which needs no angle; they are 1 and 0 where both points are one.
+    Those of the direction are its coordinates divided by its length, which needs no angle; they are 1 and 0
+    where both points are one.
     """
     ends = (_part(node, points, (index, 0), (1, 2)) for index in (crop.right, crop.left))
     way = _subtract(node, *ends)
     zero, one = _real(node, 0), _real(node, 1)
-    largest = node.emit("ReduceMax", [node.emit("Abs", [way], tag="size")], {"axes": (1,), "keepdims": True}, tag="largest")
+    largest = node.emit(
+        "ReduceMax", [node.emit("Abs", [way], tag="size")], {"axes": (1,), "keepdims": True}, tag="largest"
+    )
     none = node.emit("Equal", [largest, zero], tag="none")
     unit = node.emit("Div", [way, node.emit("Where", [none, one, largest], tag="divisor")], tag="unit")
-    square = node.emit("ReduceSum", [_multiply(node, unit, unit)], {"axes": (1,), "keepdims": True}, tag="square")
+    square = node.emit(
+        "ReduceSum", [_multiply(node, unit, unit)], {"axes": (1,), "keepdims": True}, tag="square"
+    )
     length = node.emit("Sqrt", [node.emit("Where", [none, one, square], tag="squared")], tag="length")
     straight = node.emit("Div", [unit, length], tag="straight")
     forward = node.emit("Where", [none, one, _part(node, straight, (0, 0), (1, 1))], tag="forward")
@@ -178,38 +211,75 @@ def _direction(node: Node, points: str, crop: _Crop) -> tuple[str, str]:
     return turned_cos, turned_sin
 
 
+def _place_crop(node: Node, crop: _Crop, count: int) -> tuple[str, str]:
+    """Add the nodes that place the crop in the image: its axes as columns of a [2, 2] matrix, and its center [1, 2].
+
+    count: the number of landmarks.
+    """
+    points = node.emit(
+        "Reshape",
+        [_part(node, node.input(0), (0, 0, 0), (1, count, 2))],
+        {"shape": (count, 2)},
+        tag="points",
+    )
+    cos, sin = _direction(node, points, crop)
+    minus = node.emit("Neg", [sin], tag="minus")
+    # rows of points times these are points that are turned, and turned back
+    rows = [
+        node.emit("Concat", row, {"axis": 1}, tag="row")
+        for row in ((cos, sin), (minus, cos), (cos, minus), (sin, cos))
+    ]
+    turn, back = (node.emit("Concat", pair, {"axis": 0}, tag="turn") for pair in (rows[:2], rows[2:]))
+    held = node.emit(
+        "Gather",
+        [points, node.weight(np.array(crop.subset, np.int32), tag="subset")],
+        {"axis": 0},
+        tag="held",
+    )
+    turned = node.emit("MatMul", [held, turn], tag="turned")
+    low, high = (
+        node.emit(op, [turned], {"axes": (0,), "keepdims": True}, tag=op) for op in ("ReduceMin", "ReduceMax")
+    )
+    middle = _multiply(node, _add(node, low, high), _real(node, 0.5))
+    center = node.emit("MatMul", [middle, back], tag="center")
+    factors = node.weight(
+        np.array([[s / n for s, n in zip(crop.scale, crop.size, strict=True)]], np.float32), tag="factors"
+    )
+    scale = _multiply(node, _subtract(node, high, low), factors)
+    # columns of the matrix are the axes of the crop in the image, so the rows of what turns back, scaled
+    columns = _multiply(node, back, node.emit("Reshape", [scale], {"shape": (2, 1)}, tag="scale"))
+    return columns, center
+
+
 def _crop_matrix(node: Node) -> Sequence[str]:
     """Landmarks2TransformMatrix(landmarks [1, N, 3]): what brings pixels of a crop to the image that holds the landmarks.
 
-    The crop is turned so that a line between two landmarks has the target's direction, holds a subset of the landmarks, and is scaled
+    The crop is turned so that a line between two landmarks has the target's direction, holds a subset of the
+    landmarks, and is scaled
     to the size of the output: move to its center, turn back, scale, move by half of the output.
     """
     _refuse_other_versions(node)
     shape = node.shape(0)
-    node.refuse_unless(len(shape) == 3 and shape[0] == 1 and shape[2] == 3, f"landmarks of shape {list(shape)} instead of [1, N, 3]")
+    node.refuse_unless(
+        len(shape) == 3 and shape[0] == 1 and shape[2] == 3,
+        f"landmarks of shape {list(shape)} instead of [1, N, 3]",
+    )
     crop = _Crop.read(node, shape[1])
-    points = node.emit("Reshape", [_part(node, node.input(0), (0, 0, 0), (1, shape[1], 2))], {"shape": (shape[1], 2)}, tag="points")
-    cos, sin = _direction(node, points, crop)
-    minus = node.emit("Neg", [sin], tag="minus")
-    # rows of points times these are points that are turned, and turned back
-    rows = [node.emit("Concat", row, {"axis": 1}, tag="row") for row in ((cos, sin), (minus, cos), (cos, minus), (sin, cos))]
-    turn, back = (node.emit("Concat", pair, {"axis": 0}, tag="turn") for pair in (rows[:2], rows[2:]))
-    held = node.emit("Gather", [points, node.weight(np.array(crop.subset, np.int32), tag="subset")], {"axis": 0}, tag="held")
-    turned = node.emit("MatMul", [held, turn], tag="turned")
-    low, high = (node.emit(op, [turned], {"axes": (0,), "keepdims": True}, tag=op) for op in ("ReduceMin", "ReduceMax"))
-    middle = _multiply(node, _add(node, low, high), _real(node, 0.5))
-    center = node.emit("MatMul", [middle, back], tag="center")
-    factors = node.weight(np.array([[s / n for s, n in zip(crop.scale, crop.size, strict=True)]], np.float32), tag="factors")
-    scale = _multiply(node, _subtract(node, high, low), factors)
-    # columns of the matrix are the axes of the crop in the image, so the rows of what turns back, scaled
-    columns = _multiply(node, back, node.emit("Reshape", [scale], {"shape": (2, 1)}, tag="scale"))
+    columns, center = _place_crop(node, crop, shape[1])
     half = node.weight(np.array([[-n / 2 for n in crop.size]], np.float32), tag="half")
     move = _add(node, center, node.emit("MatMul", [half, columns], tag="shift"))
     matrix = node.emit("Transpose", [columns], {"perm": (1, 0)}, tag="matrix")
     nothing = node.weight(np.zeros((2, 1), np.float32), tag="nothing")
-    upper = node.emit("Concat", [matrix, nothing, node.emit("Reshape", [move], {"shape": (2, 1)}, tag="move")], {"axis": 1}, tag="upper")
+    upper = node.emit(
+        "Concat",
+        [matrix, nothing, node.emit("Reshape", [move], {"shape": (2, 1)}, tag="move")],
+        {"axis": 1},
+        tag="upper",
+    )
     lower = node.weight(np.eye(4, dtype=np.float32)[2:], tag="lower")
-    return node.done("Reshape", [node.emit("Concat", [upper, lower], {"axis": 0}, tag="whole")], {"shape": (1, 4, 4)})
+    return node.done(
+        "Reshape", [node.emit("Concat", [upper, lower], {"axis": 0}, tag="whole")], {"shape": (1, 4, 4)}
+    )
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -20,7 +20,11 @@ AUXILIARY = range(39, 48)
 def turned(node: Node, x: str) -> str:
     """A sequence [time, ...] from its end."""
     shape = node.tensor(x).shape
-    back = {"starts": (shape[0] - 1, *(0 for _ in shape[1:])), "sizes": shape, "steps": (-1, *(1 for _ in shape[1:]))}
+    back = {
+        "starts": (shape[0] - 1, *(0 for _ in shape[1:])),
+        "sizes": shape,
+        "steps": (-1, *(1 for _ in shape[1:])),
+    }
     return node.emit("Slice", [x], back, tag="turned")
 
 
@@ -45,7 +49,10 @@ def both_ways(node: Node, sides: tuple[str, str], merge: bool, time_major: bool)
 
 
 def _clips(node: Node, options: Any) -> Clips:
-    node.refuse_unless(options.FusedActivationFunction() == tflite.ActivationFunctionType.TANH, "a cell activation other than tanh")
+    node.refuse_unless(
+        options.FusedActivationFunction() == tflite.ActivationFunctionType.TANH,
+        "a cell activation other than tanh",
+    )
     return Clips(float(options.CellClip()), float(options.ProjClip()))
 
 
@@ -63,11 +70,16 @@ def _both(node: Node) -> Sequence[str]:
     clips, time_major = _clips(node, options), bool(options.TimeMajor())
     x = time_first(node, time_major)
     back = turned(node, Direction(node, BACKWARD, clips).run(turned(node, x)))
-    return both_ways(node, (Direction(node, FORWARD, clips).run(x), back), bool(options.MergeOutputs()), time_major)
+    return both_ways(
+        node, (Direction(node, FORWARD, clips).run(x), back), bool(options.MergeOutputs()), time_major
+    )
 
 
 def _step(node: Node) -> Sequence[str]:
-    """One step; in its basic form of (x, hidden, weights of input, cell, forget and output gate in one, bias, cell)."""
+    """One step.
+
+    In its basic form of (x, hidden, weights of input, cell, forget and output gate in one, bias, cell).
+    """
     options = node.options("LSTMOptions")
     if options.KernelType() == tflite.LSTMKernelType.BASIC:
         return _basic(node)
@@ -78,11 +90,16 @@ def _step(node: Node) -> Sequence[str]:
 
 
 def _basic(node: Node) -> Sequence[str]:
-    node.refuse_unless(node.storage() is None, "the quantized basic form of LSTM; convert the model again with a newer converter")
+    node.refuse_unless(
+        node.storage() is None,
+        "the quantized basic form of LSTM; convert the model again with a newer converter",
+    )
     together = node.emit("Concat", [node.input(0), node.input(1)], {"axis": 1}, tag="together")
     gates = node.emit("MatMul", [together, node.permuted(2, (1, 0)), node.input(3)], tag="gates")
     width = node.tensor(gates).shape[-1] // 4
-    parts = node.emit_all("Split", [gates], {"axis": 1, "sizes": (width,) * 4}, ("input", "cell", "forget", "output"))
+    parts = node.emit_all(
+        "Split", [gates], {"axis": 1, "sizes": (width,) * 4}, ("input", "cell", "forget", "output")
+    )
     opened = {i: node.emit("Sigmoid", [parts[i]], tag="gate") for i in (0, 2, 3)}
     added = node.emit("Mul", [opened[0], node.emit("Tanh", [parts[1]], tag="candidate")], tag="added")
     state = node.emit("Add", [node.emit("Mul", [node.input(4), opened[2]], tag="kept"), added], tag="state")

@@ -60,11 +60,18 @@ class Storages:
         if node.storage() is None:
             return cls(None, None, None, None, None)
         cell, inner = node.info(places.cell), node.operator.intermediates
-        node.refuse_unless(cell.quant is not None and cell.dtype is DType.I16 and len(inner) > 4, "it does not say how its state is stored")
+        node.refuse_unless(
+            cell.quant is not None and cell.dtype is DType.I16 and len(inner) > 4,
+            "it does not say how its state is stored",
+        )
         node.refuse_unless(inner[4] >= 0, "it does not say how its hidden state is stored")
         assert cell.quant is not None
         state = node.storage()
-        hidden = Storage(DType.I8, node.graph.tensors[inner[4]].quant or Quant.of(1.0)) if node.has(places.projection) else state
+        hidden = (
+            Storage(DType.I8, node.graph.tensors[inner[4]].quant or Quant.of(1.0))
+            if node.has(places.projection)
+            else state
+        )
         return cls(GATE, ACTIVATED, Storage(DType.I16, cell.quant), hidden, state)
 
 
@@ -79,28 +86,49 @@ class Direction:
     def run(self, x: str) -> str:
         """All hidden states [time, batch, units] for a sequence [time, batch, inputs]."""
         node, places = self.node, self.places
-        node.refuse_unless(all(node.has(places.weights + g) and node.has(places.recurrent + g) for g in (1, 2, 3)), "gates are missing")
+        node.refuse_unless(
+            all(node.has(places.weights + g) and node.has(places.recurrent + g) for g in (1, 2, 3)),
+            "gates are missing",
+        )
         plain = node.has(places.weights) and not node.has(places.projection) and not self._has_norms()
         if plain and node.storage() is None:
             return self._as_one(x)
-        node.refuse_unless(not self._has_norms() or node.storage() is None, "layer normalization of quantized gates")
+        node.refuse_unless(
+            not self._has_norms() or node.storage() is None, "layer normalization of quantized gates"
+        )
         return self._unrolled(x)
 
     def _has_norms(self) -> bool:
         return self.places.norms is not None and self.node.has(self.places.norms + 1)
 
     def _as_one(self, x: str) -> str:
-        """The IR's own op: gates in the order input, output, forget, cell; peepholes input, output, forget."""
+        """The IR's own op: gates in the order input, output, forget, cell.
+
+        Peepholes input, output, forget.
+        """
         node, places, order = self.node, self.places, (0, 3, 1, 2)
-        w, r = (self._stacked([node.input(first + g) for g in order]) for first in (places.weights, places.recurrent))
+        w, r = (
+            self._stacked([node.input(first + g) for g in order])
+            for first in (places.weights, places.recurrent)
+        )
         hidden = node.tensor(r).shape[-1]
         nothing = node.weight(np.zeros(hidden, np.float32), tag="no-bias")
         biases = [node.input(places.biases + g) or nothing for g in order]
         b = self._stacked([*biases, *(nothing,) * 4])
         states = [self._state(index) for index in (places.hidden, places.cell)]
         at_zero = all(s in node.build.weights for s in states)
-        rows = [] if at_zero else [node.emit("Reshape", [s], {"shape": (1, *node.tensor(s).shape)}, tag="state") for s in states]
-        p = self._stacked([node.input(places.peepholes + i) for i in (0, 2, 1)]) if node.has(places.peepholes + 1) else ""
+        rows = (
+            []
+            if at_zero
+            else [
+                node.emit("Reshape", [s], {"shape": (1, *node.tensor(s).shape)}, tag="state") for s in states
+            ]
+        )
+        p = (
+            self._stacked([node.input(places.peepholes + i) for i in (0, 2, 1)])
+            if node.has(places.peepholes + 1)
+            else ""
+        )
         inputs = [x, w, r, b, "", *(rows or ("", "")), p]
         attrs = {"hidden": hidden, "cell_clip": self.clips.cell}
         y, *ends = node.emit_all("LSTM", inputs, attrs, ("sequence", "hidden", "cell"))
@@ -121,7 +149,9 @@ class Direction:
         """Step by step, each intermediate result stored as TensorFlow Lite stores it."""
         node = self.node
         time, batch, inputs = node.tensor(x).shape
-        node.refuse_unless(node.work.room_for(time * STEP_NODES), f"{time} steps are too many to be written out")
+        node.refuse_unless(
+            node.work.room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
+        )
         how = Storages.of(node, self.places)
         rows = node.emit("Reshape", [x], {"shape": (time * batch, inputs)}, tag="rows")
         gates = [g for g in range(4) if node.has(self.places.weights + g)]
@@ -132,7 +162,9 @@ class Direction:
         for step in range(time):
             now = {g: _rows(node, driven[g], step * batch, batch) for g in gates}
             hidden, state = cell.step(now, hidden, state)
-            made.append(node.emit("Reshape", [hidden], {"shape": (1, *node.tensor(hidden).shape)}, tag="step"))
+            made.append(
+                node.emit("Reshape", [hidden], {"shape": (1, *node.tensor(hidden).shape)}, tag="step")
+            )
         node.leave(self.places.hidden, hidden)
         node.leave(self.places.cell, state)
         return node.emit("Concat", made, {"axis": 0}, tag="sequence", storage=how.state)
@@ -141,13 +173,19 @@ class Direction:
         """What the sequence puts into a gate, at all times at once."""
         node, places = self.node, self.places
         weights = node.permuted(places.weights + gate, (1, 0))
-        bias = [node.input(places.biases + gate)] if node.has(places.biases + gate) and not self._has_norms() else []
+        bias = (
+            [node.input(places.biases + gate)]
+            if node.has(places.biases + gate) and not self._has_norms()
+            else []
+        )
         return node.emit("MatMul", [rows, weights, *bias], tag=f"{GATES[gate]}-driven", storage=how.gate)
 
 
 def _rows(node: Node, tensor: str, first: int, count: int) -> str:
     width = node.tensor(tensor).shape[1]
-    return node.emit("Slice", [tensor], {"starts": (first, 0), "sizes": (count, width), "steps": (1, 1)}, tag="now")
+    return node.emit(
+        "Slice", [tensor], {"starts": (first, 0), "sizes": (count, width), "steps": (1, 1)}, tag="now"
+    )
 
 
 @dataclass(frozen=True)
@@ -188,7 +226,9 @@ class _Cell:
         if places.norms is not None and node.has(places.norms + gate):
             inputs = [total, node.input(places.norms + gate), node.input(places.biases + gate)]
             total = node.emit("LayerNorm", inputs, {"axis": -1, "epsilon": 1e-8}, tag="norm")
-        return node.emit("Tanh" if gate == 2 else "Sigmoid", [total], tag=f"{GATES[gate]}-gate", storage=how.activated)
+        return node.emit(
+            "Tanh" if gate == 2 else "Sigmoid", [total], tag=f"{GATES[gate]}-gate", storage=how.activated
+        )
 
     def _projected(self, hidden: str) -> str:
         node, how, place = self.of.node, self.how, self.of.places.projection
@@ -197,4 +237,10 @@ class _Cell:
         bias = [node.input(place + 1)] if node.has(place + 1) else []
         most = self.of.clips.projection or np.inf
         limits = {"low": -most, "high": most}
-        return node.emit("MatMul", [hidden, node.permuted(place, (1, 0)), *bias], limits, tag="projected", storage=how.state)
+        return node.emit(
+            "MatMul",
+            [hidden, node.permuted(place, (1, 0)), *bias],
+            limits,
+            tag="projected",
+            storage=how.state,
+        )

@@ -64,5 +64,10 @@ def _atan2(node: Node) -> Sequence[str]:
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"MATRIX_DIAG": _matrix_diag, "MATRIX_SET_DIAG": _matrix_set_diag, "BUCKETIZE": _bucketize, "ATAN2": _atan2}
+    {
+        "MATRIX_DIAG": _matrix_diag,
+        "MATRIX_SET_DIAG": _matrix_set_diag,
+        "BUCKETIZE": _bucketize,
+        "ATAN2": _atan2,
+    }
 )

@@ -25,7 +25,10 @@ INSIDE = 0.1
 def _parameters(node: Node, count: int) -> tuple[int, ...]:
     """Return the first integers of the operator's C struct, which the file holds as it lies in memory."""
     data = node.operator.custom
-    node.refuse_unless(len(data) >= 4 * count, f"its options are {len(data)} bytes, and {4 * count} were expected; convert the model again")
+    node.refuse_unless(
+        len(data) >= 4 * count,
+        f"its options are {len(data)} bytes, and {4 * count} were expected; convert the model again",
+    )
     return struct.unpack_from(f"<{count}i", data)
 
 
@@ -34,7 +37,10 @@ def _transposed_with_bias(node: Node) -> Sequence[str]:
     padding, *strides_wh = _parameters(node, 3)
     strides = (strides_wh[1], strides_wh[0])
     x, filters = node.shape(0), node.shape(1)
-    node.refuse_unless(len(x) == len(filters) == 4 and min(strides) > 0, f"{list(x)} by filters of {list(filters)} and strides {strides}")
+    node.refuse_unless(
+        len(x) == len(filters) == 4 and min(strides) > 0,
+        f"{list(x)} by filters of {list(filters)} and strides {strides}",
+    )
     node.refuse_unless(padding in (SAME, VALID), f"padding {padding}")
     cut = [0, 0]
     if padding == SAME:
@@ -53,7 +59,9 @@ def _transposed_with_bias(node: Node) -> Sequence[str]:
 def _window(node: Node) -> tuple[int, Shape, Shape, int]:
     """Return padding, strides and size of the window, rows first, and the activation, as TfLitePoolParams has them."""
     padding, stride_w, stride_h, width, height, activation = _parameters(node, 6)
-    node.refuse_unless(min(stride_w, stride_h, width, height) > 0, f"a window of {(height, width)} by {(stride_h, stride_w)}")
+    node.refuse_unless(
+        min(stride_w, stride_h, width, height) > 0, f"a window of {(height, width)} by {(stride_h, stride_w)}"
+    )
     node.refuse_unless(len(node.shape(0)) == 4, f"an image of shape {list(node.shape(0))}")
     return padding, (stride_h, stride_w), (height, width), activation
 
@@ -71,28 +79,50 @@ def _max_pool_with_places(node: Node) -> Sequence[str]:
     pool = node.emit("MaxPool", [x], {**attrs, "pads_before": before, "pads_after": after}, tag="greatest")
     around = {"before": (0, *before, 0), "after": (0, *after, 0), "value": float(np.finfo(np.float32).min)}
     padded = node.emit("Pad", [x], around, tag="padded") if any((*before, *after)) else x
-    columns = node.emit("Im2Col", [padded], {**attrs, "pads_before": (0, 0), "pads_after": (0, 0)}, tag="windows")
-    apart = node.emit("Reshape", [columns], {"shape": (*node.tensor(pool).shape[:3], prod(kernel), shape[3])}, tag="apart")
+    columns = node.emit(
+        "Im2Col", [padded], {**attrs, "pads_before": (0, 0), "pads_after": (0, 0)}, tag="windows"
+    )
+    apart = node.emit(
+        "Reshape", [columns], {"shape": (*node.tensor(pool).shape[:3], prod(kernel), shape[3])}, tag="apart"
+    )
     place = node.emit("ArgMax", [apart], {"axis": 3, "keepdims": False}, tag="place")
     number = node.emit("Cast", [place], {"to": "f32"}, tag="number")
     inside = node.emit("Add", [number, node.weight(np.float32(INSIDE), tag="inside")], tag="inside")
-    values = node.emit("Clip", [pool], {"min": bounds[0], "max": bounds[1]}, tag="values") if bounds != (-np.inf, np.inf) else pool
+    values = (
+        node.emit("Clip", [pool], {"min": bounds[0], "max": bounds[1]}, tag="values")
+        if bounds != (-np.inf, np.inf)
+        else pool
+    )
     return [values, inside]
 
 
 def _max_unpool(node: Node) -> Sequence[str]:
     """MaxUnpooling2D(x, places): every value at its place in a window of its own, zeros elsewhere."""
     _, strides, kernel, _ = _window(node)
-    node.refuse_unless(strides == kernel, f"windows of {kernel} at strides of {strides}; windows that lie side by side are supported")
+    node.refuse_unless(
+        strides == kernel,
+        f"windows of {kernel} at strides of {strides}; windows that lie side by side are supported",
+    )
     batch, rows, columns, channels = node.shape(0)
-    node.refuse_unless(node.shape(1) == node.shape(0), f"places of shape {list(node.shape(1))} for {list(node.shape(0))}")
+    node.refuse_unless(
+        node.shape(1) == node.shape(0), f"places of shape {list(node.shape(1))} for {list(node.shape(0))}"
+    )
     count = prod(kernel)
     each = (batch, rows, columns, 1, channels)
-    place = node.emit("Cast", [node.emit("Reshape", [node.input(1)], {"shape": each}, tag="places")], {"to": "i32"}, tag="place")
+    place = node.emit(
+        "Cast",
+        [node.emit("Reshape", [node.input(1)], {"shape": each}, tag="places")],
+        {"to": "i32"},
+        tag="place",
+    )
     known = node.weight(np.arange(count, dtype=np.int32).reshape(count, 1), tag="known")
     here = node.emit("Cast", [node.emit("Equal", [place, known], tag="equal")], {"to": "f32"}, tag="here")
-    spread = node.emit("Mul", [here, node.emit("Reshape", [node.input(0)], {"shape": each}, tag="values")], tag="spread")
-    windows = node.emit("Reshape", [spread], {"shape": (batch, rows, columns, *kernel, channels)}, tag="windows")
+    spread = node.emit(
+        "Mul", [here, node.emit("Reshape", [node.input(0)], {"shape": each}, tag="values")], tag="spread"
+    )
+    windows = node.emit(
+        "Reshape", [spread], {"shape": (batch, rows, columns, *kernel, channels)}, tag="windows"
+    )
     image = node.emit("Transpose", [windows], {"perm": (0, 1, 3, 2, 4, 5)}, tag="image")
     return node.done("Reshape", [image], {"shape": (batch, rows * kernel[0], columns * kernel[1], channels)})
 

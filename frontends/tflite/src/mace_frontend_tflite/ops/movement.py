@@ -40,13 +40,25 @@ def _pack(node: Node) -> Sequence[str]:
 def _unpack(node: Node) -> Sequence[str]:
     shape = node.shape(0)
     axis = node.axis(int(node.options("UnpackOptions").Axis()), len(shape))
-    node.refuse_unless(shape[axis] == len(node.operator.outputs), f"{shape[axis]} parts for {len(node.operator.outputs)} results")
+    node.refuse_unless(
+        shape[axis] == len(node.operator.outputs),
+        f"{shape[axis]} parts for {len(node.operator.outputs)} results",
+    )
     one = tuple(1 if i == axis else d for i, d in enumerate(shape))
     made = []
     for i in range(shape[axis]):
         starts = tuple(i if a == axis else 0 for a in range(len(shape)))
-        part = node.emit("Slice", [node.input(0)], {"starts": starts, "sizes": one, "steps": (1,) * len(shape)}, tag="part")
-        made.append(node.emit("Reshape", [part], {"shape": tuple(d for a, d in enumerate(shape) if a != axis)}, tag=f"part{i}"))
+        part = node.emit(
+            "Slice", [node.input(0)], {"starts": starts, "sizes": one, "steps": (1,) * len(shape)}, tag="part"
+        )
+        made.append(
+            node.emit(
+                "Reshape",
+                [part],
+                {"shape": tuple(d for a, d in enumerate(shape) if a != axis)},
+                tag=f"part{i}",
+            )
+        )
     return made
 
 
@@ -55,7 +67,9 @@ def _split(node: Node) -> Sequence[str]:
     shape, count = node.shape(1), int(node.options("SplitOptions").NumSplits())
     axis = node.axis(node.ints(0, "axis")[0], len(shape))
     fits = 0 < count == len(node.operator.outputs) and shape[axis] % count == 0
-    node.refuse_unless(fits, f"{shape[axis]} elements in {count} parts for {len(node.operator.outputs)} results")
+    node.refuse_unless(
+        fits, f"{shape[axis]} elements in {count} parts for {len(node.operator.outputs)} results"
+    )
     return node.done("Split", [node.input(1)], {"axis": axis, "sizes": (shape[axis] // count,) * count})
 
 
@@ -98,7 +112,9 @@ def _mirror_pad(node: Node) -> Sequence[str]:
     before, after = (tuple(pair[i] for pair in pads) for i in range(2))
     if node.options("MirrorPadOptions").Mode() == tflite.MirrorPadMode.REFLECT:
         return node.done("Pad", [node.input(0)], {"before": before, "after": after, "mode": "reflect"})
-    fits = len(pads) == len(node.shape(0)) and all(0 <= p <= d for pair, d in zip(pads, node.shape(0), strict=False) for p in pair)
+    fits = len(pads) == len(node.shape(0)) and all(
+        0 <= p <= d for pair, d in zip(pads, node.shape(0), strict=False) for p in pair
+    )
     node.refuse_unless(fits, f"paddings of {pads} around {list(node.shape(0))}")
     return _symmetric(node, before, after)
 
@@ -108,7 +124,9 @@ def _symmetric(node: Node, before: Shape, after: Shape) -> Sequence[str]:
     x = node.input(0)
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if low or high:
-            places = np.pad(np.arange(node.shape(0)[axis]), (int(low), int(high)), mode="symmetric").astype(np.int64)
+            places = np.pad(np.arange(node.shape(0)[axis]), (int(low), int(high)), mode="symmetric").astype(
+                np.int64
+            )
             x = node.emit("Gather", [x, node.weight(places, tag="places")], {"axis": axis}, tag="mirrored")
     return node.done("Identity", [x])
 
@@ -118,11 +136,17 @@ def _tile(node: Node) -> Sequence[str]:
 
 
 def _to_space(node: Node) -> Sequence[str]:
-    return node.done("DepthToSpace", [node.input(0)], {"block": int(node.options("DepthToSpaceOptions").BlockSize()), "mode": "DCR"})
+    return node.done(
+        "DepthToSpace",
+        [node.input(0)],
+        {"block": int(node.options("DepthToSpaceOptions").BlockSize()), "mode": "DCR"},
+    )
 
 
 def _to_depth(node: Node) -> Sequence[str]:
-    return node.done("SpaceToDepth", [node.input(0)], {"block": int(node.options("SpaceToDepthOptions").BlockSize())})
+    return node.done(
+        "SpaceToDepth", [node.input(0)], {"block": int(node.options("SpaceToDepthOptions").BlockSize())}
+    )
 
 
 def _pairs(node: Node, index: int, what: str) -> list[tuple[int, int]]:
@@ -142,7 +166,9 @@ def _space_to_batch(node: Node) -> Sequence[str]:
 def _resize(mode: str, kind: str) -> Handler:
     def handle(node: Node) -> Sequence[str]:
         options, shape, wanted = node.options(kind), node.shape(0), node.ints(1, "size")
-        node.refuse_unless(len(shape) == 4 and len(wanted) == 2 and 0 not in shape, f"{list(shape)} to {list(wanted)}")
+        node.refuse_unless(
+            len(shape) == 4 and len(wanted) == 2 and 0 not in shape, f"{list(shape)} to {list(wanted)}"
+        )
         sizes = (shape[0], *wanted, shape[3])
         corners, half = options.AlignCorners(), options.HalfPixelCenters()
         scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
@@ -150,7 +176,13 @@ def _resize(mode: str, kind: str) -> Handler:
             return _nearest_centers(node, sizes)
         coordinates = "align_corners" if corners else "half_pixel" if half else "asymmetric"
         nearest = "round_prefer_ceil" if corners else "floor"
-        attrs = {"sizes": sizes, "scales": scales, "mode": mode, "coordinates": coordinates, "nearest": nearest}
+        attrs = {
+            "sizes": sizes,
+            "scales": scales,
+            "mode": mode,
+            "coordinates": coordinates,
+            "nearest": nearest,
+        }
         return node.done("Resize", [node.input(0)], attrs)
 
     return handle
@@ -161,7 +193,9 @@ def _nearest_centers(node: Node, sizes: Shape) -> Sequence[str]:
     x, shape = node.input(0), node.shape(0)
     for axis in (1, 2):
         node.refuse_unless(0 <= sizes[axis] <= MOST_PLACES, f"a size of {list(sizes)}")
-        centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * (np.float32(shape[axis]) / np.float32(max(sizes[axis], 1)))
+        centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * (
+            np.float32(shape[axis]) / np.float32(max(sizes[axis], 1))
+        )
         places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
         x = node.emit("Gather", [x, node.weight(places, tag="places")], {"axis": axis}, tag="resized")
     return node.done("Identity", [x])
@@ -171,7 +205,9 @@ def _reverse(node: Node) -> Sequence[str]:
     shape, axes = node.shape(0), {a % len(node.shape(0)) for a in node.ints(1, "axes")}
     starts = tuple(d - 1 if i in axes else 0 for i, d in enumerate(shape))
     return node.done(
-        "Slice", [node.input(0)], {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))}
+        "Slice",
+        [node.input(0)],
+        {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))},
     )
 
 
@@ -185,7 +221,9 @@ def _one_hot(node: Node) -> Sequence[str]:
     depth = node.ints(1, "depth")[0]
     values = [node.emit("Reshape", [node.input(i)], {"shape": (1,)}, tag="value") for i in (3, 2)]
     pair = node.emit("Concat", values, {"axis": 0}, tag="values")
-    return node.done("OneHot", [node.stored(0), pair], {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())})
+    return node.done(
+        "OneHot", [node.stored(0), pair], {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())}
+    )
 
 
 def _top_k(node: Node) -> Sequence[str]:

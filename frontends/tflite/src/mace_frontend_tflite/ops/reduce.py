@@ -9,7 +9,13 @@ from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
-    {"MEAN": "ReduceMean", "SUM": "ReduceSum", "REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD": "ReduceProd"}
+    {
+        "MEAN": "ReduceMean",
+        "SUM": "ReduceSum",
+        "REDUCE_MAX": "ReduceMax",
+        "REDUCE_MIN": "ReduceMin",
+        "REDUCE_PROD": "ReduceProd",
+    }
 )
 
 
@@ -51,7 +57,11 @@ def _arg(op: str) -> Handler:
 def _cumsum(node: Node) -> Sequence[str]:
     options = node.options("CumsumOptions")
     axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
-    return node.done("CumSum", [node.input(0)], {"axis": axis, "exclusive": bool(options.Exclusive()), "reverse": bool(options.Reverse())})
+    return node.done(
+        "CumSum",
+        [node.input(0)],
+        {"axis": axis, "exclusive": bool(options.Exclusive()), "reverse": bool(options.Reverse())},
+    )
 
 
 def _l2_norm(node: Node) -> Sequence[str]:
@@ -61,14 +71,26 @@ def _l2_norm(node: Node) -> Sequence[str]:
 def _local_response(node: Node) -> Sequence[str]:
     """X * (bias + alpha * sum of squares) ** -beta over the channels from radius before to radius - 1 behind, as the kernel has it.
 
-    The IR's alpha is divided by the size, and its even windows reach further behind: so the channels are turned round.
+    The IR's alpha is divided by the size, and its even windows reach further behind: so the channels are
+    turned round.
     """
     options, shape = node.options("LocalResponseNormalizationOptions"), node.shape(0)
     size = 2 * int(options.Radius())
-    node.refuse_unless(0 < size <= 2 * max(shape[-1], 1), f"a radius of {size // 2} over {shape[-1]} channels")
-    attrs = {"size": size, "alpha": float(options.Alpha()) * size, "beta": float(options.Beta()), "bias": float(options.Bias())}
+    node.refuse_unless(
+        0 < size <= 2 * max(shape[-1], 1), f"a radius of {size // 2} over {shape[-1]} channels"
+    )
+    attrs = {
+        "size": size,
+        "alpha": float(options.Alpha()) * size,
+        "beta": float(options.Beta()),
+        "bias": float(options.Bias()),
+    }
     rank = len(shape)
-    turn = {"starts": (0,) * (rank - 1) + (shape[-1] - 1,), "sizes": shape, "steps": (1,) * (rank - 1) + (-1,)}
+    turn = {
+        "starts": (0,) * (rank - 1) + (shape[-1] - 1,),
+        "sizes": shape,
+        "steps": (1,) * (rank - 1) + (-1,),
+    }
     turned = node.emit("Slice", [node.input(0)], turn, tag="turned")
     return node.done("Slice", [node.emit("LRN", [turned], attrs, tag="normal")], turn)
 

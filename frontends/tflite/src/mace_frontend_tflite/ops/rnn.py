@@ -14,24 +14,39 @@ from mace_frontend_tflite.ops.activation import limits
 from mace_frontend_tflite.ops.lstm import as_asked, both_ways, time_first, turned
 
 _Type = tflite.ActivationFunctionType
-FUNCTIONS: Mapping[int, str] = MappingProxyType({_Type.NONE: "Affine", _Type.RELU: "Relu", _Type.TANH: "Tanh"})
+FUNCTIONS: Mapping[int, str] = MappingProxyType(
+    {_Type.NONE: "Affine", _Type.RELU: "Relu", _Type.TANH: "Tanh"}
+)
 AUXILIARY = (9, 10, 11)
 STEP_NODES = 5
 
 
 def _direction(node: Node, x: str, first: int, function: int) -> str:
-    """Hidden states [time, batch, units] of a sequence; weights, recurrent weights, bias and state lie from input `first` on."""
+    """Hidden states [time, batch, units] of a sequence.
+
+    weights, recurrent weights, bias and state lie from input `first` on.
+    """
     node.refuse_unless(node.storage() is None, "a quantized layer of this kind")
     if function not in FUNCTIONS:
         return _unrolled(node, x, first, function)
     hidden, state = node.shape(first + 1)[-1], node.stored(first + 3)
-    w, r = (node.emit("Reshape", [node.input(i)], {"shape": (1, *node.shape(i))}, tag="weights") for i in (first, first + 1))
+    w, r = (
+        node.emit("Reshape", [node.input(i)], {"shape": (1, *node.shape(i))}, tag="weights")
+        for i in (first, first + 1)
+    )
     both = [node.input(first + 2), node.weight(np.zeros(hidden, np.float32), tag="no-bias")]
-    b = node.emit("Reshape", [node.emit("Concat", both, {"axis": 0}, tag="bias")], {"shape": (1, 2 * hidden)}, tag="bias")
+    b = node.emit(
+        "Reshape",
+        [node.emit("Concat", both, {"axis": 0}, tag="bias")],
+        {"shape": (1, 2 * hidden)},
+        tag="bias",
+    )
     inputs = [x, w, r, b]
     if state not in node.build.weights:
         inputs += ["", node.emit("Reshape", [state], {"shape": (1, *node.tensor(state).shape)}, tag="state")]
-    y, end = node.emit_all("RNN", inputs, {"hidden": hidden, "activations": (FUNCTIONS[function],)}, ("sequence", "state"))
+    y, end = node.emit_all(
+        "RNN", inputs, {"hidden": hidden, "activations": (FUNCTIONS[function],)}, ("sequence", "state")
+    )
     node.leave(first + 3, end)
     time, _, batch, _ = node.tensor(y).shape
     return node.emit("Reshape", [y], {"shape": (time, batch, hidden)}, tag="states")
@@ -46,7 +61,9 @@ def _unrolled(node: Node, x: str, first: int, function: int) -> str:
     w, r = (node.permuted(i, (1, 0)) for i in (first, first + 1))
     hidden, made = node.stored(first + 3), []
     for step in range(time):
-        now = node.emit("Slice", [x], {"starts": (step, 0, 0), "sizes": (1, batch, width), "steps": (1, 1, 1)}, tag="now")
+        now = node.emit(
+            "Slice", [x], {"starts": (step, 0, 0), "sizes": (1, batch, width), "steps": (1, 1, 1)}, tag="now"
+        )
         rows = node.emit("Reshape", [now], {"shape": (batch, width)}, tag="rows")
         driven = node.emit("MatMul", [rows, w, node.input(first + 2)], tag="driven")
         total = node.emit("Add", [driven, node.emit("MatMul", [hidden, r], tag="recurrent")], tag="total")
@@ -60,7 +77,9 @@ def _sequence(node: Node) -> Sequence[str]:
     """UNIDIRECTIONAL_SEQUENCE_RNN(x, weights, recurrent weights, bias, state)."""
     options = node.options("SequenceRNNOptions")
     time_major = bool(options.TimeMajor())
-    return as_asked(node, _direction(node, time_first(node, time_major), 1, options.FusedActivationFunction()), time_major)
+    return as_asked(
+        node, _direction(node, time_first(node, time_major), 1, options.FusedActivationFunction()), time_major
+    )
 
 
 def _both(node: Node) -> Sequence[str]:
@@ -93,10 +112,14 @@ def _svdf(node: Node) -> Sequence[str]:
     found = node.emit("MatMul", [node.input(0), node.permuted(1, (1, 0))], tag="found", storage=how)
     newest = node.emit("Reshape", [found], {"shape": (batch, filters, 1)}, tag="newest")
     cut = {"starts": (0, 0, 1), "sizes": (batch, filters, memory - 1), "steps": (1, 1, 1)}
-    state = node.emit("Concat", [node.emit("Slice", [before], cut, tag="kept"), newest], {"axis": 2}, tag="state")
+    state = node.emit(
+        "Concat", [node.emit("Slice", [before], cut, tag="kept"), newest], {"axis": 2}, tag="state"
+    )
     node.leave(4, state)
     weighted = node.emit("Mul", [state, node.input(2)], tag="weighted")
-    grouped = node.emit("Reshape", [weighted], {"shape": (batch, filters // rank, rank * memory)}, tag="grouped")
+    grouped = node.emit(
+        "Reshape", [weighted], {"shape": (batch, filters // rank, rank * memory)}, tag="grouped"
+    )
     sums = node.emit("ReduceSum", [grouped], {"axes": (2,), "keepdims": False}, tag="sums")
     function = options.FusedActivationFunction()
     if node.has(3):
@@ -105,5 +128,10 @@ def _svdf(node: Node) -> Sequence[str]:
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"UNIDIRECTIONAL_SEQUENCE_RNN": _sequence, "BIDIRECTIONAL_SEQUENCE_RNN": _both, "RNN": _step, "SVDF": _svdf}
+    {
+        "UNIDIRECTIONAL_SEQUENCE_RNN": _sequence,
+        "BIDIRECTIONAL_SEQUENCE_RNN": _both,
+        "RNN": _step,
+        "SVDF": _svdf,
+    }
 )

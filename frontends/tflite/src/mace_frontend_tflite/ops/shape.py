@@ -41,7 +41,9 @@ def complete(node: Node, shape: Shape, elements: int) -> Shape:
     node.refuse_unless(shape.count(-1) <= 1 and min(shape, default=0) >= -1, f"a new shape of {list(shape)}")
     if -1 not in shape:
         return shape
-    node.refuse_unless(known > 0 and elements % known == 0, f"{elements} elements in a shape of {list(shape)}")
+    node.refuse_unless(
+        known > 0 and elements % known == 0, f"{elements} elements in a shape of {list(shape)}"
+    )
     return tuple(elements // known if d == -1 else d for d in shape)
 
 
@@ -49,7 +51,9 @@ def _squeeze(node: Node) -> Sequence[str]:
     shape, options = node.shape(0), node.options("SqueezeOptions")
     given = [int(v) for v in options.SqueezeDimsAsNumpy()] if options.SqueezeDimsLength() else []
     axes = {node.axis(a, len(shape)) for a in given} or {i for i, d in enumerate(shape) if d == 1}
-    return node.done("Reshape", [node.input(0)], {"shape": tuple(d for i, d in enumerate(shape) if i not in axes)})
+    return node.done(
+        "Reshape", [node.input(0)], {"shape": tuple(d for i, d in enumerate(shape) if i not in axes)}
+    )
 
 
 def _expand_dims(node: Node) -> Sequence[str]:
@@ -60,8 +64,13 @@ def _expand_dims(node: Node) -> Sequence[str]:
 
 def _range(node: Node) -> str:
     dtype = node.constant(0, "start").dtype
-    start, limit, delta = (node.constant(i, what).reshape(()).item() for i, what in enumerate(("start", "limit", "step")))
-    node.refuse_unless(delta != 0 and abs((limit - start) / delta) < MOST_ELEMENTS, f"a range from {start} to {limit} by {delta}")
+    start, limit, delta = (
+        node.constant(i, what).reshape(()).item() for i, what in enumerate(("start", "limit", "step"))
+    )
+    node.refuse_unless(
+        delta != 0 and abs((limit - start) / delta) < MOST_ELEMENTS,
+        f"a range from {start} to {limit} by {delta}",
+    )
     return node.weight(np.arange(start, limit, delta, dtype=dtype), tag="range")
 
 
@@ -99,13 +108,18 @@ def _unique(node: Node) -> Sequence[str]:
     order = np.argsort(first)
     dtype = node.output(1).dtype or DType.I32
     places = np.argsort(order)[inverse].astype(dtype.numpy)
-    return [node.weight(values[order], node.info(0).quant, tag="values"), node.weight(places.reshape(-1), tag="places")]
+    return [
+        node.weight(values[order], node.info(0).quant, tag="values"),
+        node.weight(places.reshape(-1), tag="places"),
+    ]
 
 
 def _bitcast(node: Node) -> str:
     """The same bits as another type; of constants."""
     dtype, array = node.output().dtype, node.constant(0, "bits")
-    node.refuse_unless(dtype is not None and dtype.size == array.itemsize, f"bits of {array.dtype} as {node.output().kind}")
+    node.refuse_unless(
+        dtype is not None and dtype.size == array.itemsize, f"bits of {array.dtype} as {node.output().kind}"
+    )
     assert dtype is not None
     return node.weight(np.ascontiguousarray(array).view(dtype.numpy).reshape(array.shape), tag="bits")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
 from mace_core.ops.arguments import integer, integers
+from mace_core.rewrite import Match, rewrite
 
 
 def cancel_splits(graph: Graph) -> Graph:

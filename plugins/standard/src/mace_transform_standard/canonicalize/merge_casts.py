@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import DType, Graph
+from mace_core.rewrite import Match, rewrite
 
 WHOLE = ("i64", "u64")
 """Types that numpy calls safe to convert to f64, which has only 53 bits of them."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Array, Graph
+from mace_core.rewrite import Match, rewrite
 
 
 def reduce_strength(graph: Graph) -> Graph:

@@ -6,8 +6,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
+from mace_core.rewrite import Match, rewrite
 
 COMMUTATIVE = ("Add", "Mul", "Minimum", "Maximum", "Equal", "And", "Or", "Xor")
 """Ops whose two inputs may change places."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
 from mace_core.ops.arguments import integers
 from mace_core.ops.op import OpError
 from mace_core.ops.shapes import keep
+from mace_core.rewrite import Match, rewrite
 
 RANK = 6
 """Axes up to which kernels can be trusted to broadcast."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
+from mace_core.rewrite import Match, rewrite
 
 NEUTRAL: Mapping[str, tuple[float, tuple[int, ...]]] = {
     "Add": (0, (0, 1)),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
 from mace_core.ops.arguments import integers
+from mace_core.rewrite import Match, rewrite
 
 
 def transposes_to_views(graph: Graph) -> Graph:

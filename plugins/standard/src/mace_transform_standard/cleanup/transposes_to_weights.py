@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node, Shape
+from mace_core.rewrite import Match, rewrite
 
 
 def transposes_to_weights(graph: Graph) -> Graph:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integer, integers
+from mace_core.rewrite import Match, rewrite
 
 READERS = ("Conv", "MatMul")
 CONSTANTS = ("Mul", "Div", "Add", "Sub")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
+from mace_core.rewrite import Match, rewrite
 
 LIMITED = ("Conv", "ConvTranspose", "MatMul")
 

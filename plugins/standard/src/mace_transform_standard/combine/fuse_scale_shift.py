@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Array, Graph, Node
+from mace_core.rewrite import Match, rewrite
 
 PIXELS = 4
 """So many pixels at least: BatchNorm reads two numbers for each channel beside them."""

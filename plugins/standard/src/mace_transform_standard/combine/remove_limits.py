@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
 from mace_core.ops.arguments import integers
+from mace_core.rewrite import Match, rewrite
 
 Range = tuple[float, float]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
+from mace_core.rewrite import Match, rewrite
 
 
 def fold_batch_norm(graph: Graph) -> Graph:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Builder, Match, rewrite
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
+from mace_core.rewrite import Match, rewrite
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
 MOVING = ("Reshape", "Transpose", "Slice", "Gather")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Array, Graph, Node, Shape
+from mace_core.rewrite import Match, rewrite
 
 NORMS = ("LayerNorm", "RMSNorm", "InstanceNorm", "GroupNorm")
 

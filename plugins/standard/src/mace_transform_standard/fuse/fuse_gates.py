@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
+from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import Fused, fuse, made_by, near, product, product_at, sum_with_number
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.build import Builder, Match, rewrite
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
+from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
     fuse,

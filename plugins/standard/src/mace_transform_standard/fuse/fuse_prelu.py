@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Array, Graph, Node
+from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import Fused, fuse, made_by, orders, product_at
 
 

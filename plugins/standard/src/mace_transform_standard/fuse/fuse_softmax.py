@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
 from mace_core.ops.arguments import integers
+from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import Fused, fuse, is_square, made_by
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node, Shape
+from mace_core.rewrite import Match, rewrite
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
 """Ops that take in what follows them."""

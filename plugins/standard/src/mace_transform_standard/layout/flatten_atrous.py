@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mace_core.build import Builder, Match, rewrite
+from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node, Shape
 from mace_core.ops.arguments import integers
 from mace_core.recipes import Steps, batch_to_space, space_to_batch
+from mace_core.rewrite import Match, rewrite
 
 SPACE_TO_BATCH = ("Pad", "Reshape", "Transpose", "Reshape")
 BATCH_TO_SPACE = ("Reshape", "Transpose", "Reshape")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph
 from mace_core.ops.arguments import integers
+from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import enclosed, made_by
 
 SWAP = (0, 2, 1)

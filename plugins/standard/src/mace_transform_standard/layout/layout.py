@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.build import Match, rewrite
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Perm
 from mace_core.ops.shapes import keep
+from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.layout.axis_groups import axis_groups
 
 FIRST = frozenset((0, rank - 1, *range(1, rank - 1)) for rank in (3, 4, 5))

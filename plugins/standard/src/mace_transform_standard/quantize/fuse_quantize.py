@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Builder, Match, rewrite
+from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node
 from mace_core.quantization import dequantize
+from mace_core.rewrite import Match, rewrite
 
 STAYING = ("Identity", "Pad", "MaxPoolIndices")
 """Ops that move elements, but not those alone."""

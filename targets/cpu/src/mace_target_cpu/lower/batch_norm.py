@@ -9,8 +9,9 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.batch_norm import folded
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.plain import compose
 from mace_target_cpu.lower.softmax import WIDEST, chunk
@@ -56,7 +57,10 @@ def batch_norm(node: Node, to: Lowering) -> None:
         table = to.weight(f"{node.name}_folded", (2, width), "float32", make)
     else:
         table = to.temporary(Tensor(f"{node.name}_folded", DType.F32, (2, width)))
-        to.call(node, Call(FOLD, {"channels": channels, "period": width, "epsilon": epsilon}, node.inputs[1:], [table]))
+        to.call(
+            node,
+            Call(FOLD, {"channels": channels, "period": width, "epsilon": epsilon}, node.inputs[1:], [table]),
+        )
     shares = chunk(-(-x.elements // width), width)
     args = {"n": x.elements, "period": width, **shares}
     to.call(node, Call(APPLY, args, [node.inputs[0], table], node.outputs, inplace=True))

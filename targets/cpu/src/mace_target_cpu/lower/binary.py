@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
 from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type, is_signed, refuse_type, unsigned, wrap_type
@@ -95,7 +96,10 @@ def _scalar(form: str, x: DType, y: DType) -> str:
 
 
 def _integer_power(x: DType, y: DType) -> str:
-    """Integer exponents wrap; a negative one leaves 1 / x^n without its fraction; a power of 0 that is none is 0."""
+    """Integer exponents wrap; a negative one leaves 1 / x^n without its fraction.
+
+    A power of 0 that is none is 0.
+    """
     if y.is_float:
         return f"mace_to_{C_TYPES[x]}(pow((double)x, (double)y))"
     power = "mace_integer_power((uint64_t)x, (uint64_t)y)"
@@ -121,12 +125,25 @@ def binary(node: Node, to: Lowering) -> None:
     scalar = _scalar(form, x.dtype, y.dtype)
     if not vector and not scalar:
         raise refuse_type(node.op.name, x.dtype)
-    params = {"ctype": c_type(x), "ytype": c_type(y), "result": c_type(z), "vector": Code(vector), "scalar": Code(scalar)}
+    params = {
+        "ctype": c_type(x),
+        "ytype": c_type(y),
+        "result": c_type(z),
+        "vector": Code(vector),
+        "scalar": Code(scalar),
+    }
     name = f"{form.lower()}_{x.dtype.value}" + (f"_{y.dtype.value}" if y.dtype is not x.dtype else "")
     fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
-    kernel = Kernel(name, KERNELS / "binary.c.in", fields, params, (MATH, POWER, CONVERT) if form == "Pow" else ())
+    kernel = Kernel(
+        name, KERNELS / "binary.c.in", fields, params, (MATH, POWER, CONVERT) if form == "Pow" else ()
+    )
     dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
-    to.call(node, Call(kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype))
+    to.call(
+        node,
+        Call(
+            kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype
+        ),
+    )
 
 
 def where(node: Node, to: Lowering) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mace_core.ir import Shape
 from mace_core.kernel_target import MAX_DIMENSION
-from mace_core.program import Refused
+from mace_core.lowering import Refused
 from mace_target_cpu.lower.types import MERGE_AXES
 
 RANK = 6
@@ -16,7 +16,10 @@ RANK = 6
 
 
 def strides(shape: Shape, out: Shape) -> tuple[int, ...]:
-    """Elements from one index of the result to the next in a dense operand of this shape; 0 where it repeats."""
+    """Elements from one index of the result to the next in a dense operand of this shape.
+
+    0 where it repeats.
+    """
     padded = (1,) * (len(out) - len(shape)) + shape
     dense = [int(np.prod(padded[i + 1 :], dtype=np.int64)) for i in range(len(padded))]
     return tuple(0 if d == 1 else s for d, s in zip(padded, dense, strict=True))
@@ -41,7 +44,9 @@ def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], li
             dims.append(dim)
             rows.append(row)
     if len(dims) > RANK:
-        raise Refused(f"broadcasts over {len(dims)} axes; the kernels loop over {RANK}", code="shape", remedy=MERGE_AXES)
+        raise Refused(
+            f"broadcasts over {len(dims)} axes; the kernels loop over {RANK}", code="shape", remedy=MERGE_AXES
+        )
     lead = RANK - len(dims)
     columns = [tuple([0] * lead + [row[k] for row in rows]) for k in range(len(operands))]
     if not dims:  # one element: a step of 1 keeps the inner loop contiguous

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import C_TYPES, CONVERT, HALF_BITS, c_type
 
@@ -20,7 +21,9 @@ def cast(node: Node, to: Lowering) -> None:
     name = f"cast_{x.dtype.value}_{y.dtype.value}"
     if DType.F16 in (x.dtype, y.dtype) and x.dtype is not y.dtype:
         if DType.F32 not in (x.dtype, y.dtype):
-            raise Refused(f"no kernel casts {x.dtype.value} to {y.dtype.value}", code="dtype", remedy="cast through f32")
+            raise Refused(
+                f"no kernel casts {x.dtype.value} to {y.dtype.value}", code="dtype", remedy="cast through f32"
+            )
         to_half = y.dtype is DType.F16
         kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": to_half}, () if to_half else (HALF_BITS,))
     else:

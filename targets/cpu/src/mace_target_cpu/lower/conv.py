@@ -7,10 +7,20 @@ from dataclasses import dataclass
 
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.windows import Ints, Windows
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
-from mace_target_cpu.lower.gemm import BLOCK, GEMM, block_floats, need_f32, optional, pack, pack_at_run_time, packed_size
+from mace_target_cpu.lower.gemm import (
+    BLOCK,
+    GEMM,
+    block_floats,
+    need_f32,
+    optional,
+    pack,
+    pack_at_run_time,
+    packed_size,
+)
 from mace_target_cpu.lower.plain import plain_conv
 
 WINDOWS = KERNELS / "windows.h.in"
@@ -91,13 +101,23 @@ def conv(node: Node, to: Lowering) -> None:
     need_f32(node, to)
     filters = Filters.of(node, to)
     args = {**geometry(x, y, windows), **clamp(node)}
-    if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and to.constant(node.inputs[1]) is not None:
+    if (
+        filters.group == x.shape[-1]
+        and filters.columns == 1
+        and filters.group > 1
+        and to.constant(node.inputs[1]) is not None
+    ):
         _depthwise(node, to, args, windows)
         return
     rows = math.prod(y.shape[:-1])
     direct = set(windows.kernel) | set(windows.strides) == {1} and x.shape[1:-1] == y.shape[1:-1]
     scratch = 0 if direct else block_floats(rows, filters.depth)
-    args |= {"results": y.shape[-1], "group": filters.group, "panel": panel_width(to), "block": scratch or BLOCK}
+    args |= {
+        "results": y.shape[-1],
+        "group": filters.group,
+        "panel": panel_width(to),
+        "block": scratch or BLOCK,
+    }
     reads = [node.inputs[0], _packed(node, to, filters), optional(node, 2)]
     to.call(node, Call(CONV, args, reads, node.outputs, scratch=4 * scratch))
 
@@ -109,7 +129,10 @@ def _packed(node: Node, to: Lowering, filters: Filters) -> str:
         return pack_at_run_time(node, to, w, filters.size, transposed=True)
     matrices = constant.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
     shape = packed_size(*filters.size, panel)
-    return to.once((w, "filters", shape), lambda: to.weight(f"{w}_packed", shape, "float32", lambda: pack(matrices, panel)))
+    return to.once(
+        (w, "filters", shape),
+        lambda: to.weight(f"{w}_packed", shape, "float32", lambda: pack(matrices, panel)),
+    )
 
 
 def _depthwise(node: Node, to: Lowering, args: dict[str, Arg], windows: Windows) -> None:

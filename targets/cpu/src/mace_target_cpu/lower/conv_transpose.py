@@ -7,7 +7,8 @@ from math import prod
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import movement
 from mace_target_cpu.lower.conv import conv

@@ -9,8 +9,9 @@ import numpy as np
 
 from mace_core.ir import Array, Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.sampling import need_f32
@@ -83,7 +84,10 @@ def det(node: Node, to: Lowering) -> None:
     if y.elements == 0:
         return
     kernel = Kernel("det_f32", KERNELS / "det.c.in", (("n", "i64"), *ROWS), {}, (MOVE,))
-    to.call(node, Call(kernel, {"n": n, **chunks(y.elements, 8 * n**3)}, node.inputs, node.outputs, scratch=8 * n * n))
+    to.call(
+        node,
+        Call(kernel, {"n": n, **chunks(y.elements, 8 * n**3)}, node.inputs, node.outputs, scratch=8 * n * n),
+    )
 
 
 LOWERINGS: Mapping[str, Lower] = {"DFT": dft, "Det": det}

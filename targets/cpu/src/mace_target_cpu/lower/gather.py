@@ -1,4 +1,7 @@
-"""Gather, GatherElements, GatherND: positions known at run time; what they name is moved by its size alone."""
+"""Gather, GatherElements, GatherND: positions known at run time.
+
+What they name is moved by its size alone.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from math import prod
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.arguments import integer
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, RANK, chunks, dense
 from mace_target_cpu.lower.types import C_TYPES, MERGE_AXES, unsigned
@@ -31,7 +35,11 @@ def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
     """The arguments of ELEMENTS, less the tasks: loops over the indices, and the same places in data at index 0 of the axis."""
     lead = RANK + 1 - len(indices)
     if lead < 0:
-        raise Refused(f"its indices have {len(indices)} axes; the kernels loop over {RANK + 1}", code="shape", remedy=MERGE_AXES)
+        raise Refused(
+            f"its indices have {len(indices)} axes; the kernels loop over {RANK + 1}",
+            code="shape",
+            remedy=MERGE_AXES,
+        )
     steps = dense(data)
     read = [0] * lead + [0 if i == axis else step for i, step in enumerate(steps)]
     counts, write = [1] * lead + list(indices), [0] * lead + list(dense(indices))
@@ -49,7 +57,9 @@ def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
 def coordinates(data: Shape, first: int, depth: int, unit: int) -> dict[str, Arg]:
     """The arguments of COORDINATES: sizes and steps of `depth` axes from `first` on, `unit` to an element."""
     if depth > RANK:
-        raise Refused(f"an index has {depth} coordinates; the kernel takes {RANK}", code="shape", remedy=MERGE_AXES)
+        raise Refused(
+            f"an index has {depth} coordinates; the kernel takes {RANK}", code="shape", remedy=MERGE_AXES
+        )
     rest = (0,) * (RANK - depth)
     steps = [step * unit for step in dense(data)[first : first + depth]]
     return {"depth": depth, "size": (*data[first : first + depth], *rest), "step": (*steps, *rest)}
@@ -82,7 +92,12 @@ def gather_elements(node: Node, to: Lowering) -> None:
     params = {"itype": index_type(indices), "ctype": unsigned(data.dtype.size)}
     name = f"gather_elements_{bits}_{indices.dtype.value}"
     kernel = Kernel(name, KERNELS / "gather_elements.c.in", ELEMENTS, params, (MOVE,))
-    to.call(node, Call(kernel, {**args, **chunks(indices.elements // n, n * data.dtype.size)}, node.inputs, node.outputs))
+    to.call(
+        node,
+        Call(
+            kernel, {**args, **chunks(indices.elements // n, n * data.dtype.size)}, node.inputs, node.outputs
+        ),
+    )
 
 
 def gather_nd(node: Node, to: Lowering) -> None:

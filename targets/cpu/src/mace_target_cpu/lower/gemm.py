@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.types import refuse_type
 
@@ -46,8 +47,12 @@ def packed_size(count: int, depth: int, columns: int, panel: int) -> tuple[int, 
     return count, -(-columns // panel), depth, panel
 
 
-def pack_at_run_time(node: Node, to: Lowering, matrix: str, size: tuple[int, int, int], *, transposed: bool) -> str:
-    """Append a call that packs a computed tensor of [count, depth, columns] matrices; returns the packed tensor's name.
+def pack_at_run_time(
+    node: Node, to: Lowering, matrix: str, size: tuple[int, int, int], *, transposed: bool
+) -> str:
+    """Append a call that packs a computed tensor of [count, depth, columns] matrices.
+
+    Returns the packed tensor's name.
 
     transposed: the matrices lie as [columns, depth].
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mace_core.ir import Node
-from mace_core.program import Arg, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Arg
 
 AXES = 3
 """Spatial axes that the kernels loop over; absent ones count 1."""

@@ -9,10 +9,11 @@ import numpy as np
 from mace_core.emit.text import Code
 from mace_core.ir import Array, Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops import tree_ensemble
 from mace_core.ops.arguments import integer
 from mace_core.ops.pairwise_coupling import MAX_ROUNDS, TOLERANCE
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -26,7 +27,10 @@ NODE_BYTES = 16
 
 
 def tree_ensemble_rows(node: Node, to: Lowering) -> None:
-    """Rows are independent; links that could lead a descent astray are refused here, so that the kernel need not look."""
+    """Rows are independent.
+
+    Links that could lead a descent astray are refused here, so that the kernel need not look.
+    """
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
@@ -51,9 +55,15 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
     fields = (("features", "i64"), ("outputs", "i32"), ("trees", "i32"), *ROWS)
     kernel = Kernel(name, KERNELS / "tree_ensemble.c.in", fields, params, (MOVE,))
     depth = max(1, int(np.log2(max(len(links) / max(len(roots), 1), 2))))
-    args = {"features": x.shape[1], "outputs": y.shape[1], "trees": len(roots), **chunks(x.shape[0], len(roots) * depth * NODE_BYTES)}
+    args = {
+        "features": x.shape[1],
+        "outputs": y.shape[1],
+        "trees": len(roots),
+        **chunks(x.shape[0], len(roots) * depth * NODE_BYTES),
+    }
     packed = [
-        _packed(to, node.inputs[i + 2], array, "uint8" if i == 1 else "int32") for i, array in enumerate((links, modes, roots, targets))
+        _packed(to, node.inputs[i + 2], array, "uint8" if i == 1 else "int32")
+        for i, array in enumerate((links, modes, roots, targets))
     ]
     reads = [node.inputs[0], node.inputs[1], *packed, node.inputs[6], *([node.inputs[7]] if has_base else [])]
     to.call(node, Call(kernel, args, reads, node.outputs, scratch=y.shape[1] if params["pick"] else 0))
@@ -70,7 +80,9 @@ def _packed(to: Lowering, name: str, array: Array, dtype: str) -> str:
     """The nodes' numbers in the width that the kernel reads."""
     if array.dtype == np.dtype(dtype):
         return name
-    return to.once((name, dtype), lambda: to.weight(f"{name}.{dtype}", array.shape, dtype, lambda: array.astype(dtype)))
+    return to.once(
+        (name, dtype), lambda: to.weight(f"{name}.{dtype}", array.shape, dtype, lambda: array.astype(dtype))
+    )
 
 
 def squared_distance(node: Node, to: Lowering) -> None:
@@ -80,8 +92,18 @@ def squared_distance(node: Node, to: Lowering) -> None:
     if result.elements == 0:
         return
     fields = (("count", "i64"), ("n", "i64"), *ROWS)
-    kernel = Kernel(f"squared_distance_{x.dtype.value}", KERNELS / "squared_distance.c.in", fields, {"ctype": c_type(x)}, (MOVE,))
-    args = {"count": y.shape[0], "n": x.shape[1], **chunks(result.elements, max(x.shape[1], 1) * x.dtype.size)}
+    kernel = Kernel(
+        f"squared_distance_{x.dtype.value}",
+        KERNELS / "squared_distance.c.in",
+        fields,
+        {"ctype": c_type(x)},
+        (MOVE,),
+    )
+    args = {
+        "count": y.shape[0],
+        "n": x.shape[1],
+        **chunks(result.elements, max(x.shape[1], 1) * x.dtype.size),
+    }
     to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
@@ -90,7 +112,9 @@ def pairwise_coupling(node: Node, to: Lowering) -> None:
     pairs, classes = to.tensors[node.inputs[0]], integer(node.attrs, "classes")
     params = {"ctype": c_type(pairs), "rounds": MAX_ROUNDS, "tolerance": TOLERANCE}
     fields = (("rows", "i64"), ("classes", "i32"))
-    kernel = Kernel(f"pairwise_coupling_{pairs.dtype.value}", KERNELS / "pairwise_coupling.c.in", fields, params, (MOVE,))
+    kernel = Kernel(
+        f"pairwise_coupling_{pairs.dtype.value}", KERNELS / "pairwise_coupling.c.in", fields, params, (MOVE,)
+    )
     args = {"rows": pairs.shape[0], "classes": classes}
     if pairs.shape[0]:
         to.call(node, Call(kernel, args, node.inputs, node.outputs, scratch=8 * classes * (classes + 2)))
@@ -103,13 +127,24 @@ def map_values(node: Node, to: Lowering) -> None:
     if array is None:
         raise Refused("its keys are computed at run time", remedy=FREEZE)
     real = array[~np.isnan(array)] if array.dtype.kind == "f" else array
-    if not (np.all(real[1:] > real[:-1]) and np.array_equal(array[: len(real)], real) and len(array) - len(real) <= 1):
-        raise Refused("its keys are not in ascending order", code="attribute", remedy="sort keys and values in the model")
+    if not (
+        np.all(real[1:] > real[:-1])
+        and np.array_equal(array[: len(real)], real)
+        and len(array) - len(real) <= 1
+    ):
+        raise Refused(
+            "its keys are not in ascending order",
+            code="attribute",
+            remedy="sort keys and values in the model",
+        )
     if x.elements == 0:
         return
     params = {"ktype": c_type(x), "vtype": c_type(values), "float": x.dtype.is_float}
     kernel = Kernel(
-        f"map_values_{x.dtype.value}_{values.dtype.value}", KERNELS / "map_values.c.in", (("n", "i64"), ("count", "i64")), params
+        f"map_values_{x.dtype.value}_{values.dtype.value}",
+        KERNELS / "map_values.c.in",
+        (("n", "i64"), ("count", "i64")),
+        params,
     )
     to.call(node, Call(kernel, {"n": x.elements, "count": keys.elements}, node.inputs, node.outputs))
 

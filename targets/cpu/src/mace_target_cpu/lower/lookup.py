@@ -1,7 +1,7 @@
 """Results whose every axis takes its elements from positions known when the library is built: Pad, Resize to the nearest.
 
-Positions that a formula gives are computed by the kernel; only those of a Resize are a table, as long as the axis.
-A table of merged axes or of a long signal would be larger than the rest of a library.
+Positions that a formula gives are computed by the kernel; only those of a Resize are a table, as long as the
+axis. A table of merged axes or of a long signal would be larger than the rest of a library.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 
 from mace_core.ir import Array, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.arguments import integers, real
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.types import MERGE_AXES, unsigned
@@ -50,7 +51,8 @@ MODES = ("table", "constant", "edge", "reflect", "wrap")
 class Axis:
     """An axis of x, `size` elements long, and of y, `count` long.
 
-    mode, shift: element i of y is element i - shift of x, or outside of x what the mode says: nothing for "constant".
+    mode, shift: element i of y is element i - shift of x, or outside of x what the mode says: nothing for
+    "constant".
     positions: for mode "table", the position in x for each element of y, or -1 for none.
     """
 
@@ -156,7 +158,9 @@ def pad(node: Node, to: Lowering) -> None:
     before, after = integers(node.attrs, "before"), integers(node.attrs, "after")
     mode, value = str(node.attrs["mode"]), real(node.attrs, "value")
     shape = to.shape(node.inputs[0])
-    axes = [Axis(size, low + size + high, low, mode) for size, low, high in zip(shape, before, after, strict=True)]
+    axes = [
+        Axis(size, low + size + high, low, mode) for size, low, high in zip(shape, before, after, strict=True)
+    ]
     lookup(node, to, axes, value if mode == "constant" else 0.0)
 
 

@@ -7,7 +7,8 @@ from math import prod
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
 from mace_target_cpu.lower.types import refuse_type
@@ -37,10 +38,29 @@ def lrn(node: Node, to: Lowering) -> None:
     if x.dtype is not DType.F32:
         raise refuse_type(node.op.name, x.dtype)
     channels, rows = x.shape[-1], prod(x.shape[:-1])
-    kernel = Kernel(ROOTS.get(beta, "lrn_power_f32"), KERNELS / "lrn.c.in", FIELDS, {"beta": _root(beta)}, (MATH, ROW))
-    args = {"rows": rows, "channels": channels, "size": size, "alpha": alpha / size, "beta": beta, "bias": bias}
+    kernel = Kernel(
+        ROOTS.get(beta, "lrn_power_f32"), KERNELS / "lrn.c.in", FIELDS, {"beta": _root(beta)}, (MATH, ROW)
+    )
+    args = {
+        "rows": rows,
+        "channels": channels,
+        "size": size,
+        "alpha": alpha / size,
+        "beta": beta,
+        "bias": bias,
+    }
     scratch = 4 * (channels + size + 2 * WIDEST)
-    to.call(node, Call(kernel, {**args, **chunk(rows, channels * size)}, node.inputs, node.outputs, scratch=scratch, inplace=True))
+    to.call(
+        node,
+        Call(
+            kernel,
+            {**args, **chunk(rows, channels * size)},
+            node.inputs,
+            node.outputs,
+            scratch=scratch,
+            inplace=True,
+        ),
+    )
 
 
 def _root(beta: float) -> float:

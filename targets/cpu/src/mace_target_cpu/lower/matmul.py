@@ -8,7 +8,8 @@ import numpy as np
 
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, optional, pack, pack_at_run_time, packed_size
 from mace_target_cpu.lower.plain import plain_product
@@ -36,7 +37,10 @@ MATMUL = Kernel(
 
 
 def matmul(node: Node, to: Lowering) -> None:
-    """Any product; a batch of left factors with one right factor is a single product of more rows. Only f32 is fast."""
+    """Any product; a batch of left factors with one right factor is a single product of more rows.
+
+    Only f32 is fast.
+    """
     dtype = to.tensors[node.inputs[0]].dtype
     if dtype in (DType.F16, DType.BOOL):
         raise refuse_type(node.op.name, dtype)
@@ -86,7 +90,10 @@ def _packed(node: Node, to: Lowering, size: tuple[int, int, int]) -> str:
         return pack_at_run_time(node, to, b, size, transposed=False)
     panel = panel_width(to)
     shape = packed_size(*size, panel)
-    return to.once((b, "rows", shape), lambda: to.weight(f"{b}_packed", shape, "float32", lambda: pack(constant.reshape(size), panel)))
+    return to.once(
+        (b, "rows", shape),
+        lambda: to.weight(f"{b}_packed", shape, "float32", lambda: pack(constant.reshape(size), panel)),
+    )
 
 
 LOWERINGS: dict[str, Lower] = {"MatMul": matmul}

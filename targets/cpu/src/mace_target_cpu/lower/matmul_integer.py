@@ -8,7 +8,8 @@ import numpy as np
 
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import optional
 from mace_target_cpu.lower.types import c_type
@@ -23,7 +24,14 @@ FIELDS = (
     ("is_signed", "i32"),
     ("b_zero", "i32"),
 )
-PLAIN = (("batches", "i64"), ("rows", "i64"), ("depth", "i64"), ("columns", "i64"), ("step_a", "i64"), ("step_b", "i64"))
+PLAIN = (
+    ("batches", "i64"),
+    ("rows", "i64"),
+    ("depth", "i64"),
+    ("columns", "i64"),
+    ("step_a", "i64"),
+    ("step_b", "i64"),
+)
 
 
 def matmul_integer(node: Node, to: Lowering) -> None:
@@ -57,7 +65,13 @@ def _packed(node: Node, to: Lowering, rows: int, size: tuple[int, int]) -> None:
         "is_signed": a.dtype is DType.I8,
         "b_zero": (0 if zeros is None else int(zeros.reshape(-1)[0])) - shift,
     }
-    kernel = Kernel(f"matmul_integer_{a.dtype.value}", KERNELS / "matmul_integer.c.in", FIELDS, {"xtype": c_type(a)}, IGEMM)
+    kernel = Kernel(
+        f"matmul_integer_{a.dtype.value}",
+        KERNELS / "matmul_integer.c.in",
+        FIELDS,
+        {"xtype": c_type(a)},
+        IGEMM,
+    )
     w = to.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
     sums = to.weight(f"{b.name}.start", start.shape, "int32", lambda: start)
     reads = [a.name, w, sums, optional(node, 2)]
@@ -79,7 +93,9 @@ def _plain(node: Node, to: Lowering, left: Shape, right: Shape) -> None:
         "step_b": right[-2] * right[-1] if sizes[1] > 1 else 0,
     }
     name = f"matmul_integer_plain_{a.dtype.value}_{b.dtype.value}"
-    kernel = Kernel(name, KERNELS / "matmul_integer_plain.c.in", PLAIN, {"atype": c_type(a), "btype": c_type(b)})
+    kernel = Kernel(
+        name, KERNELS / "matmul_integer_plain.c.in", PLAIN, {"atype": c_type(a), "btype": c_type(b)}
+    )
     to.call(node, Call(kernel, args, [a.name, b.name, optional(node, 2), optional(node, 3)], node.outputs))
 
 

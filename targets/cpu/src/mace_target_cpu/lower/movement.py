@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from mace_core.ir import Node, Shape
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer, integers
 from mace_core.ops.depth_space import split_to_depth, split_to_space
-from mace_core.program import Lowering
 from mace_target_cpu.lower.strided import Axis, copy, dense
 
 
@@ -53,7 +53,11 @@ def expand(node: Node, to: Lowering) -> None:
     """Stay in place along every axis that x does not have or has only one element of."""
     shape, out = to.shape(node.inputs[0]), integers(node.attrs, "shape")
     padded = (1,) * (len(out) - len(shape)) + shape
-    copy(node, to, [Axis(n, 0 if d == 1 else step) for n, d, step in zip(out, padded, dense(padded), strict=True)])
+    copy(
+        node,
+        to,
+        [Axis(n, 0 if d == 1 else step) for n, d, step in zip(out, padded, dense(padded), strict=True)],
+    )
 
 
 LOWERINGS: Mapping[str, Lower] = {

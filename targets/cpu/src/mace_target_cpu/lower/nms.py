@@ -1,4 +1,7 @@
-"""NonMaxSuppression and its like: a heap of scores for every class, then what was kept put together; DecodeBoxes."""
+"""NonMaxSuppression and its like: a heap of scores for every class, then what was kept put together.
+
+DecodeBoxes.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from collections.abc import Mapping
 
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import floats, integer, real
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.softmax import MATH
@@ -28,7 +32,10 @@ BOX_BYTES = 40
 
 
 def _kept(node: Node, to: Lowering, sizes: tuple[int, int, int], strides: tuple[int, ...]) -> Tensor:
-    """The boxes that each class of each image keeps, [images * classes, limit]; sizes: images, classes and boxes."""
+    """The boxes that each class of each image keeps, [images * classes, limit].
+
+    sizes: images, classes and boxes.
+    """
     images, classes, count = sizes
     limit = min(integer(node.attrs, "per_class"), count)
     kept = to.tensors[to.temporary(Tensor(f"{node.outputs[0]}.kept", DType.I32, (images * classes, limit)))]
@@ -64,7 +71,14 @@ def combined(node: Node, to: Lowering) -> None:
     strides = (4 * count * kinds, 4 if kinds > 1 else 0, 4 * kinds, count * classes, 1, classes)
     kept = _kept(node, to, (images, classes, count), strides)
     total = integer(node.attrs, "total")
-    args = {"images": images, "count": count, "classes": classes, "kinds": kinds, "limit": kept.shape[1], "total": total}
+    args = {
+        "images": images,
+        "count": count,
+        "classes": classes,
+        "kinds": kinds,
+        "limit": kept.shape[1],
+        "total": total,
+    }
     fields = (("images", "i32"), *((n, "i64") for n in MERGE))
     kernel = Kernel("nms_merge_f32", KERNELS / "nms_merge.c.in", fields)
     to.call(node, Call(kernel, args, [*node.inputs, kept.name], node.outputs, scratch=4 * classes))
@@ -73,10 +87,24 @@ def combined(node: Node, to: Lowering) -> None:
 def decode_boxes(node: Node, to: Lowering) -> None:
     """Box by box."""
     images, count, _ = to.shape(node.inputs[0])
-    args: dict[str, Arg] = {"count": count, "variance": floats(node.attrs, "variances", 4), **chunks(images * count, 64)}
-    kernel = Kernel("decode_boxes_f32", KERNELS / "decode_boxes.c.in", (("count", "i64"), ("variance", "f32[4]"), *ROWS), {}, (MOVE, MATH))
+    args: dict[str, Arg] = {
+        "count": count,
+        "variance": floats(node.attrs, "variances", 4),
+        **chunks(images * count, 64),
+    }
+    kernel = Kernel(
+        "decode_boxes_f32",
+        KERNELS / "decode_boxes.c.in",
+        (("count", "i64"), ("variance", "f32[4]"), *ROWS),
+        {},
+        (MOVE, MATH),
+    )
     if images * count:
         to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-LOWERINGS: Mapping[str, Lower] = {"DecodeBoxes": decode_boxes, "NonMaxSuppression": nms, "CombinedNonMaxSuppression": combined}
+LOWERINGS: Mapping[str, Lower] = {
+    "DecodeBoxes": decode_boxes,
+    "NonMaxSuppression": nms,
+    "CombinedNonMaxSuppression": combined,
+}

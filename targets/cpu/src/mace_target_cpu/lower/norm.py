@@ -10,8 +10,9 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.norm import MVN_EPSILON
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.batch_norm import FEW, period
 from mace_target_cpu.lower.plain import compose
@@ -26,7 +27,10 @@ BLOCK = 64
 """Columns that a task takes if whole groups of channels allow it."""
 TASKS = (("rows", "i64"), ("grain", "i64"))
 ROW_FIELDS = (("rows", "i64"), ("n", "i32"), ("epsilon", "f32"), ("chunk", "i32"), ("tasks", "i32"))
-COLUMN_FIELDS = (*((n, "i32") for n in ("images", "rows", "channels", "group", "period", "width")), ("epsilon", "f32"))
+COLUMN_FIELDS = (
+    *((n, "i32") for n in ("images", "rows", "channels", "group", "period", "width")),
+    ("epsilon", "f32"),
+)
 GENERAL = Kernel(
     "mvn_f32",
     KERNELS / "norm_general.c.in",
@@ -78,8 +82,12 @@ def rms_norm(node: Node, to: Lowering) -> None:
     if not x.elements:
         return
     args = {"n": prod(inner), "epsilon": _epsilon(node), **chunks(x.elements // prod(inner), 4 * prod(inner))}
-    kernel = Kernel("rms_norm_f32", KERNELS / "rms_norm.c.in", (("n", "i32"), ("epsilon", "f32"), *TASKS), {}, (MOVE, ROW))
-    to.call(node, Call(kernel, args, [x.name, _stretched(node.inputs[1], to, inner)], node.outputs, inplace=True))
+    kernel = Kernel(
+        "rms_norm_f32", KERNELS / "rms_norm.c.in", (("n", "i32"), ("epsilon", "f32"), *TASKS), {}, (MOVE, ROW)
+    )
+    to.call(
+        node, Call(kernel, args, [x.name, _stretched(node.inputs[1], to, inner)], node.outputs, inplace=True)
+    )
 
 
 def _rows(elements: int, n: int) -> dict[str, int | float]:
@@ -93,7 +101,9 @@ def _stretched(name: str, to: Lowering, shape: Sequence[int]) -> str:
         return name
     array = to.constant(name)
     if array is None:
-        raise Refused(f"{name} broadcasts along the normalized axes and is not a constant", code="shape", remedy=FREEZE)
+        raise Refused(
+            f"{name} broadcasts along the normalized axes and is not a constant", code="shape", remedy=FREEZE
+        )
     whole: Array = array
 
     def make() -> Array:
@@ -127,7 +137,10 @@ def _by_columns(node: Node, to: Lowering, columns: Columns, epsilon: float) -> N
     kernel = Kernel(stem, KERNELS / "norm_columns.c.in", COLUMN_FIELDS, {"affine": affine}, (MATH, ROW))
     args = columns.args()
     scratch = (args["width"] + WIDEST) * (2 * 8 + 4 * 4)
-    to.call(node, Call(kernel, {**args, "epsilon": epsilon}, node.inputs, node.outputs, scratch=scratch, inplace=True))
+    to.call(
+        node,
+        Call(kernel, {**args, "epsilon": epsilon}, node.inputs, node.outputs, scratch=scratch, inplace=True),
+    )
 
 
 def group_norm(node: Node, to: Lowering) -> None:

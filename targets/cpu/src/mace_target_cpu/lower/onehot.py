@@ -7,8 +7,9 @@ from math import prod
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import index_type
 from mace_target_cpu.lower.types import unsigned

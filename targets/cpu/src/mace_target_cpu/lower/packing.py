@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 
 FIELDS = (
@@ -42,11 +43,16 @@ class Packing:
     def __call__(self, array: Array) -> Array:
         """Pack an array."""
         flat = np.ascontiguousarray(array, np.float32).reshape(-1)
-        shape, steps = (self.groups, self.rows, self.columns), (self.group_stride, self.row_stride, self.column_stride)
+        shape, steps = (
+            (self.groups, self.rows, self.columns),
+            (self.group_stride, self.row_stride, self.column_stride),
+        )
         view = np.lib.stride_tricks.as_strided(flat, shape, [4 * s for s in steps], writeable=False)
         padded = np.zeros((self.groups, self.rows, self.panels * self.panel), np.float32)
         padded[:, :, : self.columns] = view
-        return np.ascontiguousarray(padded.reshape(self.groups, self.rows, self.panels, self.panel).transpose(0, 2, 1, 3))
+        return np.ascontiguousarray(
+            padded.reshape(self.groups, self.rows, self.panels, self.panel).transpose(0, 2, 1, 3)
+        )
 
 
 def packed(tensor: str, packing: Packing, node: Node, to: Lowering) -> str:

@@ -8,8 +8,9 @@ from math import prod
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer, integers
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.geometry import three
@@ -18,19 +19,32 @@ from mace_target_cpu.lower.softmax import ROW
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.types import c_type, refuse_type
 
-WINDOWS = (("in", "i64[3]"), ("out", "i64[3]"), *((n, "i32[3]") for n in ("kernel", "stride", "pad", "dilation")), ("cell", "i64"), *ROWS)
+WINDOWS = (
+    ("in", "i64[3]"),
+    ("out", "i64[3]"),
+    *((n, "i32[3]") for n in ("kernel", "stride", "pad", "dilation")),
+    ("cell", "i64"),
+    *ROWS,
+)
 DEFORMED = (
     *(("in", "i64[2]"), ("out", "i64[2]")),
     *((n, "i64[2]") for n in ("kernel", "stride", "pad", "dilation")),
     *(("channels", "i64"), ("groups", "i64"), *ROWS),
 )
-ATTRS: Mapping[str, str] = {"kernel": "kernel", "stride": "strides", "pad": "pads_before", "dilation": "dilations"}
+ATTRS: Mapping[str, str] = {
+    "kernel": "kernel",
+    "stride": "strides",
+    "pad": "pads_before",
+    "dilation": "dilations",
+}
 
 
 def _windows(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
     """The arguments of WINDOWS but the cell and the tasks, for an image [*spatial] and so many windows."""
     sizes: dict[str, Arg] = {"in": three(image, 1), "out": three(count, 1)}
-    return sizes | {name: three(integers(node.attrs, key), 0 if name == "pad" else 1) for name, key in ATTRS.items()}
+    return sizes | {
+        name: three(integers(node.attrs, key), 0 if name == "pad" else 1) for name, key in ATTRS.items()
+    }
 
 
 def im2col(node: Node, to: Lowering) -> None:
@@ -41,7 +55,10 @@ def im2col(node: Node, to: Lowering) -> None:
     rows = prod(y.shape[:-1])
     args = {"cell": x.shape[-1] * x.dtype.size, **chunks(rows, y.shape[-1] * x.dtype.size)}
     kernel = Kernel("im2col", KERNELS / "im2col.c.in", WINDOWS, helpers=(MOVE,))
-    to.call(node, Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs))
+    to.call(
+        node,
+        Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs),
+    )
 
 
 def col2im(node: Node, to: Lowering) -> None:
@@ -53,7 +70,10 @@ def col2im(node: Node, to: Lowering) -> None:
     args = {"cell": y.shape[-1], **chunks(prod(y.shape[:-1]), taps * y.shape[-1] * x.dtype.size)}
     params = {"ctype": c_type(x), "floating": x.dtype.is_float}
     kernel = Kernel(f"col2im_{x.dtype.value}", KERNELS / "col2im.c.in", WINDOWS, params, (MOVE,))
-    to.call(node, Call(kernel, {**_windows(node, y.shape[1:-1], x.shape[1:-1]), **args}, node.inputs, node.outputs))
+    to.call(
+        node,
+        Call(kernel, {**_windows(node, y.shape[1:-1], x.shape[1:-1]), **args}, node.inputs, node.outputs),
+    )
 
 
 def deform_im2col(node: Node, to: Lowering) -> None:
@@ -63,7 +83,12 @@ def deform_im2col(node: Node, to: Lowering) -> None:
     if y.elements == 0:
         return
     args: dict[str, Arg] = {name: integers(node.attrs, key) for name, key in ATTRS.items()}
-    args |= {"in": x.shape[1:3], "out": y.shape[1:3], "channels": x.shape[-1], "groups": integer(node.attrs, "groups")}
+    args |= {
+        "in": x.shape[1:3],
+        "out": y.shape[1:3],
+        "channels": x.shape[-1],
+        "groups": integer(node.attrs, "groups"),
+    }
     args |= chunks(prod(y.shape[:-1]), 16 * y.shape[-1])
     kernel = Kernel("deform_im2col_f32", KERNELS / "deform_im2col.c.in", DEFORMED, {}, (MOVE, ROW, SAMPLE))
     to.call(node, Call(kernel, args, [*node.inputs, ""][:3], node.outputs))
@@ -77,11 +102,25 @@ def max_pool_indices(node: Node, to: Lowering) -> None:
     if y.elements == 0:
         return
     ctype = c_type(x)
-    least = "-INFINITY" if x.dtype.is_float else "0" if x.dtype.value[0] == "u" else f"{ctype.removesuffix('_t').upper()}_MIN"
+    least = (
+        "-INFINITY"
+        if x.dtype.is_float
+        else "0"
+        if x.dtype.value[0] == "u"
+        else f"{ctype.removesuffix('_t').upper()}_MIN"
+    )
     params = {"ctype": ctype, "least": Code(least), "floating": x.dtype.is_float}
-    args = {"cell": y.shape[-1], **chunks(prod(y.shape[:-1]), prod(integers(node.attrs, "kernel")) * y.shape[-1] * 8)}
-    kernel = Kernel(f"max_pool_indices_{x.dtype.value}", KERNELS / "max_pool_indices.c.in", WINDOWS, params, (MOVE,))
-    to.call(node, Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs))
+    args = {
+        "cell": y.shape[-1],
+        **chunks(prod(y.shape[:-1]), prod(integers(node.attrs, "kernel")) * y.shape[-1] * 8),
+    }
+    kernel = Kernel(
+        f"max_pool_indices_{x.dtype.value}", KERNELS / "max_pool_indices.c.in", WINDOWS, params, (MOVE,)
+    )
+    to.call(
+        node,
+        Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs),
+    )
 
 
 LOWERINGS: Mapping[str, Lower] = {

@@ -8,9 +8,10 @@ import numpy as np
 
 from mace_core.emit.text import Code
 from mace_core.ir import Attr, DType, Node, Tensor
+from mace_core.lowering import Lowering
 from mace_core.ops import core_ops
 from mace_core.ops.arguments import integer, real
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_core.tables import rows
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import CONVERT, c_type, refuse_type, wrap_type
@@ -28,7 +29,13 @@ def need_doubles(node: Node, to: Lowering) -> None:
 def plain_product(dtype: DType, like: Kernel, axes: int) -> Kernel:
     """A matrix product of doubles or integers, in the arguments of another kernel but for those of its packing."""
     ctype = c_type(Tensor("factor", dtype, ()))
-    params: dict[str, object] = {"ctype": ctype, "axes": axes, "total": ctype, "low": Code("a->low"), "high": Code("a->high")}
+    params: dict[str, object] = {
+        "ctype": ctype,
+        "axes": axes,
+        "total": ctype,
+        "low": Code("a->low"),
+        "high": Code("a->high"),
+    }
     if not dtype.is_float:  # infinite limits become the ends of the type
         params |= {"total": wrap_type(dtype), "low": Code(f"mace_to_{ctype}(ceil(a->low))")}
         params["high"] = Code(f"mace_to_{ctype}(floor(a->high))")
@@ -36,13 +43,20 @@ def plain_product(dtype: DType, like: Kernel, axes: int) -> Kernel:
     return Kernel(f"matmul_plain_{dtype.value}", KERNELS / "matmul_plain.c.in", fields, params, (CONVERT,))
 
 
-def plain_conv(node: Node, to: Lowering, fields: tuple[tuple[str, str], ...], args: Mapping[str, Arg]) -> None:
+def plain_conv(
+    node: Node, to: Lowering, fields: tuple[tuple[str, str], ...], args: Mapping[str, Arg]
+) -> None:
     """A convolution of doubles; fields, args: its geometry."""
     need_doubles(node, to)
     low, high = real(node.attrs, "low"), real(node.attrs, "high")
     fields = (*fields, ("results", "i32"), ("group", "i32"), *CLAMP)
     kernel = Kernel("conv_plain_f64", KERNELS / "conv_plain.c.in", fields, {"ctype": Code("double")})
-    more = {"results": to.shape(node.outputs[0])[-1], "group": integer(node.attrs, "group"), "low": low, "high": high}
+    more = {
+        "results": to.shape(node.outputs[0])[-1],
+        "group": integer(node.attrs, "group"),
+        "low": low,
+        "high": high,
+    }
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     to.call(node, Call(kernel, {**args, **more}, [*node.inputs[:2], bias], node.outputs))
 
@@ -53,12 +67,21 @@ class Steps:
     def __init__(self, node: Node, to: Lowering) -> None:
         self.node, self.to = node, to
 
-    def op(self, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None, *, last: bool = False) -> str:
-        """Append the calls of one op; returns the name of its result, which is the node's own for the last one."""
+    def op(
+        self, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None, *, last: bool = False
+    ) -> str:
+        """Append the calls of one op.
+
+        Returns the name of its result, which is the node's own for the last one.
+        """
         op = core_ops()[name]
         complete = op.complete(attrs or {})
         ((dtype, shape),) = op.infer([self.to.tensors[i] for i in inputs], complete)
-        result = self.node.outputs[0] if last else self.to.temporary(Tensor(f"{self.node.outputs[0]}.{name}", dtype, tuple(shape)))
+        result = (
+            self.node.outputs[0]
+            if last
+            else self.to.temporary(Tensor(f"{self.node.outputs[0]}.{name}", dtype, tuple(shape)))
+        )
         step = Node(self.node.name, op, tuple(inputs), (result,), complete, self.node.sources)
         rows("mace_target_cpu.lower", "LOWERINGS")[name](step, self.to)
         return result

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.windows import Windows
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.lower.gemm import need_f32
@@ -44,7 +45,12 @@ def max_pool(node: Node, to: Lowering) -> None:
         known = ", ".join(t.value for t in LEAST)
         raise Refused(f"MaxPool of {dtype.value}; there are kernels for {known}", code="dtype", remedy=CAST)
     ctype, least = LEAST[dtype]
-    params = {"ctype": Code(ctype), "start": Code(f"({least})"), "kind": Code("max"), "lanes": VECTOR_BYTES // dtype.size}
+    params = {
+        "ctype": Code(ctype),
+        "start": Code(f"({least})"),
+        "kind": Code("max"),
+        "lanes": VECTOR_BYTES // dtype.size,
+    }
     kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)
     to.call(node, Call(kernel, _arguments(node, to), node.inputs, node.outputs))
 
@@ -54,8 +60,15 @@ def average_pool(node: Node, to: Lowering) -> None:
     dtype = to.tensors[node.inputs[0]].dtype
     if dtype is not DType.F64:
         need_f32(node, to)
-    params = {"ctype": C_TYPES[dtype], "start": 0, "kind": Code("average"), "lanes": VECTOR_BYTES // dtype.size}
-    kernel = Kernel(f"average_pool_{dtype.value}", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params)
+    params = {
+        "ctype": C_TYPES[dtype],
+        "start": 0,
+        "kind": Code("average"),
+        "lanes": VECTOR_BYTES // dtype.size,
+    }
+    kernel = Kernel(
+        f"average_pool_{dtype.value}", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params
+    )
     after, count_pad = node.attrs["pads_after"], node.attrs["count_pad"]
     assert isinstance(after, tuple)
     args = _arguments(node, to) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}

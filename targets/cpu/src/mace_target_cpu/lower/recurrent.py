@@ -9,8 +9,9 @@ import numpy as np
 from mace_core.emit.text import CIdentifier
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops import gru, lstm, rnn
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW
 from mace_target_cpu.lower.types import refuse_type
@@ -38,7 +39,10 @@ def padded(results: int) -> int:
 
 
 def packed(node: Node, to: Lowering, weights: str, rows: tuple[int, int]) -> str:
-    """Pack rows (first, how many) of each direction's weights: at build time if they are constants. Returns the tensor's name."""
+    """Pack rows (first, how many) of each direction's weights: at build time if they are constants.
+
+    Returns the tensor's name.
+    """
     count, every, inputs = to.shape(weights)
     first, results = rows
     shape = (count, padded(results) // PANEL, inputs, PANEL)
@@ -59,8 +63,13 @@ def packed(node: Node, to: Lowering, weights: str, rows: tuple[int, int]) -> str
     return made
 
 
-def _kernel(node: Node, defaults: Sequence[str], more: tuple[tuple[str, str], ...] = ()) -> tuple[Kernel, dict[str, Arg]]:
-    """A kernel for the node's activations, and the arguments that all three ops have. more: fields that the op has besides."""
+def _kernel(
+    node: Node, defaults: Sequence[str], more: tuple[tuple[str, str], ...] = ()
+) -> tuple[Kernel, dict[str, Arg]]:
+    """A kernel for the node's activations, and the arguments that all three ops have.
+
+    more: fields that the op has besides.
+    """
     chosen = rnn.activations(node.attrs, defaults)
     stem = node.op.name.lower()
     names = [[CIdentifier(a.name.lower()) for a in direction] for direction in chosen]
@@ -136,7 +145,16 @@ def lower_lstm(node: Node, to: Lowering) -> None:
     (x, w, r, *rest), writes = _tensors(node, 3)
     reads = [x, *(packed(node, to, m, (0, 4 * hidden)) for m in (w, r)), *rest]
     scratch = 4 * ((1 + ROWS) * padded(4 * hidden) + 2 * GROUP * padded(hidden))
-    to.call(node, Call(kernel, {**sizes, **args, "coupled": coupled, "cell_clip": cell_clip}, reads, writes, scratch=scratch))
+    to.call(
+        node,
+        Call(
+            kernel,
+            {**sizes, **args, "coupled": coupled, "cell_clip": cell_clip},
+            reads,
+            writes,
+            scratch=scratch,
+        ),
+    )
 
 
 LOWERINGS: Mapping[str, Lower] = {"RNN": lower_rnn, "GRU": lower_gru, "LSTM": lower_lstm}

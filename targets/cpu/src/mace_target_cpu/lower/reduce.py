@@ -9,7 +9,8 @@ from math import prod
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import CONVERT, MERGE_AXES, c_type, is_signed, refuse_type, wrap_type
 
@@ -17,7 +18,11 @@ MATH = KERNELS / "math.h.in"
 LOOPS = 3
 """Axes that the general kernel loops over, of each kind."""
 
-NEST = (("results", "i64"), ("count", "i64"), *((n, "i32[3]") for n in ("over", "over_stride", "kept", "kept_stride")))
+NEST = (
+    ("results", "i64"),
+    ("count", "i64"),
+    *((n, "i32[3]") for n in ("over", "over_stride", "kept", "kept_stride")),
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Reduction:
     """C expressions: of the running total and a value v, which is *p in the type of the total.
 
     initial: `least` or `greatest` start at the end of the type's range.
-    integers: what integers are added up in: "wrap" (see `wrap_type`), "own" (their type), "long" (64 bits) or "double".
+    integers: what integers are added up in: "wrap" (see `wrap_type`), "own" (their type), "long" (64 bits) or
+    "double".
     """
 
     step: str
@@ -56,8 +62,12 @@ REDUCTIONS: Mapping[str, Reduction] = {
 ROWS: Mapping[str, Reduction] = {
     "ReduceSum": Reduction("part + v"),
     "ReduceMean": Reduction("part + v", "total / (float)rows"),
-    "ReduceMax": Reduction("vf_select((v > part) | (v != v), v, part)", initial="-INFINITY", join="vf_max(part, total)"),
-    "ReduceMin": Reduction("vf_select((v < part) | (v != v), v, part)", initial="INFINITY", join="vf_min(part, total)"),
+    "ReduceMax": Reduction(
+        "vf_select((v > part) | (v != v), v, part)", initial="-INFINITY", join="vf_max(part, total)"
+    ),
+    "ReduceMin": Reduction(
+        "vf_select((v < part) | (v != v), v, part)", initial="INFINITY", join="vf_min(part, total)"
+    ),
     "ReduceSumSquare": Reduction("part + v * v"),
 }
 """Of vectors, for the reductions that images need."""
@@ -94,7 +104,12 @@ def _by_rows(node: Node, to: Lowering, merged: list[tuple[bool, int, int]]) -> N
     sizes = [size for _, size, _ in merged]
     outer, rows, columns = sizes if len(sizes) == LOOPS else (1, *sizes)
     table = ROWS[node.op.name]
-    params = {"initial": _vector_start(table), "step": Code(table.step), "join": Code(table.join), "final": Code(table.final)}
+    params = {
+        "initial": _vector_start(table),
+        "step": Code(table.step),
+        "join": Code(table.join),
+        "final": Code(table.final),
+    }
     fields = (("outer", "i32"), ("rows", "i32"), ("columns", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_rows_f32", KERNELS / "reduce_rows.c.in", fields, params, (MATH,))
     to.call(node, Call(kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs))
@@ -110,7 +125,9 @@ def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: T
     if table is None or x.dtype is DType.F16:
         raise refuse_type(node.op.name, x.dtype)
     params = {**_types(x, table), "result": c_type(y), "step": Code(table.step)}
-    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH, CONVERT))
+    kernel = Kernel(
+        f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH, CONVERT)
+    )
     to.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
 
 
@@ -147,7 +164,12 @@ def _types(x: Tensor, table: Reduction) -> dict[str, Code]:
         final = f"a->count ? {'(int64_t)total / a->count' if signed else 'total / (uint64_t)a->count'} : 0"
     elif table.integers == "double":
         final = f"mace_to_{ctype}({table.final})"
-    return {"ctype": ctype, "wide": Code(wide), "initial": Code(starts.get(table.initial, table.initial)), "final": Code(final)}
+    return {
+        "ctype": ctype,
+        "wide": Code(wide),
+        "initial": Code(starts.get(table.initial, table.initial)),
+        "final": Code(final),
+    }
 
 
 def along(shape: Shape, axis: int) -> dict[str, int]:
@@ -165,7 +187,9 @@ def arg(node: Node, to: Lowering) -> None:
     axis, last = node.attrs["axis"], node.attrs["last"]
     assert isinstance(axis, int)
     params = {"ctype": c_type(x), "greatest": node.op.name == "ArgMax"}
-    kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "arg.c.in", (*ALONG, ("last", "i32")), params)
+    kernel = Kernel(
+        f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "arg.c.in", (*ALONG, ("last", "i32")), params
+    )
     to.call(node, Call(kernel, {**along(x.shape, axis), "last": int(bool(last))}, node.inputs, node.outputs))
 
 
@@ -174,7 +198,10 @@ def running(node: Node, to: Lowering) -> None:
     x = to.tensors[node.inputs[0]]
     axis = node.attrs["axis"]
     assert isinstance(axis, int)
-    wide, join = Code("double" if x.dtype.is_float else "uint64_t"), Code("+" if node.op.name == "CumSum" else "*")
+    wide, join = (
+        Code("double" if x.dtype.is_float else "uint64_t"),
+        Code("+" if node.op.name == "CumSum" else "*"),
+    )
     params = {"ctype": c_type(x), "wide": wide, "join": join}
     fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)

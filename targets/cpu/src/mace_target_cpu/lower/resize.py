@@ -10,9 +10,10 @@ import numpy as np
 
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.arguments import real
 from mace_core.ops.resize import Taps, axis_taps
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.lookup import Axis, lookup
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -54,16 +55,23 @@ def resize(node: Node, to: Lowering) -> None:
     taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     if node.attrs["mode"] == "nearest" or not changed:
-        axes = [Axis.of_table(size, np.where(t.outside, -1, t.indices[:, 0])) for size, t in zip(x.shape, taps, strict=True)]
+        axes = [
+            Axis.of_table(size, np.where(t.outside, -1, t.indices[:, 0]))
+            for size, t in zip(x.shape, taps, strict=True)
+        ]
         kept = [Axis(size, size) if i not in changed else axes[i] for i, size in enumerate(x.shape)]
-        lookup(node, to, kept, real(node.attrs, "extrapolation") if any(t.outside.any() for t in taps) else 0.0)
+        lookup(
+            node, to, kept, real(node.attrs, "extrapolation") if any(t.outside.any() for t in taps) else 0.0
+        )
         return
     if x.dtype is not DType.F32:
         raise Refused(f"no kernel interpolates {x.dtype.value}", code="dtype", remedy=CAST)
     found = passes(changed, x.shape, y.shape)
     if len(found) > 1 and not isfinite(real(node.attrs, "extrapolation")):
         reason = "resizes more than two axes with an infinite extrapolation value"
-        raise Refused(reason, code="attribute", remedy="use a finite extrapolation value, or resize two axes at a time")
+        raise Refused(
+            reason, code="attribute", remedy="use a finite extrapolation value, or resize two axes at a time"
+        )
     current = x
     for i, step in enumerate(found):
         shape = tuple(y.shape[a] if a in step.axes else n for a, n in enumerate(current.shape))
@@ -85,7 +93,9 @@ def passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) 
     return sorted(found, key=lambda p: p.growth)
 
 
-def _blend(node: Node, to: Lowering, through: tuple[Tensor, Tensor], axes: Sequence[tuple[int, Taps]]) -> None:
+def _blend(
+    node: Node, to: Lowering, through: tuple[Tensor, Tensor], axes: Sequence[tuple[int, Taps]]
+) -> None:
     x, y = through
     (down, lines), across = axes[0], axes[1:]
     args = {**plane(x, y, down, bool(across)), "value": real(node.attrs, "extrapolation")}

@@ -7,8 +7,9 @@ from math import prod
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import index_type
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -35,7 +36,9 @@ def reverse_sequence(node: Node, to: Lowering) -> None:
     }
     params = {"itype": index_type(lengths)}
     fields = tuple((n, "i64") for n in NAMES)
-    kernel = Kernel(f"reverse_sequence_{lengths.dtype.value}", KERNELS / "reverse_sequence.c.in", fields, params, (MOVE,))
+    kernel = Kernel(
+        f"reverse_sequence_{lengths.dtype.value}", KERNELS / "reverse_sequence.c.in", fields, params, (MOVE,)
+    )
     to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 

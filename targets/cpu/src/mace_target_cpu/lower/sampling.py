@@ -7,9 +7,10 @@ from math import prod
 
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer, integers, real
 from mace_core.ops.grid_sample import PADDINGS
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS, index_type
 from mace_target_cpu.lower.geometry import three
@@ -19,7 +20,13 @@ from mace_target_cpu.lower.types import refuse_type
 
 SAMPLE = KERNELS / "sample.h.in"
 TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
-GRID = (("in", "i64[3]"), ("pixels", "i64"), ("cell", "i64"), *((n, "i32") for n in ("axes", "padding", "align")), *ROWS)
+GRID = (
+    ("in", "i64[3]"),
+    ("pixels", "i64"),
+    ("cell", "i64"),
+    *((n, "i32") for n in ("axes", "padding", "align")),
+    *ROWS,
+)
 REGIONS: tuple[tuple[str, str], ...] = (
     ("images", "i64"),
     ("in", "i64[2]"),
@@ -67,7 +74,14 @@ def roi(node: Node, to: Lowering) -> None:
         return
     size = integers(node.attrs, "size")
     rows = chunks(y.shape[0] * size[0], size[1] * x.shape[-1] * 16)
-    args = {"images": x.shape[0], "in": x.shape[1:3], "out": size, "channels": x.shape[-1], "scale": real(node.attrs, "scale"), **rows}
+    args = {
+        "images": x.shape[0],
+        "in": x.shape[1:3],
+        "out": size,
+        "channels": x.shape[-1],
+        "scale": real(node.attrs, "scale"),
+        **rows,
+    }
     params: dict[str, object] = {"itype": index_type(images)}
     fields, name = REGIONS, "roi_max_pool"
     if node.op.name == "RoiAlign":

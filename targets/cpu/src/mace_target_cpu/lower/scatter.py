@@ -8,8 +8,9 @@ from math import prod
 from mace_core.emit.text import Code
 from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import COORDINATES, ELEMENTS, along_axis, coordinates, index_type
 from mace_target_cpu.lower.strided import MOVE
@@ -25,7 +26,10 @@ COMBINED: Mapping[str, str] = {
 }
 """What becomes of element *p where it meets update u; NaN wins."""
 
-WRAPPING: Mapping[str, str] = {"add": "({0})((uint64_t)*p + (uint64_t)u)", "mul": "({0})((uint64_t)*p * (uint64_t)u)"}
+WRAPPING: Mapping[str, str] = {
+    "add": "({0})((uint64_t)*p + (uint64_t)u)",
+    "mul": "({0})((uint64_t)*p * (uint64_t)u)",
+}
 """Of whole numbers, where the result of C's own would be undefined: modulo their range, as in numpy."""
 
 
@@ -34,10 +38,22 @@ def _typed(node: Node, data: Tensor, indices: Tensor) -> tuple[str, dict[str, ob
     reduction = str(node.attrs["reduction"])
     if reduction == "none":
         bits = 8 * data.dtype.size
-        return f"{bits}_{indices.dtype.value}", {"itype": index_type(indices), "ctype": unsigned(bits // 8), "combined": Code("u")}
+        return f"{bits}_{indices.dtype.value}", {
+            "itype": index_type(indices),
+            "ctype": unsigned(bits // 8),
+            "combined": Code("u"),
+        }
     ctype = c_type(data)
-    text = COMBINED[reduction] if data.dtype.is_float else WRAPPING.get(reduction, COMBINED[reduction].replace("|| *p != *p ", ""))
-    params: dict[str, object] = {"itype": index_type(indices), "ctype": ctype, "combined": Code(text.format(ctype))}
+    text = (
+        COMBINED[reduction]
+        if data.dtype.is_float
+        else WRAPPING.get(reduction, COMBINED[reduction].replace("|| *p != *p ", ""))
+    )
+    params: dict[str, object] = {
+        "itype": index_type(indices),
+        "ctype": ctype,
+        "combined": Code(text.format(ctype)),
+    }
     return f"{reduction}_{data.dtype.value}_{indices.dtype.value}", params
 
 
@@ -65,7 +81,12 @@ def scatter_nd(node: Node, to: Lowering) -> None:
         return
     depth = indices.shape[-1]
     n = prod(data.shape[depth:])
-    args = {**coordinates(data.shape, 0, depth, 1), "rows": updates.elements // n, "n": n, "bytes": data.bytes}
+    args = {
+        **coordinates(data.shape, 0, depth, 1),
+        "rows": updates.elements // n,
+        "n": n,
+        "bytes": data.bytes,
+    }
     suffix, params = _typed(node, data, indices)
     fields = (*COORDINATES, ("rows", "i64"), ("n", "i64"), ("bytes", "i64"))
     kernel = Kernel(f"scatter_nd_{suffix}", KERNELS / "scatter_nd.c.in", fields, params, (MOVE,))

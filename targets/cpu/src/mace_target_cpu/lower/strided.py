@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from mace_core.ir import Node
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import MERGE_AXES, unsigned
 from mace_target_cpu.lower.view import view
@@ -22,7 +23,14 @@ TASK_BYTES = 1 << 15
 TILE = 32
 """Rows of a band that copy_tiles.c.in works on at a time."""
 
-WALK = (("offset", "i64"), ("count", "i64[8]"), ("read", "i64[8]"), ("write", "i64[8]"), ("rows", "i64"), ("grain", "i64"))
+WALK = (
+    ("offset", "i64"),
+    ("count", "i64[8]"),
+    ("read", "i64[8]"),
+    ("write", "i64[8]"),
+    ("rows", "i64"),
+    ("grain", "i64"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a copy, outermost first; `size` bytes an element, `offset` elements of x before the first."""
+    """The loops of a copy, outermost first.
+
+    `size` bytes an element, `offset` elements of x before the first.
+    """
 
     axes: tuple[Axis, ...]
     size: int
@@ -49,7 +60,9 @@ class Nest:
         steps = (self.offset, *(a.read for a in outer), *(a.write for a in outer))
         if inner.read != 1 or not outer or n * self.size not in (2, 4, 8) or any(s % n for s in steps):
             return self
-        return Nest(tuple(Axis(a.count, a.read // n, a.write // n) for a in outer), self.size * n, self.offset // n)
+        return Nest(
+            tuple(Axis(a.count, a.read // n, a.write // n) for a in outer), self.size * n, self.offset // n
+        )
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
@@ -78,7 +91,10 @@ def chunks(rows: int, row_bytes: int) -> dict[str, Arg]:
 
 
 def copy(node: Node, to: Lowering, loops: Iterable[Axis], offset: int = 0) -> None:
-    """Fill the node's dense result, loop by loop in its order, from its first input; share bytes where nothing moves."""
+    """Fill the node's dense result, loop by loop in its order, from its first input.
+
+    Share bytes where nothing moves.
+    """
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return

@@ -1,7 +1,7 @@
 """A transposed convolution with constant weights as a convolution: of stride s, every s-th result sees the same part of the filter.
 
-The parts of the filter become filters of one convolution, whose results are then laid between each other (W. Shi et al., "Is the
-deconvolution layer the same as a convolutional layer?", 2016).
+The parts of the filter become filters of one convolution, whose results are then laid between each other (W.
+Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from math import prod
 import numpy as np
 
 from mace_core.ir import Array, Node, Quant, Shape, Tensor
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops import core_ops
-from mace_core.program import Lowering, Refused
 
 
 @dataclass(frozen=True)
 class Phases:
-    """One spatial axis. taps: of the part of the filter; first: the first place of the convolution; crop: results to drop before it."""
+    """One spatial axis.
+
+    taps: of the part of the filter; first: the first place of the convolution; crop: results to drop before
+    it.
+    """
 
     stride: int
     taps: int
@@ -45,7 +49,10 @@ class Phases:
 
 
 def convolution(node: Node, to: Lowering) -> Iterator[Node]:
-    """The nodes that compute a ConvTranspose; Refused where it is none of constant weights, or its axes do not divide."""
+    """The nodes that compute a ConvTranspose.
+
+    Refused where it is none of constant weights, or its axes do not divide.
+    """
     x, w, y = (to.tensors[t] for t in (*node.inputs[:2], *node.outputs))
     weights, group = to.constant(w.name), node.attrs["group"]
     assert isinstance(group, int)
@@ -60,7 +67,9 @@ def convolution(node: Node, to: Lowering) -> Iterator[Node]:
         "strides": (1,) * len(axes),
         "pads_before": tuple(p.before for p in axes),
         "pads_after": tuple(p.after for p in axes),
-        "dilations": tuple(d if p.stride == 1 else 1 for d, p in zip(_numbers(node.attrs["dilations"]), axes, strict=True)),
+        "dilations": tuple(
+            d if p.stride == 1 else 1 for d, p in zip(_numbers(node.attrs["dilations"]), axes, strict=True)
+        ),
         **{key: node.attrs[key] for key in ("group", "low", "high")},
     }
     places = tuple(p.places for p in axes)
@@ -110,7 +119,10 @@ def _bias(node: Node, to: Lowering, parts: int) -> tuple[str, ...]:
     bias = to.constant(name)
     if bias is None:
         raise Refused(f"{name} is computed, not a constant", code="other")
-    each, quant = np.repeat(bias.reshape(group, 1, -1), parts, axis=1).reshape(-1), _repeated(to.tensors[name].quant, group, parts)
+    each, quant = (
+        np.repeat(bias.reshape(group, 1, -1), parts, axis=1).reshape(-1),
+        _repeated(to.tensors[name].quant, group, parts),
+    )
     return (to.once((name, "parts", each.shape), lambda: to.folded(f"{name}.parts", each, quant)),)
 
 
@@ -119,7 +131,8 @@ def _repeated(quant: Quant | None, group: int, parts: int) -> Quant | None:
     if quant is None or quant.axis is None:
         return quant
     scale, zero = (
-        tuple(np.repeat(np.reshape(v, (group, 1, -1)), parts, axis=1).reshape(-1).tolist()) for v in (quant.scale, quant.zero_point)
+        tuple(np.repeat(np.reshape(v, (group, 1, -1)), parts, axis=1).reshape(-1).tolist())
+        for v in (quant.scale, quant.zero_point)
     )
     return Quant(scale, zero, quant.axis)
 

@@ -8,8 +8,9 @@ from math import prod
 from mace_core.emit.text import Code
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.arguments import integer
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.types import c_type
@@ -30,11 +31,23 @@ def topk(node: Node, to: Lowering) -> None:
     order = LARGEST if largest else SMALLEST
     if x.dtype.is_float:
         order += f" || {NAN_FIRST if largest else NAN_LAST}"
-    params = {"ctype": c_type(x), "before": Code(order.format("p", "q")), "after": Code(order.format("q", "p"))}
+    params = {
+        "ctype": c_type(x),
+        "before": Code(order.format("p", "q")),
+        "after": Code(order.format("q", "p")),
+    }
     n, k, step = x.shape[axis], y.shape[axis], prod(x.shape[axis + 1 :])
-    kernel = Kernel(f"topk_{'largest' if largest else 'smallest'}_{x.dtype.value}", KERNELS / "topk.c.in", FIELDS, params, (MOVE,))
+    kernel = Kernel(
+        f"topk_{'largest' if largest else 'smallest'}_{x.dtype.value}",
+        KERNELS / "topk.c.in",
+        FIELDS,
+        params,
+        (MOVE,),
+    )
     rows = chunks(prod(x.shape[:axis]) * step, n * x.dtype.size)
-    to.call(node, Call(kernel, {"n": n, "step": step, "k": k, **rows}, node.inputs, node.outputs, scratch=4 * k))
+    to.call(
+        node, Call(kernel, {"n": n, "step": step, "k": k, **rows}, node.inputs, node.outputs, scratch=4 * k)
+    )
 
 
 LOWERINGS: Mapping[str, Lower] = {"TopK": topk}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Tensor
-from mace_core.program import Lowering, Refused
+from mace_core.lowering import Lowering, Refused
 from mace_target_cpu.isa import KERNELS
 
 CONVERT = KERNELS / "convert.h.in"
@@ -48,7 +48,9 @@ def refuse_type(op: str, dtype: DType) -> Refused:
 def c_type(tensor: Tensor) -> Code:
     """The C type of a tensor's elements; Refused for one that kernels do not compute with."""
     if tensor.dtype not in C_TYPES:
-        raise Refused(f"{tensor.name} is {tensor.dtype.value}, which no kernel computes with", code="dtype", remedy=CAST)
+        raise Refused(
+            f"{tensor.name} is {tensor.dtype.value}, which no kernel computes with", code="dtype", remedy=CAST
+        )
     return C_TYPES[tensor.dtype]
 
 
@@ -60,8 +62,8 @@ def unsigned(size: int) -> Code:
 def wrap_type(dtype: DType) -> Code:
     """The unsigned C type in which sums and products of integers are computed.
 
-    Overflow of signed integers is undefined in C, and products of uint16_t are products of (signed) int; unsigned ones
-    of 32 or 64 bits wrap, and their low bits are those of the result in two's complement.
+    Overflow of signed integers is undefined in C, and products of uint16_t are products of (signed) int;
+    unsigned ones of 32 or 64 bits wrap, and their low bits are those of the result in two's complement.
     """
     return Code("uint64_t" if dtype.size > 4 else "uint32_t")
 
@@ -75,4 +77,8 @@ def need_floats(node: Node, to: Lowering) -> None:
     """Refused unless every operand is float."""
     for name in filter(None, node.inputs):
         if to.tensors[name].dtype is not DType.F32:
-            raise Refused(f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32", code="dtype", remedy=CAST)
+            raise Refused(
+                f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32",
+                code="dtype",
+                remedy=CAST,
+            )

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import c_type, refuse_type, wrap_type
 
@@ -65,7 +66,10 @@ SCALAR: Mapping[str, str] = {
 """The result from one float x."""
 
 DOUBLE: Mapping[str, str] = {
-    **{op: f"{op.lower()}(x)" for op in ("Sqrt", "Exp", "Log", "Tanh", "Erf", "Ceil", "Floor", "Sin", "Cos", "Tan")},
+    **{
+        op: f"{op.lower()}(x)"
+        for op in ("Sqrt", "Exp", "Log", "Tanh", "Erf", "Ceil", "Floor", "Sin", "Cos", "Tan")
+    },
     **{op: f"{op.lower()}(x)" for op in ("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh")},
     **{op: SCALAR[op] for op in ("Sign", "IsNaN", "IsInf")},
     "Abs": "fabs(x)",
@@ -121,11 +125,19 @@ def unary(node: Node, to: Lowering) -> None:
         raise refuse_type(node.op.name, x.dtype)
     attrs = {k: float(v) for k, v in node.attrs.items() if not isinstance(v, str | tuple)}
     wide = x.dtype is DType.F64
-    params = {"ctype": c_type(x), "result": c_type(y), "vector": Code(vector), "scalar": Code(scalar), "attrs": [*map(CIdentifier, attrs)]}
+    params = {
+        "ctype": c_type(x),
+        "result": c_type(y),
+        "vector": Code(vector),
+        "scalar": Code(scalar),
+        "attrs": [*map(CIdentifier, attrs)],
+    }
     params["attr_type"] = Code("double" if wide else "float")
     fields = (("n", "i64"), *((k, "f64" if wide else "f32") for k in attrs))
     kernel = Kernel(f"{form.lower()}_{x.dtype.value}", KERNELS / "unary.c.in", fields, params, (MATH,))
-    to.call(node, Call(kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype))
+    to.call(
+        node, Call(kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype)
+    )
 
 
 OPS = {*VECTOR, *SCALAR, *INTEGER, "Gelu", "Not"} - {"GeluNone", "GeluTanh"}

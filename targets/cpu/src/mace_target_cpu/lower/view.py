@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.lowering import Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 
 COPY = Kernel("copy", KERNELS / "copy.c.in", (("n", "i64"),))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
-from mace_core.program import Arg, Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.binary import VECTOR
 from mace_target_cpu.lower.broadcast import RANK, collapse
@@ -36,7 +37,12 @@ def binary(node: Node, to: Lowering) -> None:
         f"{node.op.name.lower()}_{x.dtype.value}_{y.dtype.value}_{z.dtype.value}",
         KERNELS / "binary_quantized.c.in",
         FIELDS,
-        {"xtype": REAL[x.dtype], "ytype": REAL[y.dtype], "result": REAL[z.dtype], "vector": Code(VECTOR[node.op.name])},
+        {
+            "xtype": REAL[x.dtype],
+            "ytype": REAL[y.dtype],
+            "result": REAL[z.dtype],
+            "vector": Code(VECTOR[node.op.name]),
+        },
         helpers=(INTEGER,),
     )
     args: dict[str, Arg] = {

@@ -8,16 +8,40 @@ import numpy as np
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.windows import Windows
-from mace_core.program import Arg, Call, Kernel, Lowering
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
-from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, factor, pack_once
-from mace_target_cpu.quantized.storage import C_TYPES, CODES, INTEGER, REQUANTIZE, RESULT, Scale, clamp, result
+from mace_target_cpu.quantized.products import (
+    IGEMM,
+    Columns,
+    Weights,
+    block_bytes,
+    block_rows,
+    column_weights,
+    factor,
+    pack_once,
+)
+from mace_target_cpu.quantized.storage import (
+    C_TYPES,
+    CODES,
+    INTEGER,
+    REQUANTIZE,
+    RESULT,
+    Scale,
+    clamp,
+    result,
+)
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
 MATRIX = (("x_type", "i32"), ("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"))
-CONV = Kernel("conv_quantized", KERNELS / "conv_quantized.c.in", (*GEOMETRY, *ZEROS, *MATRIX, *RESULT), helpers=(*IGEMM, WINDOWS))
+CONV = Kernel(
+    "conv_quantized",
+    KERNELS / "conv_quantized.c.in",
+    (*GEOMETRY, *ZEROS, *MATRIX, *RESULT),
+    helpers=(*IGEMM, WINDOWS),
+)
 DEPTHWISE = KERNELS / "conv_depthwise_quantized.c.in"
 
 

@@ -8,10 +8,20 @@ import numpy as np
 
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.quantized.conv import CONV
-from mace_target_cpu.quantized.products import IGEMM, Columns, Weights, block_bytes, block_rows, column_weights, factor, pack_once
+from mace_target_cpu.quantized.products import (
+    IGEMM,
+    Columns,
+    Weights,
+    block_bytes,
+    block_rows,
+    column_weights,
+    factor,
+    pack_once,
+)
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
 
 ONES = (1, 1, 1)
@@ -65,13 +75,17 @@ def _constant(node: Node, to: Lowering) -> None:
 def _computed(node: Node, to: Lowering) -> None:
     a, b, y = (need_stored(to, name, EIGHT_BITS) for name in (*node.inputs[:2], *node.outputs))
     if min(len(a.shape), len(b.shape)) < 2 or (math.prod(b.shape[:-2]) != 1 and a.shape[:-2] != b.shape[:-2]):
-        raise Refused(f"its factors are batches of different sizes: {list(a.shape)} and {list(b.shape)}", code="shape")
+        raise Refused(
+            f"its factors are batches of different sizes: {list(a.shape)} and {list(b.shape)}", code="shape"
+        )
     depth, columns = b.shape[-2:]
     if depth << 16 > 1 << 31 or not y.elements:
         raise Refused(f"sums of {depth} products may not fit 32 bits, or there are none", code="too-large")
     single, shift = math.prod(b.shape[:-2]) == 1, 128 if b.dtype is DType.U8 else 0
     rows = math.prod(a.shape[:-1]) if single else a.shape[-2]
-    weights = Weights(np.zeros((depth, columns), np.int8), Scale.of(b).zero - shift, np.array([Scale.of(b).step]))
+    weights = Weights(
+        np.zeros((depth, columns), np.int8), Scale.of(b).zero - shift, np.array([Scale.of(b).step])
+    )
     sums = Columns.of(node, to, weights, np.zeros(columns, np.int64))
     panel = panel_width(to)
     block, padded_columns = block_rows(rows, depth), -(-columns // panel) * panel

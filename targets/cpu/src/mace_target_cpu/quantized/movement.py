@@ -9,7 +9,7 @@ import numpy as np
 
 from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower, conversion
-from mace_core.program import Lowering, Refused
+from mace_core.lowering import Lowering, Refused
 from mace_target_cpu.lower import concat as plain
 from mace_target_cpu.lower.binary import LOWERINGS as BINARY
 from mace_target_cpu.lower.lookup import pad as plain_pad
@@ -50,9 +50,19 @@ def _as(y: Tensor, name: str, node: Node, to: Lowering) -> str:
 
 def as_stored(node: Node, to: Lowering) -> None:
     """What is stored stands for its numbers, where all are stored alike."""
-    storages = {to.tensors[name].storage for name in (*node.inputs, *node.outputs) if name and to.tensors[name].quant}
-    data = [to.tensors[name] for name in (*node.inputs, *node.outputs) if name and _holds_numbers(to.tensors[name])]
-    if len(storages) != 1 or any(t.quant is None for t in data) or node.attrs.get("reduction", "none") != "none":
+    storages = {
+        to.tensors[name].storage for name in (*node.inputs, *node.outputs) if name and to.tensors[name].quant
+    }
+    data = [
+        to.tensors[name]
+        for name in (*node.inputs, *node.outputs)
+        if name and _holds_numbers(to.tensors[name])
+    ]
+    if (
+        len(storages) != 1
+        or any(t.quant is None for t in data)
+        or node.attrs.get("reduction", "none") != "none"
+    ):
         raise Refused("its operands are stored differently, or are combined", code="quantization")
     PLAIN[node.op.name](node, to)
 
@@ -62,5 +72,8 @@ def _holds_numbers(tensor: Tensor) -> bool:
     return tensor.quant is not None or tensor.dtype.is_float
 
 
-PLAIN: Mapping[str, Lower] = {"Where": BINARY["Where"], **{n: SCATTER[n] for n in ("ScatterElements", "ScatterND")}}
+PLAIN: Mapping[str, Lower] = {
+    "Where": BINARY["Where"],
+    **{n: SCATTER[n] for n in ("ScatterElements", "ScatterND")},
+}
 LOWERINGS: dict[str, Lower] = {"Pad": pad, "Concat": concat, **dict.fromkeys(PLAIN, as_stored)}

@@ -1,4 +1,7 @@
-"""Pools over quantized tensors; the greatest of stored integers stands for the greatest real number and needs no lowering here."""
+"""Pools over quantized tensors.
+
+The greatest of stored integers stands for the greatest real number and needs no lowering here.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,22 @@ import math
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering
 from mace_core.ops.windows import Windows
-from mace_core.program import Call, Kernel, Lowering
+from mace_core.program import Call, Kernel
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.quantized.conv import DEPTHWISE
-from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, NARROW, REQUANTIZE, RESULT, Scale, need_room, need_stored, result
+from mace_target_cpu.quantized.storage import (
+    C_TYPES,
+    INTEGER,
+    NARROW,
+    REQUANTIZE,
+    RESULT,
+    Scale,
+    need_room,
+    need_stored,
+    result,
+)
 
 FIELDS = (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32"), ("factor", "f32"), ("x_zero", "i32"), *RESULT)
 
@@ -32,7 +46,15 @@ def average(node: Node, to: Lowering) -> None:
     }
     params = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "average": True}
     name = f"average_pool_{x.dtype.value}_{y.dtype.value}"
-    to.call(node, Call(Kernel(name, DEPTHWISE, FIELDS, params, helpers=(INTEGER, REQUANTIZE)), args, node.inputs, node.outputs))
+    to.call(
+        node,
+        Call(
+            Kernel(name, DEPTHWISE, FIELDS, params, helpers=(INTEGER, REQUANTIZE)),
+            args,
+            node.inputs,
+            node.outputs,
+        ),
+    )
 
 
 LOWERINGS: dict[str, Lower] = {"AveragePool": average}

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Lowering, Refused
+from mace_core.lowering import Lowering, Refused
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional
-from mace_target_cpu.quantized.storage import EIGHT_BITS, INTEGER, NARROW, REQUANTIZE, Scale, need_stored, padded
+from mace_target_cpu.quantized.storage import (
+    EIGHT_BITS,
+    INTEGER,
+    NARROW,
+    REQUANTIZE,
+    Scale,
+    need_stored,
+    padded,
+)
 
 TRIFLE = 2.0**-10
 """Of a step of the result: what a bias may lose to leave room for the sum."""
@@ -29,7 +37,10 @@ class Weights:
 
     @classmethod
     def of(cls, name: str, to: Lowering) -> Weights:
-        """Of a constant whose output channels are its first axis; Refused for what no kernel multiplies with."""
+        """Of a constant whose output channels are its first axis.
+
+        Refused for what no kernel multiplies with.
+        """
         tensor, values = need_stored(to, name, EIGHT_BITS), to.constant(name)
         quant = tensor.quant
         assert quant is not None
@@ -64,17 +75,26 @@ class Columns:
 
     @classmethod
     def of(cls, node: Node, to: Lowering, weights: Weights, reach: Array) -> Columns:
-        """From the node's third input and the scales of its factors and result; Refused where sums can be too large for 32 bits.
+        """From the node's third input and the scales of its factors and result.
+
+        Refused where sums can be too large for 32 bits.
 
         reach: of the weights, for every output channel.
         """
         x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
         unit = np.broadcast_to(Scale.of(x).step * weights.scale, reach.shape)
         if y.dtype is DType.I32 and not np.allclose(unit, Scale.of(y).step, rtol=1e-6, atol=0):
-            raise Refused(f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}", code="quantization")
-        bias, limits, factor = _bias(optional(node, 2), to, unit), np.iinfo(x.dtype.numpy), unit / Scale.of(y).step
+            raise Refused(
+                f"{y.name} has steps of {Scale.of(y).step}, its sums of {unit[0]}", code="quantization"
+            )
+        bias, limits, factor = (
+            _bias(optional(node, 2), to, unit),
+            np.iinfo(x.dtype.numpy),
+            unit / Scale.of(y).step,
+        )
         room = (1 << 31) - 1 - reach * max(limits.max - Scale.of(x).zero, Scale.of(x).zero - limits.min)
-        held = np.clip(bias, -np.maximum(room, 0), np.maximum(room, 0))  # of a channel whose scale is next to nothing
+        # Of a channel whose scale is next to nothing.
+        held = np.clip(bias, -np.maximum(room, 0), np.maximum(room, 0))
         if (room < 0).any() or (np.abs(bias - held) * factor).max(initial=0) > TRIFLE:
             raise Refused(f"sums of {y.name} can be too large for 32 bits", code="too-large")
         return cls(held.astype(np.int32), factor.astype(np.float32))
@@ -105,11 +125,14 @@ def pack_pairs(matrices: Array, panel: int) -> Array:
 
 def pack_once(name: str, matrices: Array, to: Lowering) -> str:
     """Make a weight of a constant's matrices, packed, if no node has yet; returns its name."""
-    # Asked for here, not when the weight is written: another level may have other panels, and its own packed weight.
+    # Asked for here, not when the weight is written: another level may have other panels, and its own packed
+    # weight.
     panel = panel_width(to)
     panels, pairs = -(-matrices.shape[2] // panel), -(-matrices.shape[1] // 2)
     shape = (matrices.shape[0], panels, pairs, panel, 2)
-    return to.once((name, shape), lambda: to.weight(f"{name}_packed", shape, "int8", lambda: pack_pairs(matrices, panel)))
+    return to.once(
+        (name, shape), lambda: to.weight(f"{name}_packed", shape, "int8", lambda: pack_pairs(matrices, panel))
+    )
 
 
 def block_rows(rows: int, depth: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mace_core.emit.text import Code
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import reduce as plain
 from mace_target_cpu.quantized.storage import C_TYPES, NARROW, Scale, need_room, need_stored, result

@@ -8,15 +8,22 @@ import numpy as np
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.arguments import real
 from mace_core.ops.resize import axis_taps
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import resize as plain
 from mace_target_cpu.lower.strided import MOVE
 from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, REQUANTIZE, RESULT, Scale, need_stored, result
 
-FIELDS = (*(f for f in plain.FIELDS if f[0] != "value"), ("x_zero", "i32"), ("factor", "f32"), ("value", "i32"), *RESULT)
+FIELDS = (
+    *(f for f in plain.FIELDS if f[0] != "value"),
+    ("x_zero", "i32"),
+    ("factor", "f32"),
+    ("value", "i32"),
+    *RESULT,
+)
 
 
 def resize(node: Node, to: Lowering) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, NARROW, Scale, need_stored, result
 
@@ -29,9 +30,17 @@ def softmax(node: Node, to: Lowering) -> None:
     table = np.rint(np.exp(-np.concatenate(parts)) * ONE).astype(np.int32)
     name = to.weight(f"{y.name}.table", table.shape, "int32", lambda: table)
     types = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "wide": wide}
-    kernel = Kernel(f"softmax_{x.dtype.value}_{y.dtype.value}", KERNELS / "softmax_quantized.c.in", FIELDS, types)
+    kernel = Kernel(
+        f"softmax_{x.dtype.value}_{y.dtype.value}", KERNELS / "softmax_quantized.c.in", FIELDS, types
+    )
     stored, n = result(y), x.shape[axis]
-    args = {"rows": x.elements // max(1, n), "n": n, "inverse": 1 / Scale.of(y).step, "high": stored["high"], "y_zero": stored["y_zero"]}
+    args = {
+        "rows": x.elements // max(1, n),
+        "n": n,
+        "inverse": 1 / Scale.of(y).step,
+        "high": stored["high"],
+        "y_zero": stored["y_zero"],
+    }
     to.call(node, Call(kernel, args, [x.name, name], [y.name]))
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from mace_core.emit.text import Code
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.program import Arg, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Arg
 from mace_target_cpu.isa import KERNELS
 
 INTEGER = KERNELS / "integer.h.in"
@@ -20,7 +21,11 @@ EIGHT_BITS = (DType.I8, DType.U8)
 NARROW = (*EIGHT_BITS, DType.I16)
 """Elements whose products are summed in 32 bits."""
 
-C_TYPES: Mapping[DType, Code] = {DType.I8: Code("int8_t"), DType.U8: Code("uint8_t"), DType.I16: Code("int16_t")}
+C_TYPES: Mapping[DType, Code] = {
+    DType.I8: Code("int8_t"),
+    DType.U8: Code("uint8_t"),
+    DType.I16: Code("int16_t"),
+}
 CODES: Mapping[DType, int] = {DType.I8: 0, DType.U8: 1, DType.I16: 2, DType.I32: 3, DType.F32: 4}
 """The STORED_ constants of requantize.h.in."""
 
@@ -41,7 +46,9 @@ class Scale:
         if tensor.quant is None:
             return cls(1.0, 0)
         if len(tensor.quant.scale) != 1:
-            raise Refused(f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}", code="quantization")
+            raise Refused(
+                f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}", code="quantization"
+            )
         return cls(tensor.quant.scale[0], tensor.quant.zero_point[0])
 
 
@@ -50,14 +57,21 @@ def need_stored(to: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
     tensor = to.tensors[name]
     if tensor.quant is None or tensor.dtype not in dtypes:
         stored = ", quantized" if tensor.quant else ""
-        raise Refused(f"{name} is {tensor.dtype.value}{stored}; no integer kernel reads that", code="quantization")
+        raise Refused(
+            f"{name} is {tensor.dtype.value}{stored}; no integer kernel reads that", code="quantization"
+        )
     return tensor
 
 
 def need_room(tensor: Tensor, count: int) -> None:
-    """Refused unless sums of so many elements, less their zero point, surely fit 32 bits; or if there are none."""
+    """Refused unless sums of so many elements, less their zero point, surely fit 32 bits.
+
+    Or if there are none.
+    """
     if not 0 < count << (8 * tensor.dtype.size) <= 1 << 31:
-        raise Refused(f"a sum of {count} elements of {tensor.name} may not fit 32 bits, or has none", code="too-large")
+        raise Refused(
+            f"a sum of {count} elements of {tensor.name} may not fit 32 bits, or has none", code="too-large"
+        )
 
 
 def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[str, Arg]:

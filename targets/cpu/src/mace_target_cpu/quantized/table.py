@@ -1,4 +1,7 @@
-"""Element-wise ops of one operand: of eight bits a table of what each value becomes, exact by construction; of sixteen a curve."""
+"""Element-wise ops of one operand: of eight bits a table of what each value becomes, exact by construction.
+
+Of sixteen a curve.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.lowering import Lowering, Refused
+from mace_core.program import Call, Kernel
 from mace_core.quantization import compute
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import binary as plain
@@ -31,7 +35,12 @@ def table(node: Node, to: Lowering) -> None:
         _curve(node, to, x, y)
         return
     values = _values(node, to, x, y)
-    kernel = Kernel(f"table_{8 * y.dtype.size}", KERNELS / "table.c.in", (("n", "i64"),), {"ytype": unsigned(y.dtype.size)})
+    kernel = Kernel(
+        f"table_{8 * y.dtype.size}",
+        KERNELS / "table.c.in",
+        (("n", "i64"),),
+        {"ytype": unsigned(y.dtype.size)},
+    )
     name = _shared(node, to, values)
     to.call(node, Call(kernel, {"n": x.elements}, [x.name, name], [y.name], inplace=y.dtype.size == 1))
 
@@ -41,7 +50,9 @@ def _operand(node: Node, to: Lowering) -> Tensor:
     computed = {name for name in node.inputs if name and to.constant(name) is None}
     others = [name for name in node.inputs if name and name not in computed]
     if len(computed) != 1 or any(to.tensors[name].elements != 1 for name in others):
-        raise Refused(f"{node.op.name} combines several operands; a table holds a function of one", code="quantization")
+        raise Refused(
+            f"{node.op.name} combines several operands; a table holds a function of one", code="quantization"
+        )
     return need_stored(to, computed.pop(), NARROW)
 
 
@@ -54,7 +65,10 @@ def _values(node: Node, to: Lowering, x: Tensor, y: Tensor) -> Array:
 
 
 def _curve(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
-    """Straight lines between knots, as few as leave none of the 65536 results a step from the real one; else Refused."""
+    """Straight lines between knots, as few as leave none of the 65536 results a step from the real one.
+
+    Else Refused.
+    """
     if y.dtype not in C_TYPES or y.quant is None:
         raise Refused(f"{y.name} is {y.dtype.value}; no curve gives that", code="quantization")
     steps = _steps(node, to, x, y)
@@ -65,27 +79,43 @@ def _curve(node: Node, to: Lowering, x: Tensor, y: Tensor) -> None:
     else:
         raise Refused(f"{node.op.name} bends too sharply between {len(knots)} knots", code="quantization")
     params = {"ytype": C_TYPES[y.dtype], "bits": KNOT_BITS}
-    kernel = Kernel(f"curve_{y.dtype.value}", KERNELS / "curve.c.in", (("n", "i64"), ("shift", "i32")), params)
+    kernel = Kernel(
+        f"curve_{y.dtype.value}", KERNELS / "curve.c.in", (("n", "i64"), ("shift", "i32")), params
+    )
     name = _shared(node, to, knots)
-    to.call(node, Call(kernel, {"n": x.elements, "shift": shift}, [x.name, name], [y.name], inplace=y.dtype is DType.I16))
+    to.call(
+        node,
+        Call(
+            kernel, {"n": x.elements, "shift": shift}, [x.name, name], [y.name], inplace=y.dtype is DType.I16
+        ),
+    )
 
 
 def _shared(node: Node, to: Lowering, values: Array) -> str:
     """Make a weight of a table, one for all nodes that need the same; returns its name."""
     stem = f"{node.outputs[0]}.table"
-    return to.once(("table", values.dtype, values.tobytes()), lambda: to.weight(stem, values.shape, values.dtype.str[1:], lambda: values))
+    return to.once(
+        ("table", values.dtype, values.tobytes()),
+        lambda: to.weight(stem, values.shape, values.dtype.str[1:], lambda: values),
+    )
 
 
 def _steps(node: Node, to: Lowering, x: Tensor, y: Tensor) -> Array:
     """What each value, and the one behind the last, becomes: in steps of the result, not rounded."""
     source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
     every = ((np.arange(-(1 << 15), (1 << 15) + 1) - source.zero) * source.step).astype(np.float32)
-    inputs = [_input(name, to, replace(x, dtype=DType.F32, shape=every.shape, quant=None), every) if name else None for name in node.inputs]
+    inputs = [
+        _input(name, to, replace(x, dtype=DType.F32, shape=every.shape, quant=None), every) if name else None
+        for name in node.inputs
+    ]
     with np.errstate(all="ignore"):
-        (real,) = compute(node.op, node.attrs, inputs, [replace(y, dtype=DType.F32, shape=every.shape, quant=None)])
+        (real,) = compute(
+            node.op, node.attrs, inputs, [replace(y, dtype=DType.F32, shape=every.shape, quant=None)]
+        )
     if not np.isfinite(real).all():
         raise Refused(f"{node.op.name} is not finite everywhere", code="quantization")
-    return np.clip(real.astype(np.float64) / made.step + made.zero, limits.min - 0.49, limits.max + 0.49)  # what rounds to the ends
+    # What rounds to the ends.
+    return np.clip(real.astype(np.float64) / made.step + made.zero, limits.min - 0.49, limits.max + 0.49)
 
 
 def between(knots: Array, shift: int) -> Array:
@@ -93,7 +123,9 @@ def between(knots: Array, shift: int) -> Array:
     place = np.arange(1 << 16)
     first, rest = knots[place >> shift], place & ((1 << shift) - 1)
     bits = shift + KNOT_BITS
-    found: Array = (first * (1 << shift) + (knots[(place >> shift) + 1] - first) * rest + (1 << (bits - 1))) >> bits
+    found: Array = (
+        first * (1 << shift) + (knots[(place >> shift) + 1] - first) * rest + (1 << (bits - 1))
+    ) >> bits
     return found
 
 
@@ -103,7 +135,10 @@ def _input(name: str, to: Lowering, x: Tensor, every: Array) -> tuple[Tensor, Ar
 
 
 def either(node: Node, to: Lowering) -> None:
-    """A table where one operand is computed, else the kernel of two; the order of numbers stored alike is that of their integers."""
+    """A table where one operand is computed, else the kernel of two.
+
+    The order of numbers stored alike is that of their integers.
+    """
     try:
         table(node, to)
     except Refused:

@@ -26,7 +26,8 @@ from mace_target_max78000.options import Options
 class Designed:
     """A network and the layers that it was placed from.
 
-    options: those given, with what the places rely on.  inputs: of the graph, by name; the network's sample was made of them.
+    options: those given, with what the places rely on.  inputs: of the graph, by name; the network's sample
+    was made of them.
     """
 
     network: Network
@@ -37,7 +38,8 @@ class Designed:
     def accelerated(self, outputs: Sequence[Array]) -> Accelerated:
         """What the accelerator computes.
 
-        outputs: of each layer of the network, which has layers between those that were formed, and several for one where channels are cut.
+        outputs: of each layer of the network, which has layers between those that were formed, and several
+        for one where channels are cut.
         """
         parts: dict[str, list[Array]] = {layer.name: [] for layer in self.formed.layers}
         for layer, output in zip(self.network.layers, outputs, strict=True):
@@ -48,7 +50,9 @@ class Designed:
         return Accelerated(self.formed, self.network.sample, results)
 
 
-def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]) -> Designed:
+def design(
+    graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]
+) -> Designed:
     """The network of a graph; its sample is the first of the samples, else random numbers.
 
     Results are 32-bit sums where these fit, else 8 bits with a note.
@@ -63,25 +67,32 @@ def design(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device,
         try:
             made = _designed(graph, samples, device, (settings[0], replace(policy, wide=False)))
         except MaceError:
-            raise error from None  # with 8 bits it does not fit either: what is told is about the network as it was wanted
+            # With 8 bits it does not fit either: what is told is about the network as it was wanted.
+            raise error from None
         reason = str(error).splitlines()[0]
     note = f"its results have 8 bits in place of 32, with which it would not fit: {reason}"
     return replace(made, network=replace(made.network, notes=(*made.network.notes, note)))
 
 
 def _is_wide(graph: Graph, device: Device) -> bool:
-    """Whether the last layer of a graph of real numbers would give 32-bit sums; False for a graph that cannot be formed at all."""
+    """Whether the last layer of a graph of real numbers would give 32-bit sums.
+
+    False for a graph that cannot be formed at all.
+    """
     try:
         return any(layer.wide for layer in form(draft(graph), device).layers)
     except MaceError:
         return False
 
 
-def _designed(graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]) -> Designed:
+def _designed(
+    graph: Graph, samples: Sequence[Mapping[str, Array]], device: Device, settings: tuple[Options, Policy]
+) -> Designed:
     options, policy = settings
     formed = with_split_bias(prepare(graph, device, samples, policy), device)
     if not is_quantized(graph):
-        options = replace(options, avg_pool_rounding=True)  # the means of real numbers are nearer than cut off ones
+        # The means of real numbers are nearer than cut off ones.
+        options = replace(options, avg_pool_rounding=True)
     first = samples[0] if samples else random_inputs(graph, policy.limits, 1)[0]
     sample = formed.entry.apply(first[formed.entry.name])
     placed = place(formed.layers, sample.shape, device, options)

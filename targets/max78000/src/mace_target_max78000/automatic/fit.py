@@ -8,7 +8,14 @@ from dataclasses import replace
 from mace_core.ir import Array, Graph, Node
 from mace_target_max78000.automatic.forming import Formed, form
 from mace_target_max78000.automatic.placement.values import contiguous, in_hardware
-from mace_target_max78000.automatic.quantizing.quantize import MAIN, Plan, Policy, calibrated, draft, is_quantized
+from mace_target_max78000.automatic.quantizing.quantize import (
+    MAIN,
+    Plan,
+    Policy,
+    calibrated,
+    draft,
+    is_quantized,
+)
 from mace_target_max78000.device import PROCESSORS, Device
 from mace_target_max78000.network import Layer, Place
 from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
@@ -23,7 +30,8 @@ SHARE = 0.97
 def prepare(graph: Graph, device: Device, samples: Sequence[Mapping[str, Array]], policy: Policy) -> Formed:
     """The layers of any graph, quantised for this target if it is not yet, its weights as wide as weight memory allows.
 
-    samples: inputs by name, real numbers, to quantise by.  MaceError with every node that the device has no equivalent of.
+    samples: inputs by name, real numbers, to quantise by.  MaceError with every node that the device has no
+    equivalent of.
     """
     if is_quantized(graph):
         return form(graph, device)
@@ -40,11 +48,19 @@ def prepare(graph: Graph, device: Device, samples: Sequence[Mapping[str, Array]]
 def _narrowed(plan: Plan, layers: Sequence[Layer], policy: Policy, device: Device) -> Mapping[str, int]:
     """How many bits each node's weights have when all fit, or when none can be narrower."""
     bits, now = dict(policy.bits), {layer.name: layer for layer in layers}
-    nodes = {n.name: n for n in plan.graph.nodes if n.op.name in MAIN and n.name in now and n.name not in policy.bits}
+    nodes = {
+        n.name: n
+        for n in plan.graph.nodes
+        if n.op.name in MAIN and n.name in now and n.name not in policy.bits
+    }
     harms = {name: _harms(plan, node) for name, node in nodes.items()}
     while _excess(list(now.values()), device) > 0:
         taken = dict(zip(now, (w * n for w, n in _words(list(now.values()), device)), strict=True))
-        left = {name: harms[name][bits.get(name, 8)] / taken[name] for name in nodes if bits.get(name, 8) in NARROWER}
+        left = {
+            name: harms[name][bits.get(name, 8)] / taken[name]
+            for name in nodes
+            if bits.get(name, 8) in NARROWER
+        }
         if not left:
             break
         name = min(left, key=left.__getitem__)
@@ -65,7 +81,9 @@ def _harms(plan: Plan, node: Node) -> dict[int, float]:
 def _words(layers: Sequence[Layer], device: Device) -> list[tuple[int, int]]:
     """For each layer the words that it takes of each processor's weight memory, and of how many processors."""
     places = [Place(contiguous(layer.channels), contiguous(layer.out_channels)) for layer in layers]
-    made = {unit.index: unit for unit in in_hardware(layers, places, device) if unit.layer.weights is not None}
+    made = {
+        unit.index: unit for unit in in_hardware(layers, places, device) if unit.layer.weights is not None
+    }
     counts = {i: (-(-words_of(u) // ALIGNMENT) * ALIGNMENT, len(u.processors)) for i, u in made.items()}
     return [counts.get(i, (0, 0)) for i in range(len(layers))]
 
@@ -74,4 +92,6 @@ def _excess(layers: Sequence[Layer], device: Device) -> float:
     """Words of weight memory that are missing; those of layers that must share processors, or of all."""
     found = _words(layers, device)
     shared = sum(words for words, count in found if count > PROCESSORS // 2)
-    return max(shared - device.kernel_words, sum(w * n for w, n in found) / PROCESSORS - device.kernel_words * SHARE)
+    return max(
+        shared - device.kernel_words, sum(w * n for w, n in found) / PROCESSORS - device.kernel_words * SHARE
+    )

@@ -1,8 +1,8 @@
 """Compares what was placed with the graph that it was made of, tensor by tensor, without a word of how it was formed or placed.
 
-The graph is computed by the numpy references of its ops.  Each tensor that the accelerator has in memory is compared with what the graph
-makes of the accelerator's own operands; so a difference is told where it arises, and the one freedom of rounding, halves that lie between
-two results, does not add up from layer to layer.
+The graph is computed by the numpy references of its ops.  Each tensor that the accelerator has in memory is
+compared with what the graph makes of the accelerator's own operands; so a difference is told where it arises,
+and the one freedom of rounding, halves that lie between two results, does not add up from layer to layer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ NOISE = 1e-6
 class Accelerated:
     """What the accelerator computes of one input.
 
-    sample: the network's input, [channels, ...].  results: of the layers that were formed, by name, integers [channels, rows, columns].
+    sample: the network's input, [channels, ...].  results: of the layers that were formed, by name, integers
+    [channels, rows, columns].
     """
 
     formed: Formed
@@ -46,19 +47,27 @@ class Accelerated:
     results: Mapping[str, Array]
 
     def blocks(self) -> Mapping[int, Array]:
-        """Results by layer, flat; the first of layers that one was split into for its bias has those of all. INPUT: the sample."""
+        """Results by layer, flat; the first of layers that one was split into for its bias has those of all.
+
+        INPUT: the sample.
+        """
         found: dict[int, Array] = {INPUT: self.sample.reshape(-1)}
         pairs = list(zip(self.formed.layers, self.formed.tensors, strict=True))
         for index in set(self.formed.made.values()) - {INPUT}:
-            parts = [self.results[layer.name] for layer, tensor in pairs if tensor == self.formed.tensors[index]]
+            parts = [
+                self.results[layer.name] for layer, tensor in pairs if tensor == self.formed.tensors[index]
+            ]
             found[index] = np.concatenate(parts).reshape(-1)
         return found
 
 
 def check_graph(found: Accelerated, inputs: Mapping[str, Array], options: Options) -> dict[str, Array]:
-    """Compare results with the graph's; returns every tensor of the graph, those in memory as the accelerator has them.
+    """Compare results with the graph's.
 
-    inputs: of the graph, by name; real numbers, or integers as they are stored.  Raises MaceError that names the first layer that differs.
+    Returns every tensor of the graph, those in memory as the accelerator has them.
+
+    inputs: of the graph, by name; real numbers, or integers as they are stored.  Raises MaceError that names
+    the first layer that differs.
     """
     return _Comparison(found, options).values(inputs)
 
@@ -103,11 +112,15 @@ class _Comparison:
         return self._settled(tensor, real)
 
     def _settled(self, tensor: Tensor, real: Array, limit: float = HALF) -> Array:
-        """The accelerator's integers for a tensor that it has in memory, compared; else the result as the graph stores it."""
+        """The accelerator's integers for a tensor that it has in memory, compared.
+
+        Else the result as the graph stores it.
+        """
         place = self.formed.find(tensor.name)
         if place is None:
             return _rounded_up(tensor, real)
-        if place[0] == INPUT and self.formed.entry.fold:  # in memory are copies, which the first layer's result is compared with
+        # In memory are copies, which the first layer's result is compared with.
+        if place[0] == INPUT and self.formed.entry.fold:
             return _stored(tensor, real)
         index, positions = place
         have = self.blocks[index][positions].reshape(tensor.shape)
@@ -117,7 +130,9 @@ class _Comparison:
             limits = np.iinfo(tensor.dtype.numpy)
             exact = np.clip(exact, limits.min, limits.max)
         slack = self.slack.get(tensor.name, np.zeros(1)) / step
-        wrong = np.abs(exact - have) > limit + NOISE + (slack if slack.size in (1, tensor.shape[-1]) else slack.max())
+        wrong = np.abs(exact - have) > limit + NOISE + (
+            slack if slack.size in (1, tensor.shape[-1]) else slack.max()
+        )
         if wrong.any():
             self._raise(index, have, exact, wrong)
         return have.astype(tensor.dtype.numpy) if tensor.quant else have * step
@@ -130,12 +145,16 @@ class _Comparison:
         assert tensor.quant is not None
         count = prod(integers(node.attrs, "kernel")) if node.op.name == "AveragePool" else self._reduced(node)
         total = np.rint(real / tensor.quant.scale[0] * count)
-        rounded = self.options.avg_pool_rounding and (self.options.documented or not self._begins_line(tensor.name))
+        rounded = self.options.avg_pool_rounding and (
+            self.options.documented or not self._begins_line(tensor.name)
+        )
         if self.options.documented:
             whole = np.floor((2 * total + count) / (2 * count)) if rounded else np.floor(total / count)
         else:
             size = np.abs(total)
-            whole = np.sign(total) * (np.floor((2 * size + count) / (2 * count)) if rounded else np.floor(size / count))
+            whole = np.sign(total) * (
+                np.floor((2 * size + count) / (2 * count)) if rounded else np.floor(size / count)
+            )
         return np.asarray(whole * tensor.quant.scale[0])
 
     def _reduced(self, node: Node) -> int:
@@ -179,7 +198,9 @@ def _slack(graph: Graph) -> dict[str, Array]:
     inner = gathered(without_tail(graph)[0])
     found: dict[str, Array] = {}
     for node in inner.nodes:
-        units = [exponent(inner.tensors[name].quant) for name in node.inputs[:2]] if node.op.name in MAIN else []
+        units = (
+            [exponent(inner.tensors[name].quant) for name in node.inputs[:2]] if node.op.name in MAIN else []
+        )
         if len(node.inputs) < 3 or None in units or not units or not node.inputs[2]:
             continue
         values, exact, unit = bias_of(inner, node, sum(u for u in units if u is not None))

@@ -1,8 +1,9 @@
 """Where every layer of a network works: processors, output slots and offsets, chosen so that everything fits in little memory.
 
-Ways are tried from the one that asks least of the hardware on: with the fewest quadrants and data that never overlap; with more
-quadrants; with outputs over inputs that are done with; with an input that lies channel by channel; with layers that stream.  Of those
-that ask alike, the one that takes the least data memory is chosen.
+Ways are tried from the one that asks least of the hardware on: with the fewest quadrants and data that never
+overlap; with more quadrants; with outputs over inputs that are done with; with an input that lies channel by
+channel; with layers that stream.  Of those that ask alike, the one that takes the least data memory is
+chosen.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ FIFO_CHANNELS = 16
 class Placed:
     """Layers in the order of their execution, with those that the hardware needs between them, and their places.
 
-    options: those given, with what the places rely on: a FIFO where layers stream, overlapping data where nothing else fits.
+    options: those given, with what the places rely on: a FIFO where layers stream, overlapping data where
+    nothing else fits.
     touched, highest: bytes of all data memories that are in use, and the first byte that is not in any.
     """
 
@@ -42,11 +44,13 @@ class Placed:
     highest: int
 
 
-def place(layers: Sequence[Layer], sample_shape: tuple[int, ...] | None, device: Device, options: Options) -> Placed:
+def place(
+    layers: Sequence[Layer], sample_shape: tuple[int, ...] | None, device: Device, options: Options
+) -> Placed:
     """Place layers; what they compute stays as it is.
 
-    sample_shape: of the network's input, [channels, rows, columns] or [channels, length]; None where the layers say it.
-    Raises one MaceError with every layer that cannot fit.
+    sample_shape: of the network's input, [channels, rows, columns] or [channels, length]; None where the
+    layers say it. Raises one MaceError with every layer that cannot fit.
     """
     source = source_of(layers, sample_shape)
     whole = lowered(layers, source, device)
@@ -66,7 +70,11 @@ def _attempts(arrangement: Arrangement, device: Device, options: Options) -> lis
     """What comes of the first group of ways that any of fits; where none does, of the last group."""
     if len(arrangement.layers) > device.layers:
         problem = f"{len(arrangement.layers)} layers are needed, the {device.name} runs {device.layers}"
-        raise MaceError("network", problem, "leave layers out; residual and joined inputs that other layers read too cost one more each")
+        raise MaceError(
+            "network",
+            problem,
+            "leave layers out; residual and joined inputs that other layers read too cost one more each",
+        )
     last: list[Attempt] = []
     for ways in _rounds(arrangement, device, options):
         last = [Plan(arrangement, way, device, options).attempt() for way in ways]
@@ -83,9 +91,17 @@ def _rounds(arrangement: Arrangement, device: Device, options: Options) -> Itera
     arrivals = list(_arrivals(arrangement, device, options))
     choices = [arrivals] if options.fifo or options.fast_fifo else [[arrival] for arrival in arrivals]
     widest, channels = _widest(arrangement), arrangement.values[INPUT].pattern.bit_count()
-    for choice, overlap, quadrants in product(choices, (True,) if options.overlap_data else (False, True), range(1, QUADRANTS + 1)):
-        ways = [Way(chw, fifo, streaming, quadrants, aim, overlap) for chw, fifo, streaming in choice for aim in Aim]
-        fitting = [w for w in ways if max(widest, w.input_pattern(channels).bit_length()) <= quadrants * PER_QUADRANT]
+    for choice, overlap, quadrants in product(
+        choices, (True,) if options.overlap_data else (False, True), range(1, QUADRANTS + 1)
+    ):
+        ways = [
+            Way(chw, fifo, streaming, quadrants, aim, overlap)
+            for chw, fifo, streaming in choice
+            for aim in Aim
+        ]
+        fitting = [
+            w for w in ways if max(widest, w.input_pattern(channels).bit_length()) <= quadrants * PER_QUADRANT
+        ]
         if fitting:
             yield fitting
 
@@ -121,9 +137,21 @@ def _streaming(arrangement: Arrangement, device: Device) -> Iterator[int]:
     """How many layers may stream: convolutions one after another from the first on, the last one padded on the first generation."""
     users = readers(arrangement.layers)
     for index, layer in enumerate(arrangement.layers[:MOST_STREAMING]):
-        chain = layer.inputs == (index - 1,) and users[index - 1] == (index,) and layer.operands == 1 and layer.groups == 1
-        recounted = index > 0 and arrangement.layers[index - 1].out_dim != layer.dim  # rows of another length: no stream of the same rows
-        if not chain or recounted or layer.operation is not Operation.CONV2D or passes_of(layer.channels) > 1 or layer.flatten:
+        chain = (
+            layer.inputs == (index - 1,)
+            and users[index - 1] == (index,)
+            and layer.operands == 1
+            and layer.groups == 1
+        )
+        # Rows of another length: no stream of the same rows.
+        recounted = index > 0 and arrangement.layers[index - 1].out_dim != layer.dim
+        if (
+            not chain
+            or recounted
+            or layer.operation is not Operation.CONV2D
+            or passes_of(layer.channels) > 1
+            or layer.flatten
+        ):
             return
         if arrangement.lanes[index].gap == 1 and (device.pipelined or min(layer.pad) > 0):
             yield index + 1
@@ -135,6 +163,8 @@ def _refused(attempts: Sequence[Attempt], device: Device) -> MaceError:
     """All that keeps the network from fitting, of the attempt that lacks least."""
     if not attempts:
         problem = f"its input does not fit the FIFOs of the {device.name}, which feed one convolution of the first layer"
-        return MaceError("network", problem, f"let one layer read it, and use {FIFO_CHANNELS} channels or fewer")
+        return MaceError(
+            "network", problem, f"let one layer read it, and use {FIFO_CHANNELS} channels or fewer"
+        )
     lacking = min(attempts, key=lambda attempt: len(attempt.faults))
     return MaceError.of(lacking.faults)

@@ -18,7 +18,11 @@ def with_split_bias(formed: Formed, device: Device) -> Formed:
     if all(len(p) == 1 for p in parts):
         return formed
     first = np.cumsum([0, *(len(p) for p in parts)])
-    moved = (replace(layer, inputs=tuple(int(first[i]) if i >= 0 else i for i in layer.inputs)) for p in parts for layer in p)
+    moved = (
+        replace(layer, inputs=tuple(int(first[i]) if i >= 0 else i for i in layer.inputs))
+        for p in parts
+        for layer in p
+    )
     tensors = tuple(name for name, p in zip(formed.tensors, parts, strict=True) for _ in p)
     steps = tuple(step for step, p in zip(formed.steps, parts, strict=True) for _ in p)
     made = {tensor: int(first[index]) if index >= 0 else index for tensor, index in formed.made.items()}
@@ -28,7 +32,9 @@ def with_split_bias(formed: Formed, device: Device) -> Formed:
 def _parts(layer: Layer, formed: Formed, index: int, device: Device) -> Iterator[Layer]:
     read = any(index in other.inputs for other in formed.layers)
     count = -(-layer.out_channels // device.bias_bytes)
-    plain = layer.groups == 1 and layer.operation is not Operation.CONV_TRANSPOSE2D and layer.weights is not None
+    plain = (
+        layer.groups == 1 and layer.operation is not Operation.CONV_TRANSPOSE2D and layer.weights is not None
+    )
     if count == 1 or read or layer.bias is None or not np.any(layer.bias) or not plain:
         yield layer
         return
@@ -38,4 +44,6 @@ def _parts(layer: Layer, formed: Formed, index: int, device: Device) -> Iterator
         assert layer.weights is not None
         values, bias = layer.weights.values[start : start + size], layer.bias[start : start + size]
         weights = replace(layer.weights, values=values)
-        yield replace(layer, name=f"{layer.name}.{number}", out_channels=len(values), weights=weights, bias=bias)
+        yield replace(
+            layer, name=f"{layer.name}.{number}", out_channels=len(values), weights=weights, bias=bias
+        )

@@ -4,8 +4,9 @@
     archive.root["state_dict"]["conv1.op.weight"]       # a Tensor: described, not yet read
     archive.array(archive.root["state_dict"]["conv1.op.weight"])
 
-Archives are of stored entries `<name>/data.pkl`, `<name>/data/<key>`; a stream is a pickled magic number, version, system description and
-root, and then the keys of all storages and each storage's count and numbers.  The tar files of PyTorch 0.1 are not read.
+Archives are of stored entries `<name>/data.pkl`, `<name>/data/<key>`; a stream is a pickled magic number,
+version, system description and root, and then the keys of all storages and each storage's count and numbers.
+The tar files of PyTorch 0.1 are not read.
 """
 
 from __future__ import annotations
@@ -52,7 +53,17 @@ MOST_AXES = 8
 LARGEST = 1 << 30
 """Bytes of a file: weights of one bit in 32-bit floats, those of an optimizer beside them, and some more."""
 
-ZIP_FAULTS = (zipfile.BadZipFile, struct.error, EOFError, KeyError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError)
+ZIP_FAULTS = (
+    zipfile.BadZipFile,
+    struct.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
 """What Python's zipfile raises where an archive is damaged."""
 
 
@@ -68,7 +79,8 @@ class Archive:
     def array(self, tensor: Tensor) -> Array:
         """A tensor's values; a view of the file's bytes where they are in order.
 
-        MaceError: the numbers are missing or damaged, of a type that no checkpoint of this target has, or do not suffice for the shape.
+        MaceError: the numbers are missing or damaged, of a type that no checkpoint of this target has, or do
+        not suffice for the shape.
         """
         try:
             return self._view(tensor)
@@ -77,7 +89,11 @@ class Archive:
 
     def _view(self, tensor: Tensor) -> Array:
         if tensor.storage.kind not in DTYPES:
-            raise MaceError(self.path, f"a tensor has type {tensor.storage.kind}", "save it as 32-bit floats: model.float()")
+            raise MaceError(
+                self.path,
+                f"a tensor has type {tensor.storage.kind}",
+                "save it as 32-bit floats: model.float()",
+            )
         dtype = np.dtype(DTYPES[tensor.storage.kind])
         data = self.storage(tensor.storage)
         axes = [(n, stride) for n, stride in zip(tensor.shape, tensor.stride, strict=True)]
@@ -86,7 +102,9 @@ class Archive:
             return np.zeros(0, dtype)
         last = tensor.offset + sum((n - 1) * stride for n, stride in axes)
         if count > have or last >= have or len(axes) > MOST_AXES:
-            raise MalformedError(f"a tensor of shape {list(tensor.shape)} does not lie within its {have} numbers")
+            raise MalformedError(
+                f"a tensor of shape {list(tensor.shape)} does not lie within its {have} numbers"
+            )
         strides = tuple(stride * dtype.itemsize if n > 1 else 0 for n, stride in axes)
         flat = np.frombuffer(data, dtype, have)[tensor.offset :]
         return np.lib.stride_tricks.as_strided(flat, tensor.shape, strides, writeable=False)
@@ -99,10 +117,16 @@ def read_archive(path: Path) -> Archive:
     """
     try:
         if path.stat().st_size > LARGEST:
-            raise MaceError(path, "is larger than a checkpoint for this target can be", "name a checkpoint file (.pth.tar)")
+            raise MaceError(
+                path,
+                "is larger than a checkpoint for this target can be",
+                "name a checkpoint file (.pth.tar)",
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise MaceError(path, f"cannot be read: {error.strerror}", "name a checkpoint file (.pth.tar)") from None
+        raise MaceError(
+            path, f"cannot be read: {error.strerror}", "name a checkpoint file (.pth.tar)"
+        ) from None
     try:
         return _read_zip(path, data) if data.startswith(b"PK") else _read_stream(path, data)
     except MalformedError as error:
@@ -138,7 +162,9 @@ def _read_zip(path: Path, data: bytes) -> Archive:
         return held[name]
 
     if f"{folder}byteorder" in entries.namelist() and read(f"{folder}byteorder") != b"little":
-        raise MaceError(path, "holds numbers in big-endian order", "save it on the machine of a usual processor")
+        raise MaceError(
+            path, "holds numbers in big-endian order", "save it on the machine of a usual processor"
+        )
     root = read_pickle(read(names[0]), 0, path).root
     return Archive(path, len(data), root, lambda storage: read(f"{folder}data/{storage.key}"))
 
@@ -159,7 +185,9 @@ def _read_stream(path: Path, data: bytes) -> Archive:
         known = isinstance(key, str) and key in content.storages
         if not known or (storage := content.storages[key]).kind not in DTYPES or position + 8 > len(data):
             raise MalformedError("its numbers have no type")
-        size = int.from_bytes(data[position : position + 8], "little") * np.dtype(DTYPES[storage.kind]).itemsize
+        size = (
+            int.from_bytes(data[position : position + 8], "little") * np.dtype(DTYPES[storage.kind]).itemsize
+        )
         spans[key] = memoryview(data)[position + 8 : position + 8 + size]
         position += 8 + size
     if position > len(data):

@@ -36,7 +36,8 @@ class Form:
 
     axes: of its weights: 4 for Conv2d and ConvTranspose2d, 3 for Conv1d, 2 for linear layers.
     bits: of its weights; binary: one bit that stands for -1 and +1.
-    transposed: whether it is a transposed convolution, whose arrays are those of the plain convolution that the hardware runs.
+    transposed: whether it is a transposed convolution, whose arrays are those of the plain convolution that
+    the hardware runs.
     stated: the bits that the description asks for; None where it leaves them to the checkpoint.
     """
 
@@ -50,7 +51,8 @@ class Form:
 def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) -> Checkpoint:
     """Read the weights of all layers that have any, in their order.
 
-    An array of one axis more than its layer's weights holds those of several layers.  bias: a file of the biases' bytes in the same order.
+    An array of one axis more than its layer's weights holds those of several layers.  bias: a file of the
+    biases' bytes in the same order.
     MaceError: a file cannot be read or is damaged, or the arrays are fewer than the layers, or of other axes.
     """
     arrays, taken = _read(weights), []
@@ -65,7 +67,9 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
         elif values.ndim == form.axes:
             del arrays[0]
         else:
-            problem = f"array {number} has shape {list(arrays[0].shape)}; the layer's weights have {form.axes} axes"
+            problem = (
+                f"array {number} has shape {list(arrays[0].shape)}; the layer's weights have {form.axes} axes"
+            )
             raise MaceError(weights, problem, "order the arrays as the layers are")
         if form.transposed:
             values = values[:, :, ::-1, ::-1].swapaxes(0, 1)
@@ -105,11 +109,17 @@ def _read(path: Path) -> list[Array]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise MaceError(path, f"cannot be read: {error.strerror}", "name a file of numpy arrays (.npy)") from None
+        raise MaceError(
+            path, f"cannot be read: {error.strerror}", "name a file of numpy arrays (.npy)"
+        ) from None
     arrays = list(_arrays(path, data))
     for number, values in enumerate(arrays):
         if not -128 <= values.min() <= values.max() <= 127:
-            raise MaceError(path, f"array {number} has values from {values.min()} to {values.max()}, wider than 8 bits", SAVE_AGAIN)
+            raise MaceError(
+                path,
+                f"array {number} has values from {values.min()} to {values.max()}, wider than 8 bits",
+                SAVE_AGAIN,
+            )
     return arrays
 
 

@@ -1,6 +1,7 @@
 """Batch normalisation folded into the convolution before it, which is needed where a model was not trained for quantisation.
 
-The layers of the maker's training tools divide what batch normalisation gives by 4, so that it lies within the range of data:
+The layers of the maker's training tools divide what batch normalisation gives by 4, so that it lies within
+the range of data:
 
     y = ((w * x + b - mean) / sqrt(var + eps) * gamma + beta) / 4
 
@@ -38,8 +39,10 @@ def without_batch_normalization(state: State) -> State:
 def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> State:
     """The same network without batch normalisation.
 
-    arch: the name of the architecture without it.  divisor: by which the model divides what it gives; 1 for other models than the maker's.
-    MaceError: a convolution is missing, or is not one along whose first axis the channels are that are normalised; all such at once.
+    arch: the name of the architecture without it.  divisor: by which the model divides what it gives; 1 for
+    other models than the maker's.
+    MaceError: a convolution is missing, or is not one along whose first axis the channels are that are
+    normalised; all such at once.
     """
     tensors, faults = dict(state.tensors), []
     for layer in [name.removesuffix(MEAN) for name in state.tensors if name.endswith(MEAN)]:
@@ -48,10 +51,17 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
         kinds = [state.tensors.get(f"{layer}.bn.{kind}") for kind in ("running_var", "weight", "bias")]
         if weights is None or weights.shape[:1] != channels or kinds[0] is None:
             found = "none" if weights is None else f"weights {list(weights.shape)}"
-            faults.append(f"{state.path}: {layer}.bn normalises {list(channels)} channels and needs a convolution to them, found {found}")
+            faults.append(
+                f"{state.path}: {layer}.bn normalises {list(channels)} channels and needs a convolution to them, found {found}"
+            )
             continue
-        if any(values is not None and values.shape != channels for values in (*kinds, state.tensors.get(f"{layer}.op.bias"))):
-            faults.append(f"{state.path}: values of {layer}.bn and the bias have other shapes than its mean {list(channels)}")
+        if any(
+            values is not None and values.shape != channels
+            for values in (*kinds, state.tensors.get(f"{layer}.op.bias"))
+        ):
+            faults.append(
+                f"{state.path}: values of {layer}.bn and the bias have other shapes than its mean {list(channels)}"
+            )
             continue
         tensors = _fused(tensors, layer, divisor)
         if not all(np.isfinite(tensors[f"{layer}.op.{kind}"]).all() for kind in ("weight", "bias")):
@@ -62,10 +72,17 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
 
 
 def _fused(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, Array]:
-    """All tensors, with one layer's weights and bias changed and what batch normalisation had removed; sums as 64-bit floats."""
+    """All tensors, with one layer's weights and bias changed and what batch normalisation had removed.
+
+    Sums as 64-bit floats.
+    """
 
     def values(name: str, default: float) -> Array:
-        return tensors[f"{layer}.{name}"].astype(np.float64) if f"{layer}.{name}" in tensors else np.full(mean.shape, default)
+        return (
+            tensors[f"{layer}.{name}"].astype(np.float64)
+            if f"{layer}.{name}" in tensors
+            else np.full(mean.shape, default)
+        )
 
     mean, weights = tensors[layer + MEAN].astype(np.float64), tensors[f"{layer}.op.weight"]
     with np.errstate(all="ignore"):  # what becomes of damaged numbers is looked at afterwards
@@ -85,7 +102,8 @@ def _fused(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, A
 def fuse_file(source: Path, target: Path, arch: str | None = None) -> None:
     """Write a checkpoint file's network without batch normalisation.
 
-    MaceError: the source is damaged or has no batch normalisation that can be fused, or the target cannot be written.
+    MaceError: the source is damaged or has no batch normalisation that can be fused, or the target cannot be
+    written.
     """
     state = read_state(source)
     if not needs_fusing(state):

@@ -1,7 +1,8 @@
 """What a checkpoint's pickle stream may name, and what stands for it here.
 
-Nothing that is named is ever imported.  The call of a function of `CALLS` is understood; an object of another kind on the list is a
-`Foreign`, of which only the name is kept; a name that is not on the list ends the reading.
+Nothing that is named is ever imported.  The call of a function of `CALLS` is understood; an object of another
+kind on the list is a `Foreign`, of which only the name is kept; a name that is not on the list ends the
+reading.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-RESAVE = 'save the model again: torch.save({"arch": ..., "epoch": ..., "state_dict": model.state_dict()}, file)'
+RESAVE = (
+    'save the model again: torch.save({"arch": ..., "epoch": ..., "state_dict": model.state_dict()}, file)'
+)
 
 INERT = ("torch.optim.", "distiller.", "munch.")
 """Beginnings of the names of objects that checkpoints hold beside their tensors, as optimizers and schedules."""
@@ -100,7 +103,12 @@ def called(function: Any, arguments: Any) -> Any:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> Tensor:
-    whole = isinstance(storage, Storage) and isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride)
+    whole = (
+        isinstance(storage, Storage)
+        and isinstance(shape, tuple)
+        and isinstance(stride, tuple)
+        and len(shape) == len(stride)
+    )
     if not whole or not all(type(n) is int and n >= 0 for n in (offset, *shape, *stride)):
         raise ValueError("no tensor")
     return Tensor(storage, offset, shape, stride)

@@ -23,12 +23,13 @@ class LayerParameters:
     """A layer's parameters.
 
     name: as the model has it; of arrays the number.
-    weights: int64, in the model's order of axes (see `network.Weights`): [out, in / groups, rows, columns], Conv1d [out, in, length],
-    linear [out, in], ConvTranspose2d [in, out, rows, columns].
+    weights: int64, in the model's order of axes (see `network.Weights`): [out, in / groups, rows, columns],
+    Conv1d [out, in, length], linear [out, in], ConvTranspose2d [in, out, rows, columns].
     bias: int64 bytes; the sum gets 128 times as much.  None where the layer has none.
     weight_bits: what the weights were quantised to; None where it is not told.
     output_shift: as the checkpoint has it, without the 8 - bits that narrow weights add.
-    final_scale: the results must be multiplied by 2 to this power to have their size in training; 0 but for a network's last layer.
+    final_scale: the results must be multiplied by 2 to this power to have their size in training; 0 but for a
+    network's last layer.
     """
 
     name: str
@@ -43,7 +44,8 @@ class LayerParameters:
 class Checkpoint:
     """The parameters of all layers that have weights, in the model's order.
 
-    arch: the model's name.  quantized: whether the file held integers already.  notes: what the user should know.
+    arch: the model's name.  quantized: whether the file held integers already.  notes: what the user should
+    know.
     """
 
     layers: tuple[LayerParameters, ...]
@@ -54,11 +56,13 @@ class Checkpoint:
 
 
 def load_checkpoint(path: Path, settings: Settings | None = None, ignore_bn: bool = False) -> Checkpoint:
-    """Read a checkpoint file; one that is not quantised is fused where it has batch normalisation and quantised with these settings.
+    """Read a checkpoint file.
+
+    One that is not quantised is fused where it has batch normalisation and quantised with these settings.
 
     ignore_bn: batch normalization is left out as if it was not there.
-    MaceError: the file cannot be read, or weights, biases and shifts do not fit the hardware; all such faults at once. Batch
-    normalization beside quantized weights, which it can no longer be fused into.
+    MaceError: the file cannot be read, or weights, biases and shifts do not fit the hardware; all such faults
+    at once. Batch normalization beside quantized weights, which it can no longer be fused into.
     """
     state, notes = _single(read_state(path))
     quantized = state.quantized
@@ -74,7 +78,9 @@ def load_checkpoint(path: Path, settings: Settings | None = None, ignore_bn: boo
             state = fuse(state)
             notes += ("batch normalisation was fused into the weights",)
         state = quantize(state, settings or Settings())
-        notes += (f"the checkpoint was not quantised: its weights were quantised now ({state.extras['clipping_method']})",)
+        notes += (
+            f"the checkpoint was not quantised: its weights were quantised now ({state.extras['clipping_method']})",
+        )
     faults: list[str] = []
     layers = tuple(_layer(state, layer, operation, faults) for layer, operation in state.layers())
     if faults:
@@ -83,20 +89,28 @@ def load_checkpoint(path: Path, settings: Settings | None = None, ignore_bn: boo
 
 
 def _single(state: State) -> tuple[State, tuple[str, ...]]:
-    """Each layer once and under its plain name; where a file has all layers twice, those are used that come first.
+    """Each layer once and under its plain name.
+
+    Where a file has all layers twice, those are used that come first.
 
     The maker's loader counts layers in the file's order, and so it uses the first as well.
     """
     operations = [operation for _, operation in state.layers()]
-    twice = {name.removeprefix(PARALLEL) for name in operations if name.startswith(PARALLEL)} & set(operations)
+    twice = {name.removeprefix(PARALLEL) for name in operations if name.startswith(PARALLEL)} & set(
+        operations
+    )
     if not twice:
-        return state.with_tensors({name.removeprefix(PARALLEL): values for name, values in state.tensors.items()}), ()
+        return state.with_tensors(
+            {name.removeprefix(PARALLEL): values for name, values in state.tensors.items()}
+        ), ()
     parallel = operations[0].startswith(PARALLEL)
     kept = {name: values for name, values in state.tensors.items() if name.startswith(PARALLEL) == parallel}
     tensors = {name.removeprefix(PARALLEL): values for name, values in kept.items()}
     lost = sum(f"{name}.bias" in state.tensors and f"{name}.bias" not in tensors for name in twice)
     note = f"the checkpoint holds {len(twice)} layers twice, with and without '{PARALLEL}'; those from {operations[0]} on are used"
-    return state.with_tensors(tensors), (f"{note}, which lack {lost} biases that the others have" if lost else note,)
+    return state.with_tensors(tensors), (
+        f"{note}, which lack {lost} biases that the others have" if lost else note,
+    )
 
 
 def _layer(state: State, layer: str, operation: str, faults: list[str]) -> LayerParameters:
@@ -122,7 +136,9 @@ def _whole(state: State, name: str, faults: list[str], within: range = SHIFTS) -
     layer, _, parameter = name.rpartition(".")
     value = state.number(layer, parameter) or 0.0
     if value not in within:
-        faults.append(f"{state.path}: {name} is {value:g}; it must be a whole number from {within[0]} to {within[-1]}, quantise again")
+        faults.append(
+            f"{state.path}: {name} is {value:g}; it must be a whole number from {within[0]} to {within[-1]}, quantise again"
+        )
         return 0
     return int(value)
 
@@ -131,6 +147,8 @@ def _bytes(state: State, name: str, divisor: int, faults: list[str]) -> Array:
     """Values that must fit into 8 bits once they are divided."""
     values = np.floor(state.tensors[name] / np.float32(divisor))
     if values.size and not (values.min() >= -128 and values.max() <= 127):
-        faults.append(f"{state.path}: {name} is from {values.min():g} to {values.max():g}, wider than 8 bits; quantise again")
+        faults.append(
+            f"{state.path}: {name} is from {values.min():g} to {values.max():g}, wider than 8 bits; quantise again"
+        )
         return np.zeros(values.shape, np.int64)
     return values.astype(np.int64)

@@ -1,8 +1,9 @@
 """Weights and biases made the integers that the hardware has.
 
-A layer's weights w become floor(w * s * 2^(bits - 1) + 1/2), clipped to so many bits, where a power of two s makes the best of them; the
-output shift -log2(s) takes it back.  Where a model was trained for other ways of clipping, s is any number and nothing takes it back.
-Biases become bytes b * s * 2^(bits - 1) and are stored times 2^(bits - 1), by which a network's loading divides them.
+A layer's weights w become floor(w * s * 2^(bits - 1) + 1/2), clipped to so many bits, where a power of two s
+makes the best of them; the output shift -log2(s) takes it back.  Where a model was trained for other ways of
+clipping, s is any number and nothing takes it back. Biases become bytes b * s * 2^(bits - 1) and are stored
+times 2^(bits - 1), by which a network's loading divides them.
 
 Source: the maker's quantised checkpoints, and his document on training and synthesis.
 """
@@ -38,8 +39,10 @@ WITHOUT_WEIGHTS = ("none", "passthrough", "add", "sub", "or", "xor", "bitwiseor"
 class Clip(Enum):
     """How s is found for a model that was not trained for quantisation.
 
-    MAX_BIT_SHIFT: the largest power of two that keeps the weights, up to the layer's quantile of them, in range.
-    SCALE: a number.  STDDEV: the mean of the weights and so many standard deviations, at most the largest weight.
+    MAX_BIT_SHIFT: the largest power of two that keeps the weights, up to the layer's quantile of them, in
+    range.
+    SCALE: a number.  STDDEV: the mean of the weights and so many standard deviations, at most the largest
+    weight.
     AVGMAX: the mean of all channels' largest weights or of their smallest, whichever is larger.
     AVG: the mean of all channels' largest magnitudes; the maker's document names it and does not define it.
     """
@@ -55,8 +58,8 @@ class Clip(Enum):
 class Settings:
     """How to quantise.
 
-    scale: s of SCALE.  deviations: of STDDEV.  bits: of the weights of each layer that has any, in the order of the model; None, or none
-    for a layer, leaves it to the checkpoint, and 8 where that says nothing.
+    scale: s of SCALE.  deviations: of STDDEV.  bits: of the weights of each layer that has any, in the order
+    of the model; None, or none for a layer, leaves it to the checkpoint, and 8 where that says nothing.
     """
 
     clip: Clip = Clip.MAX_BIT_SHIFT
@@ -68,7 +71,8 @@ class Settings:
 def quantize_file(source: Path, target: Path, settings: Settings | None = None) -> None:
     """Write a checkpoint file's network quantised.
 
-    MaceError: the source is damaged, quantised already, or cannot be quantised as it is asked for; or the target cannot be written.
+    MaceError: the source is damaged, quantised already, or cannot be quantised as it is asked for; or the
+    target cannot be written.
     """
     write_state(quantize(read_state(source), settings or Settings()), target)
 
@@ -76,7 +80,8 @@ def quantize_file(source: Path, target: Path, settings: Settings | None = None) 
 def quantize(state: State, settings: Settings) -> State:
     """The same network with integers as weights and biases; they stay 32-bit floats, as PyTorch needs them.
 
-    MaceError: it is quantised already, was trained in another way than the settings say, or has values that are no numbers; all at once.
+    MaceError: it is quantised already, was trained in another way than the settings say, or has values that
+    are no numbers; all at once.
     """
     faults = _faults(state, settings)
     if faults:
@@ -105,12 +110,18 @@ def _faults(state: State, settings: Settings) -> list[str]:
         faults.append("is quantised already; name the checkpoint that training wrote")
     if needs_fusing(state):
         faults.append("has batch normalisation, which the hardware lacks; fuse it into the weights first")
-    if settings.clip is not Clip.MAX_BIT_SHIFT and any(state.number(layer, "adjust_output_shift") for layer, _ in layers):
+    if settings.clip is not Clip.MAX_BIT_SHIFT and any(
+        state.number(layer, "adjust_output_shift") for layer, _ in layers
+    ):
         faults.append(f"was trained for quantisation; leave out the clipping method {settings.clip.value}")
     if not (settings.scale > 0 and settings.deviations > 0):
-        faults.append(f"cannot be scaled by {settings.scale:g} or clipped at {settings.deviations:g} deviations; give numbers above 0")
+        faults.append(
+            f"cannot be scaled by {settings.scale:g} or clipped at {settings.deviations:g} deviations; give numbers above 0"
+        )
     if settings.bits and len(settings.bits) > (count := len(_names(state))):
-        faults.append(f"has {count} layers with weights, bits are given for {len(settings.bits)}; give as many as there are layers")
+        faults.append(
+            f"has {count} layers with weights, bits are given for {len(settings.bits)}; give as many as there are layers"
+        )
     for layer, operation in layers:
         faults += _faults_of_layer(state, layer, operation)
     return faults
@@ -119,7 +130,9 @@ def _faults(state: State, settings: Settings) -> list[str]:
 def _faults_of_layer(state: State, layer: str, operation: str) -> Iterator[str]:
     for name in (f"{operation}.weight", f"{operation}.bias"):
         values = state.tensors.get(name)
-        if values is not None and not (values.size and values.dtype.kind == "f" and np.abs(values).max() <= LARGEST):
+        if values is not None and not (
+            values.size and values.dtype.kind == "f" and np.abs(values).max() <= LARGEST
+        ):
             yield f"{name} holds other values than weights of a trained model; train it again"
     if state.number(layer, "activation_threshold"):
         yield f"{layer} was trained with an activation threshold; quantise it with the tools that trained it"
@@ -133,14 +146,23 @@ def _faults_of_layer(state: State, layer: str, operation: str) -> Iterator[str]:
         yield f"{layer}.shift_quantile is {quantile:g}; it must be from 0 to 1"
 
 
-def _quantized(state: State, layer: str, operation: str, told: int | None, settings: Settings) -> dict[str, Array]:
+def _quantized(
+    state: State, layer: str, operation: str, told: int | None, settings: Settings
+) -> dict[str, Array]:
     """The tensors of a layer that change."""
     bits = told or int(state.number(layer, "weight_bits") or 0) or 8
-    weights, bias = state.tensors[f"{operation}.weight"].astype(np.float32), state.tensors.get(f"{operation}.bias")
+    weights, bias = (
+        state.tensors[f"{operation}.weight"].astype(np.float32),
+        state.tensors.get(f"{operation}.bias"),
+    )
     half, changed = 1 << (bits - 1), {}
     early = settings.clip is Clip.MAX_BIT_SHIFT and _early(state, layer)
     if settings.clip is Clip.MAX_BIT_SHIFT:
-        shift = state.number(layer, "output_shift") or 0.0 if early else _shift(state, layer, (weights, bias), bits)
+        shift = (
+            state.number(layer, "output_shift") or 0.0
+            if early
+            else _shift(state, layer, (weights, bias), bits)
+        )
         changed[f"{layer}.output_shift"] = np.array([shift], np.float32)
         factor = np.float32(half * 2.0**-shift)
     else:
@@ -153,7 +175,11 @@ def _quantized(state: State, layer: str, operation: str, told: int | None, setti
         changed |= _flag(state, layer, "bias_bits", 8)
     if told or f"{layer}.weight_bits" not in state.tensors:
         changed[f"{layer}.weight_bits"] = np.array([bits], np.float32)
-    return changed | _flag(state, layer, "quantize_activation", 1) | _flag(state, layer, "adjust_output_shift", 0)
+    return (
+        changed
+        | _flag(state, layer, "quantize_activation", 1)
+        | _flag(state, layer, "adjust_output_shift", 0)
+    )
 
 
 def _rounded(values: Array) -> Array:
@@ -169,7 +195,8 @@ def _flag(state: State, layer: str, name: str, value: int) -> dict[str, Array]:
 def _early(state: State, layer: str) -> bool:
     """Whether a model was trained for quantisation before training kept the quantile from which the output shift follows.
 
-    Then the output shift that training found holds, and biases keep as many bits more as the weights have, which loading cuts off.
+    Then the output shift that training found holds, and biases keep as many bits more as the weights have,
+    which loading cuts off.
     """
     return bool(state.number(layer, "adjust_output_shift")) and state.number(layer, "shift_quantile") is None
 
@@ -178,7 +205,9 @@ def _shift(state: State, layer: str, values: tuple[Array, Array | None], bits: i
     """-log2(s), as 32-bit floats give it."""
     magnitudes = np.concatenate([np.abs(v).ravel().astype(np.float32) for v in values if v is not None])
     quantile = state.number(layer, "shift_quantile")
-    largest = magnitudes.max() if quantile in (None, 1.0) else np.quantile(magnitudes, quantile).astype(np.float32)
+    largest = (
+        magnitudes.max() if quantile in (None, 1.0) else np.quantile(magnitudes, quantile).astype(np.float32)
+    )
     low, high = (limit - bits for limit in EXPONENTS)
     exponent = high if largest == 0 else np.clip(np.floor(np.log2(np.float32(1) / largest)), low, high)
     return -float(exponent)
@@ -205,13 +234,21 @@ def description_bits(path: Path) -> tuple[int | None, ...]:
     try:
         description = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise MaceError(path, f"is no YAML file that can be read: {error}", "name the network's description") from None
+        raise MaceError(
+            path, f"is no YAML file that can be read: {error}", "name the network's description"
+        ) from None
     layers = description.get("layers") if isinstance(description, dict) else None
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         raise MaceError(path, "has no list of layers", "name the network's description")
-    weighted = [layer for layer in layers if _operation(layer) not in WITHOUT_WEIGHTS and "weight_source" not in layer]
+    weighted = [
+        layer for layer in layers if _operation(layer) not in WITHOUT_WEIGHTS and "weight_source" not in layer
+    ]
     bits = [layer.get("quantization") for layer in weighted]
-    faults = [f"{path}: quantization: {b} of layer {i}; write 1, 2, 4 or 8" for i, b in enumerate(bits) if not _allowed(b)]
+    faults = [
+        f"{path}: quantization: {b} of layer {i}; write 1, 2, 4 or 8"
+        for i, b in enumerate(bits)
+        if not _allowed(b)
+    ]
     if faults:
         raise MaceError.of(faults)
     return tuple(bits)

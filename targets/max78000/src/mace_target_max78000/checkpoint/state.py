@@ -1,6 +1,7 @@
 """A checkpoint's tensors by name, as training or quantisation left them.
 
-Of the file's other contents the architecture's name, the epoch and the plain values of `extras` are kept; an optimizer's are not read.
+Of the file's other contents the architecture's name, the epoch and the plain values of `extras` are kept; an
+optimizer's are not read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ PARALLEL = "module."
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A checkpoint.  path: the file, for errors.  tensors: in the order of the model.  extras: of numbers and texts by name."""
+    """A checkpoint.
+
+    path: the file, for errors.  tensors: in the order of the model.  extras: of numbers and texts by name.
+    """
 
     path: Path
     tensors: Mapping[str, Array]
@@ -47,7 +51,9 @@ class State:
         if (values := self.tensors.get(f"{layer}.{name}")) is None:
             return None
         if values.size != 1 or not np.isfinite(values).all():
-            raise MaceError(self.path, f"{layer}.{name} is not one number", "train or quantise the model again")
+            raise MaceError(
+                self.path, f"{layer}.{name} is not one number", "train or quantise the model again"
+            )
         return float(values.item())
 
     @property
@@ -73,7 +79,11 @@ def read_state(path: Path) -> State:
     archive = read_archive(path)
     root = archive.root if isinstance(archive.root, dict) else {}
     found = root.get("state_dict", root)
-    described = {str(name): value for name, value in found.items() if isinstance(value, Tensor)} if isinstance(found, dict) else {}
+    described = (
+        {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
+        if isinstance(found, dict)
+        else {}
+    )
     if not any(name.endswith(".weight") and len(tensor.shape) > 1 for name, tensor in described.items()):
         raise MaceError(path, "holds no state_dict with weights", RESAVE)
     if not all(name.isprintable() for name in described):
@@ -84,7 +94,9 @@ def read_state(path: Path) -> State:
         _arrays(archive, described),
         arch if isinstance(arch, str) and arch.isprintable() else None,
         epoch if isinstance(epoch, int) else None,
-        {name: value for name, value in extras.items() if isinstance(value, str | int | float)} if isinstance(extras, dict) else {},
+        {name: value for name, value in extras.items() if isinstance(value, str | int | float)}
+        if isinstance(extras, dict)
+        else {},
     )
 
 

@@ -3,7 +3,8 @@
     stream = read_pickle(data, 0, "best.pth.tar")
     stream.root
 
-The streams are those of protocol 2 and later.  Source of the format: the descriptions of the opcodes in Python's `pickletools`.
+The streams are those of protocol 2 and later.  Source of the format: the descriptions of the opcodes in
+Python's `pickletools`.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ class Stream:
 def read_pickle(data: bytes, position: int, place: object) -> Stream:
     """What the stream at a position describes.
 
-    place: names the file in errors.  MaceError: the stream is damaged, of another protocol, or names what no checkpoint needs.
+    place: names the file in errors.  MaceError: the stream is damaged, of another protocol, or names what no
+    checkpoint needs.
     """
     reader = _Reader(data, position)
     try:
         return Stream(reader.run(), reader.storages, reader.position)
     except ForbiddenError as error:
         problem = f"it asks for {error}, which no checkpoint needs; nothing of the file was run"
-        raise MaceError(place, problem, f"do not use it unless you know where it is from; then {RESAVE}") from None
+        raise MaceError(
+            place, problem, f"do not use it unless you know where it is from; then {RESAVE}"
+        ) from None
     except (MalformedError, struct.error, UnicodeDecodeError) as error:
         raise MaceError(place, f"its contents are damaged: {error}", "copy or download it again") from None
 
@@ -231,7 +235,10 @@ def _build(reader: _Reader) -> None:
 
 
 def _persistent(reader: _Reader) -> None:
-    """PyTorch's reference to numbers: "storage", type, key, device, how many; old files add a view, which no file used."""
+    """PyTorch's reference to numbers: "storage", type, key, device, how many.
+
+    Old files add a view, which no file used.
+    """
     match reader.pop():
         case ("storage", Global(kind), str(key), str(), int(count), *_) if count >= 0:
             reader.storages[key] = Storage(kind.removeprefix("torch."), key, count)

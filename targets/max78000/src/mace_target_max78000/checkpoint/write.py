@@ -1,4 +1,7 @@
-"""A checkpoint file written so that PyTorch's `torch.load(file, weights_only=True)` reads it; the same state gives the same bytes."""
+"""A checkpoint file written so that PyTorch's `torch.load(file, weights_only=True)` reads it.
+
+The same state gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from mace_core.run.files import write
 from mace_target_max78000.checkpoint.archive import DTYPES
 from mace_target_max78000.checkpoint.state import State
 
-STORAGES: Mapping[tuple[str, int], str] = {(np.dtype(t).kind, np.dtype(t).itemsize): name for name, t in DTYPES.items()}
+STORAGES: Mapping[tuple[str, int], str] = {
+    (np.dtype(t).kind, np.dtype(t).itemsize): name for name, t in DTYPES.items()
+}
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """When all entries of the archive were written: the first moment that a zip archive can tell."""
@@ -29,9 +34,16 @@ def write_state(state: State, path: Path) -> None:
     MaceError: the file cannot be written.
     """
     storages: list[bytes] = []
-    tensors = _mapping(((name, _tensor(values, storages)) for name, values in state.tensors.items()), ordered=True)
+    tensors = _mapping(
+        ((name, _tensor(values, storages)) for name, values in state.tensors.items()), ordered=True
+    )
     extras = _mapping((name, _plain(value)) for name, value in state.extras.items())
-    contents = (("arch", _plain(state.arch)), ("epoch", _plain(state.epoch)), ("state_dict", tensors), ("extras", extras))
+    contents = (
+        ("arch", _plain(state.arch)),
+        ("epoch", _plain(state.epoch)),
+        ("state_dict", tensors),
+        ("extras", extras),
+    )
     entries = {"data.pkl": b"\x80\x02" + _mapping(contents) + b".", "byteorder": b"little"}
     entries |= {f"data/{key}": data for key, data in enumerate(storages)} | {"version": b"3\n"}
     file = BytesIO()
@@ -71,7 +83,14 @@ def _tensor(values: Array, storages: list[bytes]) -> bytes:
     strides = [prod(values.shape[axis + 1 :]) for axis in range(values.ndim)]
     kind = _global("torch", STORAGES[dtype.kind, dtype.itemsize])
     storage = (_plain("storage"), kind, _plain(str(len(storages))), _plain("cpu"), _plain(values.size))
-    arguments = (_tuple(storage) + b"Q", _plain(0), _shape(values.shape), _shape(strides), _plain(False), _mapping((), ordered=True))
+    arguments = (
+        _tuple(storage) + b"Q",
+        _plain(0),
+        _shape(values.shape),
+        _shape(strides),
+        _plain(False),
+        _mapping((), ordered=True),
+    )
     storages.append(np.ascontiguousarray(values, dtype).tobytes())
     return _global("torch._utils", "_rebuild_tensor_v2") + _tuple(arguments) + b"R"
 

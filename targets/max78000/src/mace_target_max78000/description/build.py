@@ -21,7 +21,15 @@ from mace_target_max78000.device import Device
 from mace_target_max78000.legal import add_faults
 from mace_target_max78000.legal import faults as illegal
 from mace_target_max78000.legal.weights import weights_shape
-from mace_target_max78000.network import BUFFER, INPUT, Activation, Layer, Network, Operation, processors_needed
+from mace_target_max78000.network import (
+    BUFFER,
+    INPUT,
+    Activation,
+    Layer,
+    Network,
+    Operation,
+    processors_needed,
+)
 from mace_target_max78000.options import Options
 
 SNOOP = 32
@@ -31,12 +39,15 @@ Parameters = Checkpoint | Callable[[Sequence[Form]], Checkpoint]
 """Parameters, or what reads them once it is known what the layers with weights need."""
 
 
-def read_description(path: Path, parameters: Parameters, sample: Array, options: Options, device: Device | None = None) -> Network:
+def read_description(
+    path: Path, parameters: Parameters, sample: Array, options: Options, device: Device | None = None
+) -> Network:
     """Read the vendor's network description.
 
     sample: [channels, rows, columns] or [channels, length] of any number type, -128 ... 127.
     device: adds what this part cannot compute to the faults.
-    MaceError: all faults of the file that can be found at once, each with its line, and those of the parameters and the sample.
+    MaceError: all faults of the file that can be found at once, each with its line, and those of the
+    parameters and the sample.
     """
     description, faults = parse(path, options.skip_yaml_layers)
     links = link(description, faults)
@@ -65,7 +76,9 @@ class _Builder:
         values, parameters, last = self._ends(sample)
         layers = self._layers(Shape.of(values), parameters)[: last + 1]
         for number in sorted(self.options.streaming_layers.difference(range(len(layers)))):
-            self.faults.add(1, f"streaming-layers: there is no layer {number}", f"name layers from 0 to {len(layers) - 1}")
+            self.faults.add(
+                1, f"streaming-layers: there is no layer {number}", f"name layers from 0 to {len(layers) - 1}"
+            )
         unread = self._unread(len(layers))
         sampled = () if unread else self._sampled(len(layers))
         if not any(layer.output for layer in layers):
@@ -92,7 +105,10 @@ class _Builder:
         return network
 
     def _ends(self, sample: Array) -> tuple[Array, Mapping[int, LayerParameters], int]:
-        """The sample, each layer's parameters, and the last layer; MaceError where nothing can be said of layers without them."""
+        """The sample, each layer's parameters, and the last layer.
+
+        MaceError where nothing can be said of layers without them.
+        """
         values, last = np.zeros(0), 0
         try:
             values, last = self._sample(sample), self._last()
@@ -118,14 +134,23 @@ class _Builder:
             written = range(layer.line, max(end, layer.line + 1))
             if any(line in written for line in self.faults.lines):
                 faulty.add(index)
-        leading = {i - 1 for i in faulty if i and not layers[i].processors and layers[i - 1].output_processors is None}
+        leading = {
+            i - 1
+            for i in faulty
+            if i and not layers[i].processors and layers[i - 1].output_processors is None
+        }
         return frozenset(faulty | leading)
 
     def _layers(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> list[Layer]:
         layers: list[Layer] = []
-        outer = {INPUT: sample} | {BUFFER - k: Shape(b.channels, line_or_plane(b.dim)) for k, b in enumerate(self.description.data_buffer)}
+        outer = {INPUT: sample} | {
+            BUFFER - k: Shape(b.channels, line_or_plane(b.dim))
+            for k, b in enumerate(self.description.data_buffer)
+        }
         for index, (described, links) in enumerate(zip(self.description.layers, self.links, strict=True)):
-            shapes = [Shape(layers[i].out_channels, layers[i].out_dim) if i >= 0 else outer[i] for i in links.inputs]
+            shapes = [
+                Shape(layers[i].out_channels, layers[i].out_dim) if i >= 0 else outer[i] for i in links.inputs
+            ]
             owner = index
             while self.links[owner].weights != owner:
                 owner = self.links[owner].weights
@@ -159,11 +184,19 @@ class _Builder:
         """The sample as int64; MaceError where it is none."""
         if sample.ndim not in (2, 3) or sample.size == 0 or sample.dtype.kind not in "iufb":
             problem = f"the sample is {sample.dtype} of shape {list(sample.shape)}"
-            raise MaceError(self.description.path, problem, "give numbers as [channels, rows, columns] or [channels, length]")
+            raise MaceError(
+                self.description.path,
+                problem,
+                "give numbers as [channels, rows, columns] or [channels, length]",
+            )
         rounded = np.rint(sample) if sample.dtype.kind == "f" else sample
         if not (rounded >= -128).all() or not (rounded <= 127).all():
-            problem = f"the sample has values from {sample.min()} to {sample.max()}; data are from -128 to 127"
-            raise MaceError(self.description.path, problem, "scale it as in training: unsigned bytes minus 128")
+            problem = (
+                f"the sample has values from {sample.min()} to {sample.max()}; data are from -128 to 127"
+            )
+            raise MaceError(
+                self.description.path, problem, "scale it as in training: unsigned bytes minus 128"
+            )
         if sample.dtype.kind == "f" and not np.array_equal(rounded, sample):
             self.notes.append("the sample's values were rounded to whole numbers")
         return rounded.astype(np.int64)
@@ -174,7 +207,9 @@ class _Builder:
         line = self.description.lines.get("arch")
         if found is None or line is None or found.lower() == wanted.lower():
             return True
-        self.faults.add(line, f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model")
+        self.faults.add(
+            line, f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model"
+        )
         return False
 
     def _match_snoop(self) -> None:
@@ -191,15 +226,22 @@ class _Builder:
             problem = f"a layer is missing: the checkpoint's {names} has no description"
             remedy = f"describe it before {described[index].title}, or name the checkpoint of this network"
             self.faults.add(described[index].line, problem, remedy)
-        # Where keys could not be read, layers may need weights only by mistake: then only what shapes show is told.
+        # Where keys could not be read, layers may need weights only by mistake: then only what shapes show is
+        # told.
         certain = aligned.by_shape or not self.faults
         count = f"the parameters hold those of {len(given)} layers, {len(weighted)} need them"
         for index in aligned.unweighted if certain else ():
             problem = f"{described[index].title}: needs weights, which are missing; {count}"
-            self.faults.add(described[index].line, problem, "remove the layer, or name the one whose weights it shares as weight_source")
+            self.faults.add(
+                described[index].line,
+                problem,
+                "remove the layer, or name the one whose weights it shares as weight_source",
+            )
         if aligned.unused and not aligned.undescribed:
             names = ", ".join(parameters.name for parameters in aligned.unused)
-            self.notes.append(f"the checkpoint's last layers have no description, and their weights are not used: {names}")
+            self.notes.append(
+                f"the checkpoint's last layers have no description, and their weights are not used: {names}"
+            )
         return not (aligned.undescribed or aligned.unweighted)
 
     def _misfits(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> int:
@@ -211,7 +253,11 @@ class _Builder:
             if layer.weights is None:
                 continue
             # a kernel of one position may be meant as a linear layer, which is the less likely
-            found += layer.operation is Operation.LINEAR and index in parameters and parameters[index].weights.ndim > 2
+            found += (
+                layer.operation is Operation.LINEAR
+                and index in parameters
+                and parameters[index].weights.ndim > 2
+            )
             shape, expected = layer.weights.values.shape, weights_shape(layer)
             transposed = layer.operation is Operation.CONV_TRANSPOSE2D
             inputs = shape[0 if transposed else 1] * layer.groups
@@ -230,5 +276,7 @@ class _Builder:
             if wanted in (layer.name, str(layer.sequence)):
                 return index
         raise MaceError(
-            self.description.path, f"stop-after names layer {wanted!r}, which is not there", "name a layer or its sequence number"
+            self.description.path,
+            f"stop-after names layer {wanted!r}, which is not there",
+            "name a layer or its sequence number",
         )

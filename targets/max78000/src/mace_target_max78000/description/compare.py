@@ -9,16 +9,25 @@ from mace_target_max78000.network import Layer, Operation
 
 
 def mismatches(described: Sequence[Layer], modelled: Sequence[Layer]) -> list[str]:
-    """Each property in which a described layer differs from the model's, as a sentence; empty where they compute the same.
+    """Each property in which a described layer differs from the model's, as a sentence.
 
-    modelled: the layers that the automatic way forms of the model.  Layers that only move data count on neither side.
+    Empty where they compute the same.
+
+    modelled: the layers that the automatic way forms of the model.  Layers that only move data count on
+    neither side.
     """
     pairs = enumerate(zip_longest(_computing(described), _computing(modelled)))
     return [text for index, (ours, theirs) in pairs for text in _differences(index, ours, theirs)]
 
 
 def _computing(layers: Sequence[Layer]) -> list[Layer]:
-    plain = (layer.operation is Operation.PASSTHROUGH and not layer.pool and not layer.eltwise and layer.stride == 1 for layer in layers)
+    plain = (
+        layer.operation is Operation.PASSTHROUGH
+        and not layer.pool
+        and not layer.eltwise
+        and layer.stride == 1
+        for layer in layers
+    )
     return [layer for layer, moves in zip(layers, plain, strict=True) if not moves]
 
 
@@ -52,7 +61,9 @@ def _pool(layer: Layer) -> str:
 PROPERTIES: Mapping[str, Callable[[Layer], str]] = {
     "operation": _operation,
     "pooling": _pool,
-    "element-wise operation": lambda layer: f"{layer.eltwise.name.lower()} of {layer.operands}" if layer.eltwise else "none",
+    "element-wise operation": lambda layer: (
+        f"{layer.eltwise.name.lower()} of {layer.operands}" if layer.eltwise else "none"
+    ),
     "kernel": lambda layer: "x".join(map(str, layer.kernel)),
     "padding": lambda layer: str(layer.pad[0]),
     "activation": lambda layer: layer.activation.value,

@@ -48,7 +48,9 @@ OPERATIONS: Mapping[str, Work] = {
     "mlp": Work(Operation.LINEAR),
     **{word: Work(_PASS, operation) for word, operation in ELTWISE.items()},
 }
-ACTIVATIONS: Mapping[str, Activation] = {a.value: a for a in (Activation.RELU, Activation.ABS, Activation.NONE)} | {"": Activation.NONE}
+ACTIVATIONS: Mapping[str, Activation] = {
+    a.value: a for a in (Activation.RELU, Activation.ABS, Activation.NONE)
+} | {"": Activation.NONE}
 BINARY = 0
 """As `quantization`: one bit for -1 and +1."""
 
@@ -57,7 +59,8 @@ BINARY = 0
 class LayerDescription:
     """What the file says of one layer; None where a default depends on other keys or on the model.
 
-    line: where it begins; lines: where each of its fields stands.  Meanings are those of the language's reference.
+    line: where it begins; lines: where each of its fields stands.  Meanings are those of the language's
+    reference.
     """
 
     line: int
@@ -134,7 +137,9 @@ class LayerDescription:
         axes = {Operation.CONV1D: 3, Operation.LINEAR: 2}.get(self.operation, 4)
         bits = self.quantization or (1 if self.quantization == BINARY else 8)
         stated = None if self.quantization is None else bits
-        return Form(axes, bits, self.quantization == BINARY, self.operation is Operation.CONV_TRANSPOSE2D, stated)
+        return Form(
+            axes, bits, self.quantization == BINARY, self.operation is Operation.CONV_TRANSPOSE2D, stated
+        )
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,9 @@ LAYER_KEYS: Mapping[str, Key] = {
     "activate": _ACTIVATION,
     "activation": _ACTIVATION,
     "data_format": Key("chw", v.choice({"hwc": False, "little": False, "chw": True, "big": True})),
-    "quantization": Key("quantization", v.choice({"1": 1, "2": 2, "4": 4, "8": 8, "bin": BINARY, "binary": BINARY})),
+    "quantization": Key(
+        "quantization", v.choice({"1": 1, "2": 2, "4": 4, "8": 8, "bin": BINARY, "binary": BINARY})
+    ),
     "output_width": Key("output_width", v.choice({"8": 8, "32": 32})),
     "output_shift": Key("output_shift", v.whole(-MOST, MOST)),
     "kernel_size": Key("kernel_size", v.pair(1, MOST)),
@@ -283,11 +290,17 @@ def parse(path: Path, skipped: int = 0) -> tuple[Description, Faults]:
     found = _fields(read_source(path, faults), GLOBAL_KEYS, "", faults)
     items = list(enumerate(found.pop("layers", ())))
     if skipped and skipped >= len(items):
-        faults.add(1, f"layers: there are {len(items)}, the first {skipped} are to be skipped", "lower skip-yaml-layers")
+        faults.add(
+            1,
+            f"layers: there are {len(items)}, the first {skipped} are to be skipped",
+            "lower skip-yaml-layers",
+        )
     layers = [_layer(item, number, faults) for number, item in items[skipped:]]
     for name, keys in (("unload", UNLOAD_KEYS), ("data_buffer", BUFFER_KEYS)):
         areas = found.pop(name, ())
-        found[name] = tuple(AreaDescription(**_fields(item, keys, f"{name} {n}: ", faults)) for n, item in enumerate(areas))
+        found[name] = tuple(
+            AreaDescription(**_fields(item, keys, f"{name} {n}: ", faults)) for n, item in enumerate(areas)
+        )
     description = Description(path=path, layers=_in_sequence(layers, skipped, faults), **found)
     if not description.layers and "layers" in description.lines:
         faults.add(description.lines["layers"], "layers: the list is empty", "describe at least one layer")
@@ -298,7 +311,9 @@ def origin(description: Description) -> Origin:
     """Where a description states its layers: lines by the words of the language, a key's other spellings included."""
     layers = {}
     for layer in description.layers:
-        written = {word: layer.lines[key.field] for word, key in LAYER_KEYS.items() if key.field in layer.lines}
+        written = {
+            word: layer.lines[key.field] for word, key in LAYER_KEYS.items() if key.field in layer.lines
+        }
         layers[layer.label] = Section(layer.title, layer.line, written)
     areas = {f"unload {number}": area.line for number, area in enumerate(description.unload)}
     return Origin(description.path, layers, {**description.lines, **areas})
@@ -306,7 +321,11 @@ def origin(description: Description) -> Origin:
 
 def _layer(item: Written, number: int, faults: Faults) -> LayerDescription:
     where = f"layer {number}: "
-    if isinstance(item.content, Mapping) and "name" in item.content and isinstance(item.content["name"].content, str):
+    if (
+        isinstance(item.content, Mapping)
+        and "name" in item.content
+        and isinstance(item.content["name"].content, str)
+    ):
         where = f"layer {number} ({item.content['name'].content}): "
     return LayerDescription(**_fields(item, LAYER_KEYS, where, faults))
 
@@ -315,7 +334,9 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
     """The fields of one mapping, with the lines where they stand; what is wrong goes to the faults."""
     content = section.content if isinstance(section.content, Mapping) else {}
     if not isinstance(section.content, Mapping):
-        faults.add(section.line, f"{where}holds no keys", f"write 'key: value' lines; keys are {', '.join(keys)}")
+        faults.add(
+            section.line, f"{where}holds no keys", f"write 'key: value' lines; keys are {', '.join(keys)}"
+        )
     found: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for name, value in content.items():
@@ -326,13 +347,17 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
             continue
         key = keys[name]
         if key.field in lines:
-            faults.add(value.line, f"{where}{name}: says again what line {lines[key.field]} says", "keep one of them")
+            faults.add(
+                value.line, f"{where}{name}: says again what line {lines[key.field]} says", "keep one of them"
+            )
             continue
         lines[key.field] = value.line
         try:
             found[key.field] = key.read(value)
         except v.UnreadError as error:
-            faults.add(value.line, f"{where}{name}: {_shown(value)} is not {error}", _remedy(value, str(error)))
+            faults.add(
+                value.line, f"{where}{name}: {_shown(value)} is not {error}", _remedy(value, str(error))
+            )
     for name, key in keys.items():
         if key.mandatory and key.field not in lines:
             faults.add(section.line, f"{where}{name}: is missing", f"write {name}: ...")
@@ -352,8 +377,12 @@ def _remedy(value: Written, expected: str) -> str:
     return f"did you mean {close[0]}?" if close else "correct the value"
 
 
-def _in_sequence(layers: Sequence[LayerDescription], following: int, faults: Faults) -> tuple[LayerDescription, ...]:
-    """The layers by sequence number, each with its number; one without a number follows the one before it in the file.
+def _in_sequence(
+    layers: Sequence[LayerDescription], following: int, faults: Faults
+) -> tuple[LayerDescription, ...]:
+    """The layers by sequence number, each with its number.
+
+    One without a number follows the one before it in the file.
 
     following: the number of the first layer, where it has none of its own.
     """
@@ -362,7 +391,8 @@ def _in_sequence(layers: Sequence[LayerDescription], following: int, faults: Fau
         number = following if layer.sequence < 0 else layer.sequence
         if number in numbered:
             line = layer.lines.get("sequence", layer.line)
-            faults.add(line, f"sequence: {number} belongs to the layer in line {numbered[number].line}", "give each layer its own number")
+            problem = f"sequence: {number} belongs to the layer in line {numbered[number].line}"
+            faults.add(line, problem, "give each layer its own number")
         else:
             numbered[number] = replace(layer, sequence=number)
         following = number + 1

@@ -39,7 +39,10 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerReader:
-    """Reads one layer; what contradicts itself goes to the faults.  parameters: None where the layer has no weights."""
+    """Reads one layer; what contradicts itself goes to the faults.
+
+    parameters: None where the layer has no weights.
+    """
 
     described: LayerDescription
     inputs: tuple[int, ...]
@@ -85,23 +88,37 @@ class LayerReader:
         )
 
     def _fault(self, key: str, problem: str, remedy: str) -> None:
-        self.faults.add(self.described.lines.get(key, self.described.line), f"{self.described.title}: {key}: {problem}", remedy)
+        self.faults.add(
+            self.described.lines.get(key, self.described.line),
+            f"{self.described.title}: {key}: {problem}",
+            remedy,
+        )
 
     def _eltwise(self) -> tuple[Eltwise | None, int]:
         """The element-wise operation, and how many operands it has; 1 without one."""
         d = self.described
         named = d.work.eltwise if d.work else None
         if named is not None and d.eltwise is not None and named is not d.eltwise:
-            self._fault("eltwise", f"is {d.eltwise.name.lower()}, the operation is {named.name.lower()}", "name the operation once")
+            self._fault(
+                "eltwise",
+                f"is {d.eltwise.name.lower()}, the operation is {named.name.lower()}",
+                "name the operation once",
+            )
         eltwise = named if named is not None else d.eltwise
         if eltwise is None:
             if d.operands is not None:
-                self._fault("operands", "is given without an element-wise operation", "write eltwise: add, or remove operands")
+                self._fault(
+                    "operands",
+                    "is given without an element-wise operation",
+                    "write eltwise: add, or remove operands",
+                )
             return None, 1
         operands = d.operands or (len(self.inputs) if len(self.inputs) > 1 else 2)
         if len(self.inputs) not in (1, operands):
             problem = f"names {len(self.inputs)} layers, the element-wise operation has {operands} operands"
-            self._fault("in_sequences", problem, f"name {operands} layers, or write operands: {len(self.inputs)}")
+            self._fault(
+                "in_sequences", problem, f"name {operands} layers, or write operands: {len(self.inputs)}"
+            )
         return eltwise, operands
 
     def _channels(self, shapes: Sequence[Shape], operands: int) -> int:
@@ -112,7 +129,11 @@ class LayerReader:
             return shapes[0].channels
         if shapes[0].channels % operands:
             problem = f"the input has {shapes[0].channels} channels, which are not {operands} operands of equal size"
-            self.faults.add(self.described.line, f"{self.described.title}: {problem}", "join the operands along the channels of the sample")
+            self.faults.add(
+                self.described.line,
+                f"{self.described.title}: {problem}",
+                "join the operands along the channels of the sample",
+            )
         return max(1, shapes[0].channels // operands)
 
     def _dim(self, source: Dim) -> Dim:
@@ -123,7 +144,9 @@ class LayerReader:
         dim = source[0] - before - after, source[1]
         if d.operation is not Operation.CONV1D or dim[1] == 1:
             return dim
-        self.notes.append(f"{d.label}: data of {dim[0]} rows and {dim[1]} columns are read as a line of {prod(dim)}; in_dim would say so")
+        self.notes.append(
+            f"{d.label}: data of {dim[0]} rows and {dim[1]} columns are read as a line of {prod(dim)}; in_dim would say so"
+        )
         return prod(dim), 1
 
     def _kernel(self) -> Dim:
@@ -152,15 +175,27 @@ class LayerReader:
         told = self.described.output_pad
         only = int(self.described.operation is Operation.CONV_TRANSPOSE2D)
         if told not in (None, only):
-            self._fault("output_pad", f"is {told}; a {self.described.operation.value} layer has {only}", f"write {only}, or remove it")
+            self._fault(
+                "output_pad",
+                f"is {told}; a {self.described.operation.value} layer has {only}",
+                f"write {only}, or remove it",
+            )
 
     def _stride(self) -> int:
         """Of pooling; without pooling the input is subsampled."""
         d = self.described
         if any(n != 1 for n in d.stride):
-            self._fault("stride", f"is {max(d.stride)}; convolutions have stride 1", "subsample by pooling: max_pool: 1 and pool_stride")
+            self._fault(
+                "stride",
+                f"is {max(d.stride)}; convolutions have stride 1",
+                "subsample by pooling: max_pool: 1 and pool_stride",
+            )
         if d.operation is not Operation.CONV1D and len(set(d.pool_stride)) > 1:
-            self._fault("pool_stride", f"is {list(d.pool_stride)}; rows and columns have one stride", "write one number")
+            self._fault(
+                "pool_stride",
+                f"is {list(d.pool_stride)}; rows and columns have one stride",
+                "write one number",
+            )
         return d.pool_stride[0]
 
     def _bits(self) -> int:
@@ -175,7 +210,11 @@ class LayerReader:
         if d.operation is Operation.PASSTHROUGH:
             return None
         if d.bypass:
-            return Weights(np.broadcast_to(np.int64(1), (d.out_channels or channels, max(1, channels // d.groups), *kernel)))
+            return Weights(
+                np.broadcast_to(
+                    np.int64(1), (d.out_channels or channels, max(1, channels // d.groups), *kernel)
+                )
+            )
         if self.parameters is None:
             return None
         values = self.parameters.weights
@@ -186,11 +225,17 @@ class LayerReader:
         return Weights(values, self._bits(), d.quantization == BINARY)
 
     def _bias(self, weights: Weights | None) -> Array | None:
-        """Bytes; those of a checkpoint belong to its own bits, whatever `quantization` says of the weights."""
+        """Bytes.
+
+        Those of a checkpoint belong to its own bits, whatever `quantization` says of the weights.
+        """
         return None if self.parameters is None or weights is None else self.parameters.bias
 
     def _shift(self, weights: Weights | None) -> int:
-        """What the description says replaces the checkpoint's shift; narrow weights add to either what they lack of 8 bits."""
+        """What the description says replaces the checkpoint's shift.
+
+        Narrow weights add to either what they lack of 8 bits.
+        """
         told = self.described.output_shift
         if self.described.bypass:
             return BYPASS_SHIFT if told is None else told

@@ -19,8 +19,10 @@ FORWARD = ("next_sequence", "snoop_sequence", "simulated_sequence")
 class Links:
     """What a layer refers to, by index.
 
-    inputs: as `Layer.inputs`.  following: as `Place.next`.  weights: the layer whose parameters are used, this one or an earlier one.
-    conditional: as `Place.conditional_next`.  simulated: the layer that follows when the sample runs, `STOP` for none.
+    inputs: as `Layer.inputs`.  following: as `Place.next`.  weights: the layer whose parameters are used,
+    this one or an earlier one.
+    conditional: as `Place.conditional_next`.  simulated: the layer that follows when the sample runs, `STOP`
+    for none.
     """
 
     inputs: tuple[int, ...]
@@ -32,7 +34,12 @@ class Links:
 
 def link(description: Description, faults: Faults) -> tuple[Links, ...]:
     """Every layer's references; what is wrong with names goes to the faults."""
-    linker = _Linker(description, faults, _named(description, faults), {d.sequence: i for i, d in enumerate(description.layers)})
+    linker = _Linker(
+        description,
+        faults,
+        _named(description, faults),
+        {d.sequence: i for i, d in enumerate(description.layers)},
+    )
     return tuple(linker.link(index, layer) for index, layer in enumerate(description.layers))
 
 
@@ -46,7 +53,11 @@ def _named(description: Description, faults: Faults) -> dict[str, int]:
         if layer.name.lower() in RESERVED:
             faults.add(line, f"name: {layer.name!r} is reserved", "choose another name")
         elif layer.name in found:
-            faults.add(line, f"name: {layer.name!r} is the name of another layer as well", "give each layer its own name")
+            faults.add(
+                line,
+                f"name: {layer.name!r} is the name of another layer as well",
+                "give each layer its own name",
+            )
         else:
             found[layer.name] = index
     return found
@@ -61,14 +72,29 @@ class _Linker:
 
     def link(self, index: int, layer: LayerDescription) -> Links:
         given = layer.in_sequences or ()
-        inputs = [i for reference in given if (i := self._index(index, layer, "in_sequences", reference)) is not None]
+        inputs = [
+            i
+            for reference in given
+            if (i := self._index(index, layer, "in_sequences", reference)) is not None
+        ]
         previous = index - 1 if index else INPUT
-        following = None if layer.next_sequence is None else self._index(index, layer, "next_sequence", layer.next_sequence)
+        following = (
+            None
+            if layer.next_sequence is None
+            else self._index(index, layer, "next_sequence", layer.next_sequence)
+        )
         conditional, simulated = (
             None if reference is None else self._index(index, layer, key, reference)
-            for key, reference in (("snoop_sequence", layer.snoop_sequence), ("simulated_sequence", layer.simulated_sequence))
+            for key, reference in (
+                ("snoop_sequence", layer.snoop_sequence),
+                ("simulated_sequence", layer.simulated_sequence),
+            )
         )
-        source = index if layer.weight_source is None else self._index(index, layer, "weight_source", layer.weight_source)
+        source = (
+            index
+            if layer.weight_source is None
+            else self._index(index, layer, "weight_source", layer.weight_source)
+        )
         return Links(
             tuple(inputs) or (previous,),
             None if following == index + 1 else following,
@@ -83,12 +109,24 @@ class _Linker:
         found = self._found(key, reference)
         if found is None:
             close = get_close_matches(str(reference), self.names, 1)
-            remedy = f"did you mean {close[0]}?" if close else f"name a layer's name or sequence number; there are {self._known()}"
+            remedy = (
+                f"did you mean {close[0]}?"
+                if close
+                else f"name a layer's name or sequence number; there are {self._known()}"
+            )
             self.faults.add(line, f"{layer.title}: {key}: there is no layer {reference!r}", remedy)
         elif key not in FORWARD and found >= index:
-            self.faults.add(line, f"{layer.title}: {key}: {reference!r} does not come before this layer", "name an earlier layer")
+            self.faults.add(
+                line,
+                f"{layer.title}: {key}: {reference!r} does not come before this layer",
+                "name an earlier layer",
+            )
         elif key in FORWARD and found != STOP and found <= index:
-            self.faults.add(line, f"{layer.title}: {key}: {reference!r} does not come after this layer", "name a later layer, or stop")
+            self.faults.add(
+                line,
+                f"{layer.title}: {key}: {reference!r} does not come after this layer",
+                "name a later layer, or stop",
+            )
         else:
             return found
         return None
@@ -96,7 +134,10 @@ class _Linker:
     def _found(self, key: str, reference: int | str) -> int | None:
         if isinstance(reference, int):
             return INPUT if reference == INPUT and key == "in_sequences" else self.numbers.get(reference)
-        if reference.lower() == ("stop" if key in FORWARD else "input") and key not in ("weight_source", "snoop_sequence"):
+        if reference.lower() == ("stop" if key in FORWARD else "input") and key not in (
+            "weight_source",
+            "snoop_sequence",
+        ):
             return RESERVED[reference.lower()]
         buffers = [buffer.name for buffer in self.description.data_buffer]
         if key == "in_sequences" and reference in buffers:

@@ -12,7 +12,9 @@ from mace_target_max78000.network import Buffer, Layer, Place, Unload, processor
 from mace_target_max78000.options import Options
 
 
-def places(description: Description, links: Sequence[Links], layers: Sequence[Layer], options: Options) -> tuple[Place, ...]:
+def places(
+    description: Description, links: Sequence[Links], layers: Sequence[Layer], options: Options
+) -> tuple[Place, ...]:
     """The layers' places; `layers` may be fewer than the description has."""
     found: list[Place] = []
     for index, (d, link) in enumerate(zip(description.layers, links, strict=True)):
@@ -44,7 +46,10 @@ def places(description: Description, links: Sequence[Links], layers: Sequence[La
 
 
 def _following(description: Description, index: int, layer: Layer) -> int:
-    """The next layer's processors; for the last layer those of output_map, or as many as are needed from 0 on."""
+    """The next layer's processors.
+
+    For the last layer those of output_map, or as many as are needed from 0 on.
+    """
     if index + 1 < len(description.layers):
         return description.layers[index + 1].processors
     return description.output_map or (1 << processors_needed(layer.out_channels)) - 1
@@ -52,7 +57,10 @@ def _following(description: Description, index: int, layer: Layer) -> int:
 
 def unloads(description: Description) -> tuple[Unload, ...]:
     """What `unload` lists."""
-    return tuple(Unload(u.processors, u.channels, line_or_plane(u.dim), u.offset, u.width, u.write_gap) for u in description.unload)
+    return tuple(
+        Unload(u.processors, u.channels, line_or_plane(u.dim), u.offset, u.width, u.write_gap)
+        for u in description.unload
+    )
 
 
 def check_buffers(description: Description, laid: Sequence[Place], faults: Faults) -> None:
@@ -62,7 +70,14 @@ def check_buffers(description: Description, laid: Sequence[Place], faults: Fault
         if not (d.buffer_shift or d.buffer_insert):
             continue
         key = "buffer_shift" if d.buffer_shift else "buffer_insert"
-        buffer = next((b for b in found if b.processors == place.output_processors and b.offset <= place.out_offset < b.end), None)
+        buffer = next(
+            (
+                b
+                for b in found
+                if b.processors == place.output_processors and b.offset <= place.out_offset < b.end
+            ),
+            None,
+        )
         if buffer is None:
             problem = f"{d.title}: {key}: no buffer lies at out_offset {place.out_offset:#06x} of its output_processors"
             faults.add(d.lines[key], problem, "list the buffer as data_buffer, or correct out_offset")
@@ -73,12 +88,14 @@ def check_buffers(description: Description, laid: Sequence[Place], faults: Fault
             faults.add(d.lines[key], problem, remedy)
         if d.buffer_insert and place.out_offset != buffer.end - d.buffer_insert * buffer.pitch:
             remedy = f"write out_offset: {buffer.end - d.buffer_insert * buffer.pitch:#06x}"
-            problem = (
-                f"{d.title}: {key}: out_offset {place.out_offset:#06x} is not {d.buffer_insert} positions before the end of {buffer.name}"
-            )
+            distance = f"{d.buffer_insert} positions before the end of {buffer.name}"
+            problem = f"{d.title}: {key}: out_offset {place.out_offset:#06x} is not {distance}"
             faults.add(d.lines[key], problem, remedy)
 
 
 def buffers(description: Description) -> tuple[Buffer, ...]:
     """What `data_buffer` lists."""
-    return tuple(Buffer(b.name, b.processors, b.channels, line_or_plane(b.dim), b.offset) for b in description.data_buffer)
+    return tuple(
+        Buffer(b.name, b.processors, b.channels, line_or_plane(b.dim), b.offset)
+        for b in description.data_buffer
+    )

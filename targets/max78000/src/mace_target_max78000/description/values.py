@@ -15,7 +15,14 @@ Reader = Callable[[Written], Any]
 Pair = tuple[int, ...]
 """One number for both axes, or one for each."""
 
-_WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_WORDS: Mapping[str, bool] = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 _DECIMAL = re.compile(r"[-+]?[0-9]+")
 _HEXADECIMAL = re.compile(r"0[xX]([0-9a-fA-F]+)")
 _MASK = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
@@ -55,13 +62,18 @@ def offset(value: Written) -> int:
 
 
 def mask(value: Written) -> int:
-    """64 bits in hexadecimal, dots between them ignored; 0x may be left out where a letter or a dot tells what it is."""
+    """64 bits in hexadecimal, dots between them ignored.
+
+    0x may be left out where a letter or a dot tells what it is.
+    """
     content = value.content if isinstance(value.content, str) else ""
     match = _MASK.fullmatch(content.replace(".", "").replace("_", ""))
     if match is None or len(match[2].lstrip("0")) > 16:
         raise UnreadError("up to 64 bits in hexadecimal such as 0x000000000000000f")
     if not match[1] and content.isdecimal() and int(content) > 9:
-        raise UnreadError(f"a hexadecimal number that shows what it is: 0x{content}, or 0x{int(content):x} for decimal {content}")
+        raise UnreadError(
+            f"a hexadecimal number that shows what it is: 0x{content}, or 0x{int(content):x} for decimal {content}"
+        )
     return int(match[2], 16)
 
 
@@ -132,7 +144,9 @@ def words(value: Written) -> tuple[int, ...]:
 
 def items(value: Written) -> tuple[Written, ...]:
     """A list of mappings, still to be read."""
-    if not isinstance(value.content, tuple) or not all(isinstance(item.content, Mapping) for item in value.content):
+    if not isinstance(value.content, tuple) or not all(
+        isinstance(item.content, Mapping) for item in value.content
+    ):
         raise UnreadError("a list of mappings, each item beginning with '- '")
     return value.content
 
@@ -152,4 +166,8 @@ def _numbers(value: Written) -> tuple[int | None, ...]:
         return tuple(_number(item.content) for item in value.content)
     if (single := _number(value.content)) is not None:
         return (single,)
-    return tuple(_number(part.strip()) for part in value.content.lower().split("x")) if isinstance(value.content, str) else (None,)
+    return (
+        tuple(_number(part.strip()) for part in value.content.lower().split("x"))
+        if isinstance(value.content, str)
+        else (None,)
+    )

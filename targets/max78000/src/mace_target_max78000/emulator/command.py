@@ -40,11 +40,15 @@ def main(device: Device, arguments: Sequence[str]) -> int:
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mace_run", description="Execute a firmware without its board.")
-    parser.add_argument("program", help="FOLDER/mace_run or FOLDER/mace_benchmark; the firmware lies beside it as MODEL.elf")
+    parser.add_argument(
+        "program", help="FOLDER/mace_run or FOLDER/mace_benchmark; the firmware lies beside it as MODEL.elf"
+    )
     parser.add_argument("--model", default="")
     parser.add_argument("--output", default="", help="folder for the results")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--layers", default="", help="folder for what can be read of the first sample's inference")
+    parser.add_argument(
+        "--layers", default="", help="folder for what can be read of the first sample's inference"
+    )
     parser.add_argument("--threads")
     parser.add_argument("inputs", nargs="*", help="a raw file of one or more samples")
     return parser.parse_intermixed_args(arguments)
@@ -53,7 +57,8 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def _read_report(program: Path, model: str) -> tuple[str, Mapping[str, Any]]:
     """Read what the report of a build says of a model.
 
-    model: its name; empty for the first one. MaceError where `program` is none of a build, or the build has no such model.
+    model: its name; empty for the first one. MaceError where `program` is none of a build, or the build has
+    no such model.
     """
     program = program.absolute()
     remedy = f"name {' or '.join(PROGRAMS)} in the folder bin/LIBRARY of a build, as `mace convert` writes it"
@@ -79,7 +84,9 @@ def _read_firmware(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise MaceError(path, f"the firmware cannot be read: {error.strerror}", "build it for this target") from error
+        raise MaceError(
+            path, f"the firmware cannot be read: {error.strerror}", "build it for this target"
+        ) from error
 
 
 def _storage(described: Mapping[str, Any]) -> Storage | None:
@@ -101,7 +108,10 @@ class _Runner:
     def benchmark(self, asked: argparse.Namespace) -> str:
         """The estimated time of an inference, as mace_benchmark writes what it measured."""
         nanoseconds = round(self.report["cycles"] * 1e9 / self.report["hertz"])
-        return json.dumps({"model": asked.model, "threads": 1, "ns": [nanoseconds] * asked.rounds, "layers": []}) + "\n"
+        return (
+            json.dumps({"model": asked.model, "threads": 1, "ns": [nanoseconds] * asked.rounds, "layers": []})
+            + "\n"
+        )
 
     def run(self, asked: argparse.Namespace) -> str:
         """The known-answer test, then every sample of the input file; results go to output_I.bin."""
@@ -109,25 +119,38 @@ class _Runner:
         if not asked.inputs:
             return console
         (described,) = self.report["inputs"]
-        samples = np.fromfile(asked.inputs[0], DType(described["dtype"]).numpy).reshape(-1, *described["shape"])
+        samples = np.fromfile(asked.inputs[0], DType(described["dtype"]).numpy).reshape(
+            -1, *described["shape"]
+        )
         outcomes = [self._sample(sample, described) for sample in samples]
         for i in range(len(self.report["outputs"])):
             Path(asked.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
         if asked.layers:
             for i, (value, layer) in enumerate(zip(outcomes[0], self.report["layers"], strict=True)):
-                Path(asked.layers, f"layer_{i}.bin").write_bytes(value.astype(DType(layer["dtype"]).numpy).tobytes())
+                Path(asked.layers, f"layer_{i}.bin").write_bytes(
+                    value.astype(DType(layer["dtype"]).numpy).tobytes()
+                )
         return console
 
     def _known_answer(self) -> str:
         outcome = self._execute(None)
         if not outcome.passed:
-            raise MaceError("known-answer test", f"failed: {outcome.console.strip()}", "the firmware does not compute what it was made for")
+            raise MaceError(
+                "known-answer test",
+                f"failed: {outcome.console.strip()}",
+                "the firmware does not compute what it was made for",
+            )
         return outcome.console
 
     def _sample(self, sample: Array, described: Mapping[str, Any]) -> list[Array]:
-        """The outputs for one sample, each stored as the model stores it; then the accelerator's results, if outputs are made of them."""
+        """The outputs for one sample, each stored as the model stores it.
+
+        Then the accelerator's results, if outputs are made of them.
+        """
         storage = _storage(described) if self.feed.entry else None
-        outcome = self._execute(self.feed.words(dequantize(sample, storage.quant) if storage else sample, self.device))
+        outcome = self._execute(
+            self.feed.words(dequantize(sample, storage.quant) if storage else sample, self.device)
+        )
         assert outcome.results is not None
         found = self.feed.arrays(outcome.results)
         if not self.feed.outputs:

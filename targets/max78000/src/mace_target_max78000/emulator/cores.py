@@ -41,7 +41,10 @@ class Core(ABC):
 
     @abstractmethod
     def interrupt(self, vectors: int) -> int:
-        """Enter the accelerator's handler; gives its address.  vectors: of the Cortex-M4, where the program put its table."""
+        """Enter the accelerator's handler; gives its address.
+
+        vectors: of the Cortex-M4, where the program put its table.
+        """
 
     def resume(self) -> int | None:
         """Where the program goes on after an exception that ends a handler; None if it was another."""
@@ -67,7 +70,11 @@ class Core(ABC):
 
 
 class CortexM4(Core):
-    """ARMv7-M. Unicorn has no interrupt controller: the registers that a handler may change are kept here, not on the stack."""
+    """ARMv7-M.
+
+    Unicorn has no interrupt controller: the registers that a handler may change are kept here, not on the
+    stack.
+    """
 
     wfi = b"\x30\xbf"
     status = "R0"

@@ -1,7 +1,8 @@
 """Executes a firmware's binary: an emulated core, its memories, the few peripherals that the board layer uses, the accelerator.
 
-What is not modelled: interrupt controllers (there is one interrupt, taken between two basic blocks whenever the program lets it in;
-a WFI ends at once if it is pending) and time (every look at the system timer finds it 1000 cycles later).
+What is not modelled: interrupt controllers (there is one interrupt, taken between two basic blocks whenever
+the program lets it in; a WFI ends at once if it is pending) and time (every look at the system timer finds it
+1000 cycles later).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ RESULTS = ("ml_data", "ml_data32")
 class Outcome:
     """How a run ended.
 
-    console: its text.  status: what main() returned.  results: the words that cnn_unload() gave; None if the program has none.
+    console: its text.  status: what main() returned.  results: the words that cnn_unload() gave; None if the
+    program has none.
     """
 
     console: str
@@ -34,11 +36,14 @@ class Outcome:
         return self.status == 0 and "*** PASS ***" in self.console
 
 
-def run(elf: bytes, device: Device, accelerator: Accelerator, inputs: Mapping[int, Sequence[int]] | None = None) -> Outcome:
+def run(
+    elf: bytes, device: Device, accelerator: Accelerator, inputs: Mapping[int, Sequence[int]] | None = None
+) -> Outcome:
     """Execute a firmware from reset to the end of main().
 
-    inputs: words of other input than the program's own, by the number of the program's array; the known answer is then not asked.
-    MaceError if it faults, waits for what never comes, or takes longer than two minutes.
+    inputs: words of other input than the program's own, by the number of the program's array; the known
+    answer is then not asked. MaceError if it faults, waits for what never comes, or takes longer than two
+    minutes.
     """
     firmware = load(elf)
     machine = Machine(firmware, device, accelerator)

@@ -58,7 +58,9 @@ class Machine:
         uc.hook_add(unicorn.UC_HOOK_BLOCK, self._block)
         uc.hook_add(unicorn.UC_HOOK_INTR, lambda *_: uc.emu_stop())
 
-    def _map(self, base: int, size: int, read: Callable[[int, int], int], write: Callable[[int, int, int], None]) -> None:
+    def _map(
+        self, base: int, size: int, read: Callable[[int, int], int], write: Callable[[int, int, int], None]
+    ) -> None:
         def loaded(_: Any, offset: int, n: int, __: Any) -> int:
             return read(base + offset, n)
 
@@ -77,11 +79,16 @@ class Machine:
         return struct.unpack(f"<{symbol.size // 4}I", self._uc.mem_read(symbol.address, symbol.size // 4 * 4))
 
     def patch(self, name: str, words: Sequence[int]) -> None:
-        """Other content for an array of the program, from its beginning; MaceError if it has none of this name or a shorter one."""
+        """Other content for an array of the program, from its beginning.
+
+        MaceError if it has none of this name or a shorter one.
+        """
         symbol = self.firmware.symbols.get(name)
         if symbol is None or symbol.size < 4 * len(words):
             size = symbol.size // 4 if symbol else 0
-            raise MaceError("firmware", f"{name} has {size} words, not {len(words)}", "give input of the network's shape")
+            raise MaceError(
+                "firmware", f"{name} has {size} words, not {len(words)}", "give input of the network's shape"
+            )
         self._uc.mem_write(symbol.address, struct.pack(f"<{len(words)}I", *words))
 
     def run(self) -> int:
@@ -104,7 +111,8 @@ class Machine:
     def _next(self, stopped: int, deadline: float) -> int:
         """Return where to go on after a stop that is not the end."""
         if self._uc.query(self._ran_out) and time.process_time() < deadline:
-            return stopped | self.firmware.thumb  # unicorn's timer is the wall's: other work had the processor
+            # Unicorn's timer is the wall's: other work had the processor.
+            return stopped | self.firmware.thumb
         if (resumed := self._core.resume()) is not None:
             return resumed
         if self._pending and self._core.listens:
@@ -114,7 +122,9 @@ class Machine:
         if slept and self._pending:  # it will open interrupts
             return stopped | self.firmware.thumb
         if slept:
-            raise self._fault("waits for an interrupt that never comes", "look at the accelerator's start, or at the input")
+            raise self._fault(
+                "waits for an interrupt that never comes", "look at the accelerator's start, or at the input"
+            )
         if time.process_time() >= deadline:
             raise self._fault(f"does not end within {SECONDS} s", "look at what it waits for")
         raise self._fault("meets an exception", "look at the instruction there")

@@ -25,10 +25,10 @@ from mace_target_max78000.options import Options
 def faults(network: Network, device: Device, options: Options, unread: Collection[int] = ()) -> list[Fault]:
     """All faults of a network, in the order of its layers.
 
-    What follows from a fault is not told again: sizes after a layer whose size is in doubt, offsets where processors are wrong,
-    and data written over where anything else is.
-    unread: layers that were not read as they are written, because their description has faults of its own: nothing is said of these,
-    nor of what depends on them.
+    What follows from a fault is not told again: sizes after a layer whose size is in doubt, offsets where
+    processors are wrong, and data written over where anything else is.
+    unread: layers that were not read as they are written, because their description has faults of its own:
+    nothing is said of these, nor of what depends on them.
     """
     sites = [Site(network, device, options, index) for index in range(len(network.layers))]
     found: list[Fault] = []
@@ -48,7 +48,9 @@ def faults(network: Network, device: Device, options: Options, unread: Collectio
     return found or [*overlap_faults(sites), *row_faults(sites)] or [*buffer_faults(sites)]
 
 
-def _layer_faults(site: Site, unread: Collection[int], doubtful: set[int], misplaced: set[int]) -> Iterator[Fault]:
+def _layer_faults(
+    site: Site, unread: Collection[int], doubtful: set[int], misplaced: set[int]
+) -> Iterator[Fault]:
     """Faults of one layer; adds it to those whose size is in doubt, and to those whose processors are."""
     inputs = site.layer.inputs
     known = doubtful.isdisjoint(inputs)
@@ -59,7 +61,8 @@ def _layer_faults(site: Site, unread: Collection[int], doubtful: set[int], mispl
         shape = list(feature_faults(site))
     if shape or not known:
         doubtful.add(site.index)
-    # Processors follow from the channels that a layer before it writes: those of weights are right whatever else is not.
+    # Processors follow from the channels that a layer before it writes: those of weights are right whatever
+    # else is not.
     counted = all(index not in unread or site.network.layers[index].weights is not None for index in inputs)
     processors = list(processor_faults(site)) if counted else []
     if processors or site.index in doubtful:

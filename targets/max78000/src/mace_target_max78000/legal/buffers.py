@@ -1,6 +1,7 @@
 """Buffers of streaming layers: parts of data memory that begin anew when they are full, all of them in use at the same time.
 
-The rules are those of the vendor's generator, which counts a buffer's end as a part of it: buffers may not even touch.
+The rules are those of the vendor's generator, which counts a buffer's end as a part of it: buffers may not
+even touch.
 """
 
 from __future__ import annotations
@@ -27,14 +28,21 @@ class _Part(NamedTuple):
 
     def meets(self, other: _Part) -> bool:
         """Whether two parts share a byte, or touch."""
-        return not self.memories.isdisjoint(other.memories) and self.begin <= other.end and other.begin <= self.end
+        return (
+            not self.memories.isdisjoint(other.memories)
+            and self.begin <= other.end
+            and other.begin <= self.end
+        )
 
     def __str__(self) -> str:
         return f"{self.begin:#06x} to {self.end:#06x}"
 
 
 def buffer_faults(sites: Sequence[Site]) -> Iterator[Fault]:
-    """Buffers that overlap others, the results of their layer, or the end of the memory; for a network without other faults."""
+    """Buffers that overlap others, the results of their layer, or the end of the memory.
+
+    For a network without other faults.
+    """
     device, options = sites[0].device, sites[0].options
     if not (options.fifo or options.fast_fifo):
         return
@@ -45,10 +53,17 @@ def buffer_faults(sites: Sequence[Site]) -> Iterator[Fault]:
         if not site.place.streaming:
             return
         length = waits[site.index].rollover * WORD
-        own = _Part(site.layer.name, _memories(site.place.processors), site.place.in_offset, site.place.in_offset + length)
+        own = _Part(
+            site.layer.name,
+            _memories(site.place.processors),
+            site.place.in_offset,
+            site.place.in_offset + length,
+        )
         if own.end >= device.data_bytes:
             expected = f"a buffer that ends before {device.data_bytes:#06x}"
-            yield site.fault("in_offset", expected, str(own), "read from a lower offset, or make the rows shorter")
+            yield site.fault(
+                "in_offset", expected, str(own), "read from a lower offset, or make the rows shorter"
+            )
         yield from _against_output(site, unit, own)
         yield from _against_others(site, own, before)
         before.append(own)
@@ -70,7 +85,9 @@ def _against_output(site: Site, unit: Unit, own: _Part) -> Iterator[Fault]:
     collides = own.end >= output if own.begin < output else place.out_offset + length >= own.begin
     if collides:
         expected = f"an output more than {length:#06x} bytes away from the buffer at {own}"
-        yield site.fault("out_offset", expected, f"{place.out_offset:#06x}", "move it, or use other output_processors")
+        yield site.fault(
+            "out_offset", expected, f"{place.out_offset:#06x}", "move it, or use other output_processors"
+        )
 
 
 def _against_others(site: Site, own: _Part, before: Sequence[_Part]) -> Iterator[Fault]:
@@ -89,7 +106,9 @@ def _results(site: Site, unit: Unit, buffers: Sequence[_Part]) -> Iterator[Fault
     rows, columns = unit.layer.out_dim
     length = rows * columns * WORD * site.layer.width // 8
     place = site.place
-    output = _Part(site.layer.name, _memories(place.output_processors), place.out_offset, place.out_offset + length)
+    output = _Part(
+        site.layer.name, _memories(place.output_processors), place.out_offset, place.out_offset + length
+    )
     for buffer in buffers:
         if output.meets(buffer):
             expected = f"memory apart from the buffer of {buffer.name}, which lies from {buffer}"

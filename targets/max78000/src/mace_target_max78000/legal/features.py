@@ -33,24 +33,40 @@ def feature_faults(site: Site) -> Iterator[Fault]:
         yield site.fault("pad", expected, str(layer.pad[0]), f"write pad: {layer.kernel[0] - 1} or less")
     if layer.groups > 1 and bias_groups is not None:
         found = ", ".join(map(str, bias_groups))
-        yield site.fault("bias_group", "none in a depthwise layer, whose quadrants have their own bias", found, "remove it")
+        yield site.fault(
+            "bias_group", "none in a depthwise layer, whose quadrants have their own bias", found, "remove it"
+        )
     if layer.groups > 1 and layer.flatten:
-        yield site.fault("flatten", "no flattening in a depthwise layer", "flatten", "flatten in the layer after it")
+        yield site.fault(
+            "flatten", "no flattening in a depthwise layer", "flatten", "flatten in the layer after it"
+        )
     if layer.pools and not layer.pool_first and layer.operands > MOST_LATE_OPERANDS:
         expected = f"at most {MOST_LATE_OPERANDS} operands that are combined before they are pooled"
-        yield site.fault("pool_first", expected, str(layer.operands), "pool first, or pool in the layer after it")
+        yield site.fault(
+            "pool_first", expected, str(layer.operands), "pool first, or pool in the layer after it"
+        )
 
 
 def network_feature_faults(sites: Sequence[Site]) -> Iterator[Fault]:
     """Faults of the network as a whole."""
     network, device = sites[0].network, sites[0].device
     if network.snoop and not device.pipelined:
-        yield Fault("", "snoop", f"no conditional layers on the {device.name}", "some", "use a MAX78002, or remove snoop")
+        yield Fault(
+            "",
+            "snoop",
+            f"no conditional layers on the {device.name}",
+            "some",
+            "use a MAX78002, or remove snoop",
+        )
     weights = [site.layer.weights for site in sites if site.layer.weights is not None]
     if any(w.binary for w in weights) and any(w.bits == 1 and not w.binary for w in weights):
         remedy = "use 1 bit in all of these layers, or binary in all"
         yield Fault(
-            "", "quantization", "one kind of one-bit weights: one switch tells for all layers what they mean", "1 and binary", remedy
+            "",
+            "quantization",
+            "one kind of one-bit weights: one switch tells for all layers what they mean",
+            "1 and binary",
+            remedy,
         )
 
 
@@ -69,7 +85,10 @@ def _second_generation_only(site: Site) -> Iterator[Fault]:
 
 
 def _write_gap(site: Site) -> Iterator[Fault]:
-    """The step between positions, in words, must fit its field; a step that does not would become a smaller one."""
+    """The step between positions, in words, must fit its field.
+
+    A step that does not would become a smaller one.
+    """
     limit = 1 << (8 if site.device.pipelined else 4)
     passes = site.unit.out_passes if site.convolves else 1
     if passes * site.unit.write_step <= limit:
@@ -77,11 +96,16 @@ def _write_gap(site: Site) -> Iterator[Fault]:
     expected = f"at most {limit // passes - 1}: {limit} words from position to position"
     if passes > 1:
         expected += f" in {passes} passes"
-    yield site.fault("write_gap", expected + f" on the {site.device.name}", str(site.place.write_gap), "leave smaller gaps")
+    yield site.fault(
+        "write_gap", expected + f" on the {site.device.name}", str(site.place.write_gap), "leave smaller gaps"
+    )
 
 
 def _counters(site: Site) -> Iterator[Fault]:
-    """Rows and columns with their padding; the first generation counts both, transposed convolutions twice as many as there are."""
+    """Rows and columns with their padding.
+
+    The first generation counts both, transposed convolutions twice as many as there are.
+    """
     if site.layer.flatten:
         return
     unit, bits = site.unit, 11 if site.device.pipelined else 10
@@ -89,7 +113,9 @@ def _counters(site: Site) -> Iterator[Fault]:
     counts = [count + 2 * pad for count, pad in zip(unit.in_dim, padding, strict=True)]
     if max(counts) > 1 << bits:
         found = f"{max(counts)} with padding" if any(padding) else str(max(counts))
-        yield site.fault("in_dim", f"at most {1 << bits} rows or columns for the counters", found, "crop or fold the input")
+        yield site.fault(
+            "in_dim", f"at most {1 << bits} rows or columns for the counters", found, "crop or fold the input"
+        )
 
 
 def _ahead(site: Site) -> Iterator[Fault]:
@@ -100,7 +126,10 @@ def _ahead(site: Site) -> Iterator[Fault]:
     part = site.device.data_bytes // MEMORY_PARTS
     words_in = layer.dim[0] * layer.dim[1] * unit.in_passes * layer.operands
     words_out = layer.out_dim[0] * layer.out_dim[1] * unit.out_passes
-    ends = [(offset, offset + 4 * words - 1) for offset, words in ((place.in_offset, words_in), (place.out_offset, words_out))]
+    ends = [
+        (offset, offset + 4 * words - 1)
+        for offset, words in ((place.in_offset, words_in), (place.out_offset, words_out))
+    ]
     (begin_in, end_in), (begin_out, end_out) = [[end // part for end in pair] for pair in ends]
     if begin_in == begin_out or end_in == end_out:
         expected = f"an output in other parts of {part:#06x} bytes of the data memory than the input"
@@ -113,8 +142,21 @@ def _four_at_once(site: Site) -> Iterator[Fault]:
     if not site.place.calcx4:
         return
     if layer.out_channels % LANES:
-        yield site.fault("calcx4", f"a multiple of {LANES} output channels", str(layer.out_channels), "add channels, or remove calcx4")
-    elif site.unit.bits and site.unit.in_passes * layer.out_channels // LANES * site.unit.bits * site.unit.taps % (8 * KERNEL_BYTES):
+        yield site.fault(
+            "calcx4",
+            f"a multiple of {LANES} output channels",
+            str(layer.out_channels),
+            "add channels, or remove calcx4",
+        )
+    elif (
+        site.unit.bits
+        and site.unit.in_passes
+        * layer.out_channels
+        // LANES
+        * site.unit.bits
+        * site.unit.taps
+        % (8 * KERNEL_BYTES)
+    ):
         expected = "weights of which a fourth fills whole words of 72 bits"
         found = f"{site.unit.in_passes * layer.out_channels // LANES} kernels of {size(layer.kernel)} with {site.unit.bits} bits"
         yield site.fault("calcx4", expected, found, "add channels, or remove calcx4")

@@ -14,7 +14,10 @@ POOLS = range(1, 5)
 
 
 class Change(NamedTuple):
-    """Another value for a key of an earlier layer.  lost: rows and columns that pools would then leave over."""
+    """Another value for a key of an earlier layer.
+
+    lost: rows and columns that pools would then leave over.
+    """
 
     layer: str
     key: str
@@ -33,7 +36,9 @@ def fitting(network: Network, index: int, inputs: int) -> list[Change]:
             flat = layers[index]
             if flat.channels * prod(flat.dim) == inputs and all(min(layer.out_dim) > 0 for layer in layers):
                 present = _present(network.layers[i], key)
-                found.append(Change(network.layers[i].name, key, value, present, sum(_left(layers[j]) for j in before)))
+                found.append(
+                    Change(network.layers[i].name, key, value, present, sum(_left(layers[j]) for j in before))
+                )
     return sorted(found, key=lambda change: (change.lost, len(change.value)))
 
 
@@ -63,13 +68,19 @@ def _alternatives(layer: Layer) -> Iterator[tuple[str, str, Layer]]:
             yield "pool_stride", str(n), replace(layer, pool=replace(layer.pool, stride=n))
         pool = Pool(layer.pool.average, (n, n if layer.dim[1] > 1 else 1), n)
         if pool.size != layer.pool.size:
-            yield "avg_pool" if pool.average else "max_pool", f"{n}, pool_stride: {n}", replace(layer, pool=pool)
+            yield (
+                "avg_pool" if pool.average else "max_pool",
+                f"{n}, pool_stride: {n}",
+                replace(layer, pool=pool),
+            )
 
 
 def _present(layer: Layer, key: str) -> str:
     """What the description says now."""
     size, _, stride = layer.window
-    return {"pad": str(layer.pad[0]), "pool_stride": str(stride)}.get(key, "x".join(map(str, size)) + f" with stride {stride}")
+    return {"pad": str(layer.pad[0]), "pool_stride": str(stride)}.get(
+        key, "x".join(map(str, size)) + f" with stride {stride}"
+    )
 
 
 def _resized(network: Network, index: int, changed: Layer) -> Sequence[Layer]:

@@ -29,7 +29,9 @@ class Layout:
         """Whether reading here gives what was written there."""
         if other is None:
             return False
-        same = np.array_equal(self.processors, other.processors) and np.array_equal(self.offsets, other.offsets)
+        same = np.array_equal(self.processors, other.processors) and np.array_equal(
+            self.offsets, other.offsets
+        )
         return same and self.pitch == other.pitch
 
 
@@ -39,14 +41,22 @@ def flow_faults(site: Site) -> Iterator[Fault]:
     for source, wanted in _wanted(site):
         made = _made(site, source)
         if made is None and (site.options.fifo or site.options.fast_fifo):
-            yield site.fault("in_sequences", "data in memory", "the network's input, which goes through a FIFO", "do not use FIFOs")
+            yield site.fault(
+                "in_sequences",
+                "data in memory",
+                "the network's input, which goes through a FIFO",
+                "do not use FIFOs",
+            )
         if made is not None and not any(wanted.finds(_made(site, i)) for i in _same_data(site, source)):
             yield _difference(site, source, made, wanted)
 
 
 def origins(site: Site) -> list[int]:
     """The layers, or INPUT, whose memory is read: not always the inputs, where passthrough layers have the same data elsewhere."""
-    return [next((i for i in _same_data(site, source) if wanted.finds(_made(site, i))), source) for source, wanted in _wanted(site)]
+    return [
+        next((i for i in _same_data(site, source) if wanted.finds(_made(site, i))), source)
+        for source, wanted in _wanted(site)
+    ]
 
 
 def _wanted(site: Site) -> Iterator[tuple[int, Layout]]:
@@ -57,7 +67,12 @@ def _wanted(site: Site) -> Iterator[tuple[int, Layout]]:
         if index <= BUFFER or (index == INPUT and site.index == 0):
             continue
         count = site.source(index).channels
-        yield index, _read(site.unit, operand if apart else 0, slice(0, count) if apart else slice(begin, begin + count))
+        yield (
+            index,
+            _read(
+                site.unit, operand if apart else 0, slice(0, count) if apart else slice(begin, begin + count)
+            ),
+        )
         begin += 0 if apart else count
 
 
@@ -66,7 +81,12 @@ def _same_data(site: Site, index: int) -> Iterator[int]:
     yield index
     while index >= 0:
         layer, place = site.network.layers[index], site.network.places[index]
-        copied = layer.operation is Operation.PASSTHROUGH and layer.pool is None and layer.stride == 1 and len(layer.inputs) == 1
+        copied = (
+            layer.operation is Operation.PASSTHROUGH
+            and layer.pool is None
+            and layer.stride == 1
+            and len(layer.inputs) == 1
+        )
         if not copied or layer.eltwise is not None or place.in_crop != (0, 0) or layer.inputs[0] <= BUFFER:
             return
         index = layer.inputs[0]
@@ -74,7 +94,10 @@ def _same_data(site: Site, index: int) -> Iterator[int]:
 
 
 def _made(site: Site, index: int) -> Layout | None:
-    """Where a layer's data, or the network's input, lie as this layer reads them; None where nothing lies in memory."""
+    """Where a layer's data, or the network's input, lie as this layer reads them.
+
+    None where nothing lies in memory.
+    """
     network, rows = site.network, site.place.in_crop[0]
     if index >= 0:
         return _written(Unit(network.layers[index], network.places[index], index), rows)
@@ -93,7 +116,9 @@ def _written(unit: Unit, rows_left_out: int) -> Layout:
     passes, slots = unit.out_passes, np.array(unit.slots)
     pitch = passes * width * unit.write_step * WORD
     start = place.out_offset + rows_left_out * layer.out_dim[1] * pitch
-    return Layout(slots[channels % len(slots)], start + channels // len(slots) * width * unit.write_step * WORD, pitch)
+    return Layout(
+        slots[channels % len(slots)], start + channels // len(slots) * width * unit.write_step * WORD, pitch
+    )
 
 
 def _read(unit: Unit, operand: int, channels: slice) -> Layout:
@@ -113,18 +138,35 @@ def _difference(site: Site, index: int, made: Layout, wanted: Layout) -> Fault:
         at = int(np.flatnonzero(made.processors != wanted.processors)[0])
         found = f"{written(site.place.processors)}, which reads channel {at} of {name} by processor {wanted.processors[at]}"
         expected = f"processors that read what {name} writes, its channel {at} lies at processor {made.processors[at]}"
-        return site.fault("processors", expected, found, f"make the output_processors of {name} and these processors agree")
+        return site.fault(
+            "processors", expected, found, f"make the output_processors of {name} and these processors agree"
+        )
     if made.pitch != wanted.pitch:
         factor, rest = divmod(wanted.pitch, made.pitch)
         gap = site.network.places[index].write_gap if index >= 0 else 0
-        remedy = f"write write_gap: {(gap + 1) * factor - 1} in {name}" if not rest else f"read {name} by a passthrough layer first"
-        return site.fault("in_sequences", f"positions {wanted.pitch} bytes apart", f"{name}'s {made.pitch} bytes apart", remedy)
+        remedy = (
+            f"write write_gap: {(gap + 1) * factor - 1} in {name}"
+            if not rest
+            else f"read {name} by a passthrough layer first"
+        )
+        return site.fault(
+            "in_sequences",
+            f"positions {wanted.pitch} bytes apart",
+            f"{name}'s {made.pitch} bytes apart",
+            remedy,
+        )
     at = int(np.flatnonzero(made.offsets != wanted.offsets)[0])
     if len(site.layer.inputs) == 1:
         expected = f"{made.offsets[0]:#06x}, where {name} is read from"
-        return site.fault("in_offset", expected, f"{site.place.in_offset:#06x}", f"write in_offset: {made.offsets[0]:#06x}")
-    expected = f"channel {at} of {name} at {wanted.offsets[at]:#06x}, as the order of in_sequences and in_offset say"
-    needed = int(wanted.offsets[0] - made.offsets[0]) + (site.network.places[index].out_offset if index >= 0 else 0)
+        return site.fault(
+            "in_offset", expected, f"{site.place.in_offset:#06x}", f"write in_offset: {made.offsets[0]:#06x}"
+        )
+    expected = (
+        f"channel {at} of {name} at {wanted.offsets[at]:#06x}, as the order of in_sequences and in_offset say"
+    )
+    needed = int(wanted.offsets[0] - made.offsets[0]) + (
+        site.network.places[index].out_offset if index >= 0 else 0
+    )
     remedy = f"write out_offset: {needed:#06x} in {name}, or correct in_offset"
     return site.fault("in_sequences", expected, f"it at {made.offsets[at]:#06x}", remedy)
 
@@ -135,7 +177,9 @@ def _outside(site: Site) -> Iterator[Fault]:
         buffer = site.network.buffers[BUFFER - index]
         if site.place.processors != buffer.processors:
             expected = f"{written(buffer.processors)}, as the buffer {buffer.name} has"
-            yield site.fault("processors", expected, written(site.place.processors), "make the processors agree")
+            yield site.fault(
+                "processors", expected, written(site.place.processors), "make the processors agree"
+            )
         begin, end = buffer.offset, buffer.end
         rows, columns = site.layer.dim
         last = site.place.in_offset + rows * columns * buffer.pitch
@@ -151,14 +195,18 @@ def read_words(site: Site) -> Array:
     first = place.in_offset // WORD
     if place.chw:
         return first + np.arange(-(-rows * columns // WORD))
-    return first + np.arange(rows * columns * site.unit.in_passes * site.layer.operands) * (place.read_gap + 1)
+    return first + np.arange(rows * columns * site.unit.in_passes * site.layer.operands) * (
+        place.read_gap + 1
+    )
 
 
 def written_words(site: Site) -> Array:
     """Numbers of the words that a layer writes in each of its memories."""
     place, (rows, columns) = site.place, site.layer.out_dim
     width = site.layer.width // 8
-    words = np.arange(rows * columns * site.unit.out_passes)[:, None] * (place.write_gap + 1) * width + np.arange(width)
+    words = np.arange(rows * columns * site.unit.out_passes)[:, None] * (
+        place.write_gap + 1
+    ) * width + np.arange(width)
     return place.out_offset // WORD + words.ravel()
 
 

@@ -48,7 +48,9 @@ def _fits(site: Site, key: str, offset: int, words: Array) -> Iterator[Fault]:
     elif key == "in_offset" and site.index == 0:
         remedy = "use a FIFO with streaming, or fold the data into more channels"
     else:
-        remedy = f"its {length} bytes in each memory are too many: pool before, use more processors, or streaming"
+        remedy = (
+            f"its {length} bytes in each memory are too many: pool before, use more processors, or streaming"
+        )
     yield site.fault(key, expected, f"{what} from {offset:#06x} to {end:#06x}", remedy)
 
 
@@ -103,7 +105,11 @@ class _Memories:
         victims = (np.flatnonzero(np.bincount(held - NOBODY)) + NOBODY).tolist()
         found = f"its output from {_address(words[0])} to {_address(words[-1] + 1)}"
         own = self._own(site)
-        if own[np.ix_(instances, words)].any() and not site.options.overlap_data and self._told.isdisjoint(site.layer.inputs):
+        if (
+            own[np.ix_(instances, words)].any()
+            and not site.options.overlap_data
+            and self._told.isdisjoint(site.layer.inputs)
+        ):
             read = read_words(site)
             expected = f"memory outside its own input, which lies from {_address(read[0])} to {_address(read[-1] + 1)}"
             self._told.add(site.index)
@@ -116,8 +122,9 @@ class _Memories:
     def _own(self, site: Site) -> Array:
         """Words that the layer itself reads, where writing over them is a fault.
 
-        What a streaming layer made may be written over by the layer that reads it: it was written while other layers ran, and the
-        vendor's tool keeps no account of it.  Whether reading keeps ahead of writing is for the simulation of the program to tell.
+        What a streaming layer made may be written over by the layer that reads it: it was written while other
+        layers ran, and the vendor's tool keeps no account of it.  Whether reading keeps ahead of writing is
+        for the simulation of the program to tell.
         """
         own = np.zeros(self._owners.shape, bool)
         streamed = any(i >= 0 and self._sites[i].place.streaming for i in site.layer.inputs)

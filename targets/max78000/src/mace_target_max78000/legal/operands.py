@@ -22,9 +22,19 @@ def operand_faults(site: Site) -> Iterator[Fault]:
     if site.layer.operands > 1:
         yield from _combinations(site)
     if site.place.read_gap and not site.device.pipelined:
-        yield site.fault("read_gap", f"0 on the {site.device.name}", str(site.place.read_gap), "reformat by a passthrough layer")
+        yield site.fault(
+            "read_gap",
+            f"0 on the {site.device.name}",
+            str(site.place.read_gap),
+            "reformat by a passthrough layer",
+        )
     elif site.place.read_gap and site.unit.in_passes > 1:
-        yield site.fault("read_gap", "0 with more than 64 channels", str(site.place.read_gap), "reformat by a passthrough layer")
+        yield site.fault(
+            "read_gap",
+            "0 with more than 64 channels",
+            str(site.place.read_gap),
+            "reformat by a passthrough layer",
+        )
 
 
 def _joined(site: Site) -> Iterator[Fault]:
@@ -39,16 +49,28 @@ def _joined(site: Site) -> Iterator[Fault]:
         return
     for source in sources:
         if not _alike(site, source):
-            yield site.fault("in_sequences", f"inputs of {size(layer.dim)}", f"{source.name} of {size(source.dim)}", "make the sizes equal")
+            yield site.fault(
+                "in_sequences",
+                f"inputs of {size(layer.dim)}",
+                f"{source.name} of {size(source.dim)}",
+                "make the sizes equal",
+            )
     for source in sources[:-1]:
         if source.channels % PER_MEMORY:
             expected = f"a multiple of {PER_MEMORY} channels in all inputs but the last"
-            yield site.fault("in_sequences", expected, f"{source.channels} in {source.name}", "add channels whose weights are zero")
+            yield site.fault(
+                "in_sequences",
+                expected,
+                f"{source.channels} in {source.name}",
+                "add channels whose weights are zero",
+            )
 
 
 def _alike(site: Site, source: Source) -> bool:
     """Whether one of several inputs has the rows and columns of the layer, or as many positions where these may be counted anew."""
-    return source.dim == site.layer.dim or (site.network.recounts and source.positions == prod(site.layer.dim))
+    return source.dim == site.layer.dim or (
+        site.network.recounts and source.positions == prod(site.layer.dim)
+    )
 
 
 def _positions(site: Site, source: Source, positions: int) -> Iterator[Fault]:
@@ -62,18 +84,27 @@ def _positions(site: Site, source: Source, positions: int) -> Iterator[Fault]:
 def _eltwise(site: Site) -> Iterator[Fault]:
     layer, sources = site.layer, site.sources()
     if layer.operands not in OPERANDS:
-        yield site.fault("operands", f"{OPERANDS[0]} to {OPERANDS[-1]}", str(layer.operands), "combine in several layers")
+        yield site.fault(
+            "operands", f"{OPERANDS[0]} to {OPERANDS[-1]}", str(layer.operands), "combine in several layers"
+        )
     if len(sources) == 1:
         (source,) = sources
         own = layer.inputs == (INPUT,)
         if source.channels != layer.channels * (layer.operands if own else 1):
             found = f"{source.channels} channels of {source.name}"
-            yield site.fault("in_channels", f"{layer.operands} operands of {layer.channels} channels", found, "correct in_channels")
+            yield site.fault(
+                "in_channels",
+                f"{layer.operands} operands of {layer.channels} channels",
+                found,
+                "correct in_channels",
+            )
         yield from _positions(site, source, prod(layer.dim) * (1 if own else layer.operands))
         return
     if len(sources) != layer.operands:
         found = f"{len(sources)}: {_named(sources)}"
-        yield site.fault("in_sequences", f"{layer.operands} operands", found, f"write operands: {len(sources)}")
+        yield site.fault(
+            "in_sequences", f"{layer.operands} operands", found, f"write operands: {len(sources)}"
+        )
     for source in sources:
         if source.channels != layer.channels or not _alike(site, source):
             found = f"{source.name} of {source.channels} x {size(source.dim)}"
@@ -84,8 +115,8 @@ def _eltwise(site: Site) -> Iterator[Fault]:
 def _combinations(site: Site) -> Iterator[Fault]:
     """Element-wise operations before a convolution.
 
-    The parts do them before Conv2d only (source: the vendor's document, "Limitations"), and in few combinations with more than
-    64 channels.
+    The parts do them before Conv2d only (source: the vendor's document, "Limitations"), and in few
+    combinations with more than 64 channels.
     """
     layer, passes = site.layer, site.unit.in_passes
     name = layer.eltwise.name.lower() if layer.eltwise else "element-wise operation"
@@ -101,8 +132,12 @@ def _combinations(site: Site) -> Iterator[Fault]:
             expected = "no bias after an element-wise operation on more than 64 channels"
             yield site.fault("eltwise", expected, found + "a convolution and bias", remedy)
     elif (layer.operands, passes) != (2, 2) and (site.convolves or layer.pool):
-        expected = "neither pooling nor convolution with more than 64 channels, or more than 128 of two operands"
-        yield site.fault("eltwise", expected, found + ("a convolution" if site.convolves else "pooling"), remedy)
+        expected = (
+            "neither pooling nor convolution with more than 64 channels, or more than 128 of two operands"
+        )
+        yield site.fault(
+            "eltwise", expected, found + ("a convolution" if site.convolves else "pooling"), remedy
+        )
 
 
 def _named(sources: list[Source]) -> str:

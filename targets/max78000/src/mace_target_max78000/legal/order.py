@@ -15,7 +15,14 @@ def order_faults(sites: Sequence[Site]) -> Iterator[Fault]:
         yield Fault("", "layers", f"at most {device.layers} on the {device.name}", str(len(sites)), remedy)
     for site in sites:
         if site.place.next is not None and not device.pipelined:
-            yield site.fault("next_sequence", f"the next layer on the {device.name}", "another", "order the layers as they run")
+            yield site.fault(
+                "next_sequence",
+                f"the next layer on the {device.name}",
+                "another",
+                "order the layers as they run",
+            )
         source = site.place.weight_source
         if source is not None and source >= site.index:
-            yield site.fault("weight_source", "an earlier layer", sites[source].layer.name, "name an earlier layer")
+            yield site.fault(
+                "weight_source", "an earlier layer", sites[source].layer.name, "name an earlier layer"
+            )

@@ -38,7 +38,13 @@ def network_processor_faults(sites: list[Site]) -> Iterator[Fault]:
     quadrants = {p // PER_QUADRANT for p in bits_of(used)}
     if 0 not in quadrants:
         remedy = "move a layer or the results to processors 0 to 15"
-        yield Fault("", "processors", "quadrant 0 (processors 0 to 15) in use", f"quadrants {sorted(quadrants)} only", remedy)
+        yield Fault(
+            "",
+            "processors",
+            "quadrant 0 (processors 0 to 15) in use",
+            f"quadrants {sorted(quadrants)} only",
+            remedy,
+        )
     for site in sites:
         groups = site.place.bias_groups
         if groups is not None and not set(groups) <= quadrants:
@@ -58,7 +64,11 @@ def _count(site: Site, key: str, mask: int, channels: int) -> list[Fault]:
         why += " before flattening"
     apart = site.place.chw and key == "processors" and needed <= PROCESSORS // PER_MEMORY
     remedy = f"write {key}: {written(_apart(needed) if apart else suggested(mask, needed))} or other processors, as many as that"
-    return [site.fault(key, f"{counted(needed, 'bit')} for {why}", f"{counted(given, 'bit')} in {written(mask)}", remedy)]
+    return [
+        site.fault(
+            key, f"{counted(needed, 'bit')} for {why}", f"{counted(given, 'bit')} in {written(mask)}", remedy
+        )
+    ]
 
 
 def _told_by_a_reader(site: Site) -> bool:
@@ -66,7 +76,9 @@ def _told_by_a_reader(site: Site) -> bool:
     layers, places = site.network.layers, site.network.places
     slots = site.place.output_processors
     readers = [i for i, layer in enumerate(layers) if layer.inputs == (site.index,)]
-    return any(places[i].processors == slots and layers[i].channels == site.layer.out_channels for i in readers)
+    return any(
+        places[i].processors == slots and layers[i].channels == site.layer.out_channels for i in readers
+    )
 
 
 def _whole_groups(mask: int) -> bool:
@@ -86,17 +98,28 @@ def _same(site: Site) -> Iterator[Fault]:
     if place.output_processors & -place.output_processors not in (1 << p for p in range(0, 64, ALIGNED)):
         remedy = f"write output_processors: {written(_moved(place.output_processors))}"
         yield site.fault(
-            "output_processors", "a first slot that is a multiple of 4 in a depthwise layer", written(place.output_processors), remedy
+            "output_processors",
+            "a first slot that is a multiple of 4 in a depthwise layer",
+            written(place.output_processors),
+            remedy,
         )
     first = bits_of(place.processors)[0] if place.processors else 0
     if first % ALIGNED and place.processors >> first >= 1 << PER_QUADRANT:
         expected = "a first processor that is a multiple of 4 in a depthwise layer of several quadrants"
-        yield site.fault("processors", expected, written(place.processors), f"write processors: {written(_moved(place.processors))}")
+        yield site.fault(
+            "processors",
+            expected,
+            written(place.processors),
+            f"write processors: {written(_moved(place.processors))}",
+        )
 
 
 def _packed(processors: int, slots: int) -> bool:
     """Whether each quadrant's slots are a row of as many as it has processors."""
-    return all(_row(slots >> q & 0xFFFF) == (processors >> q & 0xFFFF).bit_count() for q in range(0, PROCESSORS, PER_QUADRANT))
+    return all(
+        _row(slots >> q & 0xFFFF) == (processors >> q & 0xFFFF).bit_count()
+        for q in range(0, PROCESSORS, PER_QUADRANT)
+    )
 
 
 def _row(slots: int) -> int:
@@ -125,11 +148,17 @@ def _input(site: Site) -> Iterator[Fault]:
         if site.layer.inputs != (INPUT,):
             yield site.fault("data_format", "hwc in layers that read results", "chw", "remove data_format")
         if site.layer.channels > PROCESSORS // PER_MEMORY or site.layer.operands > 1:
-            found = f"{site.layer.channels} channels" + (f" of {site.layer.operands} operands" if site.layer.operands > 1 else "")
-            yield site.fault("data_format", "at most 16 channels, one operand, in chw", found, "write data_format: hwc")
+            found = f"{site.layer.channels} channels" + (
+                f" of {site.layer.operands} operands" if site.layer.operands > 1 else ""
+            )
+            yield site.fault(
+                "data_format", "at most 16 channels, one operand, in chw", found, "write data_format: hwc"
+            )
         elif len({p // PER_MEMORY for p in numbers}) < len(numbers):
             remedy = f"write processors: {written(_apart(len(numbers)))}, or data_format: hwc"
-            yield site.fault("processors", "processors of different memories in chw", written(place.processors), remedy)
+            yield site.fault(
+                "processors", "processors of different memories in chw", written(place.processors), remedy
+            )
     if site.fifo:
         yield from _fifo(site, numbers)
 
@@ -137,19 +166,30 @@ def _input(site: Site) -> Iterator[Fault]:
 def _fifo(site: Site, numbers: tuple[int, ...]) -> Iterator[Fault]:
     options, found = site.options, written(site.place.processors)
     if site.layer.inputs != (INPUT,) or site.layer.operands > 1:
-        yield site.fault("in_sequences", "one operand, the network's input, through a FIFO", "others", "do not use FIFOs")
+        yield site.fault(
+            "in_sequences", "one operand, the network's input, through a FIFO", "others", "do not use FIFOs"
+        )
     if not options.fast_fifo:
         # a channel in planes has a FIFO's words for itself: they go to the first processor of its memory
-        served, names = (1, "0, 16, 32 and 48") if site.place.chw else (PER_MEMORY, "0-3, 16-19, 32-35 and 48-51")
+        served, names = (
+            (1, "0, 16, 32 and 48") if site.place.chw else (PER_MEMORY, "0-3, 16-19, 32-35 and 48-51")
+        )
         if any(p % PER_QUADRANT >= served for p in numbers):
-            expected = f"processors {names}, which FIFOs serve" + (" where data_format is chw" if site.place.chw else "")
+            expected = f"processors {names}, which FIFOs serve" + (
+                " where data_format is chw" if site.place.chw else ""
+            )
             yield site.fault("processors", expected, found, "move the channels, or do not use FIFOs")
         return
     if not (options.riscv or options.riscv_debug or options.riscv_exclusive):
         yield site.fault("fast_fifo", "the RISC-V core", "the Arm core", "ask for riscv, or for fifo")
     allowed = (0, 16, 32, 48) if options.fast_fifo_quad else (0,) if site.place.chw else (0, 1, 2, 3)
     if not set(numbers) <= set(allowed):
-        yield site.fault("processors", f"processors among {', '.join(map(str, allowed))} with the fast FIFO", found, "move the channels")
+        yield site.fault(
+            "processors",
+            f"processors among {', '.join(map(str, allowed))} with the fast FIFO",
+            found,
+            "move the channels",
+        )
 
 
 def written(mask: int) -> str:

@@ -13,7 +13,10 @@ NARROWER = "make the rows shorter: pool or crop before, or fold the data into mo
 
 
 def row_faults(sites: Sequence[Site]) -> Iterator[Fault]:
-    """Rows that do not fit into the processors' row memory, streaming that the registers cannot say; for a network without other faults."""
+    """Rows that do not fit into the processors' row memory, streaming that the registers cannot say.
+
+    For a network without other faults.
+    """
     device, options = sites[0].device, sites[0].options
     lowered = units(sites[0].network, device.pipelined)
     yield from _row_memory(sites, lowered)
@@ -21,7 +24,11 @@ def row_faults(sites: Sequence[Site]) -> Iterator[Fault]:
     for index, stream in streams(lowered, options, device.pipelined).items():
         if not sites[index].place.streaming:
             continue
-        limits = {"start": (stream.start, start_bits), "columns": (stream.columns, COLUMN_BITS), "rows": (stream.rows, row_bits)}
+        limits = {
+            "start": (stream.start, start_bits),
+            "columns": (stream.columns, COLUMN_BITS),
+            "rows": (stream.rows, row_bits),
+        }
         for name, (value, bits) in limits.items():
             if value >= 1 << bits:
                 expected = f"a wait for {name} of fewer than {1 << bits} words"

@@ -1,6 +1,7 @@
 """What the accelerator can compute: sizes, windows, kernels, combinations of operations.
 
-Source of the limits: the maker's document, "Limitations of MAX78000 Networks" and "Limitations of MAX78002 Networks".
+Source of the limits: the maker's document, "Limitations of MAX78000 Networks" and "Limitations of MAX78002
+Networks".
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def size_faults(site: Site) -> list[Fault]:
 def _sizes(site: Site) -> Iterator[Fault]:
     layer = site.layer
     if layer.one_dimensional and layer.dim[1] != 1:
-        yield site.fault("in_dim", "one-dimensional data", size(layer.dim), f"write in_dim: {layer.dim[0] * layer.dim[1]}")
+        yield site.fault(
+            "in_dim", "one-dimensional data", size(layer.dim), f"write in_dim: {layer.dim[0] * layer.dim[1]}"
+        )
     elif fault := _dimensions(site):
         yield fault
     for key, channels in (("in_channels", layer.channels), ("out_channels", layer.out_channels)):
@@ -51,13 +54,17 @@ def _dimensions(site: Site) -> Fault | None:
     if max(layer.dim) > largest and not layer.flatten:
         return site.fault("in_dim", limit, size(layer.dim), "fold the data into more channels, or crop them")
     if min(layer.dim) < 1:
-        return site.fault("in_dim", "at least one row and column", size(layer.dim), "correct in_crop, or the layers before")
+        return site.fault(
+            "in_dim", "at least one row and column", size(layer.dim), "correct in_crop, or the layers before"
+        )
     if min(layer.pooled) < 1:
         expected = f"a window inside the input of {size(layer.dim)}"
         return site.fault(_pool_key(site), expected, size(layer.window[0]), "make the window smaller")
     if min(layer.out_dim) < 1:
         found = f"kernel {size(layer.kernel)} with pad {layer.pad[0]} on {size(layer.pooled)}"
-        return site.fault("pad", "an output of at least one row and column", found, "raise pad, or pool less before")
+        return site.fault(
+            "pad", "an output of at least one row and column", found, "raise pad, or pool less before"
+        )
     if max(layer.out_dim) > largest:
         return site.fault("pad", limit, f"an output of {size(layer.out_dim)}", "make the input smaller")
     return None
@@ -73,18 +80,32 @@ def _pool(site: Site) -> Iterator[Fault]:
     if not 1 <= stride <= MOST_POOL:
         yield site.fault("pool_stride", f"1 to {MOST_POOL}", str(stride), "pool in several layers")
     if layer.operation is Operation.CONV_TRANSPOSE2D and layer.window[0::2] != ((1, 1), 1):
-        # its counters run over twice the rows and columns of the input, of which a pool would skip the inserted ones
+        # its counters run over twice the rows and columns of the input, of which a pool would skip the
+        # inserted ones
         key = "pool_stride" if layer.window[0] == (1, 1) else _pool_key(site)
-        found = f"stride {stride}" if layer.window[0] == (1, 1) else f"{size(layer.window[0])} with stride {stride}"
+        found = (
+            f"stride {stride}"
+            if layer.window[0] == (1, 1)
+            else f"{size(layer.window[0])} with stride {stride}"
+        )
         remedy = "pool in a layer of its own before it, operation: passthrough"
         yield site.fault(key, "no pool before a transposed convolution", found, remedy)
     if pool is None:
         return
     if not all(1 <= n <= MOST_POOL for n in pool.size):
-        yield site.fault(_pool_key(site), f"1 to {MOST_POOL} in each direction", size(pool.size), "pool in several layers")
+        yield site.fault(
+            _pool_key(site), f"1 to {MOST_POOL} in each direction", size(pool.size), "pool in several layers"
+        )
     if pool.dilation != (1, 1) and not site.device.pipelined:
-        yield site.fault("pool_dilation", f"1 on the {site.device.name}", size(pool.dilation), "use a MAX78002, or another window")
-    elif pool.dilation != (1, 1) and any((s - 1) * d >= MOST_POOL for s, d in zip(pool.size, pool.dilation, strict=True)):
+        yield site.fault(
+            "pool_dilation",
+            f"1 on the {site.device.name}",
+            size(pool.dilation),
+            "use a MAX78002, or another window",
+        )
+    elif pool.dilation != (1, 1) and any(
+        (s - 1) * d >= MOST_POOL for s, d in zip(pool.size, pool.dilation, strict=True)
+    ):
         found = f"{size(pool.size)} with dilation {size(pool.dilation)}"
         yield site.fault("pool_dilation", f"a dilated window of at most {MOST_POOL}", found, "dilate less")
 
@@ -94,27 +115,43 @@ def _wide_pool(site: Site) -> Iterator[Fault]:
     layer = site.layer
     if layer.pool is None:
         return
-    if layer.operation is Operation.PASSTHROUGH and layer.channels > 64 and not site.device.pipelined and layer.pooled != (1, 1):
+    if (
+        layer.operation is Operation.PASSTHROUGH
+        and layer.channels > 64
+        and not site.device.pipelined
+        and layer.pooled != (1, 1)
+    ):
         found = f"{layer.channels} channels pooled to {size(layer.pooled)}"
         expected = f"at most 64 channels, or results of 1x1, where nothing follows the pool on the {site.device.name}"
-        yield site.fault(_pool_key(site), expected, found, "pool in the layer of the convolution that follows")
+        yield site.fault(
+            _pool_key(site), expected, found, "pool in the layer of the convolution that follows"
+        )
 
 
 def _kernel(site: Site) -> Iterator[Fault]:
     layer, operation = site.layer, site.layer.operation
     if operation is Operation.CONV1D:
         if not 1 <= layer.kernel[0] <= LONGEST_KERNEL:
-            yield site.fault("kernel_size", f"1 to {LONGEST_KERNEL}", str(layer.kernel[0]), "use several shorter convolutions")
+            yield site.fault(
+                "kernel_size",
+                f"1 to {LONGEST_KERNEL}",
+                str(layer.kernel[0]),
+                "use several shorter convolutions",
+            )
     elif operation in KERNELS and layer.kernel not in KERNELS[operation]:
         allowed = " or ".join(size(k) for k in KERNELS[operation])
         remedy = "fill a 2x2 kernel with zeros; use several 3x3 layers for a larger one"
         yield site.fault("kernel_size", allowed, size(layer.kernel), remedy)
     if not all(0 <= p <= PADS.get(operation, 0) for p in layer.pad):
         most = PADS.get(operation, 0)
-        yield site.fault("pad", f"0 to {most}" if most else "0", str(layer.pad[0]), "pad less, or in an earlier layer")
+        yield site.fault(
+            "pad", f"0 to {most}" if most else "0", str(layer.pad[0]), "pad less, or in an earlier layer"
+        )
     elif operation is Operation.CONV1D and layer.pad[0] and layer.channels > 64 and site.device.pipelined:
         expected = f"0 with more than 64 input channels on the {site.device.name}"
-        yield site.fault("pad", expected, str(layer.pad[0]), "pad in an earlier layer, or use at most 64 channels")
+        yield site.fault(
+            "pad", expected, str(layer.pad[0]), "pad in an earlier layer, or use at most 64 channels"
+        )
 
 
 def _dilation(site: Site) -> Iterator[Fault]:
@@ -122,7 +159,9 @@ def _dilation(site: Site) -> Iterator[Fault]:
     if layer.dilation == (1, 1):
         return
     if layer.operation is not Operation.CONV1D:
-        yield site.fault("dilation", "1; only Conv1d is dilated", size(layer.dilation), "use Conv1d, or undilated layers")
+        yield site.fault(
+            "dilation", "1; only Conv1d is dilated", size(layer.dilation), "use Conv1d, or undilated layers"
+        )
         return
     dilation = layer.dilation[0]
     if length == 1:
@@ -135,10 +174,20 @@ def _dilation(site: Site) -> Iterator[Fault]:
     if dilation > site.device.largest:
         yield site.fault("dilation", f"at most {site.device.largest}", str(dilation), "dilate less")
     if layer.pad[0]:
-        yield site.fault("pad", f"0 where a kernel of {length} is dilated by {dilation}", str(layer.pad[0]), "pad in an earlier layer")
+        yield site.fault(
+            "pad",
+            f"0 where a kernel of {length} is dilated by {dilation}",
+            str(layer.pad[0]),
+            "pad in an earlier layer",
+        )
     if layer.pool or layer.stride > 1:
         found = f"kernel of {length} dilated by {dilation}"
-        yield site.fault("dilation", f"a dilated kernel of at most {LONGEST_KERNEL} after pooling", found, "pool in a layer before")
+        yield site.fault(
+            "dilation",
+            f"a dilated kernel of at most {LONGEST_KERNEL} after pooling",
+            found,
+            "pool in a layer before",
+        )
     least = 4 * dilation * site.unit.out_passes * (length == 3)
     if site.place.out_offset < least:
         remedy = f"write out_offset: {least:#06x} or more"
@@ -157,7 +206,12 @@ def _groups(site: Site) -> Iterator[Fault]:
         yield site.fault("groups", f"1 in {layer.operation.value}", str(layer.groups), "use conv1d or conv2d")
     elif not layer.groups == layer.channels == layer.out_channels:
         found = f"{layer.groups} with {layer.channels} input and {layer.out_channels} output channels"
-        yield site.fault("groups", "1, or as many as input and output channels", found, f"write groups: {layer.channels}, or remove it")
+        yield site.fault(
+            "groups",
+            "1, or as many as input and output channels",
+            found,
+            f"write groups: {layer.channels}, or remove it",
+        )
 
 
 def _flatten(site: Site) -> Iterator[Fault]:
@@ -168,20 +222,31 @@ def _flatten(site: Site) -> Iterator[Fault]:
         yield site.fault("flatten", "a linear layer", layer.operation.value, "write operation: linear")
     if layer.pool or layer.stride > 1:
         found = f"{_pool_key(site)} {size(layer.window[0])} with stride {layer.window[2]}"
-        yield site.fault("flatten", "no pooling in the same layer", found, "pool in a layer before, operation: passthrough")
+        yield site.fault(
+            "flatten", "no pooling in the same layer", found, "pool in a layer before, operation: passthrough"
+        )
     positions = layer.dim[0] * layer.dim[1]
     if positions > MOST_POSITIONS:
-        yield site.fault("flatten", f"at most {MOST_POSITIONS} rows times columns", size(layer.dim), "pool more before")
+        yield site.fault(
+            "flatten", f"at most {MOST_POSITIONS} rows times columns", size(layer.dim), "pool more before"
+        )
     elif positions * layer.channels > MOST_FLATTENED:
         found = f"{layer.channels} channels of {size(layer.dim)}"
-        yield site.fault("flatten", f"at most {MOST_FLATTENED} values", found, "pool more before, or use fewer channels")
+        yield site.fault(
+            "flatten", f"at most {MOST_FLATTENED} values", found, "pool more before, or use fewer channels"
+        )
 
 
 def output_faults(site: Site) -> Iterator[Fault]:
     """Faults of what a layer makes of its sums."""
     layer = site.layer
     if layer.wide and not site.convolves:
-        yield site.fault("output_width", "8 in a passthrough layer", "32", "give the layer a convolution, or remove output_width")
+        yield site.fault(
+            "output_width",
+            "8 in a passthrough layer",
+            "32",
+            "give the layer a convolution, or remove output_width",
+        )
     if layer.activation is not Activation.NONE:
         word = layer.activation.value
         if layer.wide:

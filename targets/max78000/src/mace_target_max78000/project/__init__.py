@@ -15,7 +15,8 @@ from mace_target_max78000.project.values import values
 def emit_project(image: Image, network: Network, options: Options, summary: str) -> Mapping[str, str | bytes]:
     """The project's files by path.
 
-    summary: plain lines for the comments at the head of cnn.h and the end of main.c.  MaceError where options contradict each other.
+    summary: plain lines for the comments at the head of cnn.h and the end of main.c.  MaceError where options
+    contradict each other.
     """
     known = values(image, network, options, summary)
     known["unload"] = render(TEMPLATES / "unload.c.in", **known)

@@ -15,12 +15,16 @@ NAME = "firmware.elf"
 
 
 def firmware(
-    files: Mapping[str, str | bytes], compiler: Compiler, folder: Path, define: tuple[str, ...] = (), riscv: bool = False
+    files: Mapping[str, str | bytes],
+    compiler: Compiler,
+    folder: Path,
+    define: tuple[str, ...] = (),
+    riscv: bool = False,
 ) -> bytes:
     """Write the project's files into the folder, build folder/firmware.elf and give its bytes.
 
-    compiler: of a machine without an operating system.  define: macros, NAME or NAME=VALUE.  riscv: the RISC-V core's program.
-    MaceError with what a tool complained about.
+    compiler: of a machine without an operating system.  define: macros, NAME or NAME=VALUE.  riscv: the
+    RISC-V core's program. MaceError with what a tool complained about.
     """
     write_all(folder, files)
     flags = (*FLAGS, *(f"-I{i}" for i in INCLUDES), *(f"-D{d}" for d in define))
@@ -28,7 +32,15 @@ def firmware(
     for source in sources(files, riscv):
         objects.append(f"{source.replace('/', '_')}.o")
         _run([*compiler.cc, *compiler.flags, *flags, "-c", source, "-o", objects[-1]], folder)
-    link = (*compiler.program, "-T", RISCV_LINKER_SCRIPT if riscv else LINKER_SCRIPT, *objects, "-o", NAME, *compiler.libs)
+    link = (
+        *compiler.program,
+        "-T",
+        RISCV_LINKER_SCRIPT if riscv else LINKER_SCRIPT,
+        *objects,
+        "-o",
+        NAME,
+        *compiler.libs,
+    )
     _run([*compiler.cc, *compiler.flags, *link], folder)
     return (folder / NAME).read_bytes()
 

@@ -48,7 +48,10 @@ def layout(options: Options) -> Mapping[str, Traversable]:
         named["softmax.c"] = "softmax.c"
     board = dict(_board(BOARD, "board/"))
     if options.riscv:
-        named |= {options.c_filename: "main_arm.c.in", f"{options.c_filename.removesuffix('.c')}{RISCV_MAIN}": "main.c.in"}
+        named |= {
+            options.c_filename: "main_arm.c.in",
+            f"{options.c_filename.removesuffix('.c')}{RISCV_MAIN}": "main.c.in",
+        }
         board[RISCV_LINKER_SCRIPT] = board[LINKER_SCRIPT]
     else:
         del board[RISCV_BOARD]

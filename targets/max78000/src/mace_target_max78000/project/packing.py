@@ -18,7 +18,10 @@ PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class Packed:
-    """counts: codes of each length from 1 bit on.  symbols: bytes in the order of their codes.  data: the bits, the highest first."""
+    """counts: codes of each length from 1 bit on.
+
+    symbols: bytes in the order of their codes.  data: the bits, the highest first.
+    """
 
     counts: tuple[int, ...]
     symbols: bytes

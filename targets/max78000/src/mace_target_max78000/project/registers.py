@@ -20,7 +20,9 @@ def names(device: Device) -> Mapping[int, str]:
             found[device.control_register(quadrant, number)] = f"quadrant {quadrant}: {name}"
         for name in (*device.registers, *device.stream_registers):
             for layer in range(device.layers if name in device.registers else 8):
-                found[device.layer_register(quadrant, name, layer)] = f"layer {layer}, quadrant {quadrant}: {name}"
+                found[device.layer_register(quadrant, name, layer)] = (
+                    f"layer {layer}, quadrant {quadrant}: {name}"
+                )
         found[device.layer_register(quadrant, "IFRM", 0)] = f"quadrant {quadrant}: input frame size"
     return found
 

@@ -1,7 +1,8 @@
 """All registers of all layers in few bytes, for a program whose flash is small.
 
-Layers and quadrants repeat each other.  A group is a run of writes to one layer in one quadrant, in the order of the registers; it says
-which registers are written, if others than in the group before, and which of them get another value than they had last.
+Layers and quadrants repeat each other.  A group is a run of writes to one layer in one quadrant, in the order
+of the registers; it says which registers are written, if others than in the group before, and which of them
+get another value than they had last.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from mace_target_max78000.device import QUADRANTS, Device
 from mace_target_max78000.image import Step, Write
 
 NEXT_LAYER, PREVIOUS_LAYER, OTHER_REGISTERS = 4, 8, 16
-"""Bits of a group's first byte above its quadrant; a layer's writes may be interleaved with those of the next."""
+"""Bits of a group's first byte above its quadrant.
+
+A layer's writes may be interleaved with those of the next.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,10 @@ class Register:
 
 @dataclass(frozen=True)
 class Table:
-    """registers: in the order in which each layer's are written.  data: the groups.  rest: steps after them that belong to no layer."""
+    """registers: in the order in which each layer's are written.
+
+    data: the groups.  rest: steps after them that belong to no layer.
+    """
 
     registers: tuple[Register, ...]
     data: bytes
@@ -49,12 +56,17 @@ def table(steps: Sequence[Step], device: Device) -> Table:
     count = next((i for i, s in enumerate(steps) if s.address not in places), len(steps))
     writes = [s for s in steps[:count] if isinstance(s, Write)]
     used = list(dict.fromkeys(places[w.address][2] for w in writes))
-    found = [(_Place(layer, quadrant, used.index(name)), value) for (layer, quadrant, name), value in _found(writes, places)]
+    found = [
+        (_Place(layer, quadrant, used.index(name)), value)
+        for (layer, quadrant, name), value in _found(writes, places)
+    ]
     registers = tuple(_register(name, device) for name in used)
     return Table(registers, bytes(_groups(found)), tuple(steps[count:]))
 
 
-def _found(writes: Iterable[Write], places: dict[int, tuple[int, int, str]]) -> Iterator[tuple[tuple[int, int, str], int]]:
+def _found(
+    writes: Iterable[Write], places: dict[int, tuple[int, int, str]]
+) -> Iterator[tuple[tuple[int, int, str], int]]:
     return ((places[w.address], w.value) for w in writes)
 
 

@@ -12,7 +12,9 @@ from mace_target_max78000.unit import bits_of
 
 @dataclass(frozen=True)
 class Results:
-    """One block: bytes channel by channel; words as they lie in the memories, position by position the channels of each four slots.
+    """One block: bytes channel by channel.
+
+    Words as they lie in the memories, position by position the channels of each four slots.
 
     slots: of the channels of one pass, ascending; channel c lies in slot c % len, pass c // len.
     offset: bytes in each data memory.  pass_words, pixel_words: words from a pass or a pixel to the next.
@@ -28,7 +30,10 @@ class Results:
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """How many channels are delivered together: all slots of one memory in one pass, for words; one channel for bytes."""
+        """How many channels are delivered together: all slots of one memory in one pass, for words.
+
+        One channel for bytes.
+        """
         if self.width == 8:
             return (1,) * self.channels
         places = [divmod(channel, len(self.slots)) for channel in range(self.channels)]
@@ -63,7 +68,11 @@ def _named(unload: Unload) -> Results:
 
 def _output(layer: Layer, place: Place) -> Results:
     pixels = layer.out_dim[0] * layer.out_dim[1]
-    return _block(bits_of(place.output_processors), (layer.out_channels, pixels), (place.out_offset, layer.width, place.write_gap))
+    return _block(
+        bits_of(place.output_processors),
+        (layer.out_channels, pixels),
+        (place.out_offset, layer.width, place.write_gap),
+    )
 
 
 def _block(slots: tuple[int, ...], size: tuple[int, int], place: tuple[int, int, int]) -> Results:

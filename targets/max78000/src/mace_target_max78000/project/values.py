@@ -34,7 +34,8 @@ SWITCH_DELAY = {False: 0, True: 10}
 class Input:
     """One block of input as the program has it.
 
-    number: what its array is called by.  sample: the words that the program holds.  length: words that the network wants.
+    number: what its array is called by.  sample: the words that the program holds.  length: words that the
+    network wants.
     value: the C expression of word i of a FIFO.
     """
 
@@ -53,7 +54,11 @@ def _input(block: Block, options: Options) -> Input:
     if options.synthesize_input is not None:
         n = options.synthesize_words
         if block.fifo is None or len(sample) % n:
-            raise MaceError("synthesize_input", f"{len(sample)} words of input in groups of {n}", "use a FIFO and a divisor")
+            raise MaceError(
+                "synthesize_input",
+                f"{len(sample)} words of input in groups of {n}",
+                "use a FIFO and a divisor",
+            )
         sample, value = sample[:n], f"input_{number}[i % {n}] + {_hex(options.synthesize_input)} * (i / {n})"
     about = CComment(f"{len(block.words)} words for the {place}")
     return Input(number, block.address, sample, len(block.words), Code(value), about)
@@ -101,7 +106,10 @@ def _descriptions(image: Image, network: Network, options: Options, summary: lis
         "source_comment": CComment(accelerator, "", replaced, *(["", *layers] if layers else [])),
         "header_comment": CComment(functions, *(["", *summary] if summary else [])),
         "summary_comment": CComment(*summary) if summary else None,
-        "log": [Line(line) for line in (f"{options.prefix} for the {image.device.name}", "", *layers, "", *summary)],
+        "log": [
+            Line(line)
+            for line in (f"{options.prefix} for the {image.device.name}", "", *layers, "", *summary)
+        ],
     }
 
 
@@ -133,7 +141,10 @@ def _inputs(image: Image, options: Options) -> dict[str, Any]:
 
 
 def _results(network: Network, options: Options) -> dict[str, Any]:
-    """The blocks of results; softmax wants 32-bit sums, those of narrow weights shifted up to those of 8 bits."""
+    """The blocks of results.
+
+    Softmax wants 32-bit sums, those of narrow weights shifted up to those of 8 bits.
+    """
     blocks = results(network)
     wide = bool(blocks) and blocks[0].width == 32
     last = network.layers[-1].weights
@@ -142,7 +153,8 @@ def _results(network: Network, options: Options) -> dict[str, Any]:
         "functions": [_function(b, options) for b in blocks],
         "block_comments": [CComment(b.words) for b in blocks],
         "unload_comment": CComment(
-            "The results, channel by channel; every block begins with a new word.", *(f"  {b.words}" for b in blocks)
+            "The results, channel by channel; every block begins with a new word.",
+            *(f"  {b.words}" for b in blocks),
         ),
         "outputs": sum(b.channels * b.pixels for b in blocks),
         "unload_words": sum(b.size for b in blocks),
@@ -174,7 +186,11 @@ def _memories(device: Device, options: Options) -> dict[str, Any]:
 def _packed(image: Image, options: Options) -> Packed:
     """All weights in a code; MaceError where what is asked beside it needs them as they are."""
     if options.compact_weights or options.verify_weights or not options.mexpress:
-        raise MaceError("table_driven", "its weights are in a code, to be loaded in one way", "leave out the other options for weights")
+        raise MaceError(
+            "table_driven",
+            "its weights are in a code, to be loaded in one way",
+            "leave out the other options for weights",
+        )
     return pack(b"".join(np.array(chunk.words, ">u4").tobytes() for chunk in image.kernels))
 
 
@@ -190,14 +206,20 @@ def _clock(image: Image, options: Options) -> dict[str, Any]:
     """What `cnn_enable` gets, and what the clock is during the inference where the program changes it."""
     found = choose_clock(options, image.device)
     source = Code("BOARD_CNN_CLOCK_IPLL" if found.pll else "BOARD_CNN_CLOCK_PCLK")
-    words = f"{'PLL' if found.pll else 'the peripheral clock of the processor'}, {found.hertz // 1_000_000} MHz"
+    words = (
+        f"{'PLL' if found.pll else 'the peripheral clock of the processor'}, {found.hertz // 1_000_000} MHz"
+    )
     if found.switches:
         words += f" for the inference, divided by {found.divider} before and after it"
     return {
         "clock": Code(f"{source}, BOARD_CNN_CLOCK_DIV{found.divider}"),
         "clock_words": Code(words),
-        "fast_clock": Code(f"{source}, BOARD_CNN_CLOCK_DIV{found.inference_divider}") if found.switches else None,
-        "switch_delay": SWITCH_DELAY[image.device.pipelined] if options.switch_delay is None else options.switch_delay,
+        "fast_clock": Code(f"{source}, BOARD_CNN_CLOCK_DIV{found.inference_divider}")
+        if found.switches
+        else None,
+        "switch_delay": SWITCH_DELAY[image.device.pipelined]
+        if options.switch_delay is None
+        else options.switch_delay,
     }
 
 

@@ -21,8 +21,9 @@ from mace_target_max78000.unit import Unit
 class DataRange:
     """Bytes that a value takes in some data memories while it is needed.
 
-    maker: the layer that writes it, INPUT for the network's input.  memories: numbers.  first, last: the first byte and the byte
-    after the last.  start, end: the first and the last layer of its life; results live on after the last layer.
+    maker: the layer that writes it, INPUT for the network's input.  memories: numbers.  first, last: the
+    first byte and the byte after the last.  start, end: the first and the last layer of its life; results
+    live on after the last layer.
     """
 
     maker: int
@@ -51,7 +52,8 @@ class LayerReport:
 class Report:
     """A whole program.
 
-    columns: for each processor how many words of weight memory are in use.  data_bytes: of all data memories, that ever hold something.
+    columns: for each processor how many words of weight memory are in use.  data_bytes: of all data memories,
+    that ever hold something.
     flash: bytes of weights, bias, register values and known answer as the program holds them.
     """
 
@@ -108,7 +110,9 @@ def analysed(network: Network, synthesis: Synthesis, options: Options) -> Report
     return Report(
         name=network.name,
         device=device,
-        layers=tuple(_layer(network.layers[u.index], u, runs, cycles(u, image.quadrants, pipeline)) for u in units),
+        layers=tuple(
+            _layer(network.layers[u.index], u, runs, cycles(u, image.quadrants, pipeline)) for u in units
+        ),
         ranges=ranges,
         columns=tuple(columns),
         data_bytes=_touched(ranges),
@@ -132,7 +136,9 @@ def _layer(layer: Layer, unit: Unit, runs: Mapping[int, Run], count: int) -> Lay
     )
 
 
-def data_ranges(network: Network, units: Sequence[Unit], options: Options, device: Device) -> tuple[DataRange, ...]:
+def data_ranges(
+    network: Network, units: Sequence[Unit], options: Options, device: Device
+) -> tuple[DataRange, ...]:
     """Where the input and each layer's output lie, and how long."""
     rings = {i: s.rollover for i, s in streams(units, options, device.pipelined).items() if s.rollover}
     found = [_range(network, units, INPUT, rings)]
@@ -140,7 +146,10 @@ def data_ranges(network: Network, units: Sequence[Unit], options: Options, devic
 
 
 def _range(network: Network, units: Sequence[Unit], maker: int, rings: Mapping[int, int]) -> DataRange:
-    """The range of one value.  rings: words of the buffer that a streaming layer reads.  Streaming layers run at the same time."""
+    """The range of one value.
+
+    rings: words of the buffer that a streaming layer reads.  Streaming layers run at the same time.
+    """
     streaming = max((u.index for u in units if u.place.streaming), default=0)
     readers = [i for i, layer in enumerate(network.layers) if maker in layer.inputs]
     ring = rings.get(readers[0]) if len(readers) == 1 else None
@@ -161,7 +170,11 @@ def _output(unit: Unit) -> tuple[int, int, int]:
     """A layer's slots, its first byte, the words from its first to its last."""
     rows, columns = unit.layer.out_dim
     words = rows * columns * unit.out_passes * (unit.layer.width // 8)
-    return unit.place.output_processors, unit.place.out_offset - 4 * unit.ignored, (words - 1) * unit.write_step + 1
+    return (
+        unit.place.output_processors,
+        unit.place.out_offset - 4 * unit.ignored,
+        (words - 1) * unit.write_step + 1,
+    )
 
 
 def _input(unit: Unit, layer: Layer) -> tuple[int, int, int]:

@@ -1,11 +1,12 @@
 """How many clock cycles a layer takes, as an estimate.
 
-First generation: the maker's formula.  A position is read in A cycles where it is padding and in B where it is data; a row of outputs
-then takes one cycle for each output slot, pass and column.
+First generation: the maker's formula.  A position is read in A cycles where it is padding and in B where it
+is data; a row of outputs then takes one cycle for each output slot, pass and column.
 
-Second generation: the maker gives none.  This one has the same structure and two differences that the documentation names: the
-pipeline reads the next positions while outputs are computed, so that a row takes the longer of the two instead of their sum; and a
-depthwise layer computes its channels side by side, so that a position takes only the time slots in which its words are written.
+Second generation: the maker gives none.  This one has the same structure and two differences that the
+documentation names: the pipeline reads the next positions while outputs are computed, so that a row takes the
+longer of the two instead of their sum; and a depthwise layer computes its channels side by side, so that a
+position takes only the time slots in which its words are written.
 """
 
 from __future__ import annotations

@@ -9,14 +9,21 @@ from mace_target_max78000.report.analysis import Report
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """Numbers, texts, lists and dicts only.  Masks are hexadecimal texts, byte ranges [first, after the last]."""
+    """Numbers, texts, lists and dicts only.
+
+    Masks are hexadecimal texts, byte ranges [first, after the last].
+    """
     return {
         "network": report.name,
         "device": report.device.name,
         "quadrants": list(report.quadrants),
         "cycles": report.cycles,
         "operations": asdict(report.operations),
-        "weights": {"bytes": report.weight_bytes, "capacity": report.weight_capacity, "words": list(report.columns)},
+        "weights": {
+            "bytes": report.weight_bytes,
+            "capacity": report.weight_capacity,
+            "words": list(report.columns),
+        },
         "bias": {"bytes": report.bias_bytes, "capacity": report.bias_capacity},
         "data": {"bytes": report.data_bytes, "capacity": report.data_capacity},
         "flash": dict(report.flash),
@@ -34,6 +41,12 @@ def as_dict(report: Report) -> dict[str, Any]:
             for layer in report.layers
         ],
         "ranges": [
-            {"layer": r.maker, "memories": list(r.memories), "bytes": [r.first, r.last], "layers": [r.start, r.end]} for r in report.ranges
+            {
+                "layer": r.maker,
+                "memories": list(r.memories),
+                "bytes": [r.first, r.last],
+                "layers": [r.start, r.end],
+            }
+            for r in report.ranges
         ],
     }

@@ -46,10 +46,17 @@ def operations(layer: Layer) -> Operations:
     compared = outputs if layer.activation is not Activation.NONE else 0
     added = bitwise = 0
     if layer.pool is not None:
-        elements = layer.channels * prod(layer.pooled) * prod(layer.pool.size) * (layer.operands if layer.pool_first else 1)
+        elements = (
+            layer.channels
+            * prod(layer.pooled)
+            * prod(layer.pool.size)
+            * (layer.operands if layer.pool_first else 1)
+        )
         compared, added = (compared, elements) if layer.pool.average else (compared + elements, 0)
     if layer.eltwise is not None:
-        elements = layer.channels * prod(layer.pooled if layer.pool_first else layer.dim) * (layer.operands - 1)
+        elements = (
+            layer.channels * prod(layer.pooled if layer.pool_first else layer.dim) * (layer.operands - 1)
+        )
         added, bitwise = (added, elements) if layer.eltwise in BITWISE else (added + elements, 0)
     return Operations(_multiplications(layer), compared, added, bitwise)
 
@@ -58,4 +65,11 @@ def _multiplications(layer: Layer) -> int:
     if layer.operation is Operation.PASSTHROUGH:
         return 0
     positions = prod(layer.pooled) if layer.flatten else 1
-    return layer.channels // layer.groups * positions * prod(layer.kernel) * layer.out_channels * prod(layer.out_dim)
+    return (
+        layer.channels
+        // layer.groups
+        * positions
+        * prod(layer.kernel)
+        * layer.out_channels
+        * prod(layer.out_dim)
+    )

@@ -94,5 +94,7 @@ def _data(report: Report) -> Iterator[Box]:
                 width=round((found.end - found.start + 1) * across, 2),
                 height=round((found.last - found.first) * up, 2),
                 colour=_colour(found.maker),
-                title=XmlText(f"{name}: bytes {found.first}-{found.last - 1} of data memory {memory}, layers {found.start}-{found.end}"),
+                title=XmlText(
+                    f"{name}: bytes {found.first}-{found.last - 1} of data memory {memory}, layers {found.start}-{found.end}"
+                ),
             )

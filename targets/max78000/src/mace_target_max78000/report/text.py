@@ -26,7 +26,9 @@ def summary(report: Report) -> str:
         "",
         *_table([HEADINGS, *(_row(i, layer) for i, layer in enumerate(report.layers))]),
         "",
-        *_table([("data of", "data memories", "bytes", "layers"), *(_range(report, r) for r in report.ranges)]),
+        *_table(
+            [("data of", "data memories", "bytes", "layers"), *(_range(report, r) for r in report.ranges)]
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -37,7 +39,12 @@ def label(name: str) -> str:
 
 
 def _operations(counts: Operations) -> str:
-    parts = (("macc", counts.multiplications), ("comp", counts.comparisons), ("add", counts.additions), ("bitwise", counts.bitwise))
+    parts = (
+        ("macc", counts.multiplications),
+        ("comp", counts.comparisons),
+        ("add", counts.additions),
+        ("bitwise", counts.bitwise),
+    )
     return f"{counts.total:,} ({'; '.join(f'{count:,} {name}' for name, count in parts)})"
 
 
@@ -75,4 +82,6 @@ def _runs(numbers: tuple[int, ...]) -> str:
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -19,7 +19,14 @@ from mace_target_max78000.device import (
 )
 from mace_target_max78000.simulator.faults import SimulationError
 from mace_target_max78000.simulator.fifo import Fifos
-from mace_target_max78000.simulator.memory import BiasMemory, DataMemory, Gatherer, Memory, RowMemory, WeightMemory
+from mace_target_max78000.simulator.memory import (
+    BiasMemory,
+    DataMemory,
+    Gatherer,
+    Memory,
+    RowMemory,
+    WeightMemory,
+)
 from mace_target_max78000.simulator.registers import CLEAR_BIAS, Registers
 from mace_target_max78000.simulator.run import Chip, Run
 from mace_target_max78000.simulator.start import CLOCK, DONE, GO, SYNC, started
@@ -35,13 +42,16 @@ class Simulator:
     on_done: called when a network has run, as the interrupt is raised then.
     on_layer: called with the hardware's number of each layer that has been executed.
 
-    documented: averages are rounded down, or halves up, as the maker's document says, else towards zero, or halves away from it, as
-    the maker's tool expects.
+    documented: averages are rounded down, or halves up, as the maker's document says, else towards zero, or
+    halves away from it, as the maker's tool expects.
 
-    A network runs when the master quadrant's go bit is set; with FIFO input, when the last word of the frame has come.
+    A network runs when the master quadrant's go bit is set; with FIFO input, when the last word of the frame
+    has come.
     """
 
-    def __init__(self, device: Device, on_done: Callable[[], None] | None = None, documented: bool = False) -> None:
+    def __init__(
+        self, device: Device, on_done: Callable[[], None] | None = None, documented: bool = False
+    ) -> None:
         self.device = device
         self.data = DataMemory(device)
         self.weights = WeightMemory(device)
@@ -77,7 +87,9 @@ class Simulator:
             for first, last, memory in self._blocks:
                 if first <= offset and offset + size <= last:
                     return memory, quadrant, offset - first
-        raise SimulationError(f"address {address:#x}", f"nothing of the {self.device.name}'s accelerator lies there")
+        raise SimulationError(
+            f"address {address:#x}", f"nothing of the {self.device.name}'s accelerator lies there"
+        )
 
     def write(self, address: int, value: int, size: int = 4) -> None:
         """Write 1, 2 or 4 bytes."""
@@ -88,8 +100,16 @@ class Simulator:
         if address >= self.device.control:
             memory, quadrant, offset = self._find(address, len(data))
             tested = memory is self.registers and offset == TEST
-            if (offset or memory is not self.registers) and not tested and not self.registers.control[quadrant]["CTL"] & CLOCK:
-                raise SimulationError(f"address {address:#x}", f"quadrant {quadrant} has no clock", "set bit 3 of its CTL before")
+            if (
+                (offset or memory is not self.registers)
+                and not tested
+                and not self.registers.control[quadrant]["CTL"] & CLOCK
+            ):
+                raise SimulationError(
+                    f"address {address:#x}",
+                    f"quadrant {quadrant} has no clock",
+                    "set bit 3 of its CTL before",
+                )
             memory.write(quadrant, offset, data)
         elif FIFO_DATA <= address < FIFO_DATA + 4 * QUADRANTS:
             self.fifos.write((address - FIFO_DATA) // 4, data)
@@ -112,11 +132,18 @@ class Simulator:
             return memory.read(quadrant, offset, size)
         self._global(address)
         # No FIFO is ever full: what is written is taken at once
-        return (0 if address in (FIFO_STATUS, FAST_FIFO + 4) else self._plain.get(address, 0)).to_bytes(size, "little")
+        return (0 if address in (FIFO_STATUS, FAST_FIFO + 4) else self._plain.get(address, 0)).to_bytes(
+            size, "little"
+        )
 
     def _global(self, address: int) -> None:
-        if address not in (AON_CONTROL, FIFO_CONTROL, FIFO_STATUS) and not FAST_FIFO <= address < FAST_FIFO + 0x18:
-            raise SimulationError(f"address {address:#x}", f"nothing of the {self.device.name}'s accelerator lies there")
+        if (
+            address not in (AON_CONTROL, FIFO_CONTROL, FIFO_STATUS)
+            and not FAST_FIFO <= address < FAST_FIFO + 0x18
+        ):
+            raise SimulationError(
+                f"address {address:#x}", f"nothing of the {self.device.name}'s accelerator lies there"
+            )
 
     def _fast(self, data: bytes) -> None:
         """The fast FIFO: the first FIFO's words, or in its quad form a byte of each word for each quadrant."""

@@ -16,14 +16,16 @@ EXACT = 1 << 24
 def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Array:
     """Sums int64 [outputs, rows, columns] of values [processors, passes, rows, columns] and weights [processors, kernels, taps].
 
-    Outputs of a depthwise layer are its processors' passes, processor by processor.  Only quadrants whose sums the master adds count.
+    Outputs of a depthwise layer are its processors' passes, processor by processor.  Only quadrants whose
+    sums the master adds count.
     """
     padded = _padded(setting, values)
     kernel = setting.kernel
     rows, columns = padded.shape[2] - kernel.rows + 1, padded.shape[3] - kernel.columns + 1
     if min(rows, columns) < 1:
         raise setting.fault(
-            "RCNT", f"a kernel of {kernel.rows}x{kernel.columns} does not fit {padded.shape[2]}x{padded.shape[3]} positions"
+            "RCNT",
+            f"a kernel of {kernel.rows}x{kernel.columns} does not fit {padded.shape[2]}x{padded.shape[3]} positions",
         )
     corners = [(r, c) for r in range(kernel.rows) for c in range(kernel.columns)]
     if setting.kind is Kind.DEPTHWISE:
@@ -36,11 +38,13 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
     outputs = kernel.count // passes
     matrices = weights[heard].reshape(-1, outputs, passes, len(corners)).transpose(3, 1, 0, 2)
     matrices = matrices.reshape(len(corners), outputs, int(heard.sum()) * passes)
-    largest = int(np.abs(values).max(initial=0)) * int(np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0))
+    largest = int(np.abs(values).max(initial=0)) * int(
+        np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0)
+    )
     number = np.float32 if largest < EXACT else np.float64
     matrices = matrices.astype(number)
-    # Positions in one row after another, so that a tap is a part of each channel that begins later; what the padded width adds to
-    # each row of the sums is cut off at the end
+    # Positions in one row after another, so that a tap is a part of each channel that begins later; what the
+    # padded width adds to each row of the sums is cut off at the end
     wide = padded.shape[3]
     span = (rows - 1) * wide + columns
     channels = padded[heard].astype(number).reshape(matrices.shape[2], -1)
@@ -59,7 +63,10 @@ def bypass(setting: Setting) -> Array:
 
 
 def _padded(setting: Setting, values: Array) -> Array:
-    """Zeros around the input; a transposed convolution has them between its positions and after the last ones as well."""
+    """Zeros around the input.
+
+    A transposed convolution has them between its positions and after the last ones as well.
+    """
     (rows, columns), reading = setting.reading.pad, setting.reading
     if reading.transposed:
         stuffed = np.zeros((*values.shape[:2], 2 * reading.rows, 2 * reading.columns), values.dtype)
@@ -71,7 +78,8 @@ def _padded(setting: Setting, values: Array) -> Array:
 def biases(setting: Setting, memory: Array, master: int, dummy: bool) -> Array:
     """What the bias memories add to each output: int64 [outputs], in units of the sum.
 
-    memory: uint8 [quadrants, bytes].  dummy: the first generation reads one byte too many where it streams from the first layer on.
+    memory: uint8 [quadrants, bytes].  dummy: the first generation reads one byte too many where it streams
+    from the first layer on.
     """
     outputs = setting.kernel.count // setting.reading.passes
     if setting.kind is Kind.DEPTHWISE:
@@ -79,15 +87,18 @@ def biases(setting: Setting, memory: Array, master: int, dummy: bool) -> Array:
     total = np.zeros(outputs, np.int64)
     for quadrant, first in setting.biases.items():
         if quadrant in setting.sources | {master}:
-            total += _bytes(setting, memory[quadrant], first * setting.kernel.lanes + np.arange(outputs) + dummy)
+            total += _bytes(
+                setting, memory[quadrant], first * setting.kernel.lanes + np.arange(outputs) + dummy
+            )
     return 128 * total
 
 
 def _own_biases(setting: Setting, memory: Array) -> Array:
     """Each processor's own quadrant has its bias, in a row of bytes for each pass.
 
-    Where results go to the slots read from, four memories are read side by side: a row is a whole quadrant's.  Else the row of the first
-    quadrant in use begins with its first processor in use, and that of the last one ends with the last.
+    Where results go to the slots read from, four memories are read side by side: a row is a whole quadrant's.
+    Else the row of the first quadrant in use begins with its first processor in use, and that of the last one
+    ends with the last.
     """
     passes, processors = setting.reading.passes, np.array(setting.processors)
     quadrants, inside = np.divmod(processors, PER_QUADRANT)
@@ -98,7 +109,9 @@ def _own_biases(setting: Setting, memory: Array) -> Array:
         places = inside - np.where(quadrants == quadrants[0], inside[0], 0)
         rows[quadrants == quadrants[-1]] = places[-1] + 1
     total = np.zeros((len(processors), passes), np.int64)
-    for i, (quadrant, place, row) in enumerate(zip(quadrants.tolist(), places.tolist(), rows.tolist(), strict=True)):
+    for i, (quadrant, place, row) in enumerate(
+        zip(quadrants.tolist(), places.tolist(), rows.tolist(), strict=True)
+    ):
         if quadrant in setting.biases:
             first = setting.biases[quadrant] * (PER_MEMORY if setting.writing.aligned else 1)
             total[i] = _bytes(setting, memory[quadrant], first + place + row * np.arange(passes))
@@ -109,4 +122,6 @@ def _bytes(setting: Setting, memory: Array, index: Array) -> Array:
     """Signed bytes; output slots that no channel uses may lie beyond the end and get nothing."""
     if index[0] >= memory.size:
         raise setting.fault("POST", f"bias from byte {int(index[0])} on, {memory.size} exist")
-    return np.where(index < memory.size, memory.view(np.int8)[np.minimum(index, memory.size - 1)], 0).astype(np.int64)
+    return np.where(index < memory.size, memory.view(np.int8)[np.minimum(index, memory.size - 1)], 0).astype(
+        np.int64
+    )

@@ -26,13 +26,17 @@ def first_generation(fields: Fields) -> Reading:
     """Counters run over padded rows and columns; positions follow each other without gaps."""
     passes, operands, transposed = _passes(fields), _operands(fields), fields.flag("POST", 28)
     pads = fields.take("RCNT", 16, 2), fields.take("CCNT", 16, 2)
-    rows, columns = (fields.take(name, 0, 10) + 1 - 2 * pad for name, pad in zip(("RCNT", "CCNT"), pads, strict=True))
+    rows, columns = (
+        fields.take(name, 0, 10) + 1 - 2 * pad for name, pad in zip(("RCNT", "CCNT"), pads, strict=True)
+    )
     if min(rows, columns) < 1:
         raise fields.fault("RCNT", f"{rows} rows and {columns} columns are left after padding")
     stride = fields.take("STRIDE", 0, 4) + 1
     size = _size(fields, (fields.take("PRCNT", 0, 4) + 1, fields.take("PCCNT", 0, 4) + 1))
     if size[0] > rows or size[1] > columns:
-        raise fields.fault("PRCNT", f"a window of {size[0]}x{size[1]} does not fit {rows}x{columns} positions")
+        raise fields.fault(
+            "PRCNT", f"a window of {size[0]}x{size[1]} does not fit {rows}x{columns} positions"
+        )
     windows = (rows + stride - size[0]) // stride, (columns + stride - size[1]) // stride
     unit, width = passes * operands, columns // 2 if transposed else columns
     grid = _Grid(windows, size, (stride * width * unit, stride * unit), (width * unit, unit), pads)
@@ -46,7 +50,9 @@ def second_generation(fields: Fields) -> Reading:
     last = fields.take("RCNT", 0, 11), fields.take("CCNT", 0, 11)
     pads = _padding(fields, "RCNT"), _padding(fields, "CCNT")
     if last[0] % stride or last[1] % stride or step % stride:
-        raise fields.fault("STRIDE", f"the last window, {last}, and {step} words are no multiples of the step {stride}")
+        raise fields.fault(
+            "STRIDE", f"the last window, {last}, and {step} words are no multiples of the step {stride}"
+        )
     unit, right = step // stride, fields.take("CCNT", 16, 16)
     if fields.take("RCNT", 16, 16) != (right + (stride - 1) * (last[1] + right)) * unit:
         problem = f"{right} columns from the last window on, {stride} rows and {unit} words at a position lead elsewhere"
@@ -58,7 +64,9 @@ def second_generation(fields: Fields) -> Reading:
     size = _size(fields, (spans[0] // dilation[0] + 1, spans[1] // dilation[1] + 1))
     windows = last[0] // stride + 1, last[1] // stride + 1
     width = (last[1] + right) // (2 if transposed else 1)
-    grid = _Grid(windows, size, (stride * width * unit, step), (dilation[0] * width * unit, dilation[1] * unit), pads)
+    grid = _Grid(
+        windows, size, (stride * width * unit, step), (dilation[0] * width * unit, dilation[1] * unit), pads
+    )
     return _reading(fields, grid, passes, operands)
 
 
@@ -67,7 +75,11 @@ def _reading(fields: Fields, grid: _Grid, passes: int, operands: int) -> Reading
     transposed = fields.flag("POST", 28)
     if transposed:
         if rows % 2 or columns % 2 or grid.size != (1, 1):
-            raise fields.fault("POST", f"a transposed convolution of {rows}x{columns} pooled positions", "use even counts and no pool")
+            raise fields.fault(
+                "POST",
+                f"a transposed convolution of {rows}x{columns} pooled positions",
+                "use even counts and no pool",
+            )
         rows, columns = rows // 2, columns // 2
     combined = fields.flag("ONED", 13)
     return Reading(
@@ -99,7 +111,9 @@ def _passes(fields: Fields) -> int:
     last = fields.take("POST", 18, 4) << 4 | low
     expected = last << 16 | 2 * last + 1
     if fields.take("TPTR") != expected:
-        raise fields.fault("TPTR", f"row memory of a flattened layer of {last + 1} values must be {expected:#x}")
+        raise fields.fault(
+            "TPTR", f"row memory of a flattened layer of {last + 1} values must be {expected:#x}"
+        )
     return last + 1
 
 

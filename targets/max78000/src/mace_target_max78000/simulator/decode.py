@@ -21,7 +21,9 @@ JUMP, END = 0x80, 0x100
 
 
 def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]]) -> Setting:
-    """A layer's setting from its registers by quadrant, the master's first; quadrants whose registers are all 0 are idle.
+    """A layer's setting from its registers by quadrant, the master's first.
+
+    Quadrants whose registers are all 0 are idle.
 
     Raises SimulationError where registers contradict each other or ask for what the hardware does not have.
     """
@@ -38,7 +40,9 @@ def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]
         kernel=_kernel(master, kind),
         writing=_writing(master, quadrants, kind),
         stream=_stream(master),
-        processors=tuple(q * PER_QUADRANT + p for q, mask in enabled.items() for p in range(PER_QUADRANT) if mask >> p & 1),
+        processors=tuple(
+            q * PER_QUADRANT + p for q, mask in enabled.items() for p in range(PER_QUADRANT) if mask >> p & 1
+        ),
         sources=frozenset(q for q in range(QUADRANTS) if master.flag("LCTL", 12 + q)),
         biases={f.quadrant: f.take("POST", 0, 12) for f in quadrants if f.flag("POST", 12)},
         timeslots=master.take("ONED", 0, 4),
@@ -57,7 +61,9 @@ def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]
 def _kind(master: Fields, enabled: Mapping[int, int]) -> Kind:
     """Convolution where weight memories are enabled; every reading processor needs its own."""
     if not any(enabled.values()):
-        raise master.fault("ENA", "no processor is enabled in any quadrant", "enable those that hold the layer's input")
+        raise master.fault(
+            "ENA", "no processor is enabled in any quadrant", "enable those that hold the layer's input"
+        )
     weighted = any(mask >> 16 for mask in enabled.values())
     for quadrant, mask in enabled.items():
         if weighted and mask >> 16 != mask & 0xFFFF:
@@ -89,7 +95,9 @@ def _agree(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> None:
 def _always(master: Fields) -> None:
     """Bits that are set in every program; what the hardware does without them is not documented."""
     if not (master.flag("LCTL", 5) and master.flag("LCTL", 11)):
-        raise master.fault("LCTL", "results are not written to other quadrants' memories", "set bits 5 and 11")
+        raise master.fault(
+            "LCTL", "results are not written to other quadrants' memories", "set bits 5 and 11"
+        )
     for name in ("ENA", "IFRM"):
         master.take(name)
     master.take("STREAM1", 25, 1)
@@ -105,9 +113,13 @@ def _reads_ahead(master: Fields) -> bool:
     ahead = master.device.pipelined and master.flag("LCTL", 17)
     if ahead and master.flag("POST", 30):
         # the count of shifts and the switch of layers that write where they read share a bit
-        raise NotModelledError(f"layer {master.layer}, LCTL", "depthwise layers that read ahead are not simulated")
+        raise NotModelledError(
+            f"layer {master.layer}, LCTL", "depthwise layers that read ahead are not simulated"
+        )
     if ahead and master.take("LCTL", 26, 6) != master.take("LCTL2", 0, 4) // (4 if _in_fours(master) else 1):
-        raise master.fault("LCTL", "shifts of the read-ahead that are not one for each further pass, or four of them")
+        raise master.fault(
+            "LCTL", "shifts of the read-ahead that are not one for each further pass, or four of them"
+        )
     return ahead
 
 
@@ -123,7 +135,10 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
         passes = (first if master.device.pipelined else last) // 8 + 1
         return Kernel(rows, columns, 0, passes, bits, one_dimensional=False, bypassed=False)
     if first % 8 or (last - first) % bits or last < first:
-        raise master.fault("MCNT1" if master.device.pipelined else "MCNT", f"kernels from bit {first} to bit {last} of {bits} bits each")
+        raise master.fault(
+            "MCNT1" if master.device.pipelined else "MCNT",
+            f"kernels from bit {first} to bit {last} of {bits} bits each",
+        )
     byte = first // 8 * rows * columns + master.take("ONED", 4, 4)
     count, lanes = (last - first) // bits + 1, _lanes(master, rows, columns)
     if lanes > 1 and master.layer == 0:
@@ -139,12 +154,17 @@ def _lanes(master: Fields, rows: int, columns: int) -> int:
         return 1
     if (rows, columns) != (3, 3):
         # how fewer than nine weights are spread over the four memories is not known
-        raise NotModelledError(f"layer {master.layer}, POST", "kernels that are not 3x3 in four memories are not simulated")
+        raise NotModelledError(
+            f"layer {master.layer}, POST", "kernels that are not 3x3 in four memories are not simulated"
+        )
     return 4
 
 
 def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
-    """Rows and columns of a kernel; the second generation has them a second time, where they must be the same."""
+    """Rows and columns of a kernel.
+
+    The second generation has them a second time, where they must be the same.
+    """
     length = master.take("ONED", 8, 4)
     if master.flag("ONED", 12):
         size = length, 1
@@ -157,7 +177,9 @@ def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
     if master.device.pipelined:
         told = master.take("LCTL", 22, 4) + 1, master.take("LCTL", 18, 4) + 1
         if told != size:
-            raise master.fault("LCTL", f"the kernel is {told[0]}x{told[1]} here and {size[0]}x{size[1]} in ONED")
+            raise master.fault(
+                "LCTL", f"the kernel is {told[0]}x{told[1]} here and {size[0]}x{size[1]} in ONED"
+            )
     return size
 
 

@@ -6,7 +6,10 @@ from mace_core.errors import MaceError
 
 
 class SimulationError(MaceError):
-    """A program that the hardware cannot run; the place names layer, quadrant and register, or the address."""
+    """A program that the hardware cannot run.
+
+    The place names layer, quadrant and register, or the address.
+    """
 
 
 class NotModelledError(SimulationError):

@@ -30,7 +30,11 @@ class Fields:
 
     def fault(self, name: str, problem: str, remedy: str = "") -> SimulationError:
         """What is wrong with a register."""
-        return SimulationError(f"layer {self.layer}, quadrant {self.quadrant}, {name}", f"{self.values.get(name, 0):#x}: {problem}", remedy)
+        return SimulationError(
+            f"layer {self.layer}, quadrant {self.quadrant}, {name}",
+            f"{self.values.get(name, 0):#x}: {problem}",
+            remedy,
+        )
 
     def refuse_unknown(self) -> None:
         """Raise SimulationError if a bit is set that no field of this kind of layer explains."""

@@ -12,7 +12,9 @@ from mace_target_max78000.simulator.memory import Array, whole_words
 
 
 class Fifos:
-    """Four FIFOs, one for the first data memory of each quadrant; the fast one is the first of them, or a byte for each.
+    """Four FIFOs, one for the first data memory of each quadrant.
+
+    The fast one is the first of them, or a byte for each.
 
     control: the value of the FIFOs' control register.
     """
@@ -37,12 +39,19 @@ class Fifos:
 
 
 def numbers(processors: Iterable[int], fast: bool, control: int) -> tuple[int, ...]:
-    """FIFOs that feed these processors; SimulationError where there is none for one of them, or it is switched off."""
+    """FIFOs that feed these processors.
+
+    SimulationError where there is none for one of them, or it is switched off.
+    """
     found = sorted({p // PER_QUADRANT for p in processors})
     for p in processors:
         if p % PER_QUADRANT >= PER_MEMORY:
-            raise SimulationError(f"FIFO, processor {p}", "no FIFO leads there", "use processors 0 to 3 of a quadrant")
+            raise SimulationError(
+                f"FIFO, processor {p}", "no FIFO leads there", "use processors 0 to 3 of a quadrant"
+            )
     for number in found:
         if not fast and not control >> 12 + number & 1:
-            raise SimulationError(f"FIFO {number}", f"it is off, control is {control:#x}", f"set bit {12 + number}")
+            raise SimulationError(
+                f"FIFO {number}", f"it is off, control is {control:#x}", f"set bit {12 + number}"
+            )
     return tuple(found)

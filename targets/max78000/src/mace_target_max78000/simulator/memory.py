@@ -1,6 +1,7 @@
 """The accelerator's memories as a program's bus sees them: data, weights through their loader, bias, row memory.
 
-Each takes and gives bytes at an offset within a quadrant, little-endian words of 32 bits where it is made of words.
+Each takes and gives bytes at an offset within a quadrant, little-endian words of 32 bits where it is made of
+words.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class DataMemory:
         memory, first = divmod(offset, self._pitch)
         if first + size > self.data.shape[1]:
             raise SimulationError(
-                f"quadrant {quadrant}, data memory {memory}", f"bytes {first:#x} to {first + size:#x} of {self.data.shape[1]:#x}"
+                f"quadrant {quadrant}, data memory {memory}",
+                f"bytes {first:#x} to {first + size:#x} of {self.data.shape[1]:#x}",
             )
         return quadrant * PER_QUADRANT // PER_MEMORY + memory, first
 
@@ -83,14 +85,19 @@ class WeightMemory:
         self._next: dict[int, tuple[int, int]] = {}
 
     def write(self, quadrant: int, offset: int, data: bytes) -> None:
-        """A byte 1 at an odd address begins a run of words there; then its words in ascending order, most significant byte first."""
+        """A byte 1 at an odd address begins a run of words there.
+
+        Then its words in ascending order, most significant byte first.
+        """
         p, within = divmod(offset, self._device.kernel_pitch)
         processor = quadrant * PER_QUADRANT + p
         if len(data) == 1 and within & 3 == 1:
             if data != b"\x01":
                 raise self._fault(processor, f"the loader takes a byte 1, not {data[0]}")
             if not self.packing[quadrant]:
-                raise self._fault(processor, "a run begins while the packing loader is off", "set bit 20 of CTL before")
+                raise self._fault(
+                    processor, "a run begins while the packing loader is off", "set bit 20 of CTL before"
+                )
             self._rest[processor], self._next[processor] = b"", (within - 1 >> 2, within - 1)
         elif len(data) % 4 or within % 4:
             raise self._fault(processor, f"{len(data)} bytes at {within:#x}; weights are written as words")
@@ -104,12 +111,17 @@ class WeightMemory:
         column, expected = self._next.get(processor, (0, -1))
         if within != expected:
             raise self._fault(
-                processor, f"a word at {within:#x} where the loader is at {expected:#x}", "begin with a byte 1 at the address | 1"
+                processor,
+                f"a word at {within:#x} where the loader is at {expected:#x}",
+                "begin with a byte 1 at the address | 1",
             )
         packed = self._rest[processor] + np.frombuffer(data, "<u4").astype(">u4").tobytes()
         words = len(packed) // KERNEL_BYTES
         self._store(processor, column, packed[: words * KERNEL_BYTES])
-        self._rest[processor], self._next[processor] = packed[words * KERNEL_BYTES :], (column + words, within + len(data))
+        self._rest[processor], self._next[processor] = (
+            packed[words * KERNEL_BYTES :],
+            (column + words, within + len(data)),
+        )
 
     def _place(self, processor: int, within: int, data: bytes) -> None:
         """Four words for each word of weight memory: its first byte, four more, the last four, nothing."""
@@ -125,13 +137,18 @@ class WeightMemory:
         self._rest[processor] = data if within % 16 == 0 else self._rest.get(processor, b"") + data
         if within % 16 == 12:
             if len(self._rest[processor]) != 16:
-                raise self._fault(processor, f"a word of weight memory is completed at {within:#x} that was not begun")
+                raise self._fault(
+                    processor, f"a word of weight memory is completed at {within:#x} that was not begun"
+                )
             self._place(processor, within - 12, self._rest[processor])
 
     def _store(self, processor: int, column: int, packed: bytes) -> None:
         words = np.frombuffer(packed, np.uint8).reshape(-1, KERNEL_BYTES)
         if column + len(words) > self._device.kernel_capacity(processor):
-            raise self._fault(processor, f"words {column} to {column + len(words)}, {self._device.kernel_capacity(processor)} exist")
+            raise self._fault(
+                processor,
+                f"words {column} to {column + len(words)}, {self._device.kernel_capacity(processor)} exist",
+            )
         self.data[processor, column : column + len(words)] = words
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
@@ -140,7 +157,10 @@ class WeightMemory:
         processor = quadrant * PER_QUADRANT + p
         first, last = within // 16, -(-(within + size) // 16)
         if last > self._device.kernel_capacity(processor):
-            raise self._fault(processor, f"words {first} to {last} are read, {self._device.kernel_capacity(processor)} exist")
+            raise self._fault(
+                processor,
+                f"words {first} to {last} are read, {self._device.kernel_capacity(processor)} exist",
+            )
         found = spread(self.data[processor, first:last])
         return found[within % 16 : within % 16 + size]
 
@@ -178,8 +198,8 @@ class RowMemory:
 class Gatherer:
     """Four bytes of one channel from four consecutive positions, as a word: the control register names the byte, layer 0 the place.
 
-    pointer, step: word with its memory above it, and words between positions, when a program switched it on in a quadrant.
-    The first read only starts it.
+    pointer, step: word with its memory above it, and words between positions, when a program switched it on
+    in a quadrant. The first read only starts it.
     """
 
     def __init__(self, device: Device, data: DataMemory) -> None:
@@ -200,7 +220,11 @@ class Gatherer:
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
         """The next word."""
         if quadrant not in self._place:
-            raise SimulationError(f"quadrant {quadrant}, gathered bytes", "they are read while switched off", "set bit 16 of CTL")
+            raise SimulationError(
+                f"quadrant {quadrant}, gathered bytes",
+                "they are read while switched off",
+                "set bit 16 of CTL",
+            )
         pointer, step, lane = self._place[quadrant]
         done, self._next[quadrant] = self._next[quadrant], self._next[quadrant] + 1
         if done < 0:
@@ -208,6 +232,9 @@ class Gatherer:
         memory, word = divmod(pointer, 1 << self._device.offset_bits)
         places = 4 * (word + step * (4 * done + np.arange(4))) + lane
         if memory >= len(self._data.data) or places[-1] >= self._data.data.shape[1]:
-            raise SimulationError(f"quadrant {quadrant}, gathered bytes", f"memory {memory}, byte {int(places[-1]):#x}: there is none")
+            raise SimulationError(
+                f"quadrant {quadrant}, gathered bytes",
+                f"memory {memory}, byte {int(places[-1]):#x}: there is none",
+            )
         gathered: Array = self._data.data[memory, places]
         return bytes(gathered.tobytes()[:size])

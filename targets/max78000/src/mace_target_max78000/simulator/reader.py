@@ -18,7 +18,8 @@ SUBTRACT, ADD, OR = 0, 1, 2
 class Averaging:
     """How averages become whole numbers.
 
-    rounding: to the nearest.  documented: down, halves up; else towards zero, halves away from it, and no rounding along one axis.
+    rounding: to the nearest.  documented: down, halves up; else towards zero, halves away from it, and no
+    rounding along one axis.
     """
 
     rounding: bool
@@ -40,7 +41,11 @@ def read(setting: Setting, data: Array, averaging: Averaging) -> Array:
     """
     reading = setting.reading
     rows, columns = reading.size
-    windows = (_gather(setting, data, r * reading.inner_row + c * reading.inner_column) for r in range(rows) for c in range(columns))
+    windows = (
+        _gather(setting, data, r * reading.inner_row + c * reading.inner_column)
+        for r in range(rows)
+        for c in range(columns)
+    )
     first = reading.eltwise is not None and not reading.pool_first
     pooled: Array | None = None
     for window in windows:
@@ -66,10 +71,14 @@ def _gather(setting: Setting, data: Array, inner: int) -> Array:
     columns = np.arange(reading.columns) * reading.column_step
     index = rows[:, None, None] + columns[:, None] + np.arange(words) + inner
     if reading.planar:
-        found = data[memories][:, 4 * reading.base + _inside(setting, index, data.shape[1] - 4 * reading.base)][where]
+        found = data[memories][
+            :, 4 * reading.base + _inside(setting, index, data.shape[1] - 4 * reading.base)
+        ][where]
     else:
         index = _inside(setting, index + reading.base, data.shape[1] // 4)
-        found = data.reshape(len(data), -1, PER_MEMORY)[memories][:, index][where, ..., processors % PER_MEMORY]
+        found = data.reshape(len(data), -1, PER_MEMORY)[memories][:, index][
+            where, ..., processors % PER_MEMORY
+        ]
     shape = len(processors), reading.rows, reading.columns, words // reading.operands, reading.operands
     return np.asarray(found.view(np.int8)).reshape(shape)
 

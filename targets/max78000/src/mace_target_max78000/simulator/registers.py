@@ -13,7 +13,10 @@ from mace_target_max78000.simulator.memory import whole_words
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 CLEAR, CLEAR_BIAS, CLEARED = 0x1880, 1 << 10, 1 << 25
 TESTED = 1 << 27 | 0xF << 18
-"""That the self-tests of data, masks, row memories and bias have ended; they leave zeros, which is what memories hold here anyway."""
+"""That the self-tests of data, masks, row memories and bias have ended.
+
+They leave zeros, which is what memories hold here anyway.
+"""
 STREAMING_LAYERS = 8
 CONDITION_REGISTERS = 24
 
@@ -21,7 +24,8 @@ CONDITION_REGISTERS = 24
 class Registers:
     """Words at register addresses.
 
-    control: by quadrant, the registers that it has once.  layers: by quadrant and layer, their registers; a missing one is 0.
+    control: by quadrant, the registers that it has once.  layers: by quadrant and layer, their registers; a
+    missing one is 0.
     written: called after a control register was written, with quadrant, name and the value before.
     """
 
@@ -29,7 +33,10 @@ class Registers:
         self.control = [dict.fromkeys(CONTROL, 0) for _ in range(QUADRANTS)]
         self.layers: list[dict[int, dict[str, int]]] = [{} for _ in range(QUADRANTS)]
         self.cleared = [not device.pipelined] * QUADRANTS
-        """By quadrant, whether its layer registers hold zeros where nothing was written; the second generation must be told."""
+        """By quadrant, whether its layer registers hold zeros where nothing was written.
+
+        The second generation must be told.
+        """
         self._written = written
         self._device = device
         self._names = {number: name for name, number in device.registers.items()}
@@ -70,13 +77,20 @@ class Registers:
         if offset == device.frame:
             return "IFRM", 0
         if device.conditions is not None and 0 <= offset - device.conditions < 4 * CONDITION_REGISTERS:
-            raise NotModelledError(f"quadrant {quadrant}, register {offset:#x}", "conditional layers are not simulated")
+            raise NotModelledError(
+                f"quadrant {quadrant}, register {offset:#x}", "conditional layers are not simulated"
+            )
         for name, first in device.stream_registers.items():
             if 0 <= offset - first < 4 * STREAMING_LAYERS:
                 return name, (offset - first) // 4
         small, large = sorted((device.register_pitch, device.layer_pitch))
         major, minor = divmod(offset - device.registers_base, large)
         number, layer = (minor // small, major) if device.layer_pitch == large else (major, minor // small)
-        if offset % 4 or offset < device.registers_base or layer >= device.layers or number not in self._names:
+        if (
+            offset % 4
+            or offset < device.registers_base
+            or layer >= device.layers
+            or number not in self._names
+        ):
             raise SimulationError(f"quadrant {quadrant}, register {offset:#x}", "there is none")
         return self._names[number], layer

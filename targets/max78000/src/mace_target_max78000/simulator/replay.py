@@ -18,7 +18,9 @@ Watch = Callable[[Simulator, int], None]
 
 
 def replay(image: Image, documented: bool = False, watch: Watch | None = None) -> Simulator:
-    """Write everything of an image in the order of its program, and run it.  documented: as `Simulator` has it.
+    """Write everything of an image in the order of its program, and run it.
+
+    documented: as `Simulator` has it.
 
     Raises SimulationError where the hardware could not, and where it still waits for input at the end.
     """
@@ -37,7 +39,8 @@ def infer_again(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> 
     """
     for quadrant in image.quadrants:
         control = image.device.control_register(quadrant, 0)
-        simulator.write(control, simulator.read(control) & ~(DONE | GO))  # what the handler of the interrupt does
+        # What the handler of the interrupt does.
+        simulator.write(control, simulator.read(control) & ~(DONE | GO))
     _infer(simulator, image, inputs)
 
 
@@ -47,7 +50,9 @@ def _load(simulator: Simulator, image: Image) -> None:
     for chunk in image.kernels:
         _load_run(simulator, chunk, image.packing)
     for quadrant, values in image.bias.items():
-        simulator.write_block(image.device.bias_address(quadrant), np.frombuffer(values, np.uint8).astype("<u4").tobytes())
+        simulator.write_block(
+            image.device.bias_address(quadrant), np.frombuffer(values, np.uint8).astype("<u4").tobytes()
+        )
     _steps(simulator, image.configure)
 
 
@@ -101,9 +106,13 @@ def _steps(simulator: Simulator, steps: Iterable[Step]) -> None:
     for step in steps:
         if isinstance(step, Poll):
             if simulator.read(step.address) & step.mask != step.mask:
-                raise SimulationError(f"address {step.address:#x}", f"a program would wait for {step.mask:#x} without end")
+                raise SimulationError(
+                    f"address {step.address:#x}", f"a program would wait for {step.mask:#x} without end"
+                )
         elif isinstance(step, Expect):
             if simulator.read(step.address) & step.errors:
-                raise SimulationError(f"address {step.address:#x}", f"a program would fail because of {step.errors:#x}")
+                raise SimulationError(
+                    f"address {step.address:#x}", f"a program would fail because of {step.errors:#x}"
+                )
         else:
             simulator.write(step.address, step.value)

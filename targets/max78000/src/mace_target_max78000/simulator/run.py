@@ -25,7 +25,10 @@ ROUNDS = 8
 
 @dataclass(frozen=True)
 class Chip:
-    """All state that an inference works on.  on_layer: called with the number of each layer that has been executed."""
+    """All state that an inference works on.
+
+    on_layer: called with the number of each layer that has been executed.
+    """
 
     device: Device
     registers: Registers
@@ -61,7 +64,11 @@ class Run:
     def _frame(self) -> int:
         frames = {self._chip.registers.layers[q].get(0, {}).get("IFRM", 0) for q in self.start.quadrants}
         if len(frames) != 1 or frames == {0}:
-            raise SimulationError("IFRM", f"words of the input's frame are {sorted(frames)}", "write the same count to every quadrant")
+            raise SimulationError(
+                "IFRM",
+                f"words of the input's frame are {sorted(frames)}",
+                "write the same count to every quadrant",
+            )
         return frames.pop()
 
     @cached_property
@@ -101,9 +108,15 @@ class Run:
             if setting.stream.start < frame:
                 raise setting.fault("STREAM1", f"it begins after {setting.stream.start} of {frame} words")
             if 4 * (base + frame) > data.shape[1]:
-                raise setting.fault("IFRM", f"{frame} words do not fit a data memory from word {base} on", "stream the first layer")
+                raise setting.fault(
+                    "IFRM",
+                    f"{frame} words do not fit a data memory from word {base} on",
+                    "stream the first layer",
+                )
         for number in sources:
-            data.view("<u4")[number * PER_QUADRANT // PER_MEMORY, base : base + frame] = chip.fifos.take(number, frame)
+            data.view("<u4")[number * PER_QUADRANT // PER_MEMORY, base : base + frame] = chip.fifos.take(
+                number, frame
+            )
         self._fed = True
 
     def _streams(self, setting: Setting) -> bool:
@@ -127,7 +140,9 @@ class Run:
             return writer.finish(setting, 128 * values.astype(np.int64).reshape(-1, *values.shape[2:]))
         sums = convolver.convolve(setting, values, self._weights(setting), master)
         dummy = not chip.device.pipelined and self._streams(setting) and setting.layer == self.start.first
-        return writer.finish(setting, sums + convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None])
+        return writer.finish(
+            setting, sums + convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None]
+        )
 
     def _overwriting(self, setting: Setting, source: Array, places: writer.Places, results: Array) -> Array:
         """The results where some of them reach input that is still to be read: once more with these, until they are what they make."""
@@ -141,13 +156,19 @@ class Run:
             before, results = results, self._results(setting, seen)
             if np.array_equal(before, results):
                 return results
-        raise setting.fault("WPTR_BASE", f"word {int(words[0])} of its own input is overwritten before it is read", "write elsewhere")
+        raise setting.fault(
+            "WPTR_BASE",
+            f"word {int(words[0])} of its own input is overwritten before it is read",
+            "write elsewhere",
+        )
 
     def _heard(self, setting: Setting) -> None:
         """Raise SimulationError if the master waits for sums of a quadrant that does not run."""
         silent = setting.sources - set(self.start.quadrants)
         if silent:
-            raise setting.fault("LCTL", f"sums of quadrants {sorted(silent)} are awaited, which were not started")
+            raise setting.fault(
+                "LCTL", f"sums of quadrants {sorted(silent)} are awaited, which were not started"
+            )
 
     def _weights(self, setting: Setting) -> Array:
         if setting.kernel.bypassed:

@@ -21,10 +21,14 @@ class Kind(Enum):
 class Reading:
     """Where the input lies and what becomes of it before anything is multiplied.
 
-    base: first word.  rows, columns: windows.  size: positions of a window.  row_step, column_step: words between windows;
-    inner_row, inner_column: between the positions of one.  passes, operands: values of one processor at a position.
-    pad: rows and columns of zeros on each side.  planar: a word holds four positions of one channel, and steps count positions.
-    eltwise: code of the operation on the operands, None where there is none.  joined: passes are positions of a flattened input.
+    base: first word.  rows, columns: windows.  size: positions of a window.  row_step, column_step: words
+    between windows;
+    inner_row, inner_column: between the positions of one.  passes, operands: values of one processor at a
+    position.
+    pad: rows and columns of zeros on each side.  planar: a word holds four positions of one channel, and
+    steps count positions.
+    eltwise: code of the operation on the operands, None where there is none.  joined: passes are positions of
+    a flattened input.
     """
 
     base: int
@@ -50,7 +54,8 @@ class Reading:
 class Kernel:
     """Kernels in weight memory.
 
-    rows, columns: of one kernel.  byte: where the first begins in the stream of each processor.  count: how many, all outputs and passes.
+    rows, columns: of one kernel.  byte: where the first begins in the stream of each processor.  count: how
+    many, all outputs and passes.
     bits: of a weight.  one_dimensional: a column.  bypassed: there are none, every value counts once.
     lanes: output channels that are computed at once, each from a physical memory of its own; 1 or 4.
     """
@@ -69,8 +74,10 @@ class Kernel:
 class Writing:
     """Where results go; pointers count words, the number of the data memory lies above the word's.
 
-    bases: of each quadrant.  time_step, memory_step, channel_step: added for a time slot, for the next memory, for the next output pass.
-    pixel: words between positions.  slots: output channels of one pass, those left out before the first one included.
+    bases: of each quadrant.  time_step, memory_step, channel_step: added for a time slot, for the next
+    memory, for the next output pass.
+    pixel: words between positions.  slots: output channels of one pass, those left out before the first one
+    included.
     wide: 32-bit sums.  aligned: depthwise results go to the slots that were read from.
     """
 
@@ -88,8 +95,10 @@ class Writing:
 class Stream:
     """When a layer begins before its predecessor ends.
 
-    start: words that must be there first; 0 for a layer that waits for its predecessor's end.  passes: of earlier layers.
-    rollover: words of the buffer; 0 for one that holds all.  columns, rows: words to wait for at each column, and at the end of each row.
+    start: words that must be there first; 0 for a layer that waits for its predecessor's end.  passes: of
+    earlier layers.
+    rollover: words of the buffer; 0 for one that holds all.  columns, rows: words to wait for at each column,
+    and at the end of each row.
     own_passes: what the layer itself adds to the passes of the following ones.
     """
 
@@ -103,9 +112,12 @@ class Stream:
 
 @dataclass(frozen=True)
 class Setting:
-    """One layer.  processors: numbers of those that read.  sources: quadrants whose sums are added.  biases: first byte by quadrant.
+    """One layer.  processors: numbers of those that read.  sources: quadrants whose sums are added.
 
-    timeslots: that writing takes beyond the first.  shift: of the sum, to the left.  row_memory: last and first word.
+    biases: first byte by quadrant.
+
+    timeslots: that writing takes beyond the first.  shift: of the sum, to the left.  row_memory: last and
+    first word.
     following: the layer that comes next.
     """
 

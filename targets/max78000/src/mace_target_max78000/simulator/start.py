@@ -18,7 +18,10 @@ SRAM = 0x40E
 
 @dataclass(frozen=True)
 class Start:
-    """What the control registers ask for.  quadrants: that run, the master first.  fifo: input comes through one.  first, last: layers."""
+    """What the control registers ask for.
+
+    quadrants: that run, the master first.  fifo: input comes through one.  first, last: layers.
+    """
 
     quadrants: tuple[int, ...]
     control: int
@@ -56,16 +59,30 @@ def _check(device: Device, registers: Registers, quadrant: int, master: int) -> 
     value, place = mine["CTL"], f"quadrant {quadrant}, CTL"
     if not value & CLOCK:
         raise SimulationError(place, f"{value:#x}: started without a clock", "set bit 3 before")
-    unknown = value & ~KNOWN | (0 if device.pipelined else value & BINARY) | (0 if value & FAST else value & QUAD)
+    unknown = (
+        value & ~KNOWN | (0 if device.pipelined else value & BINARY) | (0 if value & FAST else value & QUAD)
+    )
     if unknown:
         raise SimulationError(place, f"{value:#x}: bits {unknown:#x} mean nothing here", "clear them")
     if (value ^ its["CTL"]) & ~(GO | SYNC | FIFO | DONE):
-        raise SimulationError(place, f"{value:#x} where the master, quadrant {master}, has {its['CTL']:#x}", "start all quadrants alike")
+        raise SimulationError(
+            place,
+            f"{value:#x} where the master, quadrant {master}, has {its['CTL']:#x}",
+            "start all quadrants alike",
+        )
     if quadrant != master and not value & SYNC:
         raise SimulationError(place, f"{value:#x}: started without waiting for the master", "set bit 11")
     if mine["SRAM"] != SRAM:
-        raise SimulationError(f"quadrant {quadrant}, SRAM control", f"{mine['SRAM']:#x}: memories are not switched on", f"write {SRAM:#x}")
+        raise SimulationError(
+            f"quadrant {quadrant}, SRAM control",
+            f"{mine['SRAM']:#x}: memories are not switched on",
+            f"write {SRAM:#x}",
+        )
     if mine["LCNT"] != its["LCNT"]:
-        raise SimulationError(f"quadrant {quadrant}, LCNT", "counts other layers than the master does", "write the same to all")
+        raise SimulationError(
+            f"quadrant {quadrant}, LCNT", "counts other layers than the master does", "write the same to all"
+        )
     if not registers.cleared[quadrant]:
-        raise SimulationError(f"quadrant {quadrant}, SRAM test", "layer registers were never cleared", "clear them in cnn_init")
+        raise SimulationError(
+            f"quadrant {quadrant}, SRAM test", "layer registers were never cleared", "clear them in cnn_init"
+        )

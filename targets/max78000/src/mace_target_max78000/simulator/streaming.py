@@ -1,8 +1,9 @@
 """Layers that run at the same time, each reading what the one before it writes into a buffer that begins anew when it is full.
 
-The answer is computed from whole layers, one after another, over an unrolled copy of the buffer; what the registers make of the
-buffer is written to data memory afterwards, and conditions that every working program fulfils are checked.  Which of two layers
-waits for the other, and when, is not modelled: the words to wait for after each column and row change time, not results.
+The answer is computed from whole layers, one after another, over an unrolled copy of the buffer; what the
+registers make of the buffer is written to data memory afterwards, and conditions that every working program
+fulfils are checked.  Which of two layers waits for the other, and when, is not modelled: the words to wait
+for after each column and row change time, not results.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from mace_target_max78000.simulator.writer import Places
 
 @dataclass(frozen=True)
 class Flow:
-    """A buffer's whole history.  data: uint8 [memories, bytes] as if the buffer never ended.  memories, first, end: the words in use."""
+    """A buffer's whole history.
+
+    data: uint8 [memories, bytes] as if the buffer never ended.  memories, first, end: the words in use.
+    """
 
     data: Array
     memories: frozenset[int]
@@ -36,7 +40,10 @@ def flow_of(places: Places, positions: int, device: Device) -> Flow:
 
 
 class Group:
-    """Consecutive streaming layers.  passes, row_words: of the layers so far.  buffers: memory, first word and end of each so far."""
+    """Consecutive streaming layers.
+
+    passes, row_words: of the layers so far.  buffers: memory, first word and end of each so far.
+    """
 
     def __init__(self, device: Device) -> None:
         self.passes = 0
@@ -49,7 +56,9 @@ class Group:
         """Add a layer; SimulationError where it does not fit the ones before it."""
         passes, (last, first) = setting.reading.passes, setting.row_memory
         if setting.stream.passes != self.passes:
-            raise setting.fault("STREAM2", f"{setting.stream.passes} passes of earlier layers, there are {self.passes}")
+            raise setting.fault(
+                "STREAM2", f"{setting.stream.passes} passes of earlier layers, there are {self.passes}"
+            )
         if self.passes and first != self.row_words:
             raise setting.fault("TPTR", f"row memory from word {first}, earlier layers take {self.row_words}")
         self.passes += setting.stream.own_passes
@@ -68,16 +77,23 @@ class Group:
         unit = 4 if reading.planar else reading.passes * reading.operands
         least = minimum(setting, self._before, self._device)
         if stream.start < least.start:
-            raise setting.fault("STREAM1", f"it begins after {stream.start} words, its first window is there after {least.start}")
+            raise setting.fault(
+                "STREAM1",
+                f"it begins after {stream.start} words, its first window is there after {least.start}",
+            )
         border = 2 * max(reading.pad) + 2
-        most = (available // (1 if reading.planar else unit) + border * (available + border)) * reading.size[0]
+        most = (available // (1 if reading.planar else unit) + border * (available + border)) * reading.size[
+            0
+        ]
         if stream.start > most:
             raise setting.fault("STREAM1", f"it begins after {stream.start} words, which never come")
         if stream.columns < least.columns or stream.rows < least.rows:
             problem = f"it waits for {stream.columns} words at a column and {stream.rows} at the end of a row"
             raise setting.fault("STREAM2", f"{problem}, its windows need {least.columns} and {least.rows}")
         if stream.rollover and not reading.planar and stream.rollover <= stream.start:
-            problem = f"the buffer begins anew after {stream.rollover} words, {stream.start} must be there at once"
+            problem = (
+                f"the buffer begins anew after {stream.rollover} words, {stream.start} must be there at once"
+            )
             raise setting.fault("FMAX", problem)
 
     def roll(self, setting: Setting, flow: Flow, memory: Array) -> None:
@@ -87,7 +103,9 @@ class Group:
         index = np.arange(max(0, flow.end - flow.first - rollover), flow.end - flow.first)
         length = min(rollover, flow.end - flow.first)
         if flow.first + length > words.shape[1]:
-            raise setting.fault("FMAX", f"the buffer ends at word {flow.first + length}, data memories at {words.shape[1]}")
+            raise setting.fault(
+                "FMAX", f"the buffer ends at word {flow.first + length}, data memories at {words.shape[1]}"
+            )
         for m in flow.memories:
             self.claim(setting, m, flow.first, flow.first + length)
             words[m, flow.first + index % rollover] = flow.data.view("<u4")[m, flow.first + index]
@@ -96,7 +114,10 @@ class Group:
         """Words that are in use while the group runs; SimulationError if two layers use the same."""
         for m, other, last in self.buffers:
             if m == memory and first < last and other < end:
-                raise setting.fault("FMAX", f"words {first} to {end} of memory {m} are written while others use {other} to {last} of it")
+                raise setting.fault(
+                    "FMAX",
+                    f"words {first} to {end} of memory {m} are written while others use {other} to {last} of it",
+                )
         self.buffers.append((memory, first, end))
 
 

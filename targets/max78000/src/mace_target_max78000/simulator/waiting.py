@@ -1,7 +1,8 @@
 """How long a streaming layer must wait at least, so that every window is there when it is read.
 
-What the hardware does is not public in detail.  These are the waits of the vendor's programs, computed from registers alone; that they are
-needed, and not only usual, is an assumption: a program that waits less is refused.  A longer wait is accepted.
+What the hardware does is not public in detail.  These are the waits of the vendor's programs, computed from
+registers alone; that they are needed, and not only usual, is an assumption: a program that waits less is
+refused.  A longer wait is accepted.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def _behind(setting: Setting, before: Setting) -> Wait:
 
 
 def _second_generation(setting: Setting, before: Setting | None) -> Wait:
-    """The second generation counts rows with their padding; a layer that reads ahead waits longer, which is not asked for here."""
+    """The second generation counts rows with their padding.
+
+    A layer that reads ahead waits longer, which is not asked for here.
+    """
     reading, window = setting.reading, _window(setting.reading)
     unit = reading.passes * reading.operands
     span = max(window.columns * (reading.inner_column // unit), window.step)
@@ -74,13 +78,19 @@ def _second_generation(setting: Setting, before: Setting | None) -> Wait:
         single = window.step == 1 and window.rows == 1
         columns = _words(columns - single, reading)
         rest = _left_out(window, window.width // window.step, 1)
-        rows = columns + rest if window.step == 1 else (window.step - 1) * window.width + rest + window.columns - 1
+        rows = (
+            columns + rest
+            if window.step == 1
+            else (window.step - 1) * window.width + rest + window.columns - 1
+        )
         return Wait(_words(span if single else first, reading), columns, _words(rows, reading))
     steps = window.width // span
     steps -= steps * window.step + window.columns > window.width
     rest = 0 if span == 1 else window.width - steps * span
     start = (pad or window.step) * padded + first
-    return Wait(start, columns, columns + rest if window.step == 1 else (window.step - 1) * window.width + rest)
+    return Wait(
+        start, columns, columns + rest if window.step == 1 else (window.step - 1) * window.width + rest
+    )
 
 
 def _left_out(window: _Window, steps: int, overlap: int) -> int:

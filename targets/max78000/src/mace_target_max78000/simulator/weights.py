@@ -12,9 +12,9 @@ from mace_target_max78000.simulator.setting import Setting
 def kernels(setting: Setting, memory: Array, device: Device, binary: bool) -> Array:
     """Weights int8 [processors, kernels, rows * columns] of uint8 words [processors, words, 9].
 
-    A processor's words make one stream of bytes, from the least significant byte of each word on; a kernel is stored last value first,
-    and weights of fewer bits share a byte with those of the next kernels.  Where four output channels are computed at once, every fourth
-    one lies in the same of four physical memories.
+    A processor's words make one stream of bytes, from the least significant byte of each word on; a kernel is
+    stored last value first, and weights of fewer bits share a byte with those of the next kernels.  Where
+    four output channels are computed at once, every fourth one lies in the same of four physical memories.
     Raises SimulationError where kernels lie beyond the memory.
     """
     kernel, passes = setting.kernel, setting.reading.passes
@@ -23,7 +23,10 @@ def kernels(setting: Setting, memory: Array, device: Device, binary: bool) -> Ar
         return _stored(setting, memory, (0, kernel.count, end), binary)
     size = device.kernel_words // kernel.lanes * KERNEL_BYTES
     count = kernel.count // kernel.lanes
-    found = [_stored(setting, memory, (lane * size, count, (lane + 1) * size), binary) for lane in range(kernel.lanes)]
+    found = [
+        _stored(setting, memory, (lane * size, count, (lane + 1) * size), binary)
+        for lane in range(kernel.lanes)
+    ]
     by_output = np.stack(found, 1).reshape(len(setting.processors), kernel.lanes, count // passes, passes, -1)
     return np.asarray(by_output.swapaxes(1, 2)).reshape(len(setting.processors), kernel.count, -1)
 
@@ -36,7 +39,10 @@ def _stored(setting: Setting, memory: Array, part: tuple[int, int, int], binary:
     begin = base + setting.kernel.byte
     end = begin + groups * taps
     if end > limit:
-        raise setting.fault("MCNT", f"kernels end at word {-(-end // KERNEL_BYTES)} of a memory that ends at {limit // KERNEL_BYTES}")
+        raise setting.fault(
+            "MCNT",
+            f"kernels end at word {-(-end // KERNEL_BYTES)} of a memory that ends at {limit // KERNEL_BYTES}",
+        )
     first, last = begin // KERNEL_BYTES, -(-end // KERNEL_BYTES)
     streams = memory[list(setting.processors), first:last, ::-1].reshape(len(setting.processors), -1)
     begin -= first * KERNEL_BYTES
@@ -45,7 +51,10 @@ def _stored(setting: Setting, memory: Array, part: tuple[int, int, int], binary:
 
 
 def _values(stored: Array, bits: int, binary: bool) -> Array:
-    """Bytes [processors, groups, taps] as weights [processors, groups * 8 / bits, taps]; one bit is 0 or -1, if binary +1 or -1."""
+    """Bytes [processors, groups, taps] as weights [processors, groups * 8 / bits, taps].
+
+    One bit is 0 or -1, if binary +1 or -1.
+    """
     if bits == 8:
         return stored.view(np.int8)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)

@@ -25,7 +25,8 @@ class Synthesis:
     """A network's program, and what it was made of.
 
     runs: where each layer's weights lie, by layer.
-    numbers: of the layers in hardware.  outputs: what each layer computes of the network's sample, [channels, rows, columns].
+    numbers: of the layers in hardware.  outputs: what each layer computes of the network's sample, [channels,
+    rows, columns].
     """
 
     image: Image
@@ -36,7 +37,10 @@ class Synthesis:
 
 
 def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
-    """The program of a network that `legal.faults` has nothing to say about; MaceError where weights or bias do not fit."""
+    """The program of a network that `legal.faults` has nothing to say about.
+
+    MaceError where weights or bias do not fit.
+    """
     layers, quadrants = units(network, device.pipelined), used_quadrants(network)
     runs = kernels.place(layers, device, options.deduplicate_weights)
     found, memories = bias.place(layers, quadrants, device, options.ignore_bias_groups)

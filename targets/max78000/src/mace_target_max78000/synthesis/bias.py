@@ -60,7 +60,9 @@ class Memories:
         return {q: bytes(v & 0xFF for v in values) for q, values in enumerate(self.data) if values}
 
 
-def place(units: Sequence[Unit], quadrants: Sequence[int], device: Device, ignore_groups: bool) -> tuple[dict[int, Bias], dict[int, bytes]]:
+def place(
+    units: Sequence[Unit], quadrants: Sequence[int], device: Device, ignore_groups: bool
+) -> tuple[dict[int, Bias], dict[int, bytes]]:
     """Where every bias lies, by layer, and the memories by quadrant; a bias of zeros only is none.
 
     Raises one MaceError with all layers whose bias does not fit.
@@ -73,7 +75,9 @@ def place(units: Sequence[Unit], quadrants: Sequence[int], device: Device, ignor
         found[unit.index] = twin or _depthwise(unit, memories)
     allowed = {u.index: _allowed(u, quadrants, ignore_groups) for u in biased}
     shared: list[tuple[Array, Bias]] = []
-    for unit in sorted((u for u in biased if not u.depthwise), key=lambda u: _urgency(u, allowed[u.index], device)):
+    for unit in sorted(
+        (u for u in biased if not u.depthwise), key=lambda u: _urgency(u, allowed[u.index], device)
+    ):
         values = _values(unit, device)
         twin = next((b for v, b in shared if np.array_equal(v, values)), None)
         if twin is None:
@@ -84,7 +88,11 @@ def place(units: Sequence[Unit], quadrants: Sequence[int], device: Device, ignor
             shared.append((values, twin))
         found[unit.index] = twin
     if memories.faults:
-        raise MaceError("bias memory", "; ".join(memories.faults), "leave out a layer's bias, or spread layers over more quadrants")
+        raise MaceError(
+            "bias memory",
+            "; ".join(memories.faults),
+            "leave out a layer's bias, or spread layers over more quadrants",
+        )
     return found, memories.bytes_of()
 
 
@@ -104,7 +112,11 @@ def _alike(a: Unit, b: Unit) -> bool:
     """Whether two depthwise layers can share their bias."""
     assert a.layer.bias is not None
     assert b.layer.bias is not None
-    return a.place.processors == b.place.processors and a.broadcast == b.broadcast and np.array_equal(a.layer.bias, b.layer.bias)
+    return (
+        a.place.processors == b.place.processors
+        and a.broadcast == b.broadcast
+        and np.array_equal(a.layer.bias, b.layer.bias)
+    )
 
 
 def _values(unit: Unit, device: Device) -> Array:
@@ -116,11 +128,14 @@ def _values(unit: Unit, device: Device) -> Array:
 
 
 def _depthwise(unit: Unit, memories: Memories) -> Bias:
-    """Each channel's byte in the quadrant of its processor, pass by pass; every quadrant begins with the layer's own first byte.
+    """Each channel's byte in the quadrant of its processor, pass by pass.
 
-    A row of bytes reaches from the first quadrant in use to the last processor.  Broadcast layers read four memories side by side: their
-    rows are whole quadrants, begin at multiples of four, and have the processors of each data memory four bytes apart.  In other layers
-    the processors that the first quadrant does not use before its first one lie at its end instead.
+    Every quadrant begins with the layer's own first byte.
+
+    A row of bytes reaches from the first quadrant in use to the last processor.  Broadcast layers read four
+    memories side by side: their rows are whole quadrants, begin at multiples of four, and have the processors
+    of each data memory four bytes apart.  In other layers the processors that the first quadrant does not use
+    before its first one lie at its end instead.
     """
     rows, step = _rows(unit), 4 if unit.broadcast else 1
     first, last = unit.processors[0] // PER_QUADRANT, unit.processors[-1] // PER_QUADRANT

@@ -35,7 +35,9 @@ CONDITION_REGISTERS = 24
 class Control:
     """Values and order of the control registers for one network."""
 
-    def __init__(self, units: Sequence[Unit], quadrants: Sequence[int], options: Options, device: Device) -> None:
+    def __init__(
+        self, units: Sequence[Unit], quadrants: Sequence[int], options: Options, device: Device
+    ) -> None:
         self.units = units
         self.quadrants = quadrants
         self.options = options
@@ -62,7 +64,10 @@ class Control:
         return CLOCK | sum(1 << bit for flag, bit in flags if flag)
 
     def init(self, layers: int, biased: bool) -> Iterator[Step]:
-        """cnn_init: clocks, memories, and on the second generation registers cleared.  layers: in hardware."""
+        """cnn_init: clocks, memories, and on the second generation registers cleared.
+
+        layers: in hardware.
+        """
         pipelined = self.device.pipelined
         wait = self.options.ready_sel << 1
         if pipelined:
@@ -95,12 +100,23 @@ class Control:
             yield from (Write(register, 0) for register in registers)
 
     def start(self, conditional: bool) -> Iterator[Step]:
-        """cnn_start: every quadrant made ready, the master last.  conditional: some layers run under conditions only."""
-        waits = not (self.device.pipelined and self.options.pipeline)  # the pipeline has wait states of its own, which are 0
+        """cnn_start: every quadrant made ready, the master last.
+
+        conditional: some layers run under conditions only.
+        """
+        # The pipeline has wait states of its own, which are 0.
+        waits = not (self.device.pipelined and self.options.pipeline)
         common = self._common | conditional << 7 | (self.options.ready_sel << 1 if waits else 0)
         master = self.quadrants[0]
         for quadrant in self.quadrants:
-            value = common | self._fifo_enable | self._fast(quadrant) | EXTERNAL_SYNC | master << 9 | (quadrant != master)
+            value = (
+                common
+                | self._fifo_enable
+                | self._fast(quadrant)
+                | EXTERNAL_SYNC
+                | master << 9
+                | (quadrant != master)
+            )
             yield Write(self.device.control_register(quadrant, 0), value)
         if self.options.powerdown:
             unused = sum(1 << quadrant for quadrant in range(QUADRANTS) if quadrant not in self.quadrants)

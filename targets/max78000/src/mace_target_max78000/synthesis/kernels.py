@@ -1,7 +1,8 @@
 """Weight memory: the order in which each processor reads its weights, and where each layer's run of words lies.
 
-A word is 72 bits.  A processor reads kernels one after another, for every pass of the output all output slots; bytes of a kernel
-are stored last element first, and fill a word from its least significant byte on.  Layouts are those of the maker's loader.
+A word is 72 bits.  A processor reads kernels one after another, for every pass of the output all output
+slots; bytes of a kernel are stored last element first, and fill a word from its least significant byte on.
+Layouts are those of the maker's loader.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import numpy as np
 from mace_core.ir import Array
 from mace_target_max78000.device import KERNEL_BYTES, PROCESSORS, Device
 from mace_target_max78000.image import Chunk
-from mace_target_max78000.synthesis.runs import ALIGNMENT, LANES, Run, lay_out, physical_columns, place, plain_values, words_of
+from mace_target_max78000.synthesis.runs import (
+    ALIGNMENT,
+    LANES,
+    Run,
+    lay_out,
+    physical_columns,
+    place,
+    plain_values,
+    words_of,
+)
 from mace_target_max78000.unit import Unit
 
 __all__ = ["ALIGNMENT", "Run", "Stream", "chunks", "place", "stream", "words_of"]
@@ -36,7 +46,8 @@ def stream(unit: Unit) -> Stream:
     """The bytes of a layer's weights, processor by processor."""
     layout = lay_out(unit)
     kernels = _flattened(unit) if unit.layer.flatten else _depthwise(unit) if unit.depthwise else _full(unit)
-    # what the layout has room for beyond the kernels is zeros: channels that are missing in the last group of narrow weights
+    # what the layout has room for beyond the kernels is zeros: channels that are missing in the last group of
+    # narrow weights
     content = kernels[:, : len(layout.bytes)]
     data = np.zeros((len(unit.processors), len(layout.used) * KERNEL_BYTES), np.uint8)
     data[:, layout.bytes[: content.shape[1]]] = content
@@ -47,7 +58,11 @@ def _fields(values: Array, unit: Unit) -> Array:
     """Weights as the bits that are stored."""
     weights = unit.layer.weights
     assert weights is not None
-    return (values < 0).astype(np.uint8) if weights.bits == 1 else (values & ((1 << weights.bits) - 1)).astype(np.uint8)
+    return (
+        (values < 0).astype(np.uint8)
+        if weights.bits == 1
+        else (values & ((1 << weights.bits) - 1)).astype(np.uint8)
+    )
 
 
 def _packed(fields: Array, bits: int) -> Array:
@@ -62,7 +77,10 @@ def _packed(fields: Array, bits: int) -> Array:
 
 
 def _by_processor(unit: Unit, values: Array) -> Array:
-    """[out, in, taps] as [processors, passes, out, taps]; channels that are missing in the last pass are 0."""
+    """[out, in, taps] as [processors, passes, out, taps].
+
+    Channels that are missing in the last pass are 0.
+    """
     count, passes = len(unit.processors), unit.in_passes
     padded = np.zeros((values.shape[0], passes * count, values.shape[2]), values.dtype)
     padded[:, : values.shape[1]] = values
@@ -74,7 +92,8 @@ def _full(unit: Unit) -> Array:
     fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(*fields.shape[:2], -1)[:, :, ::-1]
     if unit.place.calcx4:
-        # four channels are computed at once, each from a memory of its own: every fourth channel lies in the same
+        # four channels are computed at once, each from a memory of its own: every fourth channel lies in the
+        # same
         fields = fields.reshape(-1, LANES, *fields.shape[1:]).swapaxes(0, 1).reshape(fields.shape)
     by_processor = _by_processor(unit, fields)
     count = len(unit.processors)
@@ -89,7 +108,11 @@ def _depthwise(unit: Unit) -> Array:
     fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(fields.shape[0], 1, -1)[:, :, ::-1].transpose(1, 0, 2)
     by_processor = _by_processor(unit, fields)[:, :, 0]
-    return _packed(by_processor.transpose(0, 2, 1), unit.bits).transpose(0, 2, 1).reshape(len(unit.processors), -1)
+    return (
+        _packed(by_processor.transpose(0, 2, 1), unit.bits)
+        .transpose(0, 2, 1)
+        .reshape(len(unit.processors), -1)
+    )
 
 
 def _flattened(unit: Unit) -> Array:
@@ -101,7 +124,9 @@ def _flattened(unit: Unit) -> Array:
     return _packed(by_processor.transpose(0, 2, 3, 1).reshape(count, -1), unit.bits)
 
 
-def chunks(units: Sequence[Unit], runs: Mapping[int, Run], device: Device, cleared: bool = False) -> tuple[Chunk, ...]:
+def chunks(
+    units: Sequence[Unit], runs: Mapping[int, Run], device: Device, cleared: bool = False
+) -> tuple[Chunk, ...]:
     """The words of weight memory that are in use, as maximal runs of each processor in ascending order.
 
     cleared: memories hold zeros, and words of zeros are not written.

@@ -1,6 +1,7 @@
 """Data memory: where input and results lie, as words and addresses.
 
-A word holds the same position of four consecutive channels, the lowest processor in the lowest byte; further passes follow it.
+A word holds the same position of four consecutive channels, the lowest processor in the lowest byte; further
+passes follow it.
 """
 
 from __future__ import annotations

@@ -19,8 +19,35 @@ from mace_target_max78000.synthesis.streaming import Stream
 from mace_target_max78000.unit import Unit
 
 ORDER = (
-    *("NXTLYR", "RCNT", "CCNT", "PRCNT", "PCCNT", "STRIDE", "WPTR_BASE", "WPTR_TOFFS", "WPTR_MOFFS", "WPTR_CHOFFS", "RPTR_BASE"),
-    *("LCTL", "LCTL2", "MCNT", "MCNT1", "MCNT2", "OCHAN", "ONED", "TPTR", "POST", "ENA", "STREAM1", "STREAM2", "FMAX", "IFRM"),
+    *(
+        "NXTLYR",
+        "RCNT",
+        "CCNT",
+        "PRCNT",
+        "PCCNT",
+        "STRIDE",
+        "WPTR_BASE",
+        "WPTR_TOFFS",
+        "WPTR_MOFFS",
+        "WPTR_CHOFFS",
+        "RPTR_BASE",
+    ),
+    *(
+        "LCTL",
+        "LCTL2",
+        "MCNT",
+        "MCNT1",
+        "MCNT2",
+        "OCHAN",
+        "ONED",
+        "TPTR",
+        "POST",
+        "ENA",
+        "STREAM1",
+        "STREAM2",
+        "FMAX",
+        "IFRM",
+    ),
 )
 """The order in which a layer's registers are written."""
 
@@ -32,7 +59,8 @@ WEIGHT_SIZE: Mapping[int, int] = {0: 0, 8: 0, 1: 1, 2: 2, 4: 3}
 class Plan:
     """What the registers of all layers follow from.
 
-    quadrants: in use, the first is the master.  runs: of weight memory, by layer.  bias: where each layer's lies.
+    quadrants: in use, the first is the master.  runs: of weight memory, by layer.  bias: where each layer's
+    lies.
     streams: by layer.
     """
 
@@ -70,7 +98,9 @@ class Registers:
     def unused(self) -> Iterator[Write]:
         """Zeros in the registers of all layers that the network leaves free."""
         device, last = self.plan.device, self.number(self.plan.units[-1])
-        for number, quadrant, name in product(range(last + 1, device.layers), self.plan.quadrants, device.registers):
+        for number, quadrant, name in product(
+            range(last + 1, device.layers), self.plan.quadrants, device.registers
+        ):
             yield Write(device.layer_register(quadrant, name, number), 0)
 
     def inserted(self, unit: Unit) -> dict[str, int]:
@@ -142,7 +172,10 @@ class Registers:
 
     def control(self, unit: Unit, quadrant: int) -> dict[str, int]:
         """What kind of layer it is, and how many passes it makes."""
-        return {"LCTL": self.kind(unit, quadrant), "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 8}
+        return {
+            "LCTL": self.kind(unit, quadrant),
+            "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 8,
+        }
 
     def kind(self, unit: Unit, quadrant: int) -> int:
         """The layer control register."""
@@ -193,7 +226,11 @@ class Registers:
     def kernel_range(self, unit: Unit) -> tuple[int, int]:
         """The first and the last kernel, in bits."""
         first, _ = self.first_kernel(unit)
-        count = unit.layer.out_channels // unit.layer.groups if unit.place.bypass else unit.kernel_count + unit.skipped_kernels
+        count = (
+            unit.layer.out_channels // unit.layer.groups
+            if unit.place.bypass
+            else unit.kernel_count + unit.skipped_kernels
+        )
         last = (count - 1) * unit.bits
         if unit.place.calcx4 and unit.index == 0:
             last = -(-(last + unit.bits) // LANES) - unit.bits
@@ -239,7 +276,9 @@ class Registers:
             value |= bias.offset(quadrant) | 1 << 12
         if not unit.convolves:
             value |= (1 if layer.operands > 1 else 3) << 24
-        value |= (layer.activation is Activation.ABS) << 26 | (layer.operation is Operation.CONV_TRANSPOSE2D) << 28
+        value |= (layer.activation is Activation.ABS) << 26 | (
+            layer.operation is Operation.CONV_TRANSPOSE2D
+        ) << 28
         if unit.joins:
             value |= (unit.flattened - 1 >> 4) << 18 | 1 << 27
         return value
@@ -252,13 +291,16 @@ class Registers:
     def stream(self, unit: Unit) -> dict[str, int]:
         """When a layer begins, and when it waits.
 
-        A layer that waits for nothing has zeros, which are written where all zeros are; its buffer and the size of the frame belong
-        to the FIFO.
+        A layer that waits for nothing has zeros, which are written where all zeros are; its buffer and the
+        size of the frame belong to the FIFO.
         """
         if not self.plan.device.has_stream_registers(self.number(unit)):
             return {}
         found = self.plan.streams.get(unit.index, Stream())
         at_once = (self.plan.options.fifo_go and unit.index == self.plan.options.start_layer) << 25
-        values = {"STREAM1": found.start | at_once, "STREAM2": found.rows << 16 | found.columns << 4 | found.passes}
+        values = {
+            "STREAM1": found.start | at_once,
+            "STREAM2": found.rows << 16 | found.columns << 4 | found.passes,
+        }
         values |= {"FMAX": found.rollover} if found.rollover else {}
         return values | ({"IFRM": found.frame} if found.frame else {})

@@ -1,7 +1,8 @@
 """Where weights lie in weight memory: which words each layer fills, and from which word on.
 
-All processors of a layer have its weights in the same words.  The rules are those of the vendor's loader: programs are compared with its
-programs word by word, so that even its detours (a search from the top that leaves words unused) are followed.
+All processors of a layer have its weights in the same words.  The rules are those of the vendor's loader:
+programs are compared with its programs word by word, so that even its detours (a search from the top that
+leaves words unused) are followed.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ class Run:
 class Layout:
     """How a layer fills its words.
 
-    bytes: for each byte of the weights, in the order in which they are read, its number from the beginning of the run.
-    used: bool for each word, whether it holds anything.  minimum: words that must be free where the run begins.
+    bytes: for each byte of the weights, in the order in which they are read, its number from the beginning of
+    the run.
+    used: bool for each word, whether it holds anything.  minimum: words that must be free where the run
+    begins.
     """
 
     bytes: Array
@@ -50,14 +53,16 @@ class Layout:
 def lay_out(unit: Unit) -> Layout:
     """The layout of a layer's weights.
 
-    Words that belong to output slots that are not in use stay free for other layers, those before the first slot as well as gaps.
+    Words that belong to output slots that are not in use stay free for other layers, those before the first
+    slot as well as gaps.
     """
     skipped, zeros = leading_bytes(unit)
     position = skipped + zeros
     parts = []
     for gap, count in _segments(unit):
         if gap:
-            # a gap always takes whole words: one that is filled in part is left as it is and counts as the first of them
+            # a gap always takes whole words: one that is filled in part is left as it is and counts as the
+            # first of them
             position = (position // KERNEL_BYTES + gap) * KERNEL_BYTES
         parts.append(np.arange(position, position + count))
         position += count
@@ -85,9 +90,12 @@ def leading_bytes(unit: Unit) -> tuple[int, int]:
 
 
 def _minimum(unit: Unit) -> int:
-    """Words that the kernels need; where narrow ones leave a byte in part empty, one byte more for each weight of them.
+    """Words that the kernels need.
 
-    A flattened layer has kernels for the slots before its first one, other layers have words for them that are not counted here.
+    Where narrow ones leave a byte in part empty, one byte more for each weight of them.
+
+    A flattened layer has kernels for the slots before its first one, other layers have words for them that
+    are not counted here.
     """
     fraction = 8 // unit.bits
     count = unit.kernel_count + (unit.skipped_kernels if unit.layer.flatten else 0)
@@ -98,8 +106,8 @@ def _minimum(unit: Unit) -> int:
 def _segments(unit: Unit) -> Iterator[tuple[int, int]]:
     """Bytes that follow each other, with the unused words before them.
 
-    Kernels of narrow weights lie packed over all output channels: those of an output pass that is no multiple of the kernels in a
-    byte go on with the first ones of the next pass.
+    Kernels of narrow weights lie packed over all output channels: those of an output pass that is no multiple
+    of the kernels in a byte go on with the first ones of the next pass.
     """
     fraction, kernel = 8 // unit.bits, unit.in_passes * unit.taps
     if unit.depthwise:
@@ -173,11 +181,18 @@ def _owner(unit: Unit, weighted: Sequence[Unit], deduplicate: bool) -> int:
 
 def _same(a: Unit, b: Unit) -> bool:
     """Whether two layers store the same words in the same processors."""
-    return a.bits == b.bits and a.place.processors == b.place.processors and np.array_equal(plain_values(a), plain_values(b))
+    return (
+        a.bits == b.bits
+        and a.place.processors == b.place.processors
+        and np.array_equal(plain_values(a), plain_values(b))
+    )
 
 
 def plain_values(unit: Unit) -> Array:
-    """Weights [out, in, ...]; those of a transposed convolution as the plain one that is stored, with flipped kernels."""
+    """Weights [out, in, ...].
+
+    Those of a transposed convolution as the plain one that is stored, with flipped kernels.
+    """
     weights = unit.layer.weights
     assert weights is not None
     if unit.layer.operation is Operation.CONV_TRANSPOSE2D:
@@ -186,14 +201,19 @@ def plain_values(unit: Unit) -> Array:
 
 
 def _column(unit: Unit, units: Sequence[Unit], free: Array, layout: Layout, device: Device) -> int | None:
-    """The column where a run begins, None where it does not fit.  free: bool [processors of the layer, words].
+    """The column where a run begins, None where it does not fit.
+
+    free: bool [processors of the layer, words].
 
     Runs of processors that all have the larger memory go to its top as long as there is room.
     """
-    # the words of a layer that computes four channels at once lie in four memories, each a fourth of its place in the run:
-    # behind a layer that does not, the first free word of one of them is the fourth part of the column
+    # the words of a layer that computes four channels at once lie in four memories, each a fourth of its
+    # place in the run: behind a layer that does not, the first free word of one of them is the fourth part of
+    # the column
     mixed = unit.place.calcx4 and unit.index > 0 and not units[unit.index - 1].place.calcx4
-    large = device.first_kernel_words > device.kernel_words and all(p % PER_QUADRANT == 0 for p in unit.processors)
+    large = device.first_kernel_words > device.kernel_words and all(
+        p % PER_QUADRANT == 0 for p in unit.processors
+    )
     if large and not mixed and not (unit.depthwise and layout.minimum > UPPER_INSTANCE):
         column = _from_top(unit, free, layout.minimum)
         if column is not None and _fits(free, column, layout):
@@ -211,8 +231,8 @@ def _fits(free: Array, column: int, layout: Layout) -> bool:
 def _from_top(unit: Unit, free: Array, count: int) -> int | None:
     """The column of the highest run of `count` words, by steps that are those of the vendor's search.
 
-    It goes down by four words as long as the first processor's word is taken; then from below a word in the way, but at a multiple of
-    four.  The run is moved down to a multiple of four at the end.
+    It goes down by four words as long as the first processor's word is taken; then from below a word in the
+    way, but at a multiple of four.  The run is moved down to a multiple of four at the end.
     """
     last = int(free.shape[1]) - 1
     while last >= 0 and not free[0, last]:
@@ -244,7 +264,10 @@ def _from_bottom(unit: Unit, free: Array, layout: Layout, device: Device) -> int
 
 
 def _in_one_instance(columns: Array, count: int, device: Device) -> Array:
-    """Whether runs lie in one physical memory each; one that does not begin there must not reach a memory's last word."""
+    """Whether runs lie in one physical memory each.
+
+    One that does not begin there must not reach a memory's last word.
+    """
     size = np.where(columns < device.kernel_words, INSTANCE, UPPER_INSTANCE)
     within = (columns - np.where(columns < device.kernel_words, 0, device.kernel_words)) % size
     return np.asarray(within + count + (within > 0) <= size)
@@ -256,14 +279,17 @@ def _too_large(faults: Sequence[tuple[Unit, int]], free: Array) -> MaceError:
         f"{int(np.all(free[list(unit.processors)], axis=0).sum())} are free in all of them"
         for unit, count in faults
     ]
-    remedy = "use fewer bits for the weights, fewer channels, or other processors for layers with few channels"
+    remedy = (
+        "use fewer bits for the weights, fewer channels, or other processors for layers with few channels"
+    )
     return MaceError("weight memory", "; ".join(lines), remedy)
 
 
 def physical_columns(unit: Unit, run: Run, used: Array, device: Device) -> Array:
     """The words of memory that a layer's words are written to: int [words in use].
 
-    A layer that computes four channels at once has a fourth of its words in each of four memories, from the same word of each on.
+    A layer that computes four channels at once has a fourth of its words in each of four memories, from the
+    same word of each on.
     """
     columns = run.column + np.flatnonzero(used)
     if not unit.place.calcx4:
@@ -279,6 +305,10 @@ def numbered_kernel(kernel: int, unit: Unit, device: Device) -> int:
     """The number of a kernel as registers have it; in four memories every fourth one lies in the same."""
     if not unit.place.calcx4:
         return kernel
-    base, size = (0, device.kernel_words) if kernel < device.kernel_words else (device.kernel_words, device.first_kernel_words)
+    base, size = (
+        (0, device.kernel_words)
+        if kernel < device.kernel_words
+        else (device.kernel_words, device.first_kernel_words)
+    )
     number, lane = divmod(kernel - base, LANES)
     return base + lane * ((size - base) // LANES) + number

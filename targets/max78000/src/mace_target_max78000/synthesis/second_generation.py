@@ -18,7 +18,12 @@ class SecondGeneration(Registers):
     def resets(self, unit: Unit) -> bool:
         """Whether an average pool follows a layer with operands: its sums must be cleared by a layer of its own."""
         pool = unit.layer.pool
-        return unit.index > 0 and pool is not None and pool.average and self.plan.units[unit.index - 1].layer.operands > 1
+        return (
+            unit.index > 0
+            and pool is not None
+            and pool.average
+            and self.plan.units[unit.index - 1].layer.operands > 1
+        )
 
     def number(self, unit: Unit) -> int:
         """The number in hardware, with the inserted layers before it."""
@@ -64,11 +69,16 @@ class SecondGeneration(Registers):
         (rows, columns), (height, width) = unit.in_dim, unit.pad
         size, dilation, _ = unit.layer.window
         stride = unit.layer.window[2]
-        last = [(n - s - d + 1) // stride * stride for n, s, d in zip((rows, columns), size, dilation, strict=True)]
+        last = [
+            (n - s - d + 1) // stride * stride
+            for n, s, d in zip((rows, columns), size, dilation, strict=True)
+        ]
         if unit.layer.one_dimensional:
             last[1] = 0
         left = columns - last[1]
-        words = (left + (stride - 1) * columns) * (unit.place.read_gap + 1) * unit.layer.operands * unit.in_passes
+        words = (
+            (left + (stride - 1) * columns) * (unit.place.read_gap + 1) * unit.layer.operands * unit.in_passes
+        )
         return {
             "RCNT": last[0] | _padding(height) << 13 | words << 16,
             "CCNT": last[1] | _padding(width) << 13 | left << 16,
@@ -89,8 +99,8 @@ class SecondGeneration(Registers):
         """The data memory of the first results; in depthwise layers each quadrant's own."""
         if not self.scatters(unit):
             return super().target(unit, quadrant)
-        # Channels are counted from the layer's first processor on, so that the quadrants after the first one are ahead
-        # by the processors that the first one does not use
+        # Channels are counted from the layer's first processor on, so that the quadrants after the first one
+        # are ahead by the processors that the first one does not use
         first, unused = divmod(unit.processors[0], PER_QUADRANT)
         ahead = (quadrant - first) * PER_QUADRANT - (unused if quadrant != first else 0)
         return (ahead + unit.slots[0]) // PER_MEMORY
@@ -100,7 +110,10 @@ class SecondGeneration(Registers):
         return unit.depthwise and not unit.broadcast
 
     def pointers(self, unit: Unit, quadrant: int) -> dict[str, int]:
-        """Where results are written; quadrants before the first one that a scattering layer reads in point nowhere."""
+        """Where results are written.
+
+        Quadrants before the first one that a scattering layer reads in point nowhere.
+        """
         found = super().pointers(unit, quadrant)
         nowhere = self.scatters(unit) and quadrant < unit.processors[0] // PER_QUADRANT
         return {**found, "WPTR_BASE": 0} if nowhere else found
@@ -116,7 +129,10 @@ class SecondGeneration(Registers):
         height, width = unit.layer.kernel
         kernel = (width - 1) << 18 | (height - 1) << 22 if unit.convolves else 0
         kind = self.kind(unit, quadrant) | kernel | unit.broadcast << 29 | self.ahead(unit)
-        return {"LCTL": kind, "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 12}
+        return {
+            "LCTL": kind,
+            "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 12,
+        }
 
     def ahead(self, unit: Unit) -> int:
         """The switch of reading ahead, and how many further passes, or fours of them, are shifted."""

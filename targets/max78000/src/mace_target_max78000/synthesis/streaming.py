@@ -1,6 +1,7 @@
 """When a streaming layer may begin, how far it then goes before it waits, and when its buffer begins anew.
 
-Positions are counted in words of one data memory.  Formulas are those that the maker's generated programs show.
+Positions are counted in words of one data memory.  Formulas are those that the maker's generated programs
+show.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ CHANNEL_BUFFER = 12
 class Stream:
     """A streaming layer's registers.
 
-    start: words that must be there before it begins.  columns, rows: words to wait for at each column, at the end of each row.
-    passes: of earlier layers.  rollover: words of the buffer, 0 where it holds all.  frame: words of the input, first layer with FIFO.
+    start: words that must be there before it begins.  columns, rows: words to wait for at each column, at the
+    end of each row.
+    passes: of earlier layers.  rollover: words of the buffer, 0 where it holds all.  frame: words of the
+    input, first layer with FIFO.
     """
 
     start: int = 0
@@ -78,8 +81,9 @@ def _rolled(start: int, unit: Unit) -> int:
 def _first(unit: Unit, options: Options) -> Stream:
     """The first generation's first layer; options about streams that begin with `override` speak of it alone.
 
-    What must be there before it begins is counted in positions, even where a word holds four of them; without streaming that is
-    the whole input, in words.  Either is multiplied by the rows of the pool's window, as the vendor's programs do.
+    What must be there before it begins is counted in positions, even where a word holds four of them; without
+    streaming that is the whole input, in words.  Either is multiplied by the rows of the pool's window, as
+    the vendor's programs do.
     """
     layer = unit.layer
     (rows, columns), _, stride = layer.window
@@ -125,14 +129,19 @@ def _geometry(unit: Unit, first: bool) -> _Geometry:
 
 
 def _first_pipelined(unit: Unit, options: Options) -> Stream:
-    """The second generation's first layer; positions and steps are counted in words, of which one holds four positions by channels."""
+    """The second generation's first layer.
+
+    Positions and steps are counted in words, of which one holds four positions by channels.
+    """
     layer = unit.layer
     (rows, columns), _, stride = layer.window
     if not unit.place.streaming:
         return Stream(_told(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
     at = _geometry(unit, first=True)
     single = stride == 1 and rows == 1
-    positions = (at.down * at.padded + unit.pad[1] + 2 * at.right) * layer.operands + unit.place.read_ahead * stride
+    positions = (
+        at.down * at.padded + unit.pad[1] + 2 * at.right
+    ) * layer.operands + unit.place.read_ahead * stride
     positions = _told(options.override_start, at.right if single else positions)
     start = positions if options.override_start is not None else _words(positions, unit)
     step = _told(options.override_delta1, _words(stride * layer.operands - single, unit))

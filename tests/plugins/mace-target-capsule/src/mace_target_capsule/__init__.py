@@ -1,7 +1,9 @@
-"""An example: regions become bytes, which a library of the hardware's vendor executes; the driver finds that library at run time.
+"""An example: regions become bytes, which a library of the hardware's vendor executes.
 
-`encode.py` makes the bytes, `driver/capsule_driver.c` loads the library with dlopen, and `runtime/capsule_runtime.c` is what a vendor
-would install on the device.
+The driver finds that library at run time.
+
+`encode.py` makes the bytes, `driver/capsule_driver.c` loads the library with dlopen, and
+`runtime/capsule_runtime.c` is what a vendor would install on the device.
 """
 
 from __future__ import annotations
@@ -30,17 +32,25 @@ class Capsule(Target):
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """None for an op of the vendor's compiler over floats of one shape, or with a constant that broadcasts to that shape."""
         if node.op.name not in OPS:
-            return Refusal("unsupported-op", f"capsules hold no {node.op.name}", f"they hold {', '.join(OPS)}")
+            return Refusal(
+                "unsupported-op", f"capsules hold no {node.op.name}", f"they hold {', '.join(OPS)}"
+            )
         (result,) = graph.outputs_of(node)
         for tensor in (*filter(None, graph.inputs_of(node)), result):
             if tensor.dtype is not DType.F32 or tensor.quant:
                 return Refusal("dtype", f"{tensor.name} is {tensor.dtype.value}, and capsules compute in f32")
             if tensor.shape != result.shape and tensor.name not in graph.weights:
-                return Refusal("shape", f"{tensor.name} has shape {list(tensor.shape)}, and capsules broadcast constants only")
+                return Refusal(
+                    "shape",
+                    f"{tensor.name} has shape {list(tensor.shape)}, and capsules broadcast constants only",
+                )
         return None
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
-        """Return the region as bytes; its tensors lie in host memory, which the vendor's library reads and writes."""
+        """Return the region as bytes.
+
+        Its tensors lie in host memory, which the vendor's library reads and writes.
+        """
         from mace_target_capsule.encode import encode
 
         inputs, outputs = region.ports()
@@ -55,7 +65,14 @@ class Capsule(Target):
         remedy = f"install Capsule Runtime 2 ({', '.join(LIBRARIES)}) where dlopen finds it"
         driver = ("mace_capsule_driver",)
         return (
-            Manifest(library, copies={unit.source: source}, units=(unit,), libraries=("dl",), loads={LIBRARIES[0]: remedy}, drivers=driver),
+            Manifest(
+                library,
+                copies={unit.source: source},
+                units=(unit,),
+                libraries=("dl",),
+                loads={LIBRARIES[0]: remedy},
+                drivers=driver,
+            ),
         )
 
 

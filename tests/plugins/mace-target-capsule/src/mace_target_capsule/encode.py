@@ -1,8 +1,9 @@
 """Networks as the bytes of a capsule; `runtime/capsule_runtime.c` reads them and has the same numbers.
 
-All numbers have 64 bits. A header: magic, version, how many inputs, outputs, values, calls and constant floats there are. Then each
-value: its elements, and where its constant begins (-1: none); inputs come first, then outputs. Then each call: kernel, result, left,
-right (-1: none), as numbers of values. Then the constants, as floats.
+All numbers have 64 bits. A header: magic, version, how many inputs, outputs, values, calls and constant
+floats there are. Then each
+value: its elements, and where its constant begins (-1: none); inputs come first, then outputs. Then each
+call: kernel, result, left, right (-1: none), as numbers of values. Then the constants, as floats.
 """
 
 from __future__ import annotations

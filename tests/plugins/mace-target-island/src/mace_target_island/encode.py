@@ -1,8 +1,9 @@
 """Calls of the island as bytes; `driver/island_driver.c` reads them and has the same numbers.
 
-A header: the magic number, the version, how many calls there are, and how many bindings a run gets. Then one record for each call:
-the number of its kernel, its elements, and three operands: the result, then what is read. An operand is the number of a binding
-(inputs of the part, then outputs, then scratch; -1: the weights; -2: none) and an offset into that.
+A header: the magic number, the version, how many calls there are, and how many bindings a run gets. Then one
+record for each call: the number of its kernel, its elements, and three operands: the result, then what is
+read. An operand is the number of a binding (inputs of the part, then outputs, then scratch; -1: the weights;
+-2: none) and an offset into that.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class _Encoder:
         self.graph = graph
         self.weights = bytearray()
         self.scratch = 0
-        self.places: dict[str, Operand] = {name: (number, 0) for number, name in enumerate((*graph.inputs, *graph.outputs))}
+        self.places: dict[str, Operand] = {
+            name: (number, 0) for number, name in enumerate((*graph.inputs, *graph.outputs))
+        }
 
     def operand(self, name: str, shape: tuple[int, ...]) -> Operand:
         """Return where a tensor lies; a constant is stored in the shape in which it is read."""

@@ -1,8 +1,8 @@
 """An example: regions run on a processor with another ABI, in a program of its own that the driver talks to.
 
-A region is lowered to the kernels of the CPU target and compiled for 64-bit ARM by that ABI's toolchain; the program is the body of
-the part (`program.py`). The driver (`driver/remote_driver.c`) starts it, under an emulator where the processor is another, and sends
-inputs and receives outputs.
+A region is lowered to the kernels of the CPU target and compiled for 64-bit ARM by that ABI's toolchain; the
+program is the body of the part (`program.py`). The driver (`driver/remote_driver.c`) starts it, under an
+emulator where the processor is another, and sends inputs and receives outputs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Remote(Target):
         from mace_target_cpu import Cpu
 
         if node.op.name not in OPS:
-            return Refusal("unsupported-op", f"{node.op.name} is not computed remotely", f"those are: {', '.join(OPS)}")
+            return Refusal(
+                "unsupported-op", f"{node.op.name} is not computed remotely", f"those are: {', '.join(OPS)}"
+            )
         return Cpu().refuses(node, graph)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
@@ -57,7 +59,15 @@ class Remote(Target):
         unit = Unit("remote_driver.c")
         remedy = "apt-get install qemu-user"
         driver = ("mace_remote_driver",)
-        return (Manifest(library, copies={unit.source: source}, units=(unit,), loads={"qemu-aarch64": remedy}, drivers=driver),)
+        return (
+            Manifest(
+                library,
+                copies={unit.source: source},
+                units=(unit,),
+                loads={"qemu-aarch64": remedy},
+                drivers=driver,
+            ),
+        )
 
 
 @hookimpl

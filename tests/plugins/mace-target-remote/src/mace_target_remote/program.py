@@ -36,13 +36,16 @@ def find_missing(abi: str) -> str | None:
 def build_program(region: Region, abi: str) -> bytes:
     """Return a header, which the driver reads, and the program.
 
-    The header: the magic number, how many inputs and outputs there are, and the bytes of each; numbers of 64 bits.
+    The header: the magic number, how many inputs and outputs there are, and the bytes of each; numbers of 64
+    bits.
     """
     graph = region.graph.renamed("region")
     cpu = Cpu()
     part = compile_region(Region(cpu, graph), BuildConfig(abi, abi, Model(graph.name, ())))
     sources = code.library(LIBRARY, [make_plan(graph, [part])], cpu.levels(abi))
-    tool = Manifest("remote_program", Product.PROGRAM, generated=(MAIN,), units=(Unit(MAIN),), needs=(LIBRARY,))
+    tool = Manifest(
+        "remote_program", Product.PROGRAM, generated=(MAIN,), units=(Unit(MAIN),), needs=(LIBRARY,)
+    )
     main = (files("mace_target_remote") / "driver" / MAIN).read_text(encoding="utf-8")
     sources = replace(sources, files={**sources.files, MAIN: main}, manifests=(*sources.manifests, tool))
     compiler: Compiler = Registry.load().select(abi)[0].compiler

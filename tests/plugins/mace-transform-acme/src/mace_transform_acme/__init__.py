@@ -8,12 +8,13 @@ from importlib.resources import files
 import numpy as np
 
 from mace_core.api import Transform
-from mace_core.build import Match, rewrite
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import DType, Graph, Node
+from mace_core.lowering import Lowering, Refused
 from mace_core.ops.op import Op
 from mace_core.ops.shapes import keep, same
-from mace_core.program import Call, Kernel, Lowering, Refused
+from mace_core.program import Call, Kernel
+from mace_core.rewrite import Match, rewrite
 
 KERNEL = Kernel("acme_swish7_f32", files("mace_transform_acme") / "kernels/swish7.c.in", (("n", "i64"),))
 

@@ -28,11 +28,12 @@ SHOWN = 3
 class Formed:
     """The layers of a graph, in order, not placed.
 
-    tensors: for each layer the graph's tensor that it computes.  steps: for each layer the power of two that its output counts.
+    tensors: for each layer the graph's tensor that it computes.  steps: for each layer the power of two that
+    its output counts.
     entry: how the network's input is made.
     graph: what they were formed from, whole.
-    lowered: the graph of the hardware's ops that the layers are.  made: of its tensors those in memory, with the number of the layer that
-    writes each, INPUT for the network's input.
+    lowered: the graph of the hardware's ops that the layers are.  made: of its tensors those in memory, with
+    the number of the layer that writes each, INPUT for the network's input.
     """
 
     layers: tuple[Layer, ...]
@@ -47,7 +48,8 @@ class Formed:
     def find(self, tensor: str) -> tuple[int, Array] | None:
         """The layer that has a tensor of the lowered graph in memory, and where each element lies in its result.
 
-        That is a flat index into [channels, rows, columns], in the shape of the tensor.  None for what is never in memory.
+        That is a flat index into [channels, rows, columns], in the shape of the tensor.  None for what is
+        never in memory.
         """
         if tensor not in self.lowered.tensors:
             return None
@@ -64,10 +66,12 @@ class Formed:
 
 
 def form(graph: Graph, device: Device) -> Formed:
-    """The layers of a graph that is quantised for this target; the accelerator computes what the graph says, bit for bit.
+    """The layers of a graph that is quantised for this target.
 
-    But for halves between two results, which the hardware rounds up and the graph to even, and for the rounding of means.
-    MaceError with every node that has no exact equivalent on the device.
+    The accelerator computes what the graph says, bit for bit.
+
+    But for halves between two results, which the hardware rounds up and the graph to even, and for the
+    rounding of means. MaceError with every node that has no exact equivalent on the device.
     """
     faults = Faults()
     inner, tail = without_tail(graph)
@@ -112,10 +116,18 @@ def form(graph: Graph, device: Device) -> Formed:
 def _expanded(before: Graph, after: Graph, device: Device) -> Iterator[str]:
     """Tells which depthwise convolutions have become full ones, with weights of zero between channels."""
     kept = {output for node in after.nodes if node.attrs.get("group", 1) != 1 for output in node.outputs}
-    depthwise = (n for n in before.nodes if n.op.name == "Conv" and n.attrs["group"] == before.tensors[n.inputs[0]].shape[-1] > 1)
+    depthwise = (
+        n
+        for n in before.nodes
+        if n.op.name == "Conv" and n.attrs["group"] == before.tensors[n.inputs[0]].shape[-1] > 1
+    )
     names = [node.name for node in depthwise if not kept & set(node.outputs)]
     if names:
         listed = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        reason = "the MAX78002 computes those of kernel 3 and stride 1 directly" if not device.pipelined else "they are not of kernel 3"
+        reason = (
+            "the MAX78002 computes those of kernel 3 and stride 1 directly"
+            if not device.pipelined
+            else "they are not of kernel 3"
+        )
         told = "depthwise convolutions are computed as full ones, which takes the weights and the time of full ones"
         yield f"{len(names)} {told} ({listed}); {reason}"

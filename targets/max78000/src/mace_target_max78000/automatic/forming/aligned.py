@@ -1,6 +1,7 @@
 """Joined inputs that begin in the middle of a data word: what comes before them gets channels of zeros until it does not.
 
-Four channels share a word, and a layer writes whole words.  Weights of zero make the channels, and weights of zero read them.
+Four channels share a word, and a layer writes whole words.  Weights of zero make the channels, and weights of
+zero read them.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ def _joined(layer: Layer, before: tuple[list[Layer], set[int]], faults: Faults) 
     """A layer whose inputs fill their words.  before: the layers so far, and which of them it alone reads."""
     new, sole = before
     known = {i: new[i].out_channels for i in layer.inputs if i != INPUT}
-    own = (layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)) // max(layer.inputs.count(INPUT), 1)
+    own = (layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)) // max(
+        layer.inputs.count(INPUT), 1
+    )
     channels = [known.get(i, own) for i in layer.inputs]
     if not any(count % PER_MEMORY for count in channels[:-1]):
         return layer
     if layer.weights is None or layer.groups > 1:
-        faults.add(f"layer {layer.name!r}", f"it joins {channels} channels; all but the last must be multiples of {PER_MEMORY}")
+        faults.add(
+            f"layer {layer.name!r}",
+            f"it joins {channels} channels; all but the last must be multiples of {PER_MEMORY}",
+        )
         return layer
     wide = [-(-count // PER_MEMORY) * PER_MEMORY for count in channels[:-1]] + channels[-1:]
     inputs = []
@@ -55,7 +61,9 @@ def _joined(layer: Layer, before: tuple[list[Layer], set[int]], faults: Faults) 
             source = _widened(layer, source, (narrow, count), new)
         inputs.append(source)
     values = _spread(layer, channels, wide)
-    return replace(layer, inputs=tuple(inputs), channels=sum(wide), weights=replace(layer.weights, values=values))
+    return replace(
+        layer, inputs=tuple(inputs), channels=sum(wide), weights=replace(layer.weights, values=values)
+    )
 
 
 def _grows(layer: Layer) -> bool:
@@ -70,16 +78,24 @@ def _grown(layer: Layer, channels: int) -> Layer:
     values = layer.weights.values
     widths = [(0, more if a == axis else 0) for a in range(values.ndim)]
     bias = None if layer.bias is None else np.pad(layer.bias, (0, more))
-    return replace(layer, out_channels=channels, weights=replace(layer.weights, values=np.pad(values, widths)), bias=bias)
+    return replace(
+        layer, out_channels=channels, weights=replace(layer.weights, values=np.pad(values, widths)), bias=bias
+    )
 
 
 def _widened(layer: Layer, source: int, sizes: Sequence[int], new: list[Layer]) -> int:
     """A copy of an input with channels of zeros behind its own.  sizes: channels of both."""
     narrow, wide = sizes
-    values = np.eye(wide, narrow, dtype=np.int64).reshape(wide, narrow, *(1,) * (1 if layer.one_dimensional else 2))
+    values = np.eye(wide, narrow, dtype=np.int64).reshape(
+        wide, narrow, *(1,) * (1 if layer.one_dimensional else 2)
+    )
     operation = Operation.CONV1D if layer.one_dimensional else Operation.CONV2D
     name = f"{layer.name}/words of {source}"
-    new.append(Layer(name, operation, (source,), narrow, layer.dim, wide, weights=Weights(values, 2), shift=UNIT_SHIFT))
+    new.append(
+        Layer(
+            name, operation, (source,), narrow, layer.dim, wide, weights=Weights(values, 2), shift=UNIT_SHIFT
+        )
+    )
     return len(new) - 1
 
 
@@ -87,8 +103,12 @@ def _spread(layer: Layer, channels: Sequence[int], wide: Sequence[int]) -> Array
     """Weights with zeros for the channels that were added."""
     assert layer.weights is not None
     axis = 0 if layer.operation is Operation.CONV_TRANSPOSE2D else 1
-    places = np.concatenate([first + np.arange(n) for first, n in zip(np.cumsum([0, *wide[:-1]]), channels, strict=True)])
-    values = np.moveaxis(layer.weights.values, axis, 0).reshape(layer.channels, -1, *layer.weights.values.shape[2:])
+    places = np.concatenate(
+        [first + np.arange(n) for first, n in zip(np.cumsum([0, *wide[:-1]]), channels, strict=True)]
+    )
+    values = np.moveaxis(layer.weights.values, axis, 0).reshape(
+        layer.channels, -1, *layer.weights.values.shape[2:]
+    )
     if layer.operation is Operation.LINEAR:
         values = layer.weights.values.reshape(layer.out_channels, layer.channels, -1).swapaxes(0, 1)
     whole = np.zeros((sum(wide), *values.shape[1:]), np.int64)

@@ -1,4 +1,7 @@
-"""Weights of -1 and +1 in one bit, which the second generation has; a network has them, or one-bit weights of -1 and 0, not both."""
+"""Weights of -1 and +1 in one bit, which the second generation has.
+
+A network has them, or one-bit weights of -1 and 0, not both.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ def with_binary(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers, those with weights of -1 and +1 only in one bit each."""
     if any(layer.weights is not None and layer.weights.bits == 1 for layer in layers):
         return tuple(layers)
-    return tuple(replace(layer, weights=_binary(layer.weights)) if layer.weights is not None else layer for layer in layers)
+    return tuple(
+        replace(layer, weights=_binary(layer.weights)) if layer.weights is not None else layer
+        for layer in layers
+    )
 
 
 def _binary(weights: Weights) -> Weights:

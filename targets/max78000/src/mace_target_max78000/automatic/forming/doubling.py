@@ -7,15 +7,18 @@ from itertools import product
 
 import numpy as np
 
-from mace_core.build import Match
 from mace_core.ir import Array
 from mace_core.ops.arguments import integers
 from mace_core.ops.resize import axis_taps
+from mace_core.rewrite import Match
 from mace_target_max78000.automatic.forming.convolutions import UNIT, plain, unit_filters
 from mace_target_max78000.automatic.forming.refusal import RefusedError
 
 TRANSPOSED = 3
-"""The hardware's only kernel of a transposed convolution; its stride is 2, and it makes 2 n + 2 - 2 pad of n."""
+"""The hardware's only kernel of a transposed convolution.
+
+Its stride is 2, and it makes 2 n + 2 - 2 pad of n.
+"""
 
 
 def transposed(match: Match) -> Sequence[str] | None:
@@ -37,18 +40,25 @@ class Transposed:
     def __init__(self, match: Match, w: Array) -> None:
         self.match, self.w = match, w
         rank = w.ndim - 2
-        self.strides, self.dilations = (integers(match.node.attrs, key, rank) for key in ("strides", "dilations"))
+        self.strides, self.dilations = (
+            integers(match.node.attrs, key, rank) for key in ("strides", "dilations")
+        )
         self.before = integers(match.node.attrs, "pads_before", rank)
         x = match.new.tensors[match.node.inputs[0]]
         self.size = x.shape[1:-1]
-        specs = match.node.op.infer([match.new.tensors[i].real if i else None for i in match.node.inputs], match.node.attrs)
+        specs = match.node.op.infer(
+            [match.new.tensors[i].real if i else None for i in match.node.inputs], match.node.attrs
+        )
         self.count = specs[0][1][1:-1]
 
     def as_convolution(self) -> Sequence[str]:
         """The kernel turned round, over as much padding as it reaches."""
         kernel = self.w.shape[1:-1]
         before = tuple((k - 1) * d - b for k, d, b in zip(kernel, self.dilations, self.before, strict=True))
-        after = tuple(c + (k - 1) * d - n - b for c, k, d, n, b in zip(self.count, kernel, self.dilations, self.size, before, strict=True))
+        after = tuple(
+            c + (k - 1) * d - n - b
+            for c, k, d, n, b in zip(self.count, kernel, self.dilations, self.size, before, strict=True)
+        )
         if min(*before, *after) < 0:
             raise RefusedError("its padding is larger than its kernel; make it smaller")
         turned = np.flip(self.w, tuple(range(1, self.w.ndim - 1)))
@@ -75,7 +85,12 @@ class Transposed:
         if sizes == self.count:
             return self._emit("ConvTranspose", spread, attrs, self.match.node.outputs)
         new, node = self.match.new, self.match.node
-        full = self._emit("ConvTranspose", spread, attrs, [new.stored(f"{node.name}.full", new.storages.get(node.outputs[0]))])
+        full = self._emit(
+            "ConvTranspose",
+            spread,
+            attrs,
+            [new.stored(f"{node.name}.full", new.storages.get(node.outputs[0]))],
+        )
         shape = (1, *self.count, len(self.w))
         return self.match.emit("Slice", full, {"starts": (0,) * 4, "sizes": shape, "steps": (1,) * 4})
 
@@ -91,11 +106,15 @@ class Transposed:
             "use kernel 3 with padding 1, or kernel 2 without"
         )
 
-    def _emit(self, op: str, filters: Array, attrs: Mapping[str, object], outputs: Sequence[str]) -> Sequence[str]:
+    def _emit(
+        self, op: str, filters: Array, attrs: Mapping[str, object], outputs: Sequence[str]
+    ) -> Sequence[str]:
         node, new = self.match.node, self.match.new
         weight = new.weight(f"{node.inputs[1]}.formed", filters, new.tensors[node.inputs[1]].quant)
         limits = {key: node.attrs[key] for key in ("low", "high")}
-        return new.add(op, [node.inputs[0], weight, *node.inputs[2:]], {**attrs, **limits}, outputs=outputs, like=node)
+        return new.add(
+            op, [node.inputs[0], weight, *node.inputs[2:]], {**attrs, **limits}, outputs=outputs, like=node
+        )
 
 
 def resized(match: Match) -> Sequence[str] | None:
@@ -105,16 +124,24 @@ def resized(match: Match) -> Sequence[str] | None:
         return None
     shape = match.shape(0)
     doubled = len(shape) == 4 and all(
-        axis_taps(node.attrs, a, n).identity(n) if a in (0, 3) else _repeats(axis_taps(node.attrs, a, n).indices[:, 0], n)
+        axis_taps(node.attrs, a, n).identity(n)
+        if a in (0, 3)
+        else _repeats(axis_taps(node.attrs, a, n).indices[:, 0], n)
         for a, n in enumerate(shape)
     )
     if not doubled or node.attrs["mode"] != "nearest":
-        raise RefusedError("it resizes; the hardware doubles rows and columns of images by repeating them, and nothing else")
+        raise RefusedError(
+            "it resizes; the hardware doubles rows and columns of images by repeating them, and nothing else"
+        )
     filters = unit_filters(shape[-1], [[1], [1]], TRANSPOSED)
     for place in ((1, 2), (2, 1), (2, 2)):
         filters[:, place[0], place[1]] = filters[:, 1, 1]
     weight = match.new.weight(f"{node.name}.unit", filters, UNIT)
-    return match.emit("ConvTranspose", [node.inputs[0], weight], {**plain((1, 1)), "strides": (2, 2), "output_padding": (1, 1)})
+    return match.emit(
+        "ConvTranspose",
+        [node.inputs[0], weight],
+        {**plain((1, 1)), "strides": (2, 2), "output_padding": (1, 1)},
+    )
 
 
 def _repeats(indices: Array, size: int) -> bool:

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
 from mace_core.quantization import quantize
 from mace_target_max78000.automatic.forming.convolutions import plain
@@ -58,7 +58,8 @@ class Fold:
 class Entry:
     """How the network's input is made of the model's.
 
-    power: steps are 2 ** power.  order: the model's elements by where they lie, in the shape of the network's input before folding.
+    power: steps are 2 ** power.  order: the model's elements by where they lie, in the shape of the network's
+    input before folding.
     """
 
     name: str
@@ -91,7 +92,11 @@ class Entry:
 def entry(graph: Graph) -> tuple[Graph, Entry]:
     """The graph from the first tensor that lies as the network's input does, and how that is made."""
     if len(graph.inputs) != 1:
-        raise MaceError(graph.name, f"it has {len(graph.inputs)} inputs, and the accelerator takes one", "join them along channels outside")
+        raise MaceError(
+            graph.name,
+            f"it has {len(graph.inputs)} inputs, and the accelerator takes one",
+            "join them along channels outside",
+        )
     made, name = producers(graph), graph.inputs[0]
     start, steps = name, []
     while (reader := _sole_reader(graph, start)) and _prepares(graph, reader):
@@ -100,8 +105,16 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
     tensor = graph.tensors[start]
     power = exponent(tensor.quant)
     if not is_native(tensor) or power is None:
-        raise MaceError(f"{graph.name}: input {name!r}", f"it is stored as {tensor}", "quantise the graph for this target first")
-    order = view_of(_unstored(graph, steps), start, made).order if steps else np.arange(tensor.elements).reshape(tensor.shape)
+        raise MaceError(
+            f"{graph.name}: input {name!r}",
+            f"it is stored as {tensor}",
+            "quantise the graph for this target first",
+        )
+    order = (
+        view_of(_unstored(graph, steps), start, made).order
+        if steps
+        else np.arange(tensor.elements).reshape(tensor.shape)
+    )
     if start == name:
         return graph, Entry(name, power, order)
     nodes = tuple(n for n in graph.nodes if n not in steps)
@@ -109,21 +122,29 @@ def entry(graph: Graph) -> tuple[Graph, Entry]:
 
 
 def _prepares(graph: Graph, node: Node) -> bool:
-    """Whether the application does what a node does with the input; what is stored as integers has been rounded before it comes."""
+    """Whether the application does what a node does with the input.
+
+    What is stored as integers has been rounded before it comes.
+    """
     if node.op.name == "Quantize":
         return graph.tensors[node.inputs[0]].quant is None
     return node.op.name in VIEWS and not _flattens(graph, node)
 
 
 def _flattens(graph: Graph, node: Node) -> bool:
-    """Whether a node joins rows, columns and channels, as the hardware does before a linear layer; a single line is channels as it is."""
+    """Whether a node joins rows, columns and channels, as the hardware does before a linear layer.
+
+    A single line is channels as it is.
+    """
     before, after = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
     return len(after) == FLAT < len(before) and before[-1] != after[-1] and sum(n > 1 for n in before) > 1
 
 
 def _unstored(graph: Graph, steps: list[Node]) -> Graph:
     """The graph with these nodes' tensors described alike, so that all of them are views."""
-    plain = {t: replace(graph.tensors[t], quant=None) for node in steps for t in (node.inputs[0], *node.outputs)}
+    plain = {
+        t: replace(graph.tensors[t], quant=None) for node in steps for t in (node.inputs[0], *node.outputs)
+    }
     return replace(graph, tensors=MappingProxyType({**graph.tensors, **plain}))
 
 
@@ -137,7 +158,12 @@ def without_tail(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
     tail: list[Node] = []
     while found := next((n for n in reversed(graph.nodes) if _is_last(graph, n)), None):
         tail.insert(0, found)
-        outputs = [i for o in graph.outputs for i in (found.inputs if o in found.outputs else (o,)) if i not in graph.weights]
+        outputs = [
+            i
+            for o in graph.outputs
+            for i in (found.inputs if o in found.outputs else (o,))
+            if i not in graph.weights
+        ]
         nodes = tuple(n for n in graph.nodes if n is not found)
         graph = replace(graph, nodes=nodes, outputs=tuple(dict.fromkeys(outputs)))
     return graph, tuple(tail)
@@ -154,7 +180,10 @@ def refuse_tail(graph: Graph, tail: Sequence[Node], faults: Faults) -> None:
             faults.add(place, "it makes an output of a constant; leave the constant out of the outputs")
         if node.op.name == "Cast" and not graph.tensors[node.outputs[0]].dtype.is_float:
             kind = graph.tensors[node.outputs[0]].dtype.value
-            faults.add(place, f"it makes {kind} of results, and the application gets real numbers; convert them outside")
+            faults.add(
+                place,
+                f"it makes {kind} of results, and the application gets real numbers; convert them outside",
+            )
 
 
 def _is_last(graph: Graph, node: Node) -> bool:
@@ -164,7 +193,10 @@ def _is_last(graph: Graph, node: Node) -> bool:
 
 
 def folded_graph(graph: Graph, reader: Node, plan: tuple[Folded, ...], filters: Array) -> tuple[Graph, Fold]:
-    """The graph whose input is folded for the convolution that reads it; filters: over the folded channels."""
+    """The graph whose input is folded for the convolution that reads it.
+
+    filters: over the folded channels.
+    """
     tensor = graph.tensors[graph.inputs[0]]
     strides = reader.attrs["strides"]
     assert isinstance(strides, tuple)
@@ -179,6 +211,10 @@ def folded_graph(graph: Graph, reader: Node, plan: tuple[Folded, ...], filters: 
         inputs, attrs = node.inputs, node.attrs
         if node is reader:
             attrs = {**attrs, **plain([f.pad for f in plan])}
-            inputs = (tensor.name, new.weight(f"{inputs[1]}.folded", filters, graph.tensors[inputs[1]].quant), *inputs[2:])
+            inputs = (
+                tensor.name,
+                new.weight(f"{inputs[1]}.folded", filters, graph.tensors[inputs[1]].quant),
+                *inputs[2:],
+            )
         new.add(node.op, inputs, attrs, outputs=node.outputs, like=node)
     return new.finish(graph.outputs), fold

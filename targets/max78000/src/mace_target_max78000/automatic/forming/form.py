@@ -64,7 +64,8 @@ class Former:
                 self._node(node, main.get(node.name))
             except RefusedError as error:
                 self.faults.add(f"layer {node.name!r} ({node.op.name})", str(error))
-                self.made.update(dict.fromkeys(node.outputs, INPUT))  # so that its readers are looked at as well
+                # So that its readers are looked at as well.
+                self.made.update(dict.fromkeys(node.outputs, INPUT))
         for name in dict.fromkeys(self.graph.outputs):
             self._output(name)
 
@@ -84,17 +85,23 @@ class Former:
         elif node.op.name == "Abs" and self._takes_abs(node.inputs[0]):
             self._abs(node)
         else:
-            raise RefusedError("the hardware has no such operation; compute it before or after the network, or replace it in the model")
+            raise RefusedError(
+                "the hardware has no such operation; compute it before or after the network, or replace it in the model"
+            )
 
     def _main(self, node: Node, front: Front) -> None:
         w, tensors = self.graph.weights.get(node.inputs[1]), self.graph.tensors
         if w is None:
             raise RefusedError("its weights are computed; the hardware's are constant")
         if not is_native(tensors[node.inputs[0]]):
-            raise RefusedError(f"its data is {tensors[node.inputs[0]]}; the hardware computes with signed bytes in steps of a power of two")
+            raise RefusedError(
+                f"its data is {tensors[node.inputs[0]]}; the hardware computes with signed bytes in steps of a power of two"
+            )
         units = exponent(tensors[node.inputs[0]].quant), exponent(tensors[node.inputs[1]].quant)
         if units[0] is None or units[1] is None:
-            raise RefusedError("its weights are not stored in steps of one power of two; quantise them for this target")
+            raise RefusedError(
+                "its weights are not stored in steps of one power of two; quantise them for this target"
+            )
         after = arithmetic(self.graph, node, (units[0], units[1]))
         if after.note:
             self.notes.append(f"layer {node.name!r}: {after.note}")
@@ -103,7 +110,9 @@ class Former:
         if node.op.name == "MatMul" and front.absorbed:
             operation = Operation.CONV2D
         layer = self._layer(node, front, operation)
-        self._append(_finished(layer, after, shape), node.outputs[0], units[0] + units[1] if after.wide else None)
+        self._append(
+            _finished(layer, after, shape), node.outputs[0], units[0] + units[1] if after.wide else None
+        )
 
     def _takes_abs(self, tensor: str) -> bool:
         """Whether the layer that makes a tensor can give absolute values instead."""
@@ -123,7 +132,10 @@ class Former:
         base = self.graph.tensors[view.base]
         values = linear(w, view.order, base.shape)
         pooled = bool(self.fronts.before(node).absorbed)
-        return {"weights": packed(values[:, :, None, None] if pooled else values), "flatten": dim_of(base) != (1, 1)}
+        return {
+            "weights": packed(values[:, :, None, None] if pooled else values),
+            "flatten": dim_of(base) != (1, 1),
+        }
 
     def _main_of_windows(self, node: Node, w: Array) -> dict[str, Any]:
         pads = integers(node.attrs, "pads_before")
@@ -143,11 +155,21 @@ class Former:
         front = self.fronts.alone(node)
         layer = self._layer(node, front, Operation.PASSTHROUGH)
         subsamples = front.pool is not None or front.stride > 1
-        if subsamples and not self.device.pipelined and layer.channels > PROCESSORS and layer.pooled != (1, 1):
+        if (
+            subsamples
+            and not self.device.pipelined
+            and layer.channels > PROCESSORS
+            and layer.pooled != (1, 1)
+        ):
             flat = len(self.graph.tensors[node.outputs[0]].shape) == 3
             values = np.eye(layer.channels, dtype=np.int64)[:, :, None]
             weights = packed(values if flat else values[..., None])
-            layer = replace(layer, operation=Operation.CONV1D if flat else Operation.CONV2D, weights=weights, shift=UNIT_SHIFT)
+            layer = replace(
+                layer,
+                operation=Operation.CONV1D if flat else Operation.CONV2D,
+                weights=weights,
+                shift=UNIT_SHIFT,
+            )
         self._append(layer, node.outputs[0])
 
     def _sum(self, node: Node) -> None:
@@ -155,7 +177,9 @@ class Former:
         out, *operands = (self.graph.tensors[n] for n in (*node.outputs, *node.inputs))
         powers = [exponent(t.quant) for t in operands]
         if None in powers or any(t.shape != out.shape for t in operands) or not is_native(out):
-            raise RefusedError("its operands are not of one shape and in steps of powers of two; quantise them for this target")
+            raise RefusedError(
+                "its operands are not of one shape and in steps of powers of two; quantise them for this target"
+            )
         known = [p for p in powers if p is not None]
         least, rank, signs = min(known), len(out.shape), (1, -1 if node.op.name == "Sub" else 1)
         shift = least - (exponent(out.quant) or 0) + UNIT_SHIFT
@@ -164,18 +188,23 @@ class Former:
                 f"its operands count in steps of 2^{known[0]} and 2^{known[1]}, too far apart for weights; choose closer scales"
             )
         eye = np.eye(out.shape[-1], dtype=np.int64)
-        values = np.concatenate([sign * (eye << p - least) for sign, p in zip(signs, known, strict=True)], axis=1)
+        values = np.concatenate(
+            [sign * (eye << p - least) for sign, p in zip(signs, known, strict=True)], axis=1
+        )
         operation = {2: Operation.LINEAR, 3: Operation.CONV1D}.get(rank, Operation.CONV2D)
         weights = packed(values.reshape(*values.shape, *(1,) * (rank - 2)))
         inputs = tuple(piece for name in node.inputs for piece in self._pieces(name))
-        layer = Layer(node.name, operation, inputs, values.shape[1], dim_of(out), len(eye), weights=weights, shift=shift)
+        layer = Layer(
+            node.name, operation, inputs, values.shape[1], dim_of(out), len(eye), weights=weights, shift=shift
+        )
         self._append(layer, node.outputs[0])
 
     def _layer(self, node: Node, front: Front, operation: Operation) -> Layer:
         """A layer with what comes before its main operation.
 
-        Its channels, rows and columns are those of the tensor that it reads, which may be a view: the same words counted as other rows and
-        columns.  A linear layer reads what its view is of, because its weights are put into the order of the memory (see `Fronts.before`).
+        Its channels, rows and columns are those of the tensor that it reads, which may be a view: the same
+        words counted as other rows and columns.  A linear layer reads what its view is of, because its
+        weights are put into the order of the memory (see `Fronts.before`).
         """
         tensors = self.graph.tensors
         read = tensors[front.tensors[0]]
@@ -195,10 +224,17 @@ class Former:
         )
 
     def _operands(self, front: Front) -> tuple[int, ...]:
-        """The layers that make the operands of an element-wise operation; the input alone if they are its parts."""
+        """The layers that make the operands of an element-wise operation.
+
+        The input alone if they are its parts.
+        """
         made = {self.fronts.producers[t].name for t in front.tensors if t in self.fronts.producers}
         sole = self.fronts.producers.get(front.tensors[0])
-        return (INPUT,) if sole and sole.op.name == "Split" and made == {sole.name} else tuple(map(self._in_memory, front.tensors))
+        return (
+            (INPUT,)
+            if sole and sole.op.name == "Split" and made == {sole.name}
+            else tuple(map(self._in_memory, front.tensors))
+        )
 
     def _view(self, tensor: str) -> View:
         return view_of(self.graph, tensor, self.fronts.producers)
@@ -210,7 +246,9 @@ class Former:
         """
         view = self._view(tensor)
         if view.base in self.graph.weights:
-            raise RefusedError("it reads a constant; the hardware adds constants as the bias of a convolution only")
+            raise RefusedError(
+                "it reads a constant; the hardware adds constants as the bias of a convolution only"
+            )
         if view.order.ndim == 0:
             raise RefusedError("it is a single number without channels; keep the axes of the data")
         if not (view.in_order and view.order.shape[-1] == self.graph.tensors[view.base].shape[-1]):
@@ -226,7 +264,9 @@ class Former:
             return
         axes = len(self.graph.tensors[base].shape)
         if int(str(node.attrs["axis"])) % axes != axes - 1:
-            raise RefusedError(f"{node.name!r} joins its input along another axis than channels; join channels, or outside the network")
+            raise RefusedError(
+                f"{node.name!r} joins its input along another axis than channels; join channels, or outside the network"
+            )
         if not self.fronts.same_steps(node):
             raise RefusedError(f"what {node.name!r} joins is stored in different steps; quantise all alike")
         for name in node.inputs:
@@ -239,7 +279,9 @@ class Former:
         if node and node.op.name == "Concat" and base not in self.made:
             made = self.graph.tensors[base]
             pieces, channels = tuple(self._pieces(base)), made.shape[-1]
-            self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, dim_of(made), channels), base)
+            self._append(
+                Layer(node.name, Operation.PASSTHROUGH, pieces, channels, dim_of(made), channels), base
+            )
         return self.made[base]
 
     def _append(self, layer: Layer, tensor: str, step: int | None = None) -> None:
@@ -247,7 +289,9 @@ class Former:
         found = exponent(self.graph.tensors[tensor].quant) if step is None else step
         if found is None:
             stored = self.graph.tensors[tensor]
-            raise RefusedError(f"its result is {stored}; the hardware computes signed bytes in steps of a power of two, compute it outside")
+            raise RefusedError(
+                f"its result is {stored}; the hardware computes signed bytes in steps of a power of two, compute it outside"
+            )
         self.steps.append(found)
         self.made[tensor] = len(self.layers)
         self.layers.append(layer)
@@ -267,7 +311,9 @@ class Former:
 
 
 def _finished(layer: Layer, after: Arithmetic, shape: dict[str, Any]) -> Layer:
-    return replace(layer, bias=after.bias, shift=after.shift, activation=after.activation, wide=after.wide, **shape)
+    return replace(
+        layer, bias=after.bias, shift=after.shift, activation=after.activation, wide=after.wide, **shape
+    )
 
 
 def linear(w: Array, order: Array, shape: tuple[int, ...]) -> Array:

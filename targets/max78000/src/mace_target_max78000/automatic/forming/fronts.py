@@ -38,7 +38,10 @@ class Fronts:
         return cls(graph, producers(graph), graph.uses())
 
     def before(self, node: Node) -> Front:
-        """What a convolution's layer can do on the way; one that flattens or doubles does nothing before, a linear one only pools."""
+        """What a convolution's layer can do on the way.
+
+        One that flattens or doubles does nothing before, a linear one only pools.
+        """
         if node.op.name == "Conv":
             return self._ending(node.inputs[0])
         if node.op.name != "MatMul":
@@ -81,7 +84,9 @@ class Fronts:
         if pool is None:
             return front
         found = pool_of(pool)
-        return replace(front, pool=found, stride=1 if found else stride_of(pool), absorbed=(*front.absorbed, pool))
+        return replace(
+            front, pool=found, stride=1 if found else stride_of(pool), absorbed=(*front.absorbed, pool)
+        )
 
     def _sole(self, tensor: str, ops: Sequence[str]) -> Node | None:
         """The node of these ops that makes a tensor for one reader."""

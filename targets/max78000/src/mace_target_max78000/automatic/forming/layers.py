@@ -38,7 +38,9 @@ def operation_of(node: Node, rank: int) -> Operation:
     """The hardware's operation for a node; rank: of its data.  RefusedError where there is none."""
     found = OPERATIONS.get((node.op.name, rank))
     if found is None:
-        raise RefusedError(f"its data has {rank} axes; the hardware takes images, lines and, for matrices, one row")
+        raise RefusedError(
+            f"its data has {rank} axes; the hardware takes images, lines and, for matrices, one row"
+        )
     return found
 
 
@@ -91,7 +93,8 @@ class Arithmetic:
 def arithmetic(graph: Graph, node: Node, units: tuple[int, int]) -> Arithmetic:
     """Bias, shift and activation of a Conv, ConvTranspose or MatMul.
 
-    units: the exponents of its data and its weights.  Raises RefusedError where the hardware has no such shift or limit.
+    units: the exponents of its data and its weights.  Raises RefusedError where the hardware has no such
+    shift or limit.
     """
     step, out = sum(units), graph.tensors[node.outputs[0]]
     bias, note = _bias(graph, node, step)
@@ -103,15 +106,21 @@ def arithmetic(graph: Graph, node: Node, units: tuple[int, int]) -> Arithmetic:
     assert power is not None
     shift = step - power + UNIT
     if shift not in SHIFTS:
-        raise RefusedError(f"its sums are shifted by {shift}, the hardware shifts by -15 to 15; choose closer scales for data and weights")
+        raise RefusedError(
+            f"its sums are shifted by {shift}, the hardware shifts by -15 to 15; choose closer scales for data and weights"
+        )
     return Arithmetic(bias, shift, _activation((low, high), power), False, note)
 
 
 def _check_wide(out: Tensor, step: int, limits: tuple[float, float]) -> None:
     if limits != (-np.inf, np.inf):
-        raise RefusedError("its 32-bit sums are limited, and an output of 32 bits has no activation; quantise it to 8 bits")
+        raise RefusedError(
+            "its 32-bit sums are limited, and an output of 32 bits has no activation; quantise it to 8 bits"
+        )
     if out.quant is not None and exponent(out.quant) != step:
-        raise RefusedError(f"its output is stored as {out.dtype.value} in other steps than those of its sums; quantise it to 8 bits")
+        raise RefusedError(
+            f"its output is stored as {out.dtype.value} in other steps than those of its sums; quantise it to 8 bits"
+        )
 
 
 def _activation(limits: tuple[float, float], power: int) -> Activation:
@@ -124,7 +133,9 @@ def _activation(limits: tuple[float, float], power: int) -> Activation:
         return Activation.NONE
     if least == 0:
         return Activation.RELU
-    raise RefusedError(f"it is limited to {limits[0]:g} and above; the hardware's least output is 0 or {-128 * 2.0**power:g}")
+    raise RefusedError(
+        f"it is limited to {limits[0]:g} and above; the hardware's least output is 0 or {-128 * 2.0**power:g}"
+    )
 
 
 def bias_of(graph: Graph, node: Node, step: int) -> tuple[Array, Array, float]:
@@ -147,5 +158,9 @@ def _bias(graph: Graph, node: Node, step: int) -> tuple[Array | None, str]:
     values, steps, _ = bias_of(graph, node, step)
     beyond = int(np.sum((steps < -128.5) | (steps >= 127.5)))
     worst = np.abs(steps - values).max()
-    note = f"{beyond} of its biases do not fit into 8 bits and are clamped, the worst by {worst:.0f} steps" if beyond else ""
+    note = (
+        f"{beyond} of its biases do not fit into 8 bits and are clamped, the worst by {worst:.0f} steps"
+        if beyond
+        else ""
+    )
     return (values if values.any() else None), note

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.build import Match
 from mace_core.ir import Array
 from mace_core.ops.arguments import integers
+from mace_core.rewrite import Match
 from mace_target_max78000.automatic.forming.convolutions import UNIT, plain, unit_filters
 from mace_target_max78000.device import PROCESSORS
 
@@ -40,7 +40,9 @@ def _as_image(match: Match, w: Array, pad: int) -> Sequence[str]:
     weight = new.weight(f"{node.inputs[1]}.image", filters, new.tensors[node.inputs[1]].quant)
     attrs = {**node.attrs, **plain((pad, 1))}
     name = new.stored(f"{node.name}.image", new.storages.get(node.outputs[0]))
-    made = new.one("Conv", [_image(match, node.inputs[0]), weight, *node.inputs[2:]], attrs, outputs=[name], like=node)
+    made = new.one(
+        "Conv", [_image(match, node.inputs[0]), weight, *node.inputs[2:]], attrs, outputs=[name], like=node
+    )
     rows = new.shape(made)[1]
     return match.emit("Reshape", [made], {"shape": (1, rows, len(w))})
 

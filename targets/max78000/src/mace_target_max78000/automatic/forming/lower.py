@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.build import Builder, Match, rewrite
+from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
+from mace_core.rewrite import Match, rewrite
 from mace_target_max78000.automatic.forming import convolutions, doubling, rules
-from mace_target_max78000.automatic.forming.convolutions import Job, axes_of, lengths, spread, subsampled_alike
+from mace_target_max78000.automatic.forming.convolutions import (
+    Job,
+    axes_of,
+    lengths,
+    spread,
+    subsampled_alike,
+)
 from mace_target_max78000.automatic.forming.crops import crops, sunk
 from mace_target_max78000.automatic.forming.ends import Fold, folded_graph
 from mace_target_max78000.automatic.forming.lines import line

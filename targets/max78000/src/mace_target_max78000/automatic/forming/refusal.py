@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.build import Match, Rule
 from mace_core.errors import MaceError
+from mace_core.rewrite import Match, Rule
 
 
 class RefusedError(ValueError):  # an answer, not a failure

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mace_core.build import Match, Rule
 from mace_core.ir import Attrs, Graph, Node, Quant
 from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
+from mace_core.rewrite import Match, Rule
 from mace_target_max78000.automatic.forming.convolutions import UNIT, native, plain, unit_filters
 from mace_target_max78000.automatic.forming.layers import ELTWISE, MAIN, POOLS
 from mace_target_max78000.automatic.forming.refusal import RefusedError
@@ -29,7 +29,9 @@ MOST_POOL = 16
 def pointwise(match: Match) -> Sequence[str] | None:
     """Relu, Clip, Abs, and Quantize from one step to another, as a convolution that copies."""
     node, new = match.node, match.new
-    if node.op.name not in ("Relu", "Clip", "Quantize", "Identity", "Abs") or not is_native(new.tensors[node.inputs[0]]):
+    if node.op.name not in ("Relu", "Clip", "Quantize", "Identity", "Abs") or not is_native(
+        new.tensors[node.inputs[0]]
+    ):
         return None
     if node.op.name == "Identity":
         return [node.inputs[0]]
@@ -45,9 +47,16 @@ def _absolute(match: Match) -> Sequence[str] | None:
     """An Abs over what no convolution makes for it alone gets one that copies."""
     node, new = match.node, match.new
     maker = new.producer(node.inputs[0])
-    if maker and maker.op.name in MAIN and match.uses.get(node.inputs[0], 1) == 1 and maker.attrs["low"] == -math.inf:
+    if (
+        maker
+        and maker.op.name in MAIN
+        and match.uses.get(node.inputs[0], 1) == 1
+        and maker.attrs["low"] == -math.inf
+    ):
         return None
-    return match.emit("Abs", copied(match, outputs=[new.stored(f"{node.name}.copy", new.tensors[node.inputs[0]].storage)]))
+    return match.emit(
+        "Abs", copied(match, outputs=[new.stored(f"{node.name}.copy", new.tensors[node.inputs[0]].storage)])
+    )
 
 
 def copied(match: Match, *, outputs: Sequence[str] | None = None, **attrs: object) -> Sequence[str]:
@@ -59,7 +68,9 @@ def copied(match: Match, *, outputs: Sequence[str] | None = None, **attrs: objec
         return new.add("MatMul", [node.inputs[0], weight], attrs, outputs=names, like=node)
     rank = len(shape) - 2
     weight = new.weight(f"{node.name}.unit", unit_filters(shape[-1], [[0]] * rank, 1), UNIT)
-    return new.add("Conv", [node.inputs[0], weight], {**plain((0,) * rank), **attrs}, outputs=names, like=node)
+    return new.add(
+        "Conv", [node.inputs[0], weight], {**plain((0,) * rank), **attrs}, outputs=names, like=node
+    )
 
 
 def biased(match: Match) -> Sequence[str] | None:
@@ -74,7 +85,9 @@ def biased(match: Match) -> Sequence[str] | None:
         channels = new.shape(feeder.outputs[0])[-1]
         if constant.size in (1, channels) and constant.shape[-1:] in ((constant.size,), ()):
             values = np.broadcast_to(constant.reshape(-1), (channels,)) * (1 if node.op.name == "Add" else -1)
-            return _joined(match, feeder, [*feeder.inputs, new.weight(f"{node.name}.bias", values)], feeder.attrs)
+            return _joined(
+                match, feeder, [*feeder.inputs, new.weight(f"{node.name}.bias", values)], feeder.attrs
+            )
     return None
 
 
@@ -84,9 +97,15 @@ def limited(match: Match) -> Sequence[str] | None:
     feeder = match.feeder(0, *MAIN) if node.op.name in ("Relu", "Clip") else None
     if feeder is None:
         return None
-    low, high = (0.0, math.inf) if node.op.name == "Relu" else (float(str(node.attrs["min"])), float(str(node.attrs["max"])))
+    low, high = (
+        (0.0, math.inf)
+        if node.op.name == "Relu"
+        else (float(str(node.attrs["min"])), float(str(node.attrs["max"])))
+    )
     inner = [float(str(feeder.attrs[key])) for key in ("low", "high")]
-    return _joined(match, feeder, feeder.inputs, {**feeder.attrs, "low": max(low, inner[0]), "high": min(high, inner[1])})
+    return _joined(
+        match, feeder, feeder.inputs, {**feeder.attrs, "low": max(low, inner[0]), "high": min(high, inner[1])}
+    )
 
 
 def stored(match: Match) -> Sequence[str] | None:
@@ -98,7 +117,12 @@ def stored(match: Match) -> Sequence[str] | None:
     if feeder is None or feeder.op.name != "Abs":
         return _joined(match, feeder, feeder.inputs, feeder.attrs) if feeder else None
     maker = new.producer(feeder.inputs[0])
-    if maker is None or maker.op.name not in MAIN or match.uses.get(feeder.inputs[0], 1) != 1 or new.tensors[feeder.inputs[0]].quant:
+    if (
+        maker is None
+        or maker.op.name not in MAIN
+        or match.uses.get(feeder.inputs[0], 1) != 1
+        or new.tensors[feeder.inputs[0]].quant
+    ):
         return None
     name = new.stored(f"{node.outputs[0]}.signed", new.storages[node.outputs[0]])
     made = new.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.joined(maker))
@@ -131,7 +155,11 @@ def split(kept: frozenset[str]) -> Rule:
 
 def operands_of_input(graph: Graph) -> frozenset[str]:
     """Nodes that split the network's input into the operands of one element-wise operation: its layer reads them where they lie."""
-    return frozenset(n.name for n in graph.nodes if n.op.name == "Split" and n.inputs[0] in graph.inputs and _all_operands(graph, n))
+    return frozenset(
+        n.name
+        for n in graph.nodes
+        if n.op.name == "Split" and n.inputs[0] in graph.inputs and _all_operands(graph, n)
+    )
 
 
 def _all_operands(graph: Graph, node: Node) -> bool:
@@ -151,19 +179,30 @@ def _all_operands(graph: Graph, node: Node) -> bool:
 def capped(match: Match) -> Sequence[str] | None:
     """A limit below 127 steps as the limit of -128 steps of the negative: two copies, each of the negative, with bias between.
 
-    x is limited to m where -x is moved by m - 128 and saturates at -128.  Bias counts two steps of data, so m must be even.
+    x is limited to m where -x is moved by m - 128 and saturates at -128.  Bias counts two steps of data, so m
+    must be even.
     """
     node, new = match.node, match.new
     tensor = new.tensors[node.inputs[0]] if node.op.name == "Clip" else None
     storage = new.storages.get(node.outputs[0])
-    high = float(str(node.attrs.get("high" if node.op.name in MAIN else "max", math.inf))) if tensor or node.op.name in MAIN else math.inf
+    high = (
+        float(str(node.attrs.get("high" if node.op.name in MAIN else "max", math.inf)))
+        if tensor or node.op.name in MAIN
+        else math.inf
+    )
     if storage is None or exponent(storage.quant) is None or high >= 127 * storage.quant.scale[0]:
         return None
     most = high / storage.quant.scale[0]
     if most != int(most) or int(most) % 2 or most < 0 or len(new.shape(node.inputs[0])) != RANK:
         return None
     key = "high" if node.op.name in MAIN else "max"
-    free = new.add(node.op, node.inputs, {**node.attrs, key: math.inf}, outputs=[new.stored(f"{node.name}.free", storage)], like=node)[0]
+    free = new.add(
+        node.op,
+        node.inputs,
+        {**node.attrs, key: math.inf},
+        outputs=[new.stored(f"{node.name}.free", storage)],
+        like=node,
+    )[0]
     turned = _turned(match, free, (int(most) - 128) // 2, new.stored(f"{node.name}.turned", storage))
     return [_turned(match, turned, (int(most) - 128) // 2, node.outputs[0])]
 
@@ -173,7 +212,11 @@ def _turned(match: Match, x: str, bias: int, output: str) -> str:
     new, quant = match.new, match.new.tensors[x].quant
     assert quant is not None
     channels = new.shape(x)[-1]
-    weight = new.weight(f"{x}.negative", unit_filters(channels, [[0]] * (len(new.shape(x)) - 2), 1) * np.int8(-64), Quant.of(2.0**-6))
+    weight = new.weight(
+        f"{x}.negative",
+        unit_filters(channels, [[0]] * (len(new.shape(x)) - 2), 1) * np.int8(-64),
+        Quant.of(2.0**-6),
+    )
     values = np.full(channels, 128 * bias, np.int32)
     steps = new.weight(f"{x}.moved", values, Quant.of(quant.scale[0] * 2.0**-6))
     return new.one("Conv", [x, weight, steps], plain((0,) * (len(new.shape(x)) - 2)), outputs=[output])
@@ -187,7 +230,9 @@ def matrix(match: Match) -> Sequence[str] | None:
     w = match.new.weights[node.inputs[1]]
     if w.ndim != 2:
         return None
-    weight = match.new.weight(f"{node.inputs[1]}.formed", w.T[:, None, :], match.new.tensors[node.inputs[1]].quant)
+    weight = match.new.weight(
+        f"{node.inputs[1]}.formed", w.T[:, None, :], match.new.tensors[node.inputs[1]].quant
+    )
     limits = {key: node.attrs[key] for key in ("low", "high")}
     return match.emit("Conv", [node.inputs[0], weight, *node.inputs[2:]], {**plain((0,)), **limits})
 
@@ -221,7 +266,10 @@ def chosen(match: Match) -> Sequence[str] | None:
 
 
 def pool(pipelined: bool) -> Callable[[Match], Sequence[str] | None]:
-    """Pools with padding or other strides as those that the hardware has.  pipelined: whether the part has dilated pools."""
+    """Pools with padding or other strides as those that the hardware has.
+
+    pipelined: whether the part has dilated pools.
+    """
 
     def rule(match: Match) -> Sequence[str] | None:
         node = match.node
@@ -229,9 +277,13 @@ def pool(pipelined: bool) -> Callable[[Match], Sequence[str] | None]:
             return None
         size, dilations = integers(node.attrs, "kernel"), integers(node.attrs, "dilations")
         if max(size) > MOST_POOL:
-            raise RefusedError(f"its window is {list(size)}, the hardware's are at most {MOST_POOL}; use two smaller pools")
+            raise RefusedError(
+                f"its window is {list(size)}, the hardware's are at most {MOST_POOL}; use two smaller pools"
+            )
         if max(dilations) > 1 and not pipelined:
-            raise RefusedError(f"its dilation is {list(dilations)}, and the part has no dilated pools; use dilation 1")
+            raise RefusedError(
+                f"its dilation is {list(dilations)}, and the part has no dilated pools; use dilation 1"
+            )
         before, after = _reach(match)
         if any(before) or any(after):
             return _widened(match, before, after)
@@ -245,7 +297,10 @@ def _reach(match: Match) -> tuple[tuple[int, ...], tuple[int, ...]]:
     node, spatial = match.node, match.shape(0)[1:-1]
     windows = Windows.of(integers(node.attrs, "kernel"), node.attrs)
     count = windows.count(spatial, bool(node.attrs["ceil"]))
-    ends = [(c - 1) * s + e - n - b for c, s, e, n, b in zip(count, windows.strides, windows.extent, spatial, windows.before, strict=True)]
+    ends = [
+        (c - 1) * s + e - n - b
+        for c, s, e, n, b in zip(count, windows.strides, windows.extent, spatial, windows.before, strict=True)
+    ]
     return windows.before, tuple(max(end, 0) for end in ends)
 
 
@@ -254,11 +309,21 @@ def _widened(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> S
     if node.op.name == "AveragePool" and not node.attrs["count_pad"]:
         raise RefusedError("its mean leaves out the padding; let it count the padding, or pad nothing")
     if node.op.name == "MaxPool" and not never_negative(match, node.inputs[0]):
-        raise RefusedError("it pads data that may be negative, and the hardware pads with zeros; put a ReLU before it, or pad nothing")
+        raise RefusedError(
+            "it pads data that may be negative, and the hardware pads with zeros; put a ReLU before it, or pad nothing"
+        )
     name = new.stored(f"{node.name}.padded", native(new.tensors[node.inputs[0]].storage, node.inputs[0]))
-    wide = new.one("Pad", [node.inputs[0]], {"before": (0, *before, 0), "after": (0, *after, 0)}, outputs=[name], like=node)
+    wide = new.one(
+        "Pad",
+        [node.inputs[0]],
+        {"before": (0, *before, 0), "after": (0, *after, 0)},
+        outputs=[name],
+        like=node,
+    )
     zeros = (0,) * len(before)
-    return match.emit(node.op, [wide], {**node.attrs, "pads_before": zeros, "pads_after": zeros, "ceil": False})
+    return match.emit(
+        node.op, [wide], {**node.attrs, "pads_before": zeros, "pads_after": zeros, "ceil": False}
+    )
 
 
 def _one_stride(match: Match) -> Sequence[str] | None:
@@ -284,7 +349,9 @@ def never_negative(match: Match, tensor: str) -> bool:
     node: Node | None = match.new.producer(tensor)
     while node and node.op.moves and len(node.inputs) == 1:
         node = match.new.producer(node.inputs[0])
-    return node is not None and (float(str(node.attrs.get("low", -math.inf))) >= 0 or node.op.name in ("Relu", "Abs"))
+    return node is not None and (
+        float(str(node.attrs.get("low", -math.inf))) >= 0 or node.op.name in ("Relu", "Abs")
+    )
 
 
 def mean(match: Match) -> Sequence[str] | None:

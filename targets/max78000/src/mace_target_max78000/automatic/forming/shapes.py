@@ -13,7 +13,8 @@ RANKS = range(2, 5)
 def refuse_shapes(graph: Graph, faults: Faults) -> None:
     """Note the network's input, and every node, whose data is not one row, line or image.
 
-    The results of views are not looked at: data that is only counted in another way may have any shape on its way to a node that computes.
+    The results of views are not looked at: data that is only counted in another way may have any shape on its
+    way to a node that computes.
     """
     for name in graph.inputs:
         if problem := _problem(graph.tensors[name]):

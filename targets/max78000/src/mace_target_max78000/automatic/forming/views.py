@@ -14,7 +14,10 @@ VIEWS = ("Reshape", "Transpose", "Identity")
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A tensor as the elements of another.  order: the position in the base's memory of each element, in the shape of the view."""
+    """A tensor as the elements of another.
+
+    order: the position in the base's memory of each element, in the shape of the view.
+    """
 
     base: str
     order: Array
@@ -33,7 +36,11 @@ def producers(graph: Graph) -> dict[str, Node]:
 def view_of(graph: Graph, tensor: str, made: Mapping[str, Node]) -> View:
     """What a tensor is a view of; of itself if it is computed."""
     steps = []
-    while (node := made.get(tensor)) and node.op.name in VIEWS and graph.tensors[node.inputs[0]].storage == graph.tensors[tensor].storage:
+    while (
+        (node := made.get(tensor))
+        and node.op.name in VIEWS
+        and graph.tensors[node.inputs[0]].storage == graph.tensors[tensor].storage
+    ):
         steps.append(node)
         tensor = node.inputs[0]
     shape = graph.tensors[tensor].shape

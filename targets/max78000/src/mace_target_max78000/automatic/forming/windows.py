@@ -1,8 +1,9 @@
 """Windows that the hardware lacks, as those that it has: copies of the data, moved against each other, and a small kernel over all.
 
-Along one axis an op wants, for result t, the elements s * t + e of its input for each offset e of its kernel, zeros where there are none.
-The hardware offers sums over 3 neighbours (9 along the only axis of one-dimensional data), padding of 0 to 2 on both sides alike, and
-subsampling before a sum.  What a plan gives is exact: copies move integers, and a weight stands for one product.
+Along one axis an op wants, for result t, the elements s * t + e of its input for each offset e of its kernel,
+zeros where there are none. The hardware offers sums over 3 neighbours (9 along the only axis of
+one-dimensional data), padding of 0 to 2 on both sides alike, and subsampling before a sum.  What a plan gives
+is exact: copies move integers, and a weight stands for one product.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ Options = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Axis:
-    """What an op wants along one axis.  size: of its input.  count: of its output.  offsets: of its taps, from the window's place."""
+    """What an op wants along one axis.
+
+    size: of its input.  count: of its output.  offsets: of its taps, from the window's place.
+    """
 
     size: int
     count: int
@@ -38,7 +42,8 @@ class Axis:
 class Direct:
     """One sum at every position, every `stride`th of which is a result.
 
-    length: of the kernel.  places: of each tap in it.  lead, extra: results before the first wanted, and after the last.
+    length: of the kernel.  places: of each tap in it.  lead, extra: results before the first wanted, and
+    after the last.
     """
 
     length: int
@@ -50,7 +55,10 @@ class Direct:
 
 @dataclass(frozen=True)
 class Stage:
-    """Copies of copies of the input.  made: for each the copy before that it is of, and the place in the kernel that takes it."""
+    """Copies of copies of the input.
+
+    made: for each the copy before that it is of, and the place in the kernel that takes it.
+    """
 
     pad: int
     made: tuple[tuple[int, int], ...]
@@ -104,9 +112,14 @@ def together(ways: Sequence[Sequence[T]], key: Callable[[tuple[T, ...]], object]
 
 
 def copied(axis: Axis, lengths: Sequence[int], depth: int) -> list[Copied]:
-    """All ways by so many stages of copies that leave no result too many.  lengths: of kernels that the hardware has, the longest last."""
+    """All ways by so many stages of copies that leave no result too many.
+
+    lengths: of kernels that the hardware has, the longest last.
+    """
     found = []
-    for pads, copying, last in product(product(PADS, repeat=depth + 1), {min(NEIGHBOURS, lengths[-1]), lengths[-1]}, lengths):
+    for pads, copying, last in product(
+        product(PADS, repeat=depth + 1), {min(NEIGHBOURS, lengths[-1]), lengths[-1]}, lengths
+    ):
         size = axis.size + 2 * sum(pads[:-1]) - depth * (copying - 1)
         if size >= 1 and -(-size // axis.stride) + 2 * pads[-1] - last + 1 == axis.count:
             found.append(_through(axis, (copying, last), pads))
@@ -114,7 +127,10 @@ def copied(axis: Axis, lengths: Sequence[int], depth: int) -> list[Copied]:
 
 
 def _through(axis: Axis, lengths: tuple[int, int], pads: Sequence[int]) -> Copied | None:
-    """The way with the fewest copies for given padding, that of the sum last.  lengths: of the kernels that copy, and that sum."""
+    """The way with the fewest copies for given padding, that of the sum last.
+
+    lengths: of the kernels that copy, and that sum.
+    """
     length, last = lengths
     levels: list[dict[int, Options]] = [{0: ()}]
     size = axis.size
@@ -122,17 +138,24 @@ def _through(axis: Axis, lengths: tuple[int, int], pads: Sequence[int]) -> Copie
         grown = size + 2 * pad - length + 1
         levels.append(_moved(axis.size, levels[-1], (size, grown, pad), length))
         size = grown
-    chosen = _fewest([_taps(axis, e, levels[-1], (-(-size // axis.stride), pads[-1], last)) for e in axis.offsets])
+    chosen = _fewest(
+        [_taps(axis, e, levels[-1], (-(-size // axis.stride), pads[-1], last)) for e in axis.offsets]
+    )
     if chosen is None:
         return None
     stages, places = _backward(chosen, levels, pads)
     return Copied(stages, length, last, pads[-1], places)
 
 
-def _moved(size: int, before: Mapping[int, Options], grid: tuple[int, int, int], length: int) -> dict[int, Options]:
-    """The moves that a stage can make, each with its ways.  size: of the input.  grid: of the copies before, of these, and the padding.
+def _moved(
+    size: int, before: Mapping[int, Options], grid: tuple[int, int, int], length: int
+) -> dict[int, Options]:
+    """The moves that a stage can make, each with its ways.  size: of the input.
 
-    A copy with move m has the input's element u + m at u, and zero where there is none; so must what a stage takes from its padding be.
+    grid: of the copies before, of these, and the padding.
+
+    A copy with move m has the input's element u + m at u, and zero where there is none; so must what a stage
+    takes from its padding be.
     """
     old, new, pad = grid
     found: dict[int, list[tuple[int, int]]] = {}
@@ -144,7 +167,10 @@ def _moved(size: int, before: Mapping[int, Options], grid: tuple[int, int, int],
 
 
 def _taps(axis: Axis, offset: int, moves: Mapping[int, Options], window: tuple[int, int, int]) -> Options:
-    """The copies and the places in the last kernel that give a tap, padding included.  window: size, padding and kernel of the sum."""
+    """The copies and the places in the last kernel that give a tap, padding included.
+
+    window: size, padding and kernel of the sum.
+    """
     (coarse, pad, length), stride, count = window, axis.stride, axis.count
     found = []
     for move, place in product(moves, range(length)):
@@ -156,8 +182,13 @@ def _taps(axis: Axis, offset: int, moves: Mapping[int, Options], window: tuple[i
     return found
 
 
-def _backward(chosen: Options, levels: Sequence[Mapping[int, Options]], pads: Sequence[int]) -> tuple[tuple[Stage, ...], Options]:
-    """From what the sum takes, stage by stage, what must be copied before; with the sum's copies by their index."""
+def _backward(
+    chosen: Options, levels: Sequence[Mapping[int, Options]], pads: Sequence[int]
+) -> tuple[tuple[Stage, ...], Options]:
+    """From what the sum takes, stage by stage, what must be copied before.
+
+    With the sum's copies by their index.
+    """
     needed = tuple(dict.fromkeys(move for move, _ in chosen))
     places: Options = tuple((needed.index(move), place) for move, place in chosen)
     stages: list[Stage] = []
@@ -187,9 +218,16 @@ def _fewest(options: Sequence[Options]) -> Options | None:
 
 
 def folded(axes: Sequence[Axis], length: int) -> tuple[Folded, ...]:
-    """Few copies that the application can make so that one kernel of that length, or of 1, does the rest; the least data is best."""
-    found = [tuple(_fold(axis, *way) for axis in axes) for way in {(length, length // 2), (length, 0), (1, 0)}]
-    return min(found, key=lambda plan: (prod(len(f.moves) * f.size for f in plan), prod(len(f.moves) for f in plan)))
+    """Few copies that the application can make so that one kernel of that length, or of 1, does the rest.
+
+    The least data is best.
+    """
+    found = [
+        tuple(_fold(axis, *way) for axis in axes) for way in {(length, length // 2), (length, 0), (1, 0)}
+    ]
+    return min(
+        found, key=lambda plan: (prod(len(f.moves) * f.size for f in plan), prod(len(f.moves) for f in plan))
+    )
 
 
 def _fold(axis: Axis, length: int, pad: int) -> Folded:
@@ -204,11 +242,16 @@ def _fold(axis: Axis, length: int, pad: int) -> Folded:
         places.update({e: (len(moves), p) for e, p in served[move]})
         left.difference_update(e for e, _ in served[move])
         moves.append(move)
-    return Folded(tuple(moves), axis.count + length - 1 - 2 * pad, pad, length, tuple(places[e] for e in axis.offsets))
+    return Folded(
+        tuple(moves), axis.count + length - 1 - 2 * pad, pad, length, tuple(places[e] for e in axis.offsets)
+    )
 
 
 def _served(axis: Axis, move: int, length: int, pad: int) -> Iterator[tuple[int, int]]:
-    """The offsets that a copy has, with their places in the kernel; none where padding would stand for an element of the input."""
+    """The offsets that a copy has, with their places in the kernel.
+
+    None where padding would stand for an element of the input.
+    """
     size = axis.count + length - 1 - 2 * pad
     for place in range(length):
         beyond = (u for u in (t - pad + place for t in range(axis.count)) if not 0 <= u < size)

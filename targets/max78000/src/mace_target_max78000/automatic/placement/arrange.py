@@ -1,8 +1,9 @@
 """How values lie to each other: which share an offset, which are interleaved, which slots follow from which others.
 
-Operands of one element-wise operation are interleaved: word k of each position is operand k's.  Joined inputs of one pass lie in
-consecutive data memories at one offset; of several passes, each pass's are interleaved like operands.  A layer that does not convolve
-writes to the slots that it reads.  Where a value would have to lie in two ways, a layer that copies it is inserted.
+Operands of one element-wise operation are interleaved: word k of each position is operand k's.  Joined inputs
+of one pass lie in consecutive data memories at one offset; of several passes, each pass's are interleaved
+like operands.  A layer that does not convolve writes to the slots that it reads.  Where a value would have to
+lie in two ways, a layer that copies it is inserted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from itertools import accumulate
 
 from mace_target_max78000.automatic.placement.lower import copy_of, selection
 from mace_target_max78000.automatic.placement.ties import Lane, Ties
-from mace_target_max78000.automatic.placement.values import Value, contiguous, folded, in_hardware, passes_of, per_pass, readers, values_of
+from mace_target_max78000.automatic.placement.values import (
+    Value,
+    contiguous,
+    folded,
+    in_hardware,
+    passes_of,
+    per_pass,
+    readers,
+    values_of,
+)
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
@@ -23,8 +33,9 @@ from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
 class Arrangement:
     """A network whose values can all lie somewhere.
 
-    values: by layer, and the input's.  groups: for each value a number that it shares with those whose slots follow from its own,
-    and its first slot counted from the group's.  lanes: for each value the others that share its offset.
+    values: by layer, and the input's.  groups: for each value a number that it shares with those whose slots
+    follow from its own, and its first slot counted from the group's.  lanes: for each value the others that
+    share its offset.
     words: that each layer takes of the weight memory of its processors.
     """
 
@@ -37,7 +48,10 @@ class Arrangement:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a reader wants a value: its word among `gap`, its first slot counted from the reader's.  joined: all that it reads so."""
+    """How a reader wants a value: its word among `gap`, its first slot counted from the reader's.
+
+    joined: all that it reads so.
+    """
 
     gap: int = 1
     position: int = 0
@@ -51,7 +65,9 @@ def arranged(layers: Sequence[Layer], source: Layer, device: Device) -> Arrangem
     for index in range(len(layers)):
         arranger.add(index)
     ties = arranger.ties
-    return Arrangement(tuple(arranger.layers), ties.values, ties.groups, ties.lanes, _words(arranger.layers, device))
+    return Arrangement(
+        tuple(arranger.layers), ties.values, ties.groups, ties.lanes, _words(arranger.layers, device)
+    )
 
 
 def _words(layers: Sequence[Layer], device: Device) -> tuple[int, ...]:
@@ -75,7 +91,10 @@ def layouts(layer: Layer, values: Mapping[int, Value], channels: Mapping[int, in
 
 
 class _Arranger:
-    """The layers done so far, with new numbers, and their values' ties.  renamed: new numbers of old layers."""
+    """The layers done so far, with new numbers, and their values' ties.
+
+    renamed: new numbers of old layers.
+    """
 
     def __init__(self, layers: Sequence[Layer], source: Layer, device: Device) -> None:
         self.old: Mapping[int, Layer] = dict(enumerate(layers)) | {INPUT: source}
@@ -104,7 +123,9 @@ class _Arranger:
             self.ties.tie(inputs[0], number, 0)
 
     def _inputs(self, layer: Layer, pairs: Sequence[tuple[int, Layout]], free: bool) -> list[int]:
-        """The values that a layer reads, side by side as it wants them; none, and nothing done, where other ties forbid it.
+        """The values that a layer reads, side by side as it wants them.
+
+        none, and nothing done, where other ties forbid it.
 
         free: all are copies that are tied to nothing else, which always can be.
         """
@@ -127,7 +148,9 @@ class _Arranger:
         self.ties.add(number, value)
         return number
 
-    def _input(self, layer: Layer, source: int, wanted: tuple[Layout, tuple[int, Layout] | None], free: bool) -> int | None:
+    def _input(
+        self, layer: Layer, source: int, wanted: tuple[Layout, tuple[int, Layout] | None], free: bool
+    ) -> int | None:
         """The value that a layer reads: the source itself, or a copy that lies as it wants."""
         value, (layout, anchor) = self.renamed[source], wanted
         if not free:
@@ -150,7 +173,12 @@ class _Arranger:
 
     def _interleaved(self, source: int) -> Layout | None:
         """The one way in which a value is written with gaps, if every reader can read it so."""
-        found = [(r, layout) for r in dict.fromkeys(self.readers[source]) for s, layout in self._reads(r) if s == source]
+        found = [
+            (r, layout)
+            for r in dict.fromkeys(self.readers[source])
+            for s, layout in self._reads(r)
+            if s == source
+        ]
         gapped = {layout for _, layout in found if layout.gap > 1}
         if len(gapped) != 1 or source == INPUT or folded(self.old[source]):
             return None
@@ -166,7 +194,10 @@ class _Arranger:
         return self.device.pipelined and single and passes_of(self.old[source].out_channels) == 1
 
     def _join(self, value: int, layout: Layout, anchor: tuple[int, Layout] | None) -> bool:
-        """Let a value lie as a reader wants it, beside the reader's first input; False, and nothing done, where it cannot."""
+        """Let a value lie as a reader wants it, beside the reader's first input.
+
+        False, and nothing done, where it cannot.
+        """
         ties = self.ties
         lane = ties.lanes[value]
         if layout.gap > 1 and lane == Lane(lane.cluster):
@@ -178,11 +209,18 @@ class _Arranger:
 
     def _passthrough(self, layer: Layer, source: int) -> int:
         value, name = self.renamed[source], f"{layer.name}/copy of {self.old[source].name}"
-        number = self._append(copy_of(self.old[source], name, value), replace(self.ties.values[value], lead=0))
+        number = self._append(
+            copy_of(self.old[source], name, value), replace(self.ties.values[value], lead=0)
+        )
         self.ties.tie(value, number, 0)
         return number
 
     def _convolution(self, layer: Layer, source: int) -> int:
         maker, name = self.old[source], f"{layer.name}/copy of {self.old[source].name}"
         made = selection(maker, name, self.renamed[source], range(maker.out_channels))
-        return self._append(made, Value(contiguous(maker.out_channels), self.old_values[source].words - self.old_values[source].lead))
+        return self._append(
+            made,
+            Value(
+                contiguous(maker.out_channels), self.old_values[source].words - self.old_values[source].lead
+            ),
+        )

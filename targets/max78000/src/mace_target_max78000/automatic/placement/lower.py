@@ -56,8 +56,13 @@ def lowered(layers: Sequence[Layer], source: Layer, device: Device) -> tuple[Lay
 
 
 def copy_of(maker: Layer, name: str, source: int) -> Layer:
-    """A layer that writes its input again, in the same slots.  maker: of its input, by the number `source`."""
-    return Layer(name, Operation.PASSTHROUGH, (source,), maker.out_channels, maker.out_dim, maker.out_channels)
+    """A layer that writes its input again, in the same slots.
+
+    maker: of its input, by the number `source`.
+    """
+    return Layer(
+        name, Operation.PASSTHROUGH, (source,), maker.out_channels, maker.out_dim, maker.out_channels
+    )
 
 
 def selection(maker: Layer, name: str, source: int, span: range) -> Layer:
@@ -66,7 +71,13 @@ def selection(maker: Layer, name: str, source: int, span: range) -> Layer:
     flat = maker.one_dimensional
     weights = Weights(values[:, :, None] if flat else values[:, :, None, None], UNIT_BITS)
     operation = Operation.CONV1D if flat else Operation.CONV2D
-    return replace(copy_of(maker, name, source), operation=operation, out_channels=len(span), weights=weights, shift=UNIT_SHIFT)
+    return replace(
+        copy_of(maker, name, source),
+        operation=operation,
+        out_channels=len(span),
+        weights=weights,
+        shift=UNIT_SHIFT,
+    )
 
 
 def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
@@ -96,10 +107,16 @@ def _separated(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
 def _in_whole_bytes(layer: Layer) -> Layer:
     """A layer of 1-bit weights whose passes of outputs would begin inside a byte, with the same weights in two bits.
 
-    How weight memory continues there is not documented; in two bits every pass, a multiple of four slots, fills whole bytes.
+    How weight memory continues there is not documented; in two bits every pass, a multiple of four slots,
+    fills whole bytes.
     """
     weights = layer.weights
-    if weights is None or weights.bits > 1 or passes_of(layer.out_channels) == 1 or per_pass(layer.out_channels) % 8 == 0:
+    if (
+        weights is None
+        or weights.bits > 1
+        or passes_of(layer.out_channels) == 1
+        or per_pass(layer.out_channels) % 8 == 0
+    ):
         return layer
     return replace(layer, weights=Weights(weights.values, UNIT_BITS))
 
@@ -107,7 +124,8 @@ def _in_whole_bytes(layer: Layer) -> Layer:
 def _must_separate(layer: Layer, device: Device) -> bool:
     """Whether an element-wise operation and what follows it are more than a layer of the part can do.
 
-    Source: the vendor's limits of element-wise operations: none before Conv1d, few with more than 64 channels.
+    Source: the vendor's limits of element-wise operations: none before Conv1d, few with more than 64
+    channels.
     """
     passes = passes_of(layer.channels)
     if layer.eltwise is not None and layer.operation is Operation.CONV1D:
@@ -132,7 +150,9 @@ def _cut(layers: Sequence[Layer], source: Layer) -> tuple[Layer, ...]:
         if _divisible(layer, users[index]):
             reader = users[index][0]
             spans = pieces[reader][layers[reader].inputs.index(index)]
-        draft.parts[index] = tuple(draft.add(_part(whole, span) if len(spans) > 1 else whole) for span in spans)
+        draft.parts[index] = tuple(
+            draft.add(_part(whole, span) if len(spans) > 1 else whole) for span in spans
+        )
     return tuple(draft.layers)
 
 
@@ -161,10 +181,14 @@ def _part(layer: Layer, span: range) -> Layer:
     part = values[:, cut] if layer.operation is Operation.CONV_TRANSPOSE2D else values[cut]
     bias = None if layer.bias is None else layer.bias[cut]
     name = f"{layer.name}[{span.start}:{span.stop}]"
-    return replace(layer, name=name, out_channels=len(span), weights=replace(layer.weights, values=part), bias=bias)
+    return replace(
+        layer, name=name, out_channels=len(span), weights=replace(layer.weights, values=part), bias=bias
+    )
 
 
-def _cut_inputs(draft: Draft, input_layer: Layer, layer: Layer, pieces: Sequence[Sequence[range]]) -> tuple[int, ...]:
+def _cut_inputs(
+    draft: Draft, input_layer: Layer, layer: Layer, pieces: Sequence[Sequence[range]]
+) -> tuple[int, ...]:
     """The layer's inputs, those that are not yet in as many pieces as it needs taken apart by layers that select channels."""
     inputs: list[int] = []
     for source, spans in zip(layer.inputs, pieces, strict=True):
@@ -173,14 +197,18 @@ def _cut_inputs(draft: Draft, input_layer: Layer, layer: Layer, pieces: Sequence
             inputs.extend(made)
             continue
         maker = draft.old[source] if source != INPUT else input_layer
-        inputs.extend(draft.add(selection(maker, f"{layer.name}/channels[{s.start}:{s.stop}]", made[0], s)) for s in spans)
+        inputs.extend(
+            draft.add(selection(maker, f"{layer.name}/channels[{s.start}:{s.stop}]", made[0], s))
+            for s in spans
+        )
     return tuple(inputs)
 
 
 def visited(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers with a copy of every 8-bit result that no layer reads, except the last.
 
-    A quadrant works only if a layer reads in it, or if the last one writes to it: the copies read where results lie.
+    A quadrant works only if a layer reads in it, or if the last one writes to it: the copies read where
+    results lie.
     """
     users = readers(layers)
     draft = Draft(layers)

@@ -28,7 +28,9 @@ class Life:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Values that share an offset.  lead, size: bytes before and after the offset in each memory.  lives: of its values.
+    """Values that share an offset.  lead, size: bytes before and after the offset in each memory.
+
+    lives: of its values.
 
     apart: bytes behind it that nothing may take while it lives.
     """
@@ -74,14 +76,18 @@ def _bits(mask: int) -> Iterator[int]:
 def distance(layer: Layer, step_in: int, step_out: int) -> int:
     """How many bytes before its input a layer's output must begin at least to lie over it.
 
-    step_in, step_out: words from one position to the next.  Positions are computed row by row, and written when all that they
-    depend on has been read; what only earlier positions depend on may be overwritten.  Rows that a later position needs are kept
-    even where the hardware has them in its row memory.
+    step_in, step_out: words from one position to the next.  Positions are computed row by row, and written
+    when all that they depend on has been read; what only earlier positions depend on may be overwritten.
+    Rows that a later position needs are kept even where the hardware has them in its row memory.
     """
     rows, columns = layer.out_dim
     stride = layer.window[2]
     row = np.maximum(np.arange(rows) - layer.pad[0], 0) * stride
-    column = np.maximum(np.arange(columns) - layer.pad[1], 0) * stride if layer.dim[1] > 1 else np.zeros(columns, np.int64)
+    column = (
+        np.maximum(np.arange(columns) - layer.pad[1], 0) * stride
+        if layer.dim[1] > 1
+        else np.zeros(columns, np.int64)
+    )
     needed = (row[:, None] * layer.dim[1] + column).ravel()
     needed = np.minimum.accumulate(needed[::-1])[::-1]
     return 4 * int((step_out * np.arange(1, needed.size + 1) - step_in * needed).max())
@@ -96,14 +102,21 @@ class Over:
 
 
 class Packer:
-    """Packs buffers into memories of `capacity` bytes.  over: by the numbers of an input and an output buffer."""
+    """Packs buffers into memories of `capacity` bytes.
 
-    def __init__(self, buffers: Sequence[Buffer], capacity: int, over: Mapping[tuple[int, int], Over]) -> None:
+    over: by the numbers of an input and an output buffer.
+    """
+
+    def __init__(
+        self, buffers: Sequence[Buffer], capacity: int, over: Mapping[tuple[int, int], Over]
+    ) -> None:
         self.buffers = buffers
         self.capacity = capacity
         self.over = over
         count = range(len(buffers))
-        self.forbidden = [{j: span for j in count if i != j and (span := self._forbidden(i, j))} for i in count]
+        self.forbidden = [
+            {j: span for j in count if i != j and (span := self._forbidden(i, j))} for i in count
+        ]
 
     def pack(self) -> Packing | None:
         """The packing that takes the least memory among several; None where none fits."""
@@ -119,9 +132,17 @@ class Packer:
         return min(packings, key=lambda p: (p.touched(self.buffers), p.highest(self.buffers)))
 
     def _forbidden(self, i: int, j: int) -> tuple[int, int] | None:
-        """Where buffer i may not begin, as bounds counted from the offset of j; the bounds themselves are allowed."""
+        """Where buffer i may not begin, as bounds counted from the offset of j.
+
+        The bounds themselves are allowed.
+        """
         a, b = self.buffers[i], self.buffers[j]
-        common = [(x, y) for x in a.lives for y in b.lives if x.memories & y.memories and x.first <= y.last and y.first <= x.last]
+        common = [
+            (x, y)
+            for x in a.lives
+            for y in b.lives
+            if x.memories & y.memories and x.first <= y.last and y.first <= x.last
+        ]
         if not common:
             return None
         before, after = a.size + a.apart + b.lead, b.size + b.apart + a.lead
@@ -138,7 +159,10 @@ class Packer:
     def _orders(self) -> Iterator[list[int]]:
         numbers, buffers = range(len(self.buffers)), self.buffers
         sizes = [b.lead + b.size for b in buffers]
-        starts, ends = [min(x.first for x in b.lives) for b in buffers], [max(x.last for x in b.lives) for b in buffers]
+        starts, ends = (
+            [min(x.first for x in b.lives) for b in buffers],
+            [max(x.last for x in b.lives) for b in buffers],
+        )
         yield sorted(numbers, key=lambda i: -sizes[i])
         yield sorted(numbers, key=lambda i: -sizes[i] * (ends[i] - starts[i] + 1))
         yield sorted(numbers, key=lambda i: (-ends[i], -sizes[i]))
@@ -153,7 +177,11 @@ class Packer:
         offsets: dict[int, int] = {}
         for i in order:
             buffer = self.buffers[i]
-            spans = sorted((offsets[j] + first, offsets[j] + last) for j, (first, last) in self.forbidden[i].items() if j in offsets)
+            spans = sorted(
+                (offsets[j] + first, offsets[j] + last)
+                for j, (first, last) in self.forbidden[i].items()
+                if j in offsets
+            )
             offset = buffer.lead
             for first, last in spans:
                 if first < offset < last:

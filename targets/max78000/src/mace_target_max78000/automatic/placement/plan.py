@@ -30,8 +30,9 @@ SPARE = 1
 class Way:
     """A way to place a network.
 
-    chw: the input lies channel by channel.  fifo: it arrives through FIFOs.  streaming: layers, from the first one on, that begin
-    before their input is complete.  quadrants: that may be used.  aim: what is kept small when processors are chosen.
+    chw: the input lies channel by channel.  fifo: it arrives through FIFOs.  streaming: layers, from the
+    first one on, that begin before their input is complete.  quadrants: that may be used.  aim: what is kept
+    small when processors are chosen.
     overlap: outputs may lie over inputs that are done with.
     """
 
@@ -47,14 +48,19 @@ class Way:
         step = PER_QUADRANT if self.fifo else PER_MEMORY
         if self.chw:
             return sum(1 << c * step for c in range(channels))
-        return sum(1 << c // PER_MEMORY * PER_QUADRANT + c % PER_MEMORY for c in range(channels)) if self.fifo else contiguous(channels)
+        return (
+            sum(1 << c // PER_MEMORY * PER_QUADRANT + c % PER_MEMORY for c in range(channels))
+            if self.fifo
+            else contiguous(channels)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """What came of a way: places and the memory they take, or the faults.
 
-    touched, highest: of data memory, bytes.  idle: the quadrants that would have to work and do not, as bits; nothing else fails then.
+    touched, highest: of data memory, bytes.  idle: the quadrants that would have to work and do not, as bits;
+    nothing else fails then.
     """
 
     places: tuple[Place, ...]
@@ -66,7 +72,10 @@ class Attempt:
 
 
 class Plan:
-    """An arranged network that is being placed in one way.  Times are numbers of layers; layers that stream run at one time."""
+    """An arranged network that is being placed in one way.
+
+    Times are numbers of layers; layers that stream run at one time.
+    """
 
     def __init__(self, arrangement: Arrangement, way: Way, device: Device, options: Options) -> None:
         self.layers, self.lanes, self.groups = arrangement.layers, arrangement.lanes, arrangement.groups
@@ -92,7 +101,9 @@ class Plan:
         if self.way.overlap or not too_large:
             packing = Packer(found, self.device.data_bytes, self._over(units, list(buffers))).pack()
         if packing is None:
-            fragments = f"data memory: the layers' data do not pack into {self.device.data_bytes} bytes; {SMALLER}"
+            fragments = (
+                f"data memory: the layers' data do not pack into {self.device.data_bytes} bytes; {SMALLER}"
+            )
             return Attempt(places, self.options, faults=tuple(too_large or [fragments]))
         options = replace(self.options, overlap_data=True) if packing.overlapping else self.options
         places = self._places(dict(zip(buffers, packing.offsets, strict=True)))
@@ -101,7 +112,10 @@ class Plan:
     def _input(self, value: Value) -> Value:
         """The input as it arrives; channel by channel it takes a quarter of the words."""
         if self.way.chw or self.way.fifo:
-            return Value(self.way.input_pattern(value.pattern.bit_count()), -(-value.words // 4) if self.way.chw else value.words)
+            return Value(
+                self.way.input_pattern(value.pattern.bit_count()),
+                -(-value.words // 4) if self.way.chw else value.words,
+            )
         return value
 
     def _time(self, layer: int) -> int:
@@ -127,17 +141,28 @@ class Plan:
         for value, (group, _) in self.groups.items():
             groups.setdefault(group, []).append(value)
         origin = {g: -min(self.groups[v][1] for v in members) for g, members in groups.items()}
-        capacity = Capacity(self.way.quadrants, self.device.kernel_words, self.device.data_bytes, len(self.layers))
+        capacity = Capacity(
+            self.way.quadrants, self.device.kernel_words, self.device.data_bytes, len(self.layers)
+        )
         read = {self.groups[v][0] for v in self.values if self.readers[v] or v == len(self.layers) - 1}
         fixed = Fixed(self.groups[INPUT][0] if self.way.fifo else None, frozenset(groups.keys() - read))
-        demands = {g: [*self._data(members, origin), *self._weights(members, origin)] for g, members in groups.items()}
+        demands = {
+            g: [*self._data(members, origin), *self._weights(members, origin)]
+            for g, members in groups.items()
+        }
         return {g: start + origin[g] for g, start in slots(demands, fixed, capacity, self.way.aim).items()}
 
     def _data(self, members: Sequence[int], origin: Mapping[int, int]) -> list[Demand]:
-        return [Demand(self._mask((v,), origin), 0, 4 * self.values[v].words, *self._life(v)) for v in members]
+        return [
+            Demand(self._mask((v,), origin), 0, 4 * self.values[v].words, *self._life(v)) for v in members
+        ]
 
     def _weights(self, members: Sequence[int], origin: Mapping[int, int]) -> list[Demand]:
-        weighted = [i for i, layer in enumerate(self.layers) if layer.weights is not None and layer.inputs[0] in members]
+        weighted = [
+            i
+            for i, layer in enumerate(self.layers)
+            if layer.weights is not None and layer.inputs[0] in members
+        ]
         return [Demand(self._mask(self.layers[i].inputs, origin), self.words[i]) for i in weighted]
 
     def _places(self, offsets: Mapping[int, int]) -> tuple[Place, ...]:
@@ -168,10 +193,15 @@ class Plan:
         return [fault for check in checks for fault in _faults(check)]
 
     def _buffers(self, units: Sequence[Unit]) -> dict[int, Buffer]:
-        """What lies in data memory, by cluster; of a value that streams, only what its reader has not yet passed."""
+        """What lies in data memory, by cluster.
+
+        Of a value that streams, only what its reader has not yet passed.
+        """
         rings, found = self._rings(units), {}
         for cluster, members in clusters(self.lanes).items():
-            size = WORD * max(rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members)
+            size = WORD * max(
+                rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members
+            )
             found[cluster] = Buffer(
                 lead=WORD * max(self.values[v].lead for v in members),
                 size=size,
@@ -181,16 +211,30 @@ class Plan:
         return found
 
     def _lives(self, value: int) -> Iterator[Life]:
-        """Where and how long a value lives; on the second generation also where the word goes that begins an average.
+        """Where and how long a value lives.
 
-        That layer is inserted between one with operands and one that averages.  It runs in the first quadrant, and writes where that
-        quadrant's first result lies: in its first data memory, if none of a layer that does not convolve does.
+        On the second generation also where the word goes that begins an average.
+
+        That layer is inserted between one with operands and one that averages.  It runs in the first
+        quadrant, and writes where that quadrant's first result lies: in its first data memory, if none of a
+        layer that does not convolve does.
         """
         mask = self._mask((value,), self.starts)
         yield Life(_memories(mask), *self._life(value))
         layer = self.layers[value] if value != INPUT else None
-        averages = layer is not None and layer.operation is Operation.PASSTHROUGH and layer.pool is not None and layer.pool.average
-        if self.device.pipelined and averages and value > 0 and self.layers[value - 1].operands > 1 and not mask & 0xFFFF:
+        averages = (
+            layer is not None
+            and layer.operation is Operation.PASSTHROUGH
+            and layer.pool is not None
+            and layer.pool.average
+        )
+        if (
+            self.device.pipelined
+            and averages
+            and value > 0
+            and self.layers[value - 1].operands > 1
+            and not mask & 0xFFFF
+        ):
             yield Life(1, self._time(value - 1), self._time(value))
 
     def _rings(self, units: Sequence[Unit]) -> dict[int, int]:
@@ -203,8 +247,9 @@ class Plan:
     def _apart(self, units: Sequence[Unit], value: int, size: int) -> int:
         """Bytes that stay free behind a value that a streaming layer reads or writes.
 
-        The vendor's rules (`legal.buffers`) count the end of a buffer as a part of it, hence a word more; and they want a layer's output
-        as far before its own buffer as that is long, hence no output counts as shorter.
+        The vendor's rules (`legal.buffers`) count the end of a buffer as a part of it, hence a word more; and
+        they want a layer's output as far before its own buffer as that is long, hence no output counts as
+        shorter.
         """
         if value >= self.way.streaming or not self.way.streaming:
             return 0
@@ -229,7 +274,10 @@ class Plan:
         """Each layer at which more bytes are needed than a data memory has."""
         capacity, found = self.device.data_bytes, []
         for time, layer in enumerate(self.layers):
-            need = max(sum(b.lead + b.size for b in buffers if _lives(b, time, m)) for m in range(PROCESSORS // PER_MEMORY))
+            need = max(
+                sum(b.lead + b.size for b in buffers if _lives(b, time, m))
+                for m in range(PROCESSORS // PER_MEMORY)
+            )
             if need > capacity:
                 problem = f"what it reads and writes, and what later layers need, takes {need} bytes of a data memory, {capacity} are there"
                 found.append(f"layer {layer.name}: {problem}; {SMALLER}")
@@ -240,12 +288,21 @@ def _in_a_row(unit: Unit) -> bool:
     """Whether a layer reads its input position by position as it writes its output."""
     layer = unit.layer
     transposed = layer.operation is Operation.CONV_TRANSPOSE2D
-    return not (layer.flatten or transposed or unit.place.chw or unit.ignored or unit.emulated_rows > 1 or layer.dilation != (1, 1))
+    return not (
+        layer.flatten
+        or transposed
+        or unit.place.chw
+        or unit.ignored
+        or unit.emulated_rows > 1
+        or layer.dilation != (1, 1)
+    )
 
 
 def _idle(units: Sequence[Unit]) -> int:
     """Quadrants that hold results without being in use, and the first one, which always must be; as bits."""
-    used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {s // PER_QUADRANT for s in units[-1].slots}
+    used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {
+        s // PER_QUADRANT for s in units[-1].slots
+    }
     needed = {s // PER_QUADRANT for unit in units for s in unit.slots} | {0}
     return sum(1 << q for q in needed - used)
 

@@ -1,6 +1,7 @@
 """Which processors work: the first slot of every group of values whose slots follow from each other.
 
-A value's slots are the processors of its readers, and decide whose weight memory and which data memories are in use.
+A value's slots are the processors of its readers, and decide whose weight memory and which data memories are
+in use.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Fixed:
-    """What is known of groups before.  first: the group that begins at slot 0.  parked: groups that no layer reads.
+    """What is known of groups before.  first: the group that begins at slot 0.
+
+    parked: groups that no layer reads.
 
     Quadrants work only where layers read; parked groups are to lie in those.
     """
@@ -60,7 +63,9 @@ class Fixed:
     parked: frozenset[int]
 
 
-def slots(groups: Mapping[int, Sequence[Demand]], fixed: Fixed, capacity: Capacity, aim: Aim) -> dict[int, int]:
+def slots(
+    groups: Mapping[int, Sequence[Demand]], fixed: Fixed, capacity: Capacity, aim: Aim
+) -> dict[int, int]:
     """The first slot of each group, large groups first, each where the fullest memory stays emptiest.
 
     None of the groups has more slots than the quadrants have.
@@ -104,7 +109,10 @@ class _Load:
     def weight(self, demands: Sequence[Demand]) -> float:
         """How much a group takes of all memories."""
         words = sum(d.words * d.pattern.bit_count() for d in demands) / self.capacity.words
-        data = sum(d.size * _memories(d.pattern).size * (d.last - d.first + 1) for d in demands) / self.capacity.size
+        data = (
+            sum(d.size * _memories(d.pattern).size * (d.last - d.first + 1) for d in demands)
+            / self.capacity.size
+        )
         return {Aim.WEIGHTS: words, Aim.BOTH: words + data}.get(self.aim, data)
 
     def cost(self, demands: Sequence[Demand], start: int) -> tuple[float, ...]:
@@ -125,7 +133,9 @@ class _Load:
         words, data = self.words.copy(), self.data.copy()
         for demand in demands:
             words[_bits(demand.pattern << start)] += demand.words / self.capacity.words
-            data[demand.first : demand.last + 1, _memories(demand.pattern << start)] += demand.size / self.capacity.size
+            data[demand.first : demand.last + 1, _memories(demand.pattern << start)] += (
+                demand.size / self.capacity.size
+            )
         return words, data
 
     def add(self, demands: Sequence[Demand], start: int) -> None:

@@ -1,4 +1,7 @@
-"""Which values' slots follow from each other, and which values share an offset; grown tie by tie, each refused that contradicts."""
+"""Which values' slots follow from each other, and which values share an offset.
+
+Grown tie by tie, each refused that contradicts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ class Lane:
 
 
 class Ties:
-    """values: by number.  groups: for each value a group and its first slot counted from the group's.  lanes: for each value its own."""
+    """values: by number.
+
+    groups: for each value a group and its first slot counted from the group's.  lanes: for each value its
+    own.
+    """
 
     def __init__(self, values: dict[int, Value]) -> None:
         self.values = values
@@ -49,12 +56,19 @@ class Ties:
         self.values, self.groups, self.lanes = saved
 
     def tie(self, first: int, second: int, shift: int) -> bool:
-        """Let the second value begin `shift` slots after the first; False, and nothing done, where that cannot be."""
+        """Let the second value begin `shift` slots after the first.
+
+        False, and nothing done, where that cannot be.
+        """
         (group, at), (other, at_other) = self.groups[first], self.groups[second]
         move = at + shift - at_other
         if group == other:
             return move == 0
-        spans = [self._span(v, move if g == other else 0) for v, (g, _) in self.groups.items() if g in (group, other)]
+        spans = [
+            self._span(v, move if g == other else 0)
+            for v, (g, _) in self.groups.items()
+            if g in (group, other)
+        ]
         if max(last for _, last in spans) - min(start for start, _ in spans) > PROCESSORS:
             return False
         for value, (g, slot) in self.groups.items():
@@ -67,12 +81,19 @@ class Ties:
         return first, first + self.values[value].memories * PER_MEMORY
 
     def share(self, first: int, second: int, shift: int) -> bool:
-        """Tie two values whose lanes have the same gap and let them share an offset; False, and nothing done, where they collide."""
+        """Tie two values whose lanes have the same gap and let them share an offset.
+
+        False, and nothing done, where they collide.
+        """
         lane, other = self.lanes[first], self.lanes[second]
         if lane.cluster == other.cluster:
             return self.tie(first, second, shift)
         saved = dict(self.groups)
-        if lane.gap != other.gap or not self.tie(first, second, shift) or self._collide(lane.cluster, other.cluster):
+        if (
+            lane.gap != other.gap
+            or not self.tie(first, second, shift)
+            or self._collide(lane.cluster, other.cluster)
+        ):
             self.groups = saved
             return False
         for value in list(self.members(other.cluster)):
@@ -89,7 +110,9 @@ class Ties:
 
     def _cells(self, value: int) -> Iterator[tuple[int, int]]:
         first, last = self._span(value, 0)
-        return ((memory, self.lanes[value].position) for memory in range(first // PER_MEMORY, last // PER_MEMORY))
+        return (
+            (memory, self.lanes[value].position) for memory in range(first // PER_MEMORY, last // PER_MEMORY)
+        )
 
 
 def clusters(lanes: Mapping[int, Lane]) -> dict[int, list[int]]:

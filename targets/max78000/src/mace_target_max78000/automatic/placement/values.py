@@ -59,7 +59,10 @@ def in_hardware(layers: Sequence[Layer], places: Sequence[Place], device: Device
 
 
 def source_of(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> Layer:
-    """The network's input as if a layer had made it; `shape` counts where its first reader joins it with something else."""
+    """The network's input as if a layer had made it.
+
+    `shape` counts where its first reader joins it with something else.
+    """
     reader = next(layer for layer in layers if INPUT in layer.inputs)
     channels, dim = reader.channels, reader.dim
     if len(reader.inputs) > 1 and reader.eltwise is None and shape is not None:
@@ -86,7 +89,10 @@ def _output(unit: Unit) -> Value:
 
 
 def readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
-    """For the input and each layer, the layers that read it, in order; one that reads it twice is there twice."""
+    """For the input and each layer, the layers that read it, in order.
+
+    One that reads it twice is there twice.
+    """
     found: dict[int, list[int]] = {i: [] for i in range(INPUT, len(layers))}
     for index, layer in enumerate(layers):
         for source in layer.inputs:
@@ -96,4 +102,8 @@ def readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
 
 def folded(layer: Layer) -> bool:
     """Whether it is a dilated Conv1d that runs as a two-dimensional one, with words before its output that hold nothing."""
-    return layer.one_dimensional and layer.dilation[0] > 1 and (layer.kernel[0] - 1) * layer.dilation[0] >= DILATED
+    return (
+        layer.one_dimensional
+        and layer.dilation[0] > 1
+        and (layer.kernel[0] - 1) * layer.dilation[0] >= DILATED
+    )

@@ -1,7 +1,8 @@
 """Channels scaled so that all of a layer's weights use their bits alike.
 
-After ReLU, or nothing, or pooling, a channel may be made larger in one layer and its weights smaller in the next, and the network computes
-the same.  Source of the factors: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019.
+After ReLU, or nothing, or pooling, a channel may be made larger in one layer and its weights smaller in the
+next, and the network computes the same.  Source of the factors: Nagel et al., "Data-Free Quantization Through
+Weight Equalization and Bias Correction", ICCV 2019.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ def unlimited(graph: Graph) -> Graph:
     for link in links:
         _scale(weights, link, _uniform(graph, link, _to_power(link.high / 127)))
     done = {link.maker.name: _to_power(link.high / 127) * link.high for link in links}
-    nodes = (replace(n, attrs=MappingProxyType({**n.attrs, "high": done[n.name]})) if n.name in done else n for n in graph.nodes)
+    nodes = (
+        replace(n, attrs=MappingProxyType({**n.attrs, "high": done[n.name]})) if n.name in done else n
+        for n in graph.nodes
+    )
     return replace(_with(graph, weights), nodes=tuple(nodes))
 
 
@@ -104,7 +108,10 @@ def _own(node: Node, shared: set[str]) -> bool:
 
 
 def _readers(graph: Graph, tensor: str) -> list[Node] | None:
-    """The layers that read a tensor's channels, through ops that let factors pass; None if anything else does."""
+    """The layers that read a tensor's channels, through ops that let factors pass.
+
+    None if anything else does.
+    """
     if tensor in graph.outputs:
         return None
     found: list[Node] = []
@@ -123,12 +130,20 @@ def _readers(graph: Graph, tensor: str) -> list[Node] | None:
 def _by_channel(graph: Graph, reader: Node, count: int) -> bool:
     """Whether each input of the reader is one of so many channels."""
     width = graph.tensors[reader.inputs[0]].shape[-1]
-    return width == count if reader.op.name == "Conv" else graph.weights[reader.inputs[1]].ndim == 2 and width % count == 0
+    return (
+        width == count
+        if reader.op.name == "Conv"
+        else graph.weights[reader.inputs[1]].ndim == 2 and width % count == 0
+    )
 
 
 def _channels(graph: Graph, reader: Node, count: int, made: Mapping[str, Node]) -> Array:
     """The channel, of so many, that each input of a reader is."""
-    return np.arange(count) if reader.op.name == "Conv" else view_of(graph, reader.inputs[0], made).order.reshape(-1) % count
+    return (
+        np.arange(count)
+        if reader.op.name == "Conv"
+        else view_of(graph, reader.inputs[0], made).order.reshape(-1) % count
+    )
 
 
 def _factors(weights: Mapping[str, Array], link: Link) -> Array:
@@ -167,7 +182,9 @@ def _scale(weights: dict[str, Array], link: Link, factors: Array) -> None:
     """Multiply the maker's channels and divide what its readers do with them."""
     maker = link.maker
     w = weights[maker.inputs[1]].astype(np.float64)
-    weights[maker.inputs[1]] = w * factors if maker.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
+    weights[maker.inputs[1]] = (
+        w * factors if maker.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
+    )
     if len(maker.inputs) > 2 and maker.inputs[2]:
         weights[maker.inputs[2]] = weights[maker.inputs[2]].astype(np.float64) * factors
     for reader, channels in link.readers:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mace_core.build import Builder, Match, rewrite
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
 from mace_core.quantization import dequantize
+from mace_core.rewrite import Match, rewrite
 
 LIMITED = ("Conv", "ConvTranspose", "MatMul")
 SUMS = ("Add", "Sub")
@@ -47,7 +48,9 @@ def _add(new: Builder, node: Node, graph: Graph) -> None:
     elif node.op.name not in SUMS:
         new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     else:
-        inner = new.add(node.op, node.inputs, node.attrs, outputs=[new.fresh(f"{node.outputs[0]}.free")], like=node)
+        inner = new.add(
+            node.op, node.inputs, node.attrs, outputs=[new.fresh(f"{node.outputs[0]}.free")], like=node
+        )
         new.add("Clip", inner, {"min": low, "max": math.inf}, outputs=node.outputs, like=node)
 
 
@@ -104,12 +107,24 @@ def _halved(match: Match) -> Sequence[str] | None:
         return None
     size, shape = integers(node.attrs, "kernel"), match.shape(0)
     windows = Windows.of(size, node.attrs)
-    if max(size) <= LARGEST_POOL or set(windows.count(shape[1:-1])) != {1} or any(windows.before) or any(windows.after):
+    if (
+        max(size) <= LARGEST_POOL
+        or set(windows.count(shape[1:-1])) != {1}
+        or any(windows.before)
+        or any(windows.after)
+    ):
         return None
-    first = [next((n // d for d in range(2, n + 1) if n % d == 0 and n // d <= LARGEST_POOL), n) if n > LARGEST_POOL else n for n in size]
+    first = [
+        next((n // d for d in range(2, n + 1) if n % d == 0 and n // d <= LARGEST_POOL), n)
+        if n > LARGEST_POOL
+        else n
+        for n in size
+    ]
     second = [n // f for n, f in zip(size, first, strict=True)]
     stride = {f for f, s in zip(first, second, strict=True) if s > 1}
     if len(stride) != 1 or max(*first, *second) > LARGEST_POOL:
         return None
-    inner = match.new.one("AveragePool", [node.inputs[0]], window(first, (max(stride),) * len(size)), like=node)
+    inner = match.new.one(
+        "AveragePool", [node.inputs[0]], window(first, (max(stride),) * len(size)), like=node
+    )
     return match.emit("AveragePool", [inner], window(second))

@@ -21,7 +21,8 @@ SAMPLES = 8
 class Seen:
     """A tensor over all samples.
 
-    values: evenly spaced ones of all, float32.  mean, power: by channel, of the numbers and of their squares.  least, most: of all.
+    values: evenly spaced ones of all, float32.  mean, power: by channel, of the numbers and of their squares.
+    least, most: of all.
     """
 
     values: Array
@@ -39,7 +40,10 @@ class Seen:
 def random_inputs(graph: Graph, limits: tuple[float, float], count: int = SAMPLES) -> list[dict[str, Array]]:
     """Inputs for want of real ones: uniform between two limits."""
     random = np.random.default_rng(0)
-    return [{n: random.uniform(*limits, graph.tensors[n].shape).astype(np.float32) for n in graph.inputs} for _ in range(count)]
+    return [
+        {n: random.uniform(*limits, graph.tensors[n].shape).astype(np.float32) for n in graph.inputs}
+        for _ in range(count)
+    ]
 
 
 def observe(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> dict[str, Seen]:
@@ -61,7 +65,9 @@ def observe(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> dict[str, S
     return {n: _seen(gathered[n], moments[n], limits[n]) for n in names}
 
 
-def _seen(values: Sequence[Array], moments: Sequence[tuple[Array, Array]], limits: Sequence[tuple[float, float]]) -> Seen:
+def _seen(
+    values: Sequence[Array], moments: Sequence[tuple[Array, Array]], limits: Sequence[tuple[float, float]]
+) -> Seen:
     mean, power = (np.mean(part, axis=0) for part in zip(*moments, strict=True))
     least, most = zip(*limits, strict=True)
     return Seen(np.concatenate(values), mean, power, min(least), max(most))

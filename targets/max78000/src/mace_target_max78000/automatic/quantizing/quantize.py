@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mace_core.build import Builder
+from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Quant
 from mace_core.quantization import dequantize, quantize
 from mace_core.run.reference import execute
@@ -34,8 +34,10 @@ MEASURED = 8
 class Policy:
     """How a graph is quantised.
 
-    bits: of weights, by the name of the node; 8 where it is not named.  wide: whether the last layer gives 32-bit sums.
-    limits: of random inputs where there are no samples.  equalize: whether channels are scaled between layers.
+    bits: of weights, by the name of the node; 8 where it is not named.  wide: whether the last layer gives
+    32-bit sums.
+    limits: of random inputs where there are no samples.  equalize: whether channels are scaled between
+    layers.
     """
 
     bits: Mapping[str, int] = field(default_factory=dict)
@@ -64,7 +66,9 @@ def is_quantized(graph: Graph) -> bool:
     made = [inner.tensors[o] for node in inner.nodes for o in node.outputs]
     data = [*made, *(inner.tensors[n] for n in inner.inputs if not _quantized_at_once(inner, n))]
     weights = [inner.tensors[n.inputs[1]] for n in inner.nodes if n.op.name in MAIN]
-    sound = all(is_native(t) or (t.name in inner.outputs and not (t.quant and t.dtype is not DType.I32)) for t in data)
+    sound = all(
+        is_native(t) or (t.name in inner.outputs and not (t.quant and t.dtype is not DType.I32)) for t in data
+    )
     return sound and all(exponent(w.quant) is not None for w in weights)
 
 
@@ -78,13 +82,20 @@ def calibrated(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Pol
     plain = prepared(as_floats(graph))
     notes = () if samples else ("the network was quantised with random inputs; give samples of real ones",)
     given = list(samples) or random_inputs(plain, policy.limits)
-    plans = [_plan(candidate, given, policy, notes) for candidate in ((plain, equalized(plain)) if policy.equalize else (plain,))]
+    plans = [
+        _plan(candidate, given, policy, notes)
+        for candidate in ((plain, equalized(plain)) if policy.equalize else (plain,))
+    ]
     if policy.equalize:
         plans += [_plan(filled(plan.graph, plan.seen), given, policy, notes) for plan in tuple(plans)]
-    return min(plans, key=lambda plan: plan.error(policy.bits, given[:MEASURED])) if len(plans) > 1 else plans[0]
+    return (
+        min(plans, key=lambda plan: plan.error(policy.bits, given[:MEASURED])) if len(plans) > 1 else plans[0]
+    )
 
 
-def _plan(graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy, notes: tuple[str, ...]) -> Plan:
+def _plan(
+    graph: Graph, samples: Sequence[Mapping[str, Array]], policy: Policy, notes: tuple[str, ...]
+) -> Plan:
     whole = unlimited(graph)
     inner, _ = without_tail(whole)
     seen = observe(inner, samples)
@@ -126,7 +137,12 @@ class Plan:
     def choose(self, node: Node, bits: int) -> Chosen:
         """The best weights of so many bits for one node."""
         arrays = [self.graph.weights[name] for name in node.inputs[1:] if name]
-        return job(node, arrays, self.seen[node.inputs[0]], (self.steps[node.inputs[0]], self.steps.get(node.outputs[0]))).choose(bits)
+        return job(
+            node,
+            arrays,
+            self.seen[node.inputs[0]],
+            (self.steps[node.inputs[0]], self.steps.get(node.outputs[0])),
+        ).choose(bits)
 
     def rounded(self, bits: Mapping[str, int]) -> Quantized:
         """The graph with weights of so many bits."""
@@ -139,11 +155,16 @@ class Plan:
         rounded, _ = without_tail(self.rounded(bits).graph)
         shares = []
         for sample in samples:
-            want, found = execute(exact, sample), execute(rounded, {n: self._stored(n, v) for n, v in sample.items()})
+            want, found = (
+                execute(exact, sample),
+                execute(rounded, {n: self._stored(n, v) for n, v in sample.items()}),
+            )
             for name in exact.outputs:
                 quant = rounded.tensors[name].quant
                 real = dequantize(found[name], quant) if quant else found[name]
-                shares.append(float(np.linalg.norm(real - want[name])) / max(float(np.linalg.norm(want[name])), 1e-30))
+                shares.append(
+                    float(np.linalg.norm(real - want[name])) / max(float(np.linalg.norm(want[name])), 1e-30)
+                )
         return float(np.mean(shares))
 
     def _stored(self, name: str, value: Array) -> Array:
@@ -153,7 +174,11 @@ class Plan:
 def _wide(graph: Graph) -> set[str]:
     """The outputs that can stay sums of 32 bits."""
     uses = graph.uses()
-    free = (n for n in graph.nodes if n.op.name in MAIN and n.attrs["low"] == -math.inf and n.attrs["high"] == math.inf)
+    free = (
+        n
+        for n in graph.nodes
+        if n.op.name in MAIN and n.attrs["low"] == -math.inf and n.attrs["high"] == math.inf
+    )
     return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
 
 
@@ -164,7 +189,12 @@ def _rounded(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, Chosen
     new.storages = {name: storage(power) for name, power in steps.items()}
     for name in graph.inputs:
         tensor = graph.tensors[name]
-        new.input(name, DType.I8 if name in steps else tensor.dtype, tensor.shape, storage(steps[name]).quant if name in steps else None)
+        new.input(
+            name,
+            DType.I8 if name in steps else tensor.dtype,
+            tensor.shape,
+            storage(steps[name]).quant if name in steps else None,
+        )
     for name, array in graph.weights.items():
         new.weights[name], new.tensors[name] = array, graph.tensors[name]
     for node in graph.nodes:
@@ -176,7 +206,11 @@ def _rounded(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, Chosen
 
 
 def _parameters(new: Builder, node: Node, chosen: Chosen, steps: Mapping[str, int]) -> tuple[str, str]:
-    w = new.weight(f"{node.inputs[1]}.stored", shaped(chosen.values, node, new.shape(node.inputs[1])), Quant.of(2.0**chosen.power))
+    w = new.weight(
+        f"{node.inputs[1]}.stored",
+        shaped(chosen.values, node, new.shape(node.inputs[1])),
+        Quant.of(2.0**chosen.power),
+    )
     unit = chosen.power + steps[node.inputs[0]]
     result = steps.get(node.outputs[0])
     half = 1 if result is not None and result > unit else 0

@@ -54,7 +54,9 @@ def _best(group: list[Seen]) -> int:
     if most <= 0:
         return -7
     holding = math.ceil(math.log2(most / 127))
-    return min(range(holding, holding - FINER, -1), key=lambda power: sum(_loss(s.values, 2.0**power) for s in group))
+    return min(
+        range(holding, holding - FINER, -1), key=lambda power: sum(_loss(s.values, 2.0**power) for s in group)
+    )
 
 
 def best_step(values: Array) -> float:

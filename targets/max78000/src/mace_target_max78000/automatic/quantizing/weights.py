@@ -1,7 +1,8 @@
 """A layer's weights and bias in the steps that the hardware has, chosen for the least error in what the layer computes.
 
-The accumulator counts products of weight steps and data steps; the bias is a byte that counts 128 of these.  So coarser weights give the
-bias a longer reach, and both are chosen together.  What rounding shifts a channel's mean by goes into its bias (Nagel et al., 2019).
+The accumulator counts products of weight steps and data steps; the bias is a byte that counts 128 of these.
+So coarser weights give the bias a longer reach, and both are chosen together.  What rounding shifts a
+channel's mean by goes into its bias (Nagel et al., 2019).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Chosen:
 class Job:
     """A layer to be rounded.
 
-    rows: its weights, [out, weights of one output].  bias: [out].  mean, variance: of what each weight multiplies, [1 or out, weights].
+    rows: its weights, [out, weights of one output].  bias: [out].  mean, variance: of what each weight
+    multiplies, [1 or out, weights].
     data, result: powers of the steps of its input and output; result None for 32-bit sums.
     """
 
@@ -59,7 +61,9 @@ class Job:
         peak = float(np.abs(self.rows).max(initial=0))
         least = -(1 << bits - 1)
         holding = math.ceil(math.log2(peak / -least)) if peak else -UNIT
-        powers = [p for p in range(holding - FINER, holding + TRIED) if self._shift(p) in SHIFTS] or [self._nearest(holding)]
+        powers = [p for p in range(holding - FINER, holding + TRIED) if self._shift(p) in SHIFTS] or [
+            self._nearest(holding)
+        ]
         return min((self._at(power, bits) for power in powers), key=lambda c: c.error)
 
     def _shift(self, power: int) -> int:
@@ -94,7 +98,9 @@ def job(node: Node, arrays: Sequence[Array], seen: Seen, steps: tuple[int, int |
     else:
         rows = w.reshape(len(w), -1)
         group = int(str(node.attrs["group"]))
-        by_group = [np.repeat(m.reshape(group, -1), len(w) // group, axis=0) for m in (seen.mean, seen.variance)]
+        by_group = [
+            np.repeat(m.reshape(group, -1), len(w) // group, axis=0) for m in (seen.mean, seen.variance)
+        ]
         mean, variance = (np.tile(m, math.prod(w.shape[1:-1])) for m in by_group)
     bias = arrays[1].astype(np.float64) if len(arrays) > 1 else np.zeros(len(rows))
     return Job(rows, bias, mean, variance, *steps)

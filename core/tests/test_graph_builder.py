@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_core.build import Builder
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType
 from mace_core.run.reference import execute
 from mace_core.verify import verify
@@ -44,7 +44,9 @@ def test_an_input_keeps_its_name() -> None:
     assert graph.outputs != ("x",)
 
 
-@pytest.mark.parametrize(("op", "operands"), [("Sub", ("x", "")), ("Concat", ("x", "")), ("Where", ("", "x", "x"))])
+@pytest.mark.parametrize(
+    ("op", "operands"), [("Sub", ("x", "")), ("Concat", ("x", "")), ("Where", ("", "x", "x"))]
+)
 def test_an_absent_operand_is_refused_where_it_is_not_optional(op: str, operands: tuple[str, ...]) -> None:
     new = Builder("g")
     new.input("x", DType.F32, (1, 4, 4, 2))

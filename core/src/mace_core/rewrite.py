@@ -1,0 +1,119 @@
+"""Rewrites a graph by a rule that looks at one node at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mace_core.graph_builder import Builder, rename_tensors
+from mace_core.ir import Array, Graph, Node, Shape
+from mace_core.ops.op import Op
+
+
+@dataclass(frozen=True)
+class Match:
+    """A node that a rule looks at, its inputs already those of the new graph.
+
+    uses: how often each tensor of the *old* graph is read.
+    """
+
+    node: Node
+    new: Builder
+    uses: Mapping[str, int]
+
+    def feeder(self, index: int, *ops: str) -> Node | None:
+        """The node that computes input `index`, if it is one of these ops (or any) and nothing else reads its result.
+
+        None where its result is rounded to be stored: without it, that rounding would be lost.
+        """
+        inputs = self.node.inputs
+        found = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
+        if found is None or (ops and found.op.name not in ops) or self.uses.get(inputs[index], 1) != 1:
+            return None
+        return None if self._rounds(found, inputs[index]) else found
+
+    def _rounds(self, node: Node, result: str) -> bool:
+        stored = self.new.tensors[result].storage
+        return stored is not None and not (
+            node.op.moves and self.new.tensors[node.inputs[0]].storage == stored
+        )
+
+    def constant(self, index: int) -> Array | None:
+        """The data of input `index` if it is a constant that holds its numbers as they are."""
+        inputs = self.node.inputs
+        return self.new.constant(inputs[index]) if index < len(inputs) and inputs[index] else None
+
+    def emit(
+        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
+        """Add a node that computes what this one computes."""
+        return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
+
+    def joined(self, other: Node) -> Node:
+        """The node with the sources of another as well: what a node that computes both stands for."""
+        return replace(self.node, sources=tuple(dict.fromkeys((*other.sources, *self.node.sources))))
+
+    def shape(self, index: int) -> Shape:
+        """Shape of input `index`."""
+        return self.new.shape(self.node.inputs[index])
+
+
+Rule = Callable[[Match], Sequence[str] | None]
+"""Names of the tensors that replace the node's outputs, or None to keep the node."""
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Rebuild a graph in order, each node as the rule says; what the rule leaves unread disappears."""
+    new = Builder(graph.name)
+    for name in graph.inputs:
+        new.tensors[name] = graph.tensors[name]
+        new.inputs.append(name)
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    # A new tensor must not take the name of one that is still to come.
+    new.reserved = frozenset(graph.tensors)
+    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
+    new.states = list(graph.states)
+    now: dict[str, str] = {}
+    uses = graph.uses()
+    for node in graph.nodes:
+        node = rename_tensors(node, now, outputs=False)
+        result = rule(Match(node, new, uses))
+        if result is None and _unchanged(node, new, graph):
+            result = new.keep(node, [graph.tensors[o] for o in node.outputs])
+        elif result is None:
+            result = new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+        now.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
+        for old, by in zip(node.outputs, result, strict=False):
+            # Readers of the old tensor now read this one; if it existed, this node no longer does.
+            if old != by:
+                uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
+    return new.finish([now.get(o, o) for o in graph.outputs], graph.outputs)
+
+
+def copy_nodes(graph: Graph, new: Builder, renamed: Mapping[str, str]) -> dict[str, str]:
+    """Add the weights and nodes of a graph to a builder.
+
+    Return what its tensors are called there, where that is something else.
+
+    renamed: tensors of the builder that its nodes read in place of their own. What becomes constant is
+    computed.
+    """
+    renamed = dict(renamed)
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    for node in graph.nodes:
+        inputs = [renamed.get(name, name) for name in node.inputs]
+        outputs = new.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
+        renamed.update((old, by) for old, by in zip(node.outputs, outputs, strict=True) if old != by)
+    return renamed
+
+
+def _unchanged(node: Node, new: Builder, graph: Graph) -> bool:
+    """Whether a node reads in the new graph what it reads in the old one."""
+    for name in filter(None, node.inputs):
+        before, after = graph.tensors.get(name), new.tensors[name]
+        if (after is not before and after != before) or (name in new.weights) != (name in graph.weights):
+            return False
+    return True
