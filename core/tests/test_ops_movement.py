@@ -9,6 +9,7 @@ import pytest
 
 from mace_core.ir import Array, DType, Tensor
 from mace_core.ops import core_ops
+from mace_core.ops.gather import positions
 from mace_core.ops.op import OpError
 
 OPS = core_ops()
@@ -318,3 +319,11 @@ def test_move_keeps_what_is_computed(op: str, inputs: list[Array], attrs: dict[s
 )
 def test_ops_that_keep_their_order(op: str) -> None:
     assert OPS[op].move is None
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_indices_of_every_width_mean_positions(dtype: str) -> None:
+    """The largest index of a type lies beyond the axis, never before it: uint64 must not wrap."""
+    limits = np.iinfo(dtype)
+    indices = np.array([0, 2, limits.max, limits.min], dtype)
+    assert positions(indices, 3).tolist() == [0, 2, 2, 0]

@@ -16,8 +16,11 @@ from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
 
 
 def positions(indices: Array, count: int | Array) -> Array:
-    """Indices as positions in 0 ... count - 1."""
-    wide = np.where(indices > np.iinfo(np.int64).max, np.iinfo(np.int64).max, indices).astype(np.int64)
+    """Return indices as positions in 0 ... count - 1."""
+    if indices.dtype == np.uint64:
+        # Beyond int64 lies the end of every axis; a cast alone would wrap to a negative index.
+        indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
+    wide = indices.astype(np.int64)
     return np.clip(np.where(wide < 0, wide + count, wide), 0, count - 1)
 
 
