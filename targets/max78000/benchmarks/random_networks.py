@@ -20,11 +20,11 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_target_max78000.automatic.place import Placed, place
-from mace_target_max78000.automatic.placement.values import folded
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.options import Options
+from mace_target_max78000.place.search import PlacedNetwork, place_layers
+from mace_target_max78000.place.values import runs_as_image
 from mace_target_max78000.simulator import SimulationError, mismatches, replay
 from mace_target_max78000.synthesis import synthesise
 from mace_target_max78002.device import MAX78002
@@ -120,7 +120,7 @@ def finished(draft: Draft) -> tuple[Layer, ...]:
         replace(layer, output=i not in read or draft.chance(10)) for i, layer in enumerate(draft.layers)
     ]
     last = layers[-1]
-    if last.weights is not None and last.groups == 1 and not folded(last) and draft.chance(30):
+    if last.weights is not None and last.groups == 1 and not runs_as_image(last) and draft.chance(30):
         layers[-1] = replace(last, wide=True, shift=0, activation=Activation.NONE)
     return tuple(layers)
 
@@ -323,7 +323,7 @@ def random_options(layers: Sequence[Layer], pick: Pick) -> Options:
     """Sometimes FIFOs, where the input goes to one convolution; overlapping data; rounding."""
     readers = [layer for layer in layers if INPUT in layer.inputs]
     first = layers[0]
-    convolves = first.weights is not None and first.groups == 1 and not folded(first)
+    convolves = first.weights is not None and first.groups == 1 and not runs_as_image(first)
     fits = len(readers) == 1 and first.inputs == (INPUT,) and convolves and first.channels <= 16
     return Options(
         fifo=fits and pick(range(100)) < 40,
@@ -332,7 +332,7 @@ def random_options(layers: Sequence[Layer], pick: Pick) -> Options:
     )
 
 
-def different(placed: Placed, sample: Array, device: Device) -> list[str]:
+def different(placed: PlacedNetwork, sample: Array, device: Device) -> list[str]:
     """Each word in which the simulator differs from the arithmetic, or what the simulator refuses."""
     network = Network("random", placed.layers, placed.places, sample)
     image = synthesise(network, placed.options, device).image
@@ -363,7 +363,7 @@ def main() -> int:
         layers, sample = random_network(device, pick, random)
         try:
             found = different(
-                place(layers, sample.shape, device, random_options(layers, pick)), sample, device
+                place_layers(layers, sample.shape, device, random_options(layers, pick)), sample, device
             )
             result = "different" if found else "equal"
         except MaceError as error:

@@ -16,9 +16,9 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.run.reference import execute
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.automatic import Formed, form
-from mace_target_max78000.automatic.powers import exponent, storage
 from mace_target_max78000.device import Device
+from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph
+from mace_target_max78000.legalize.tensors import find_exponent, make_storage
 from mace_target_max78000.network import Network, Place
 from mace_target_max78000.options import Options
 
@@ -34,10 +34,10 @@ class Writer:
         self.random = np.random.default_rng(self.seed)
 
     def input(self, *shape: int, power: int = -7) -> str:
-        return self.build.input("x", DType.I8, (1, *shape), storage(power).quant)
+        return self.build.input("x", DType.I8, (1, *shape), make_storage(power).quant)
 
     def power(self, x: str) -> int:
-        found = exponent(self.build.tensors[x].quant)
+        found = find_exponent(self.build.tensors[x].quant)
         assert found is not None
         return found
 
@@ -85,7 +85,7 @@ class Writer:
         half = int(power is not None and power > step)
         bias = (2 * 128 * self.random.integers(-128, 128, count) + half).astype(np.int32)
         weight = self.build.weight("w", w, Quant.of(2.0**unit))
-        name = self.build.stored("y", storage(power) if power is not None else None)
+        name = self.build.stored("y", make_storage(power) if power is not None else None)
         return self.build.one(
             op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name]
         )
@@ -118,15 +118,17 @@ def sample_of(graph: Graph, seed: int = 0) -> Array:
     return np.random.default_rng(seed).integers(-128, 128, tensor.shape).astype(np.int8)
 
 
-def computed(formed: Formed, x: Array, device: Device, options: Options | None = None) -> tuple[Array, ...]:
+def computed(
+    formed: LegalizedGraph, x: Array, device: Device, options: Options | None = None
+) -> tuple[Array, ...]:
     """What every layer computes: [channels, rows, columns]."""
     places = (Place(1, 1),) * len(formed.layers)
     return outputs(Network("formed", formed.layers, places, formed.entry.apply(x)), options or Options())
 
 
-def assert_same(graph: Graph, device: Device, seed: int = 0) -> Formed:
+def assert_same(graph: Graph, device: Device, seed: int = 0) -> LegalizedGraph:
     """Every layer's result that is a tensor of the graph equals the IR's reference bit for bit."""
-    formed, x = form(graph, device), sample_of(graph, seed)
+    formed, x = legalize_graph(graph, device), sample_of(graph, seed)
     expected = execute(graph, {graph.inputs[0]: x})
     compared = 0
     for layer, tensor, found in zip(formed.layers, formed.tensors, computed(formed, x, device), strict=True):
@@ -146,7 +148,7 @@ def assert_same(graph: Graph, device: Device, seed: int = 0) -> Formed:
 
 def _step(graph: Graph, tensor: str) -> int:
     node = next(n for n in graph.nodes if tensor in n.outputs)
-    powers = [exponent(graph.tensors[i].quant) for i in node.inputs[:2]]
+    powers = [find_exponent(graph.tensors[i].quant) for i in node.inputs[:2]]
     assert powers[0] is not None
     assert powers[1] is not None
     return powers[0] + powers[1]

@@ -8,7 +8,7 @@ import numpy as np
 from automatic_random import Maker, conv, doubled, grouped, joined, pooled, summed
 
 from mace_core.ir import Graph
-from mace_target_max78000.automatic.powers import storage
+from mace_target_max78000.legalize.tensors import make_storage
 
 LEAST = 3
 """Rows or columns that an image made of a line has at least."""
@@ -82,7 +82,7 @@ def restored(maker: Maker, x: str) -> str:
     """The same numbers in other steps."""
     power = maker.writer.power(x) + maker.pick(-2, -1, 1, 2)
     return maker.writer.build.one(
-        "Quantize", [x], {}, outputs=[maker.writer.build.stored("y", storage(power))]
+        "Quantize", [x], {}, outputs=[maker.writer.build.stored("y", make_storage(power))]
     )
 
 

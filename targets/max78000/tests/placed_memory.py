@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mace_target_max78000.automatic.place import Placed
 from mace_target_max78000.device import Device
 from mace_target_max78000.network import INPUT, Layer, Operation, Place
+from mace_target_max78000.place.search import PlacedNetwork
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 FREE = -1
@@ -48,7 +48,7 @@ class Lies:
 class Checker:
     """All data memories as tags: whose word, of which position and pass."""
 
-    placed: Placed
+    placed: PlacedNetwork
     device: Device
     faults: list[str] = field(default_factory=list)
 
@@ -232,6 +232,6 @@ def last_needed(layer: Layer) -> Words:
     return found
 
 
-def faults(placed: Placed, device: Device) -> list[str]:
+def faults(placed: PlacedNetwork, device: Device) -> list[str]:
     """What is wrong with a placement."""
     return Checker(placed, device).check()

@@ -11,9 +11,9 @@ from automatic_graphs import Writer, assert_same, sample_of
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Quant
 from mace_core.run.reference import execute
-from mace_target_max78000.automatic import form
-from mace_target_max78000.automatic.powers import storage
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.legalize.pipeline import legalize_graph
+from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78000.network import Activation, Eltwise, Operation, Pool
 from mace_target_max78002.device import MAX78002
 
@@ -141,7 +141,7 @@ def test_sum_of_data_in_different_steps(device: Device) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
     a, b = w.conv(x, 16, (3, 3), power=-5, **SAME), w.conv(x, 16, (1, 1))
-    c = w.build.one("Add", [a, b], outputs=[w.build.stored("sum", storage(-7))])
+    c = w.build.one("Add", [a, b], outputs=[w.build.stored("sum", make_storage(-7))])
     formed = assert_same(w.graph(c), device)
     assert formed.layers[-1].inputs == (0, 1)
     assert formed.layers[-1].eltwise is None
@@ -248,9 +248,11 @@ def test_binary_weights_of_the_second_generation() -> None:
     attrs = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0)}
     weight = w.build.weight("w", signs, Quant.of(2.0**-5))
     graph = w.graph(
-        w.build.one("Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.stored("y", storage(-7))])
+        w.build.one(
+            "Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.stored("y", make_storage(-7))]
+        )
     )
-    found = [form(graph, device).layers[0].weights for device in (MAX78000, MAX78002)]
+    found = [legalize_graph(graph, device).layers[0].weights for device in (MAX78000, MAX78002)]
     assert [(f.bits, f.binary) for f in found if f] == [(2, False), (1, True)]
 
 
@@ -263,7 +265,7 @@ def test_every_fault_is_told_at_once() -> None:
     d = w.one("Mul", [c, w.conv(c, 4, (1, 1))])
     graph = w.graph(w.conv(a, 4, (1, 1)), w.conv(b, 4, (1, 1)), w.conv(d, 4, (1, 1)))
     with pytest.raises(MaceError) as caught:
-        form(graph, MAX78000)
+        legalize_graph(graph, MAX78000)
     told = str(caught.value).splitlines()
     assert sum("strides" in line for line in told) == 1
     assert sum("at most 16" in line for line in told) == 1
@@ -277,13 +279,13 @@ def test_operations_that_the_hardware_lacks_are_named() -> None:
     c = w.one("Sigmoid", [w.conv(w.input(20, 20, 4), 4, (1, 1))])
     graph = w.graph(w.conv(w.one("Mul", [c, c]), 4, (1, 1)))
     with pytest.raises(MaceError, match=r"(?s)\(Sigmoid\): .*\(Mul\): "):
-        form(graph, MAX78000)
+        legalize_graph(graph, MAX78000)
 
 
 def test_what_the_application_does_is_told() -> None:
     w = Writer()
     y = w.dense(w.input(4, 4, 3), 10, power=None)
-    formed = form(w.graph(w.build.one("Softmax", [y])), MAX78000)
+    formed = legalize_graph(w.graph(w.build.one("Softmax", [y])), MAX78000)
     assert "the application computes Softmax of the results" in formed.notes
     assert "divided by 0.0078125" in formed.notes[0]
 
@@ -291,7 +293,7 @@ def test_what_the_application_does_is_told() -> None:
 def test_two_inputs_are_refused() -> None:
     w = Writer()
     x = w.input(4, 4, 3)
-    other = w.build.input("other", DType.I8, (1, 4, 4, 3), storage(-7).quant)
+    other = w.build.input("other", DType.I8, (1, 4, 4, 3), make_storage(-7).quant)
     graph: Graph = w.graph(w.one("Add", [x, other]))
     with pytest.raises(MaceError, match="2 inputs"):
-        form(graph, MAX78000)
+        legalize_graph(graph, MAX78000)

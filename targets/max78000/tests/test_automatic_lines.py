@@ -7,12 +7,12 @@ import pytest
 from automatic_graphs import Writer
 
 from mace_core.run.reference import execute
-from mace_target_max78000.automatic.design import design
-from mace_target_max78000.automatic.quantizing.quantize import Policy
 from mace_target_max78000.build import built
+from mace_target_max78000.design import design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.network import Operation
 from mace_target_max78000.options import Options
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78002.device import MAX78002
 
 
@@ -31,7 +31,7 @@ def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_i
     if pooled == "sum":
         both = w.pool(both, (2,), 2)
     graph = w.graph(w.conv(both, 4, (3,)))
-    made = design(graph, (), device, (Options(), Policy()))
+    made = design_network(graph, (), device, (Options(), QuantizationPolicy()))
     layers = made.network.layers
     assert [layer.operation for layer in layers if layer.eltwise is not None] == [Operation.PASSTHROUGH]
     assert sum(layer.pools for layer in layers) == (pooled != "nothing")

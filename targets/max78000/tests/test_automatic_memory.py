@@ -12,10 +12,10 @@ from references import MODELS, Reference, references
 from mace_core import pipeline
 from mace_core.deployment import Model
 from mace_core.registry import Registry
-from mace_target_max78000.automatic import Policy
-from mace_target_max78000.automatic.design import design
+from mace_target_max78000.design import design_network
 from mace_target_max78000.image import Image
 from mace_target_max78000.network import Eltwise
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.report import analysed
 from mace_target_max78000.simulator import mismatches, replay
 from mace_target_max78000.synthesis import synthesise
@@ -52,7 +52,7 @@ def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, t
     )
     tensor = graph.tensors[graph.inputs[0]]
     data = np.random.default_rng(0).uniform(-1, 1, tensor.shape).astype(tensor.dtype.numpy)
-    ours = design(graph, [{tensor.name: data}], device, (options, Policy()))
+    ours = design_network(graph, [{tensor.name: data}], device, (options, QuantizationPolicy()))
     by_hand, made = synthesise(network, options, device), synthesise(ours.network, ours.options, device)
     assert list(mismatches(replay(made.image), made.image)) == []
     assert weight_words(made.image) <= weight_words(by_hand.image)

@@ -16,8 +16,9 @@ from mace_core.deployment import Model
 from mace_core.ir import Graph
 from mace_core.registry import Registry
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.automatic import Policy, prepare
+from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.network import Eltwise, Layer
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 
 REFERENCES = references((MODELS,))
 BITWISE = (Eltwise.OR, Eltwise.XOR)
@@ -46,7 +47,9 @@ def test_same_results(reference: Reference, registry: Registry, tmp_path: Path) 
     if any(layer.eltwise in BITWISE for layer in network.layers):
         pytest.skip("operations on the bits of data are none on the real numbers that ONNX has")
     write_onnx(network, tmp_path / "network.onnx")
-    formed = prepare(read(tmp_path / "network.onnx", registry), reference.device, (), Policy())
+    formed = quantize_and_legalize(
+        read(tmp_path / "network.onnx", registry), reference.device, (), QuantizationPolicy()
+    )
     assert not any("random inputs" in note for note in formed.notes)
     sample = network.sample.astype(np.int8)[None]
     split = any(layer.operands > 1 and len(layer.inputs) == 1 for layer in network.layers)

@@ -8,19 +8,19 @@ import pytest
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
-from mace_target_max78000.automatic import Policy
-from mace_target_max78000.automatic.design import Designed, design
 from mace_target_max78000.build import built
+from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78002.device import MAX78002
 
 SAME = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1)}
 
 
-def made(graph: Graph, device: Device, policy: Policy | None = None) -> Designed:
+def made(graph: Graph, device: Device, policy: QuantizationPolicy | None = None) -> DesignedNetwork:
     samples = [{"x": np.random.default_rng(0).uniform(-1, 1, graph.tensors["x"].shape).astype(np.float32)}]
-    return design(graph, samples, device, (Options(), policy or Policy()))
+    return design_network(graph, samples, device, (Options(), policy or QuantizationPolicy()))
 
 
 def images(size: int, outputs: int) -> Graph:
@@ -51,7 +51,7 @@ def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None
     with pytest.raises(MaceError) as refused:
         made(images(96, 4), MAX78000)
     with pytest.raises(MaceError) as narrow:
-        made(images(96, 4), MAX78000, Policy(wide=False))
+        made(images(96, 4), MAX78000, QuantizationPolicy(wide=False))
     assert str(refused.value) != str(narrow.value)
 
 

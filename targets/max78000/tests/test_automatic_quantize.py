@@ -18,16 +18,16 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
-from mace_target_max78000.automatic import Formed, Policy, form, prepare
-from mace_target_max78000.automatic.forming.ends import without_tail
-from mace_target_max78000.automatic.place import place
-from mace_target_max78000.automatic.powers import exponent, is_native
-from mace_target_max78000.automatic.quantizing.quantize import calibrated, is_quantized
-from mace_target_max78000.automatic.split import with_split_bias
+from mace_target_max78000.check import find_faults
+from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.legal import faults
+from mace_target_max78000.legalize.boundary import cut_tail
+from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
+from mace_target_max78000.legalize.tensors import find_exponent, is_native
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
+from mace_target_max78000.place.search import place_layers
+from mace_target_max78000.quantize.plan import QuantizationPolicy, calibrate, is_quantized
 from mace_target_max78000.simulator import mismatches, replay
 from mace_target_max78000.synthesis import synthesise
 from mace_target_max78002.device import MAX78002
@@ -37,7 +37,7 @@ MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
 DIGITS = ROOT / "models" / "digits"
 DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 ROUNDED = Options(avg_pool_rounding=True)
-EIGHT = Policy()
+EIGHT = QuantizationPolicy()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def read(path: Path, registry: Registry) -> Graph:
     return pipeline.normalise(pipeline.load(Model("network", (path,)), registry), registry)
 
 
-def results(formed: Formed, x: Array, device: Device) -> Array:
+def results(formed: LegalizedGraph, x: Array, device: Device) -> Array:
     """What the layers that are outputs give, as real numbers."""
     made = zip(formed.layers, formed.steps, computed(formed, x, device, ROUNDED), strict=True)
     return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
@@ -64,7 +64,7 @@ def test_digits_lose_no_accuracy(device: Device, registry: Registry) -> None:
         np.load(DIGITS / "test_inputs.npy").reshape(-1, 1, 1, 8, 8),
         np.load(DIGITS / "test_labels.npy"),
     )
-    formed = prepare(graph, device, [{"image": x} for x in pictures[:16]], Policy())
+    formed = quantize_and_legalize(graph, device, [{"image": x} for x in pictures[:16]], QuantizationPolicy())
     assert_runs(formed, formed.entry.apply(pictures[0]), device)
     right = [results(formed, x, device).argmax() == label for x, label in zip(pictures, labels, strict=True)]
     exact = [
@@ -90,12 +90,12 @@ class Tiny:
 TINY = (Tiny("ic", 0.08, 15), Tiny("kws", 0.08, 11), Tiny("ad", 0.05, 10))
 
 
-def assert_runs(formed: Formed, sample: Array, device: Device) -> None:
+def assert_runs(formed: LegalizedGraph, sample: Array, device: Device) -> None:
     """The layers find their places, and the simulator, fed with the program's bytes alone, finds what they compute."""
     shape = sample.shape if sample.shape[-1] > 1 else sample.shape[:2]
-    placed = place(with_split_bias(formed, device).layers, shape, device, ROUNDED)
+    placed = place_layers(split_long_bias(formed, device).layers, shape, device, ROUNDED)
     network = Network("network", placed.layers, placed.places, sample.reshape(shape))
-    assert [str(fault) for fault in faults(network, device, placed.options)] == []
+    assert [str(fault) for fault in find_faults(network, device, placed.options)] == []
     image = synthesise(network, placed.options, device).image
     assert list(mismatches(replay(image), image)) == []
 
@@ -111,10 +111,10 @@ def recorded(tiny: Tiny, kind: str, graph: Graph) -> list[dict[str, Array]]:
 def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
     graph = read(MODELS / f"mlperf_{tiny.name}" / f"{tiny.name}_fp32.tflite", registry)
     samples = recorded(tiny, "fp32", graph)
-    formed = prepare(graph, device, samples, Policy())
+    formed = quantize_and_legalize(graph, device, samples, QuantizationPolicy())
     assert len(formed.layers) == tiny.layers
     assert_runs(formed, formed.entry.apply(samples[0][graph.inputs[0]]), device)
-    inner, _ = without_tail(graph)
+    inner, _ = cut_tail(graph)
     errors = []
     for sample in samples:
         exact = execute(inner, sample)[inner.outputs[0]].reshape(-1)
@@ -129,10 +129,10 @@ def test_quantised_models_of_other_scales(tiny: Tiny, registry: Registry) -> Non
     """Bytes with zero points, as TensorFlow Lite has them, become real numbers and bytes in steps of powers of two."""
     graph = read(MODELS / f"mlperf_{tiny.name}" / f"{tiny.name}_int8.tflite", registry)
     real = read(MODELS / f"mlperf_{tiny.name}" / f"{tiny.name}_fp32.tflite", registry)
-    inner, _ = without_tail(real)
+    inner, _ = cut_tail(real)
     samples = recorded(tiny, "fp32", real)
     fed = [{graph.inputs[0]: s[real.inputs[0]]} for s in samples]
-    formed = prepare(graph, MAX78000, fed, Policy())
+    formed = quantize_and_legalize(graph, MAX78000, fed, QuantizationPolicy())
     exact = execute(inner, samples[0])[inner.outputs[0]].reshape(-1)
     found = results(formed, samples[0][real.inputs[0]], MAX78000)
     assert found @ exact > 0.97 * np.linalg.norm(found) * np.linalg.norm(exact)
@@ -166,13 +166,13 @@ class Net:
         return [{"x": self.random.normal(size=shape).astype(np.float32)} for _ in range(count)]
 
 
-def quantize(graph: Graph, samples: Sequence[dict[str, Array]], policy: Policy = EIGHT) -> Graph:
-    """The graph as `prepare` has it before layers are formed, with the bits that are asked for."""
-    return graph if is_quantized(graph) else calibrated(graph, samples, policy).rounded(policy.bits).graph
+def quantize(graph: Graph, samples: Sequence[dict[str, Array]], policy: QuantizationPolicy = EIGHT) -> Graph:
+    """The graph as `quantize_and_legalize` has it before layers are formed, with the bits that are asked for."""
+    return graph if is_quantized(graph) else calibrate(graph, samples, policy).rounded(policy.bits).graph
 
 
-def loss(graph: Graph, samples: list[dict[str, Array]], policy: Policy) -> float:
-    formed = form(quantize(graph, samples, policy), MAX78000)
+def loss(graph: Graph, samples: list[dict[str, Array]], policy: QuantizationPolicy) -> float:
+    formed = legalize_graph(quantize(graph, samples, policy), MAX78000)
     errors = []
     for sample in samples:
         exact = np.moveaxis(execute(graph, sample)[graph.outputs[0]][0], -1, 0).reshape(-1)
@@ -186,7 +186,7 @@ def test_quantised_graph_is_native_and_stays_as_it_is() -> None:
     made = quantize(graph, net.samples())
     assert all(is_native(made.tensors[t]) for node in made.nodes[:-1] for t in node.outputs)
     assert made.tensors[made.outputs[0]].quant is None
-    assert all(exponent(made.tensors[node.inputs[1]].quant) is not None for node in made.nodes)
+    assert all(find_exponent(made.tensors[node.inputs[1]].quant) is not None for node in made.nodes)
     assert quantize(made, ()) is made
 
 
@@ -194,7 +194,7 @@ def test_reference_of_the_quantised_graph_is_the_hardwares() -> None:
     net, x = Net.over(8, 8, 3)
     samples = net.samples()
     made = quantize(net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)]), samples)
-    formed = form(made, MAX78000)
+    formed = legalize_graph(made, MAX78000)
     stored = formed.entry.apply(samples[0]["x"]).transpose(1, 2, 0)[None].astype(np.int8)
     exact = np.moveaxis(execute(made, {"x": stored})[made.outputs[0]][0], -1, 0).reshape(-1)
     assert np.array_equal(results(formed, stored, MAX78000), exact)
@@ -205,7 +205,9 @@ def test_channels_of_unlike_size_are_equalised() -> None:
     scales = np.exp2(np.linspace(-6, 2, 16))
     graph = net.build.finish([net.conv(net.conv(x, 16, scales=scales, low=0.0), 4)])
     samples = net.samples()
-    assert loss(graph, samples, Policy(equalize=True)) <= loss(graph, samples, Policy(equalize=False))
+    assert loss(graph, samples, QuantizationPolicy(equalize=True)) <= loss(
+        graph, samples, QuantizationPolicy(equalize=False)
+    )
 
 
 @pytest.mark.parametrize("limit", [6.0, 1.0, 5.0])
@@ -217,17 +219,17 @@ def test_limits_above_become_the_hardwares(limit: float) -> None:
     quant = made.tensors[node.outputs[0]].quant
     assert quant is not None
     assert float(str(node.attrs["high"])) >= 127 * quant.scale[0] * (1 - 1e-6)
-    assert loss(graph, net.samples(), Policy()) < 0.05
+    assert loss(graph, net.samples(), QuantizationPolicy()) < 0.05
 
 
 def test_bits_by_the_name_of_the_node() -> None:
     net, x = Net.over(8, 8, 3)
     graph = net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)])
     names = [node.name for node in graph.nodes]
-    policy = Policy(bits={names[0]: 4, names[1]: 2})
+    policy = QuantizationPolicy(bits={names[0]: 4, names[1]: 2})
     widths = [
         layer.weights.bits
-        for layer in form(quantize(graph, net.samples(), policy), MAX78000).layers
+        for layer in legalize_graph(quantize(graph, net.samples(), policy), MAX78000).layers
         if layer.weights
     ]
     assert widths == [4, 2]
@@ -239,7 +241,12 @@ def test_weights_are_narrowed_until_they_fit() -> None:
         x = net.conv(x, 192, low=0.0)
     graph = net.build.finish([net.conv(x, 8, 1)])
     bits = {
-        d.name: [w.bits for w in weights(prepare(graph, d, net.samples(1), Policy(equalize=False)))]
+        d.name: [
+            w.bits
+            for w in weights(
+                quantize_and_legalize(graph, d, net.samples(1), QuantizationPolicy(equalize=False))
+            )
+        ]
         for d in (MAX78000, MAX78002)
     }
     assert bits["MAX78002"] == [8] * 5
@@ -247,13 +254,15 @@ def test_weights_are_narrowed_until_they_fit() -> None:
     assert max(bits["MAX78000"]) > min(bits["MAX78000"])
 
 
-def weights(formed: Formed) -> list[Array]:
+def weights(formed: LegalizedGraph) -> list[Array]:
     return [layer.weights for layer in formed.layers if layer.weights]  # type: ignore[misc]
 
 
 def test_without_samples_a_note_says_so() -> None:
     net, x = Net.over(8, 8, 3)
-    formed = prepare(net.build.finish([net.conv(x, 4)]), MAX78000, (), Policy(limits=(0.0, 1.0)))
+    formed = quantize_and_legalize(
+        net.build.finish([net.conv(x, 4)]), MAX78000, (), QuantizationPolicy(limits=(0.0, 1.0))
+    )
     assert any("random inputs" in note for note in formed.notes)
 
 
@@ -267,5 +276,5 @@ def test_a_mean_over_a_large_window_is_taken_in_two_steps() -> None:
         "dilations": (1, 1),
     }
     graph = net.build.finish([net.conv(net.build.one("AveragePool", [net.conv(x, 8, low=0.0)], attrs), 4, 1)])
-    formed = prepare(graph, MAX78000, net.samples(), Policy())
+    formed = quantize_and_legalize(graph, MAX78000, net.samples(), QuantizationPolicy())
     assert [layer.pool.size for layer in formed.layers if layer.pool] == [(5, 5), (5, 1)]

@@ -15,12 +15,12 @@ from automatic_random import random_graph
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.automatic import Formed
-from mace_target_max78000.automatic.place import place
+from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.legal import faults
+from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
+from mace_target_max78000.place.search import place_layers
 from mace_target_max78000.simulator import mismatches, replay
 from mace_target_max78000.synthesis import synthesise
 from mace_target_max78002.device import MAX78002
@@ -36,12 +36,12 @@ def test_simulator_equals_the_reference(seed: int, device: Device) -> None:
     check_placed(assert_same(graph, device, seed), graph, sample_of(graph, seed), device)
 
 
-def check_placed(formed: Formed, graph: Graph, x: Array, device: Device) -> None:
+def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Device) -> None:
     sample = formed.entry.apply(x)
     shape = sample.shape if sample.ndim < 3 or sample.shape[2] > 1 else sample.shape[:2]
-    placed = place(formed.layers, shape, device, Options())
+    placed = place_layers(formed.layers, shape, device, Options())
     network = Network("random", placed.layers, placed.places, sample.reshape(shape))
-    assert [str(fault) for fault in faults(network, device, placed.options)] == []
+    assert [str(fault) for fault in find_faults(network, device, placed.options)] == []
     made = outputs(network, placed.options)
     results = [made[i] for i, layer in enumerate(network.layers) if layer.output]
     expected = execute(graph, {graph.inputs[0]: x})[graph.outputs[0]]

@@ -12,16 +12,16 @@ from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
-from mace_target_max78000.automatic import form
-from mace_target_max78000.automatic.design import Designed, design
-from mace_target_max78000.automatic.quantizing.quantize import Policy
+from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.feed import Feed
+from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.options import Options
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 
 
-def designed(graph: Graph) -> Designed:
-    return design(graph, (), MAX78000, (Options(), Policy()))
+def designed(graph: Graph) -> DesignedNetwork:
+    return design_network(graph, (), MAX78000, (Options(), QuantizationPolicy()))
 
 
 def matrix(*shape: int) -> Graph:
@@ -79,7 +79,7 @@ def test_a_batch_made_on_the_way_is_refused_where_it_is_read() -> None:
         "Concat", [y, y], {"axis": 0}, outputs=[w.build.stored("y", w.build.tensors[y].storage)]
     )
     with pytest.raises(MaceError, match=r"\(Conv\): its data has a batch of 2"):
-        form(w.graph(w.conv(joined, 4, (1, 1))), MAX78000)
+        legalize_graph(w.graph(w.conv(joined, 4, (1, 1))), MAX78000)
 
 
 def test_a_single_number_is_refused() -> None:
@@ -111,7 +111,7 @@ def test_results_of_other_types_are_refused() -> None:
     w = Writer()
     y = w.dense(w.input(4, 4, 3), 10, power=None)
     with pytest.raises(MaceError, match=r"\(Cast\): it makes i32 of results"):
-        form(w.graph(w.build.one("Cast", [y], {"to": "i32"})), MAX78000)
+        legalize_graph(w.graph(w.build.one("Cast", [y], {"to": "i32"})), MAX78000)
 
 
 def fed(graph: Graph) -> None:

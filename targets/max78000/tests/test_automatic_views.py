@@ -15,12 +15,13 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.run.reference import execute
-from mace_target_max78000.automatic import Policy, form
-from mace_target_max78000.automatic.design import Designed, design
-from mace_target_max78000.automatic.powers import storage
+from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
+from mace_target_max78000.legalize.pipeline import legalize_graph
+from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78000.options import Options
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.target import Max78000
 from mace_target_max78002.target import Max78002
 
@@ -48,8 +49,8 @@ def emitted(graph: Graph, target: Max78000) -> None:
     target.emit(graph, BuildConfig("cortex-m4", target.name, Model("net", (Path("net.onnx"),))))
 
 
-def designed(graph: Graph, device: Device = MAX78000) -> Designed:
-    return design(graph, [], device, (Options(), Policy()))
+def designed(graph: Graph, device: Device = MAX78000) -> DesignedNetwork:
+    return design_network(graph, [], device, (Options(), QuantizationPolicy()))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -150,7 +151,7 @@ def channels_of_a_flat_split(w: Writer) -> Graph:
 
 
 def input_in_other_steps(w: Writer) -> Graph:
-    x = w.build.one("Quantize", [w.input(8, 8, 4)], {}, outputs=[w.build.stored("coarse", storage(-5))])
+    x = w.build.one("Quantize", [w.input(8, 8, 4)], {}, outputs=[w.build.stored("coarse", make_storage(-5))])
     return w.graph(w.conv(x, 4, (3, 3), **SAME))
 
 
@@ -189,7 +190,7 @@ def test_view(make: object, target: str) -> None:
 
 
 def test_rows_and_columns_are_those_of_the_view() -> None:
-    formed = form(line_then_image(Writer()), MAX78000)
+    formed = legalize_graph(line_then_image(Writer()), MAX78000)
     assert [(layer.dim, layer.out_dim) for layer in formed.layers] == [
         ((128, 1), (128, 1)),
         ((16, 8), (16, 8)),
@@ -212,7 +213,7 @@ def test_rearranged_data_are_refused(op: str) -> None:
     else:
         made = w.conv(turned, 8, (3, 3), op, **(up if op == "ConvTranspose" else SAME))
     with pytest.raises(MaceError, match="its input is rearranged"):
-        form(w.graph(made), MAX78000)
+        legalize_graph(w.graph(made), MAX78000)
 
 
 def test_sample_of_an_input_in_other_steps() -> None:

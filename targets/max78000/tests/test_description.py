@@ -10,10 +10,10 @@ import pytest
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000.arithmetic import outputs
+from mace_target_max78000.check import find_faults
 from mace_target_max78000.checkpoint import Checkpoint, LayerParameters
 from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000
-from mace_target_max78000.legal import faults
 from mace_target_max78000.network import BUFFER, INPUT, STOP, Activation, Eltwise, Network, Operation, Pool
 from mace_target_max78000.options import Options
 
@@ -310,7 +310,7 @@ def test_rolling_buffers(files: Files) -> None:
     (buffer,) = network.buffers
     assert (buffer.name, buffer.dim, buffer.offset, buffer.end) == ("memory", (4, 1), 0x100, 0x110)
     assert [layer.inputs for layer in network.layers] == [(BUFFER,), (INPUT,), (BUFFER,)]
-    assert faults(network, MAX78000, Options()) == []
+    assert find_faults(network, MAX78000, Options()) == []
     assert outputs(network, Options())[-1].ravel().tolist() == [12]
 
 

@@ -12,10 +12,10 @@ import pytest
 from references import MODELS, Reference, references
 
 from mace_core.ir import Array
+from mace_target_max78000.check import find_faults
 from mace_target_max78000.checkpoint import load_checkpoint
 from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.legal import faults
 from mace_target_max78000.network import (
     BUFFER,
     INPUT,
@@ -39,7 +39,7 @@ MNIST = MODELS / "mnist"
 
 @pytest.mark.parametrize("reference", references(), ids=lambda r: r.name)
 def test_the_makers_networks_are_legal(reference: Reference) -> None:
-    assert faults(reference.network, reference.device, reference.options) == []
+    assert find_faults(reference.network, reference.device, reference.options) == []
 
 
 # The mistakes that users make, each in a description that is right otherwise
@@ -114,14 +114,14 @@ def mnist(folder: Path, *changes: tuple[str, str, int]) -> Network:
 def test_a_users_mistake_is_told_once_and_at_its_place(mistake: str, tmp_path: Path) -> None:
     change, expected = MISTAKES[mistake]
     network = mnist(tmp_path, change)
-    assert [str(fault) for fault in faults(network, MAX78000, Options())] == [expected]
+    assert [str(fault) for fault in find_faults(network, MAX78000, Options())] == [expected]
 
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason=f"no networks in {MODELS}; MACE_MODELS names another folder")
 def test_several_mistakes_are_told_together(tmp_path: Path) -> None:
     names = ("a pad", "processors of 59 bits", "weights wider than quantization", "a misaligned offset")
     network = mnist(tmp_path, *(MISTAKES[name][0] for name in names))
-    assert {str(fault) for fault in faults(network, MAX78000, Options())} == {
+    assert {str(fault) for fault in find_faults(network, MAX78000, Options())} == {
         MISTAKES[name][1] for name in names
     }
 
@@ -200,7 +200,7 @@ def place(made: Layer, in_offset: int = 0, out_offset: int = 0x4000, **changes: 
 
 def told(given: Network, device: Device = MAX78000, **options: Any) -> list[str]:
     """Layer and key of each fault."""
-    return [f"{fault.layer}: {fault.key}" for fault in faults(given, device, Options(**options))]
+    return [f"{fault.layer}: {fault.key}" for fault in find_faults(given, device, Options(**options))]
 
 
 C1, C2, T2, FC, NO = (
@@ -447,7 +447,7 @@ def test_data_that_a_later_layer_reads_are_kept() -> None:
     given = chain(
         (0, 0x100), (0x100, 0x200), (0x200, 0x100), (0x100, 0x400), inputs=((INPUT,), (0,), (1,), (0,))
     )
-    (fault,) = faults(given, MAX78000, Options())
+    (fault,) = find_faults(given, MAX78000, Options())
     assert (fault.layer, fault.key) == ("three", "out_offset")
     assert fault.expected == "memory without data of one, which four reads later"
     assert fault.remedy == "write out_offset: 0x0000, which is free"
@@ -458,14 +458,14 @@ def test_results_are_kept() -> None:
     given = chain((0, 0x100), (0x100, 0x200), (0x200, 0x100), inputs=((INPUT,), (0,), (1,)))
     assert told(given) == []
     result = replace(given, layers=(replace(given.layers[0], output=True), *given.layers[1:]))
-    (fault,) = faults(result, MAX78000, Options())
+    (fault,) = find_faults(result, MAX78000, Options())
     assert (fault.layer, fault.expected) == ("three", "memory without data of one, which are results")
     assert told(result, overlap_data=True) == []
 
 
 def test_layers_read_where_data_were_written() -> None:
     given = chain((0, 0x100), (0x104, 0x400), inputs=((INPUT,), (0,)))
-    (fault,) = faults(given, MAX78000, Options())
+    (fault,) = find_faults(given, MAX78000, Options())
     assert (
         str(fault)
         == "two: in_offset: found 0x0104, expected 0x0100, where one is read from; write in_offset: 0x0100"
@@ -480,9 +480,11 @@ def test_operands_lie_word_by_word_in_turn() -> None:
     right = (place(a, 0, 0x200, write_gap=1), place(b, 0, 0x204, write_gap=1), place(total, 0x200, 0x600))
     assert told(network(a, b, total, places=right)) == []
     no_gap = (replace(right[0], write_gap=0), *right[1:])
-    (fault,) = faults(network(a, b, total, places=no_gap), MAX78000, Options())
+    (fault,) = find_faults(network(a, b, total, places=no_gap), MAX78000, Options())
     assert (fault.layer, fault.key, fault.remedy) == ("three", "in_sequences", "write write_gap: 1 in one")
-    (fault,) = faults(network(a, b, replace(total, inputs=(1, 0)), places=right), MAX78000, Options())[:1]
+    (fault,) = find_faults(network(a, b, replace(total, inputs=(1, 0)), places=right), MAX78000, Options())[
+        :1
+    ]
     assert fault.remedy == "write out_offset: 0x0200 in two, or correct in_offset"
 
 
@@ -521,7 +523,7 @@ def test_an_original_that_is_read_is_kept() -> None:
         place(last, 0, 0x3000),
     )
     other = replace(other, inputs=(1,))
-    (fault,) = faults(network(first, copy, other, last, places=places), MAX78000, Options())
+    (fault,) = find_faults(network(first, copy, other, last, places=places), MAX78000, Options())
     assert (fault.layer, fault.expected) == ("three", "memory without data of one, which four reads later")
 
 

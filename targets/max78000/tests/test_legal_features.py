@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from test_legal import C1, C2, NO, T2, layer, mask, network, place, told
 
+from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.legal import faults
 from mace_target_max78000.network import Eltwise, Layer, Network, Place, Pool, Weights
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
@@ -128,7 +128,9 @@ def streaming(second: dict[str, int], last: dict[str, int]) -> Network:
 
 
 def found(given: Network, **options: Any) -> list[str]:
-    return [str(fault).partition(";")[0] for fault in faults(given, MAX78000, Options(fifo=True, **options))]
+    return [
+        str(fault).partition(";")[0] for fault in find_faults(given, MAX78000, Options(fifo=True, **options))
+    ]
 
 
 def test_buffers_that_are_apart_are_legal() -> None:
@@ -188,7 +190,7 @@ def test_a_layer_behind_a_stream_may_write_over_what_streamed() -> None:
     assert found(network(stream, conv, places=places)) == []
     plain = (replace(places[0], streaming=False), places[1])
     given = network(stream, conv, places=plain)
-    assert [fault.key for fault in faults(given, MAX78000, Options())] == ["out_offset"]
+    assert [fault.key for fault in find_faults(given, MAX78000, Options())] == ["out_offset"]
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
@@ -210,7 +212,7 @@ def test_nothing_is_pooled_before_a_transposed_convolution(
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 def test_no_element_wise_operation_comes_before_a_convolution_of_lines(device: Device) -> None:
     line = layer(C1, (4, 8), operands=2, eltwise=Eltwise.SUB)
-    (fault,) = faults(network(line), device, Options())
+    (fault,) = find_faults(network(line), device, Options())
     assert str(fault) == (
         "one: eltwise: found conv1d, expected conv2d or no operation after it; write it as a layer of its own, operation: sub"
     )

@@ -15,13 +15,13 @@ from references import IMPOSSIBLE, MODELS, Reference, references
 
 from mace_core.errors import MaceError
 from mace_core.testing.requirements import require
-from mace_target_max78000 import legal
+from mace_target_max78000 import check
 from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.automatic.place import Placed, place
-from mace_target_max78000.automatic.placement.offsets import distance
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.network import INPUT, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.options import Options
+from mace_target_max78000.place.allocate import find_overlap_distance
+from mace_target_max78000.place.search import PlacedNetwork, place_layers
 from mace_target_max78000.report import Report, analysed
 from mace_target_max78000.simulator import mismatches, replay
 from mace_target_max78000.synthesis import synthesise
@@ -68,21 +68,23 @@ def combined(name: str, inputs: tuple[int, ...], channels: int, dim: tuple[int, 
     )
 
 
-def proven(layers: Sequence[Layer], device: Device = MAX78000, options: Options | None = None) -> Placed:
+def proven(
+    layers: Sequence[Layer], device: Device = MAX78000, options: Options | None = None
+) -> PlacedNetwork:
     """The placement, once the simulator agrees with the arithmetic and no word is lost."""
     layers = [*layers[:-1], replace(layers[-1], output=True)]
     first = layers[0]
-    placed = place(layers, (first.channels, *first.dim), device, options or Options())
+    placed = place_layers(layers, (first.channels, *first.dim), device, options or Options())
     assert faults(placed, device) == []
     sample = np.random.default_rng(1).integers(-128, 128, (first.channels, *first.dim))
     network = Network("proven", placed.layers, placed.places, sample)
-    assert legal.faults(network, device, placed.options) == []
+    assert check.find_faults(network, device, placed.options) == []
     image = synthesise(network, placed.options, device).image
     assert list(mismatches(replay(image), image)) == []
     return placed
 
 
-def names(placed: Placed) -> list[str]:
+def names(placed: PlacedNetwork) -> list[str]:
     return [layer.name for layer in placed.layers]
 
 
@@ -102,9 +104,9 @@ def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None
     if any(p.bypass for p in network.places):
         pytest.skip("a bypass is a test of the hardware's, no layer")
     asked = replace(options, max_checklines=None)
-    placed = place(network.layers, network.sample.shape, device, asked)
+    placed = place_layers(network.layers, network.sample.shape, device, asked)
     anew = replace(network, layers=placed.layers, places=placed.places, unloads=())
-    assert legal.faults(anew, device, placed.options) == []
+    assert check.find_faults(anew, device, placed.options) == []
     made, by_hand = synthesise(anew, placed.options, device), synthesise(network, options, device)
     assert list(mismatches(replay(made.image), made.image)) == []
     for ours, theirs in zip(
@@ -271,30 +273,30 @@ def test_refusals_name_every_layer() -> None:
     with pytest.raises(
         MaceError, match=r"layer \d+ \(a\) needs 1024 words(.|\n)*layer \d+ \(b\) needs 1024 words"
     ):
-        place(large, None, MAX78000, Options())
+        place_layers(large, None, MAX78000, Options())
     sides = [conv("a", INPUT, 64, (120, 120), 64), conv("b", 0, 64, (120, 120), 64)]
     with pytest.raises(
         MaceError, match=r"layer a: (.|\n)*layer b: what it reads and writes(.|\n)*are there; use fewer rows"
     ):
-        place(sides, None, MAX78000, Options())
+        place_layers(sides, None, MAX78000, Options())
     many = [conv("a", INPUT, 8, dim, 8), *(conv(f"l{i}", i, 8, dim, 8) for i in range(33))]
     with pytest.raises(MaceError, match="34 layers are needed, the MAX78000 runs 32"):
-        place(many, None, MAX78000, Options())
+        place_layers(many, None, MAX78000, Options())
     parts = [
         conv("a", INPUT, 3, dim, 30),
         conv("b", INPUT, 3, dim, 50),
         conv("c", 0, 80, dim, 4, inputs=(0, 1)),
     ]
     with pytest.raises(MaceError, match=r"layer c: it joins 30, 50 channels(.|\n)*multiple of four"):
-        place(parts, None, MAX78000, Options())
+        place_layers(parts, None, MAX78000, Options())
     values = Weights(np.ones((4, 3, 3), np.int64))
     dilated = Layer(
         "d", Operation.CONV1D, (INPUT,), 3, (40, 1), 4, values, kernel=(3, 1), dilation=(7, 1), wide=True
     )
     with pytest.raises(MaceError, match="layer d: it is dilated, and its results have 32 bits"):
-        place([dilated], None, MAX78000, Options())
+        place_layers([dilated], None, MAX78000, Options())
     with pytest.raises(MaceError, match="FIFOs of the MAX78000"):
-        place([conv("a", INPUT, 17, dim, 4)], None, MAX78000, Options(fifo=True))
+        place_layers([conv("a", INPUT, 17, dim, 4)], None, MAX78000, Options(fifo=True))
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -310,7 +312,7 @@ def test_outputs_at_their_distance_lose_nothing(data: st.DataObject) -> None:
     if min(layer.pooled) < 1 or min(layer.out_dim) < 1:
         return
     step_in, step_out = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    least = distance(layer, step_in, step_out)
+    least = find_overlap_distance(layer, step_in, step_out)
     assert least % 4 == 0
     assert lost(layer, step_in, step_out, least // 4 + draw(st.integers(0, 9))) == 0
     if pool is None and layer.pad[0] == kernel // 2 and step_in == step_out:

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from test_place import combined, conv, proven
 
-from mace_target_max78000.automatic.place import _arrivals
-from mace_target_max78000.automatic.placement.arrange import Arrangement, arranged
-from mace_target_max78000.automatic.placement.lower import lowered
-from mace_target_max78000.automatic.placement.values import source_of
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.network import INPUT, Layer, Operation
 from mace_target_max78000.options import Options
+from mace_target_max78000.place.adjacency import Arrangement, arrange_values
+from mace_target_max78000.place.inserted_layers import split_unsupported
+from mace_target_max78000.place.search import _list_arrivals
+from mace_target_max78000.place.values import describe_source
 from mace_target_max78002.device import MAX78002
 
 DIM = (8, 8)
@@ -23,15 +23,15 @@ WORDS, PLANES, FIFO = (False, False), (True, False), (False, True)
 
 
 def arrangement(layers: Sequence[Layer], device: Device) -> Arrangement:
-    source = source_of(layers, (layers[0].channels, *layers[0].dim))
-    return arranged(lowered(layers, source, device), source, device)
+    source = describe_source(layers, (layers[0].channels, *layers[0].dim))
+    return arrange_values(split_unsupported(layers, source, device), source, device)
 
 
 def arrivals(
     layers: Sequence[Layer], device: Device = MAX78000, fifo: bool = False
 ) -> list[tuple[tuple[bool, bool], int]]:
     """Each way with how many layers stream then."""
-    found = _arrivals(arrangement(layers, device), device, Options(fifo=fifo))
+    found = _list_arrivals(arrangement(layers, device), device, Options(fifo=fifo))
     return [((chw, through), count) for chw, through, count in found]
 
 

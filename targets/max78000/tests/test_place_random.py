@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from placed_memory import faults
 
 from mace_core.errors import MaceError
-from mace_target_max78000.automatic.place import place
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.place.search import place_layers
 from mace_target_max78002.device import MAX78002
 
 EXAMPLES = 150
@@ -33,7 +33,7 @@ def test_simulator_equals_arithmetic(device: Device, data: st.DataObject) -> Non
         device, pick, np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
     )
     try:
-        placed = place(layers, sample.shape, device, random_networks.random_options(layers, pick))
+        placed = place_layers(layers, sample.shape, device, random_networks.random_options(layers, pick))
     except MaceError as refusal:
         assert set(map(kind, str(refusal).splitlines())) <= REFUSALS  # noqa: PT017  # what does not fit is told, nothing else is refused
         return

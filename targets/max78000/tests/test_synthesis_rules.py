@@ -17,9 +17,9 @@ from test_simulator_layers import (
     transposed,
 )
 
+from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Write
-from mace_target_max78000.legal import faults
 from mace_target_max78000.network import Layer, Network, Operation, Place, Pool, processors_needed
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import NotModelledError, mismatches, replay
@@ -61,7 +61,7 @@ def test_random_layers_compute_their_arithmetic(seed: int) -> None:
         device = DEVICES[int(random.integers(2))]
         layer, place = _random_layer(random, device)
         given = network(layer, place, random)
-        if faults(given, device, Options()):
+        if find_faults(given, device, Options()):
             continue
         image = synthesise(given, Options(), device).image
         try:

@@ -15,13 +15,13 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_target_max78000 import target as target_module
-from mace_target_max78000.automatic import Policy
-from mace_target_max78000.automatic.design import Designed, design
-from mace_target_max78000.automatic.graph_check import check_graph
+from mace_target_max78000.check.graph_comparison import compare_with_graph
+from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Image
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place, Weights
 from mace_target_max78000.options import Options
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.synthesis import synthesise
 from mace_target_max78000.target import Max78000
 from mace_target_max78000.verification import check_program
@@ -115,28 +115,28 @@ def graph() -> Graph:
     return w.graph(w.conv(w.pool(x, (2, 2), 2, average=True), 5, (3, 3), power=None, **SAME))
 
 
-def designed() -> Designed:
-    return design(graph(), [], MAX78000, (Options(), Policy()))
+def designed() -> DesignedNetwork:
+    return design_network(graph(), [], MAX78000, (Options(), QuantizationPolicy()))
 
 
 def test_every_tensor_is_compared_with_the_graph() -> None:
     made = designed()
     results = synthesise(made.network, made.options, MAX78000).outputs
-    check_graph(made.accelerated(results), made.inputs, made.options)
+    compare_with_graph(made.accelerated(results), made.inputs, made.options)
     for index, layer in enumerate(made.network.layers):
         wrong = [r.copy() for r in results]
         wrong[index][0, 1, 1] += 1
         with pytest.raises(
             MaceError, match=f"layer '{layer.name}': .* differ from the graph's.*nothing was written"
         ):
-            check_graph(made.accelerated(wrong), made.inputs, made.options)
+            compare_with_graph(made.accelerated(wrong), made.inputs, made.options)
 
 
 def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that was formed wrongly passes its own known answer, and is told by the graph."""
 
-    def wrong(*arguments: object) -> Designed:
-        made = design(*arguments)  # type: ignore[arg-type]
+    def wrong(*arguments: object) -> DesignedNetwork:
+        made = design_network(*arguments)  # type: ignore[arg-type]
         first, *rest = made.network.layers
         assert first.weights is not None
         other = replace(first, weights=replace(first.weights, values=first.weights.values[:, :, ::-1]))

@@ -11,8 +11,8 @@ from mace_core.deployment.faults import Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_max78000 import report
+from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.device import Device
-from mace_target_max78000.legal import add_faults, faults
 from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
@@ -64,7 +64,7 @@ def built(network: Network, options: Options, device: Device) -> Project:
 def _check_legality(network: Network, options: Options, device: Device) -> None:
     """Raise one MaceError with everything that the hardware cannot do, by lines of the description where there is one."""
     refusals = [f"{network.name}: {refusal}" for refusal in options.refusals(device.name, device.pipelined)]
-    wrong = faults(network, device, options)
+    wrong = find_faults(network, device, options)
     if network.origin is None:
         refusals += (f"{network.name}: {fault}" for fault in wrong)
     else:

@@ -11,10 +11,10 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
-from mace_target_max78000.automatic import Formed
-from mace_target_max78000.automatic.forming.ends import FUNCTIONS, Entry, Fold, without_tail
-from mace_target_max78000.automatic.forming.views import VIEWS
 from mace_target_max78000.device import Device
+from mace_target_max78000.legalize.boundary import TAIL_FUNCTIONS, InputFold, NetworkInput, cut_tail
+from mace_target_max78000.legalize.pipeline import LegalizedGraph
+from mace_target_max78000.legalize.tensors import VIEW_OPS
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import results
@@ -62,7 +62,7 @@ class Feed:
     chw: bool
     fifo: bool
     blocks: tuple[tuple[int, int, int, float, tuple[int, ...]], ...]
-    entry: Entry | None = None
+    entry: NetworkInput | None = None
     outputs: tuple[Output, ...] = ()
 
     @classmethod
@@ -83,7 +83,7 @@ class Feed:
             blocks,
         )
 
-    def with_ends(self, formed: Formed) -> Feed:
+    def with_ends(self, formed: LegalizedGraph) -> Feed:
         """The feed of a network that was formed from a graph."""
         return replace(self, entry=formed.entry, outputs=tuple(_outputs(formed)))
 
@@ -152,7 +152,7 @@ class Feed:
     def read(cls, described: Mapping[str, Any]) -> Feed:
         """The feed as a report holds it."""
         entry = described["entry"]
-        made = entry and Entry(
+        made = entry and NetworkInput(
             entry["name"], entry["power"], np.asarray(entry["order"]), _fold(entry["fold"])
         )
         outputs = tuple(
@@ -167,14 +167,14 @@ class Feed:
         return cls(**{**plain, "entry": made, "outputs": outputs})
 
 
-def _fold(axes: Sequence[Any] | None) -> Fold | None:
-    return Fold(tuple((stride, tuple(moves), size) for stride, moves, size in axes)) if axes else None
+def _fold(axes: Sequence[Any] | None) -> InputFold | None:
+    return InputFold(tuple((stride, tuple(moves), size) for stride, moves, size in axes)) if axes else None
 
 
-def _outputs(formed: Formed) -> Iterator[Output]:
+def _outputs(formed: LegalizedGraph) -> Iterator[Output]:
     """The outputs of a graph: its last nodes are executed on positions in place of values."""
     graph = formed.graph
-    inner, tail = without_tail(graph)
+    inner, tail = cut_tail(graph)
     positions: dict[str, Array] = {}
     functions: dict[str, Functions] = {}
     starts = _starts(formed)
@@ -187,7 +187,7 @@ def _outputs(formed: Formed) -> Iterator[Output]:
         functions[result] = _functions(
             graph, node, {name: (positions[name], functions.get(name, ())) for name in node.inputs}
         )
-        if node.op.name in VIEWS or node.op.name == "Concat":
+        if node.op.name in VIEW_OPS or node.op.name == "Concat":
             (positions[result],) = node.op.compute([positions[i] for i in node.inputs], node.attrs)
         else:
             positions[result] = positions[source]
@@ -212,12 +212,12 @@ def _functions(graph: Graph, node: Node, sources: Mapping[str, tuple[Array, Func
             f"it joins results of which different functions are computed, {done}",
             "make them outputs of their own",
         )
-    if node.op.name in FUNCTIONS:
+    if node.op.name in TAIL_FUNCTIONS:
         return *known[0], (
             node.op.name,
             {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)},
         )
-    if node.op.name not in VIEWS and node.op.name != "Concat":
+    if node.op.name not in VIEW_OPS and node.op.name != "Concat":
         return known[0]
     moved = []
     for name, attrs in known[0]:
@@ -255,7 +255,7 @@ def _moved_axis(node: Node, sources: Sequence[Array], axis: int) -> int | None:
     return None
 
 
-def _starts(formed: Formed) -> dict[int, int]:
+def _starts(formed: LegalizedGraph) -> dict[int, int]:
     """Where each output layer's block begins among all results."""
     starts, total = {}, 0
     for index, layer in enumerate(formed.layers):

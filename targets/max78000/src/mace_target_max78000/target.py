@@ -18,12 +18,11 @@ from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.quantization import dequantize
 from mace_core.run.samples import stored
-from mace_target_max78000.automatic.design import Designed, design
-from mace_target_max78000.automatic.graph_check import check_graph
-from mace_target_max78000.automatic.quantizing.quantize import Policy
 from mace_target_max78000.beside import check_beside
 from mace_target_max78000.build import MAPS, built
+from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.clock import choose_clock
+from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
 from mace_target_max78000.frontend import DescribedModel
@@ -32,6 +31,7 @@ from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, headers, sources
 from mace_target_max78000.project.layout import layout as project_layout
+from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.verification import REPORT
 
 CALIBRATION = 32
@@ -57,7 +57,7 @@ class Ported:
     feed: Feed
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
-    designed: Designed | None = None
+    designed: DesignedNetwork | None = None
 
     def visible(self) -> list[Tensor]:
         """What can be read of an inference, in the order of the runner's files: the model's outputs, then the accelerator's results.
@@ -80,7 +80,7 @@ class Ported:
         if self.designed is None:
             return
         graph = self.designed.formed.graph
-        values = check_graph(self.designed.accelerated(results), self.designed.inputs, self.options)
+        values = compare_with_graph(self.designed.accelerated(results), self.designed.inputs, self.options)
         blocks = [result for layer, result in zip(self.network.layers, results, strict=True) if layer.output]
         for name, output in zip(graph.outputs, self.feed.results(blocks), strict=True):
             quant = graph.tensors[name].quant
@@ -158,20 +158,20 @@ class Max78000(ProjectTarget):
             outputs,
         )
 
-    def _designed(self, model: Model, graph: Graph, options: Options, policy: Policy) -> Ported:
-        made = design(graph, _samples(model, graph), self.chip, (options, policy))
+    def _designed(self, model: Model, graph: Graph, options: Options, policy: QuantizationPolicy) -> Ported:
+        made = design_network(graph, _samples(model, graph), self.chip, (options, policy))
         formed = made.formed
         units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
         return Ported(made.network, made.options, feed, inputs, outputs, made)
 
-    def _options(self, model: Model) -> tuple[Options, Policy]:
+    def _options(self, model: Model) -> tuple[Options, QuantizationPolicy]:
         """What the deployment file asks for: options of the program, and how to quantise."""
         asked = {name: value for name, value in self.options(model).items() if name != "model"}
         place = f"model {model.name!r}: target_options: {self.name}"
-        limits = model.inputs[0].limits if model.inputs else Policy.limits
-        policy = Policy(bits=_bits(asked.pop("bits", {}), place), limits=limits)
+        limits = model.inputs[0].limits if model.inputs else QuantizationPolicy.limits
+        policy = QuantizationPolicy(bits=_bits(asked.pop("bits", {}), place), limits=limits)
         return Options.of({"prefix": model.name, **asked}, place), policy
 
 

@@ -11,6 +11,9 @@ import numpy as np
 from mace_core.deployment.faults import BEHIND, Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_target_max78000.check import add_faults
+from mace_target_max78000.check import find_faults as illegal
+from mace_target_max78000.check.weights import expected_shape
 from mace_target_max78000.checkpoint import Checkpoint, Form, LayerParameters
 from mace_target_max78000.description.align import align
 from mace_target_max78000.description.keys import Description, origin, parse
@@ -18,9 +21,6 @@ from mace_target_max78000.description.layer import LayerReader, Shape, line_or_p
 from mace_target_max78000.description.links import Links, link
 from mace_target_max78000.description.place import buffers, check_buffers, places, unloads
 from mace_target_max78000.device import Device
-from mace_target_max78000.legal import add_faults
-from mace_target_max78000.legal import faults as illegal
-from mace_target_max78000.legal.weights import weights_shape
 from mace_target_max78000.network import (
     BUFFER,
     INPUT,
@@ -258,7 +258,7 @@ class _Builder:
                 and index in parameters
                 and parameters[index].weights.ndim > 2
             )
-            shape, expected = layer.weights.values.shape, weights_shape(layer)
+            shape, expected = layer.weights.values.shape, expected_shape(layer)
             transposed = layer.operation is Operation.CONV_TRANSPOSE2D
             inputs = shape[0 if transposed else 1] * layer.groups
             found += 2 * (len(shape) != len(expected) or shape[2:] != expected[2:])

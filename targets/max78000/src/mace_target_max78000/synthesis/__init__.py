@@ -37,7 +37,7 @@ class Synthesis:
 
 
 def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
-    """The program of a network that `legal.faults` has nothing to say about.
+    """The program of a network that `check.find_faults` has nothing to say about.
 
     MaceError where weights or bias do not fit.
     """

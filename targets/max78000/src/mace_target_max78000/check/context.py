@@ -1,0 +1,117 @@
+"""Describes to every check a layer in its network, on a part, with the options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from mace_target_max78000.device import Device
+from mace_target_max78000.network import BUFFER, INPUT, Layer, Network, Operation, Place
+from mace_target_max78000.options import Options
+from mace_target_max78000.unit import Unit
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that the hardware cannot do.
+
+    layer: its name; empty where it is the network.  key: what of it, in words of the description language.
+    """
+
+    layer: str
+    key: str
+    expected: str
+    found: str
+    remedy: str
+
+    def describe(self, layer: str) -> str:
+        """What is wrong, with the layer called as is said."""
+        place = ": ".join(part for part in (layer, self.key) if part)
+        return f"{place}: found {self.found}, expected {self.expected}"
+
+    def __str__(self) -> str:
+        return f"{self.describe(self.layer)}; {self.remedy}"
+
+
+class LayerInput(NamedTuple):
+    """What a layer reads from: another layer's output, the network's input or a buffer, cropped."""
+
+    name: str
+    channels: int
+    dim: tuple[int, int]
+    wide: bool = False
+
+    @property
+    def positions(self) -> int:
+        """Rows times columns."""
+        return prod(self.dim)
+
+
+@dataclass(frozen=True)
+class LayerContext:
+    """A layer in its network."""
+
+    network: Network
+    device: Device
+    options: Options
+    index: int
+
+    @property
+    def layer(self) -> Layer:
+        """The layer itself."""
+        return self.network.layers[self.index]
+
+    @property
+    def place(self) -> Place:
+        """Where it lies."""
+        return self.network.places[self.index]
+
+    @cached_property
+    def unit(self) -> Unit:
+        """Its quantities; of a dilated convolution those of the layer as described."""
+        return Unit(self.layer, self.place, self.index)
+
+    @property
+    def fifo(self) -> bool:
+        """Whether it reads the network's input through FIFOs."""
+        return self.index == 0 and (self.options.fifo or self.options.fast_fifo)
+
+    @property
+    def convolves(self) -> bool:
+        """Whether it has weights."""
+        return self.layer.operation is not Operation.PASSTHROUGH
+
+    def fault(self, key: str, expected: str, found: str, remedy: str) -> Fault:
+        """A fault of this layer."""
+        return Fault(self.layer.name, key, expected, found, remedy)
+
+    def source(self, index: int) -> LayerInput:
+        """An input of this layer, without what it crops."""
+        before, after = self.place.in_crop
+        if index == INPUT:
+            rows, columns = (*self.network.sample.shape[1:], 1)[:2]
+            found = LayerInput("the network's input", self.network.sample.shape[0], (rows, columns))
+        elif index <= BUFFER:
+            buffer = self.network.buffers[BUFFER - index]
+            return LayerInput(buffer.name, buffer.channels, self.layer.dim)
+        else:
+            layer = self.network.layers[index]
+            found = LayerInput(layer.name, layer.out_channels, layer.out_dim, layer.wide)
+        return found._replace(dim=(found.dim[0] - before - after, found.dim[1]))
+
+    def sources(self) -> list[LayerInput]:
+        """All inputs of this layer."""
+        return [self.source(i) for i in self.layer.inputs]
+
+
+def format_size(dim: Sequence[int]) -> str:
+    """Rows and columns as people write them; a line's length."""
+    return str(dim[0]) if dim[0] > 1 and dim[1:] == (1,) else "x".join(map(str, dim))
+
+
+def format_count(number: int, thing: str) -> str:
+    """A number of things."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,0 +1,72 @@
+"""Describes tensors as the hardware sees them: steps of a power of two, and views of other tensors.
+
+All that the hardware does after a sum is to shift, so powers of two are the only scales that it knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.ir import Array, DType, Graph, Node, Quant, Storage, Tensor
+
+VIEW_OPS = ("Reshape", "Transpose", "Identity")
+
+
+@dataclass(frozen=True, eq=False)
+class TensorView:
+    """A tensor as the elements of another.
+
+    order: the position in the base's memory of each element, in the shape of the view.
+    """
+
+    base: str
+    order: Array
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the elements follow each other as they do in the base."""
+        return bool(np.array_equal(self.order.reshape(-1), np.arange(self.order.size)))
+
+
+def find_producers(graph: Graph) -> dict[str, Node]:
+    """The node that computes each tensor."""
+    return {name: node for node in graph.nodes for name in node.outputs}
+
+
+def find_view(graph: Graph, tensor: str, made: Mapping[str, Node]) -> TensorView:
+    """What a tensor is a view of; of itself if it is computed."""
+    steps = []
+    while (
+        (node := made.get(tensor))
+        and node.op.name in VIEW_OPS
+        and graph.tensors[node.inputs[0]].storage == graph.tensors[tensor].storage
+    ):
+        steps.append(node)
+        tensor = node.inputs[0]
+    shape = graph.tensors[tensor].shape
+    order = np.arange(graph.tensors[tensor].elements).reshape(shape)
+    for node in reversed(steps):
+        order = node.op.compute([order], node.attrs)[0]
+    return TensorView(tensor, order)
+
+
+def find_exponent(quant: Quant | None) -> int | None:
+    """The k of a storage whose one scale is 2 ** k and whose zero point is 0; None for any other."""
+    if quant is None or len(set(quant.scale)) != 1 or any(quant.zero_point):
+        return None
+    mantissa, power = math.frexp(quant.scale[0])
+    return power - 1 if mantissa == 0.5 else None
+
+
+def make_storage(power: int) -> Storage:
+    """Signed bytes that count steps of 2 ** power."""
+    return Storage(DType.I8, Quant.of(2.0**power))
+
+
+def is_native(tensor: Tensor) -> bool:
+    """Whether a tensor is stored as the accelerator stores data."""
+    return tensor.dtype is DType.I8 and find_exponent(tensor.quant) is not None

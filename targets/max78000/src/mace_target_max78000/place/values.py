@@ -1,0 +1,113 @@
+"""Describes what layers leave in data memory: how many words, in how many slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
+from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
+from mace_target_max78000.unit import DILATED, Unit, units
+
+
+@dataclass(frozen=True)
+class StoredValue:
+    """The network's input, or one layer's output.
+
+    pattern: bit i for each slot from the value's first on.  words: in each data memory, without gaps.
+    lead: of these, words before the first that counts, which hold nothing.
+    """
+
+    pattern: int
+    words: int
+    lead: int = 0
+
+    @property
+    def extent(self) -> int:
+        """Slots from the first to the last."""
+        return self.pattern.bit_length()
+
+    @property
+    def memories(self) -> int:
+        """Data memories that hold it where its first slot is the first of a memory."""
+        return -(-self.extent // PER_MEMORY)
+
+
+def count_passes(channels: int) -> int:
+    """How many channels share a processor."""
+    return -(-channels // PROCESSORS)
+
+
+def processors_per_pass(channels: int) -> int:
+    """Processors that so many channels take: where a processor has several, a multiple of four."""
+    passes = count_passes(channels)
+    count = -(-channels // passes)
+    return -(-count // PER_MEMORY) * PER_MEMORY if passes > 1 else count
+
+
+def contiguous_slots(channels: int) -> int:
+    """The slots of so many channels side by side."""
+    return (1 << processors_per_pass(channels)) - 1
+
+
+def make_units(layers: Sequence[Layer], places: Sequence[Place], device: Device) -> tuple[Unit, ...]:
+    """The layers as the hardware runs them."""
+    network = Network("", tuple(layers), tuple(places), np.zeros(0, np.int64))
+    return units(network, device.pipelined)
+
+
+def describe_source(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> Layer:
+    """The network's input as if a layer had made it.
+
+    `shape` counts where its first reader joins it with something else.
+    """
+    reader = next(layer for layer in layers if INPUT in layer.inputs)
+    channels, dim = reader.channels, reader.dim
+    if len(reader.inputs) > 1 and reader.eltwise is None and shape is not None:
+        channels, dim = shape[0], (shape[1], shape[2] if len(shape) > 2 else 1)
+    return Layer("the network's input", Operation.PASSTHROUGH, (), channels, dim, channels)
+
+
+def list_values(layers: Sequence[Layer], source: Layer, device: Device) -> dict[int, StoredValue]:
+    """The value of each layer, and that of the input under `INPUT`."""
+    places = [
+        Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
+    ]
+    values = {unit.index: _output_value(unit) for unit in make_units(layers, places, device)}
+    first = layers[0]
+    operands = first.operands if len(first.inputs) == 1 else 1
+    positions = source.dim[0] * source.dim[1]
+    values[INPUT] = StoredValue(
+        contiguous_slots(source.channels), positions * count_passes(source.channels) * operands
+    )
+    return values
+
+
+def _output_value(unit: Unit) -> StoredValue:
+    layer = unit.layer
+    rows, columns = layer.out_dim
+    words = rows * columns * unit.out_passes * (layer.width // 8)
+    return StoredValue(contiguous_slots(layer.out_channels), words, unit.ignored)
+
+
+def find_readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
+    """For the input and each layer, the layers that read it, in order.
+
+    One that reads it twice is there twice.
+    """
+    found: dict[int, list[int]] = {i: [] for i in range(INPUT, len(layers))}
+    for index, layer in enumerate(layers):
+        for source in layer.inputs:
+            found[source].append(index)
+    return {source: tuple(indices) for source, indices in found.items()}
+
+
+def runs_as_image(layer: Layer) -> bool:
+    """Whether it is a dilated Conv1d that runs as a two-dimensional one, with words before its output that hold nothing."""
+    return (
+        layer.one_dimensional
+        and layer.dilation[0] > 1
+        and (layer.kernel[0] - 1) * layer.dilation[0] >= DILATED
+    )

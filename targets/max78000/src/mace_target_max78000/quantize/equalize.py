@@ -1,0 +1,214 @@
+"""Scales channels so that all of a layer's weights use their bits alike.
+
+After ReLU, a pool, or nothing, a channel may be made larger in one layer and its weights smaller in the next,
+and the network computes the same. Source of the factors: Nagel et al., "Data-Free Quantization Through Weight
+Equalization and Bias Correction", ICCV 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from mace_core.ir import Array, Graph, Node, frozen
+from mace_target_max78000.legalize.tensors import find_producers, find_view
+from mace_target_max78000.quantize.calibrate import TensorStatistics, find_best_step
+
+SCALED_OPS = ("Conv", "MatMul")
+TRANSPARENT_OPS = ("MaxPool", "AveragePool", "Relu", "Reshape")
+"""Ops that let a positive factor of a channel pass."""
+
+ROUNDS = 20
+MAX_FACTOR = 2.0**7
+"""The largest factor of a channel: beyond it, bias and rounding of the next layer lose more than weights gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelLink:
+    """A layer and all that read its channels.
+
+    readers: each with the channel that each row of its matrix, or input channel of its filters, belongs to.
+    high: where the layer's output is limited above.
+    """
+
+    maker: Node
+    readers: tuple[tuple[Node, Array], ...]
+    high: float
+
+
+def equalize_channels(graph: Graph) -> Graph:
+    """The graph with the weights of each channel as large as those that read it, and what it computes the same."""
+    weights = dict(graph.weights)
+    links = [link for link in _find_links(graph) if math.isinf(link.high)]
+    for _ in range(ROUNDS):
+        for link in links:
+            _scale_link(weights, link, _equalizing_factors(weights, link))
+    return _with_weights(graph, weights)
+
+
+def fill_ranges(graph: Graph, seen: Mapping[str, TensorStatistics]) -> Graph:
+    """The graph with factors between layers such that the best steps of each output are a power of two."""
+    weights = dict(graph.weights)
+    for link in _find_links(graph):
+        if math.isinf(link.high):
+            values = seen[link.maker.outputs[0]].values.astype(np.float64)
+            _scale_link(
+                weights, link, _uniform_factors(graph, link, _factor_to_power(find_best_step(values)))
+            )
+    return _with_weights(graph, weights)
+
+
+def move_limits(graph: Graph) -> Graph:
+    """The graph with limits above zero (ReLU6) at 127 steps of a power of two, where the hardware limits by itself, and so without them."""
+    weights = dict(graph.weights)
+    links = [link for link in _find_links(graph) if not math.isinf(link.high)]
+    for link in links:
+        _scale_link(weights, link, _uniform_factors(graph, link, _factor_to_power(link.high / 127)))
+    done = {link.maker.name: _factor_to_power(link.high / 127) * link.high for link in links}
+    nodes = (
+        replace(n, attrs=MappingProxyType({**n.attrs, "high": done[n.name]})) if n.name in done else n
+        for n in graph.nodes
+    )
+    return replace(_with_weights(graph, weights), nodes=tuple(nodes))
+
+
+def _with_weights(graph: Graph, weights: Mapping[str, Array]) -> Graph:
+    kept = {name: frozen(array.astype(graph.weights[name].dtype)) for name, array in weights.items()}
+    return replace(graph, weights=MappingProxyType(kept))
+
+
+def _uniform_factors(graph: Graph, link: ChannelLink, factor: float) -> Array:
+    return np.full(graph.tensors[link.maker.outputs[0]].shape[-1], factor)
+
+
+def _factor_to_power(step: float) -> float:
+    """The factor that makes a step the nearest power of two."""
+    return float(2.0 ** round(math.log2(step)) / step)
+
+
+def _find_links(graph: Graph) -> Iterator[ChannelLink]:
+    made = find_producers(graph)
+    shared = {name for name, count in graph.uses().items() if count > 1}
+    for node in graph.nodes:
+        if (
+            node.op.name not in SCALED_OPS
+            or node.inputs[1] not in graph.weights
+            or not _owns_weights(node, shared)
+        ):
+            continue
+        low, high = (float(str(node.attrs[key])) for key in ("low", "high"))
+        readers, count = (
+            _find_channel_readers(graph, node.outputs[0]),
+            graph.tensors[node.outputs[0]].shape[-1],
+        )
+        sound = low in (0.0, -math.inf) and (math.isinf(high) or low == 0)
+        if (
+            sound
+            and readers
+            and all(_owns_weights(r, shared) and _reads_by_channel(graph, r, count) for r in readers)
+        ):
+            yield ChannelLink(
+                node, tuple((r, _channel_indices(graph, r, count, made)) for r in readers), high
+            )
+
+
+def _owns_weights(node: Node, shared: set[str]) -> bool:
+    """Whether nothing else reads a layer's weights and bias."""
+    return not any(name in shared for name in node.inputs[1:])
+
+
+def _find_channel_readers(graph: Graph, tensor: str) -> list[Node] | None:
+    """The layers that read a tensor's channels, through ops that let factors pass.
+
+    None if anything else does.
+    """
+    if tensor in graph.outputs:
+        return None
+    found: list[Node] = []
+    for node in graph.nodes:
+        if tensor not in node.inputs:
+            continue
+        if node.op.name in SCALED_OPS and node.inputs[0] == tensor and node.inputs[1] in graph.weights:
+            found.append(node)
+        elif (
+            node.op.name in TRANSPARENT_OPS
+            and (behind := _find_channel_readers(graph, node.outputs[0])) is not None
+        ):
+            found.extend(behind)
+        else:
+            return None
+    return found
+
+
+def _reads_by_channel(graph: Graph, reader: Node, count: int) -> bool:
+    """Whether each input of the reader is one of so many channels."""
+    width = graph.tensors[reader.inputs[0]].shape[-1]
+    return (
+        width == count
+        if reader.op.name == "Conv"
+        else graph.weights[reader.inputs[1]].ndim == 2 and width % count == 0
+    )
+
+
+def _channel_indices(graph: Graph, reader: Node, count: int, made: Mapping[str, Node]) -> Array:
+    """The channel, of so many, that each input of a reader is."""
+    return (
+        np.arange(count)
+        if reader.op.name == "Conv"
+        else find_view(graph, reader.inputs[0], made).order.reshape(-1) % count
+    )
+
+
+def _equalizing_factors(weights: Mapping[str, Array], link: ChannelLink) -> Array:
+    """What each channel of the maker is multiplied by."""
+    own = _output_peaks(weights, link.maker)
+    others = [_input_peaks(weights, reader, channels, len(own)) for reader, channels in link.readers]
+    next_ = np.max(others, axis=0)
+    sound = (own > 0) & (next_ > 0)
+    factors = np.ones(len(own))
+    factors[sound] = np.sqrt(next_[sound] / own[sound])
+    return np.asarray(np.clip(factors / np.exp(np.mean(np.log(factors))), 1 / MAX_FACTOR, MAX_FACTOR))
+
+
+def _output_peaks(weights: Mapping[str, Array], node: Node) -> Array:
+    """The largest weight of each output channel."""
+    w = np.abs(weights[node.inputs[1]])
+    return np.asarray(w.max(axis=0) if node.op.name == "MatMul" else w.reshape(len(w), -1).max(axis=1))
+
+
+def _input_peaks(weights: Mapping[str, Array], node: Node, channels: Array, count: int) -> Array:
+    """The largest weight of each input channel."""
+    w = np.abs(weights[node.inputs[1]])
+    if node.op.name == "MatMul":
+        rows = w.max(axis=1)
+    elif int(str(node.attrs["group"])) == 1:
+        rows = w.reshape(-1, w.shape[-1]).max(axis=0)
+    else:
+        group = int(str(node.attrs["group"]))
+        rows = w.reshape(group, -1, w.shape[-1]).max(axis=1).reshape(-1)
+    peaks = np.zeros(count)
+    np.maximum.at(peaks, channels, rows)
+    return peaks
+
+
+def _scale_link(weights: dict[str, Array], link: ChannelLink, factors: Array) -> None:
+    """Multiply the maker's channels and divide what its readers do with them."""
+    maker = link.maker
+    w = weights[maker.inputs[1]].astype(np.float64)
+    weights[maker.inputs[1]] = (
+        w * factors if maker.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
+    )
+    if len(maker.inputs) > 2 and maker.inputs[2]:
+        weights[maker.inputs[2]] = weights[maker.inputs[2]].astype(np.float64) * factors
+    for reader, channels in link.readers:
+        w, by = weights[reader.inputs[1]].astype(np.float64), factors[channels]
+        if reader.op.name == "MatMul":
+            weights[reader.inputs[1]] = w / by[:, None]
+            continue
+        group = int(str(reader.attrs["group"]))
+        shaped = w.reshape(group, -1, *w.shape[1:]) / by.reshape(group, 1, *(1,) * (w.ndim - 2), w.shape[-1])
+        weights[reader.inputs[1]] = shaped.reshape(w.shape)

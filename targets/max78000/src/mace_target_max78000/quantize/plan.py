@@ -1,0 +1,227 @@
+"""Plans and performs the quantization of a graph of real numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph, Node, Quant
+from mace_core.quantization import dequantize, quantize
+from mace_core.run.reference import execute
+from mace_target_max78000.legalize.boundary import cut_tail
+from mace_target_max78000.legalize.pipeline import absorb_limits
+from mace_target_max78000.legalize.tensors import find_exponent, is_native, make_storage
+from mace_target_max78000.quantize.calibrate import TensorStatistics, choose_powers, observe, random_inputs
+from mace_target_max78000.quantize.equalize import equalize_channels, fill_ranges, move_limits
+from mace_target_max78000.quantize.real_graph import as_real_graph, split_large_means
+from mace_target_max78000.quantize.weights import BIAS_SHIFT, RoundedWeights, describe_rounding, reshape_rows
+
+MAIN_OPS = ("Conv", "ConvTranspose", "MatMul")
+
+DRAFT_POWER = -4
+"""The power of two of all steps of a draft; limits such as 6 are whole numbers of these."""
+
+MAX_MEASURED = 8
+"""Samples on which ways to scale channels are compared."""
+
+
+@dataclass(frozen=True)
+class QuantizationPolicy:
+    """How a graph is quantised.
+
+    bits: of weights, by the name of the node; 8 where it is not named.  wide: whether the last layer gives
+    32-bit sums.
+    limits: of random inputs where there are no samples.  equalize: whether channels are scaled between
+    layers.
+    """
+
+    bits: Mapping[str, int] = field(default_factory=dict)
+    wide: bool = True
+    limits: tuple[float, float] = (-1.0, 1.0)
+    equalize: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedGraph:
+    """A graph for the accelerator, and how it came to be.
+
+    chosen: for each node with weights what became of them.  steps: of each tensor the power of two.
+    notes: what the user should know.
+    """
+
+    graph: Graph
+    chosen: Mapping[str, RoundedWeights]
+    steps: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def is_quantized(graph: Graph) -> bool:
+    """Whether a graph's tensors are stored as the accelerator stores them already."""
+    inner = absorb_limits(cut_tail(graph)[0])
+    made = [inner.tensors[o] for node in inner.nodes for o in node.outputs]
+    data = [*made, *(inner.tensors[n] for n in inner.inputs if not _is_quantized_at_once(inner, n))]
+    weights = [inner.tensors[n.inputs[1]] for n in inner.nodes if n.op.name in MAIN_OPS]
+    sound = all(
+        is_native(t) or (t.name in inner.outputs and not (t.quant and t.dtype is not DType.I32)) for t in data
+    )
+    return sound and all(find_exponent(w.quant) is not None for w in weights)
+
+
+def _is_quantized_at_once(graph: Graph, name: str) -> bool:
+    readers = [n for n in graph.nodes if name in n.inputs]
+    return bool(readers) and all(n.op.name in ("Quantize", "Reshape", "Transpose") for n in readers)
+
+
+def calibrate(
+    graph: Graph, samples: Sequence[Mapping[str, Array]], policy: QuantizationPolicy
+) -> QuantizationPlan:
+    """How a graph is best rounded: with channels scaled in the way, of those known, that errs least on the samples."""
+    plain = split_large_means(as_real_graph(graph))
+    notes = () if samples else ("the network was quantised with random inputs; give samples of real ones",)
+    given = list(samples) or random_inputs(plain, policy.limits)
+    plans = [
+        _make_plan(candidate, given, policy, notes)
+        for candidate in ((plain, equalize_channels(plain)) if policy.equalize else (plain,))
+    ]
+    if policy.equalize:
+        plans += [
+            _make_plan(fill_ranges(plan.graph, plan.seen), given, policy, notes) for plan in tuple(plans)
+        ]
+    return (
+        min(plans, key=lambda plan: plan.error(policy.bits, given[:MAX_MEASURED]))
+        if len(plans) > 1
+        else plans[0]
+    )
+
+
+def _make_plan(
+    graph: Graph, samples: Sequence[Mapping[str, Array]], policy: QuantizationPolicy, notes: tuple[str, ...]
+) -> QuantizationPlan:
+    whole = move_limits(graph)
+    inner, _ = cut_tail(whole)
+    seen = observe(inner, samples)
+    wide = _find_wide(inner) if policy.wide else set()
+    return QuantizationPlan(
+        whole, seen, choose_powers(inner, seen, [n for n in seen if n not in wide]), notes
+    )
+
+
+def draft_quantization(graph: Graph) -> Graph:
+    """The graph with bytes everywhere, whatever they lose: enough to see whether the accelerator has all that it needs."""
+    plain = move_limits(split_large_means(as_real_graph(graph)))
+    inner, _ = cut_tail(plain)
+    names = [*inner.inputs, *(o for node in inner.nodes for o in node.outputs)]
+    steps = {n: DRAFT_POWER for n in names if inner.tensors[n].dtype.is_float and n not in _find_wide(inner)}
+    nodes = [n for n in inner.nodes if n.op.name in MAIN_OPS and n.inputs[1] in inner.weights]
+    chosen = {n.name: _blank_weights(inner, n) for n in nodes}
+    return _round_graph(plain, steps, chosen)
+
+
+def _blank_weights(graph: Graph, node: Node) -> RoundedWeights:
+    w = graph.weights[node.inputs[1]]
+    rows = w.T if node.op.name == "MatMul" else w.reshape(len(w), -1)
+    return RoundedWeights(np.zeros(rows.shape), -BIAS_SHIFT, np.zeros(len(rows)), 8, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizationPlan:
+    """A graph of real numbers and the steps of its tensors."""
+
+    graph: Graph
+    seen: Mapping[str, TensorStatistics]
+    steps: Mapping[str, int]
+    notes: tuple[str, ...]
+
+    def choices(self, bits: Mapping[str, int]) -> dict[str, RoundedWeights]:
+        """The best weights of so many bits, by the name of the node; 8 where it is not named."""
+        nodes = (n for n in self.graph.nodes if n.op.name in MAIN_OPS and n.inputs[1] in self.graph.weights)
+        return {n.name: self.choose(n, bits.get(n.name, 8)) for n in nodes}
+
+    def choose(self, node: Node, bits: int) -> RoundedWeights:
+        """The best weights of so many bits for one node."""
+        arrays = [self.graph.weights[name] for name in node.inputs[1:] if name]
+        return describe_rounding(
+            node,
+            arrays,
+            self.seen[node.inputs[0]],
+            (self.steps[node.inputs[0]], self.steps.get(node.outputs[0])),
+        ).choose(bits)
+
+    def rounded(self, bits: Mapping[str, int]) -> QuantizedGraph:
+        """The graph with weights of so many bits."""
+        chosen = self.choices(bits)
+        return QuantizedGraph(_round_graph(self.graph, self.steps, chosen), chosen, self.steps, self.notes)
+
+    def error(self, bits: Mapping[str, int], samples: Sequence[Mapping[str, Array]]) -> float:
+        """How far the results of the rounded graph are from the real ones, as a share of these."""
+        exact, _ = cut_tail(self.graph)
+        rounded, _ = cut_tail(self.rounded(bits).graph)
+        shares = []
+        for sample in samples:
+            want, found = (
+                execute(exact, sample),
+                execute(rounded, {n: self._stored(n, v) for n, v in sample.items()}),
+            )
+            for name in exact.outputs:
+                quant = rounded.tensors[name].quant
+                real = dequantize(found[name], quant) if quant else found[name]
+                shares.append(
+                    float(np.linalg.norm(real - want[name])) / max(float(np.linalg.norm(want[name])), 1e-30)
+                )
+        return float(np.mean(shares))
+
+    def _stored(self, name: str, value: Array) -> Array:
+        return quantize(value, make_storage(self.steps[name])) if name in self.steps else value
+
+
+def _find_wide(graph: Graph) -> set[str]:
+    """The outputs that can stay sums of 32 bits."""
+    uses = graph.uses()
+    free = (
+        n
+        for n in graph.nodes
+        if n.op.name in MAIN_OPS and n.attrs["low"] == -math.inf and n.attrs["high"] == math.inf
+    )
+    return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
+
+
+def _round_graph(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, RoundedWeights]) -> Graph:
+    """The graph with these steps, and half a step of the accumulator in each bias, so that its rounding is the hardware's."""
+    new = Builder(graph.name)
+    new.reserved = frozenset(graph.tensors)
+    new.storages = {name: make_storage(power) for name, power in steps.items()}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        new.input(
+            name,
+            DType.I8 if name in steps else tensor.dtype,
+            tensor.shape,
+            make_storage(steps[name]).quant if name in steps else None,
+        )
+    for name, array in graph.weights.items():
+        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+    for node in graph.nodes:
+        inputs = node.inputs
+        if node.name in chosen:
+            inputs = (inputs[0], *_add_parameters(new, node, chosen[node.name], steps))
+        new.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
+    return new.finish(graph.outputs)
+
+
+def _add_parameters(
+    new: Builder, node: Node, chosen: RoundedWeights, steps: Mapping[str, int]
+) -> tuple[str, str]:
+    w = new.weight(
+        f"{node.inputs[1]}.stored",
+        reshape_rows(chosen.values, node, new.shape(node.inputs[1])),
+        Quant.of(2.0**chosen.power),
+    )
+    unit = chosen.power + steps[node.inputs[0]]
+    result = steps.get(node.outputs[0])
+    half = 1 if result is not None and result > unit else 0
+    bias = (2 * 2**BIAS_SHIFT * chosen.bias + half).astype(np.int32)
+    return w, new.weight(f"{node.name}.bias.stored", bias, Quant.of(2.0 ** (unit - 1)))
