@@ -12,6 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.run.reference import execute
 from mace_frontend_caffe import Caffe
 from mace_frontend_caffe.cases import entry, expected, floats, load, weights, written
+from mace_frontend_caffe.source import MAX_TEXT_BYTES
 
 SMALL = """
 layer { name: "conv" type: "Convolution" bottom: "x" top: "conv" convolution_param { num_output: 3 kernel_size: 3 } }
@@ -212,3 +213,21 @@ def test_two_descriptions_or_none(tmp_path: Path) -> None:
     files = small(tmp_path)
     assert "one .prototxt and one .caffemodel" in fault((files[1],))
     assert "one .prototxt and one .caffemodel" in fault((files[0], files[0]))
+
+
+def test_a_description_is_parsed_up_to_a_size(tmp_path: Path) -> None:
+    text = entry("x", (1, 2, 6, 6)) + RELU.format("relu", "x", "y", "")
+    full = text + "#" * (MAX_TEXT_BYTES - len(text))
+    assert len(load(written(tmp_path, full)).nodes) == 1
+    problem = "case.prototxt: is a description of 1048577 bytes; the maximum is 1048576; give the .prototxt"
+    assert fault(written(tmp_path, full + "#")).startswith(problem)
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(32, False), (33, True)])
+def test_braces_are_counted_before_they_are_parsed(depth: int, refused: bool, tmp_path: Path) -> None:
+    unknown = "unknown " + "{ a " * (depth - 1) + "{ a: 1 }" + "}" * (depth - 1)
+    files = written(tmp_path, entry("x", (1, 2, 6, 6)) + RELU.format("relu", "x", "y", "") + unknown)
+    if refused:
+        assert fault(files).startswith("case.prototxt: is no network: it nests 33 braces; the maximum is 32;")
+    else:
+        assert len(load(files).nodes) == 1

@@ -13,6 +13,7 @@ from mace_core.ir import Array
 from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
 from mace_frontend_caffe import schema
 from mace_frontend_caffe.cases import entry, floats, weights
+from mace_frontend_caffe.source import MAX_TEXT_BYTES
 
 HEAD = entry("x", (1, 4, 9, 8))
 CONVOLUTIONS = (
@@ -166,7 +167,7 @@ TEXTS = {
     + ON.format(1 << 20)
     + layer("LSTM", SMALL, "x", "on"),
     "a long sequence": entry("x", (256, 1, 3)) + ON.format(256) + layer("LSTM", SMALL, "x", "on"),
-    "many layers": HEAD + "".join(layer("ReLU", top="x") for _ in range(20000)),
+    "many layers": HEAD + "".join(layer("ReLU", top="x") for _ in range(5000)),
     "many layers in a row": HEAD
     + "".join(layer("ReLU", "", f"x{i}" if i else "x", top=f"x{i + 1}") for i in range(4000)),
     "a top twice": HEAD + 'layer { name: "s" type: "Slice" bottom: "x" top: "y" top: "y" }',
@@ -183,7 +184,8 @@ def known_damage() -> Iterator[Damaged]:
     yield from (pair(what, made.encode(), data) for what, made in TEXTS.items())
     blobs = [floats(16, 3), floats(16), floats(16, 4)]
     yield pair("a long sequence with weights", TEXTS["a long sequence"].encode(), weights({"y": blobs}))
-    yield pair("a large text", (HEAD + layer("ReLU") * 100000).encode()[: 1 << 22])
+    yield pair("a text as large as is read", (HEAD + layer("ReLU") * 25000).encode()[:MAX_TEXT_BYTES])
+    yield pair("a text that is too large", (HEAD + layer("ReLU") * 100000).encode())
     yield pair("an empty file of weights", text, b"")
     yield Damaged("a folder of a description", {"m.prototxt": None})
     yield Damaged("a folder of weights", {"m.prototxt": text, "m.caffemodel": None})

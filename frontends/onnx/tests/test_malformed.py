@@ -454,7 +454,7 @@ def known_damage() -> Iterator[Damaged]:
     )
     yield from elsewhere()
     yield from (
-        one(f"branches {depth} deep", branches_within(depth, both=depth < 20)) for depth in (3, 12, 30)
+        one(f"branches {depth} deep", branches_within(depth, both=depth < 20)) for depth in (3, 10, 30)
     )
     yield from (one(f"messages {3 * depth} deep", nested_messages(depth)) for depth in (30, 3000))
     yield one("nothing", b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -19,8 +20,11 @@ from mace_frontend_caffe import schema
 DEEPEST = 32
 """Braces within braces of a description; caffe.proto needs five."""
 
-LARGEST_TEXT = 1 << 22
-"""Bytes of a description; the largest networks take a few hundred thousand."""
+MAX_TEXT_BYTES = 1 << 20
+"""Bytes of a description: 250 for each of MOST_LAYERS; the largest networks take a few hundred thousand in all.
+
+protobuf's parser of texts is written in Python and reads about half a million bytes in a second, so that a larger limit
+would let a damaged file hold a build up for long."""
 
 MOST_LAYERS = 4096
 """Layers of a description; the deepest networks have some 3000."""
@@ -118,12 +122,13 @@ def _text(file: Path) -> Any:
             file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
         ) from error
     remedy = "give the .prototxt of the network as it is deployed"
-    depth = deepest = 0
-    for byte in data:
-        depth += (byte in b"{<") - (byte in b"}>")
-        deepest = max(deepest, depth)
-    if len(data) > LARGEST_TEXT or deepest > DEEPEST:
-        raise MaceError(file.name, f"is no network: {len(data)} bytes, {deepest} braces deep", remedy)
+    if len(data) > MAX_TEXT_BYTES:
+        problem = f"is a description of {len(data)} bytes; the maximum is {MAX_TEXT_BYTES}"
+        raise MaceError(file.name, problem, remedy + ", without weights in it")
+    if (deepest := _max_depth(data)) > DEEPEST:
+        raise MaceError(
+            file.name, f"is no network: it nests {deepest} braces; the maximum is {DEEPEST}", remedy
+        )
     try:
         return text_format.Parse(data.decode(), schema.net(), allow_unknown_field=True)
     except text_format.ParseError as error:
@@ -135,6 +140,15 @@ def _text(file: Path) -> Any:
         ) from error
     except ValueError as error:  # bytes that are no text
         raise MaceError(file.name, f"is no network, or a damaged one: {_said(error)}", remedy) from error
+
+
+def _max_depth(data: bytes) -> int:
+    """Count the braces that are open at once: the parser calls itself for each, and Python's stack is limited."""
+    depth = deepest = 0
+    for brace in re.finditer(rb"[{}<>]", data):
+        depth += 1 if brace[0] in b"{<" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _said(error: Exception) -> str:
