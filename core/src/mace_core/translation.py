@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
+from mace_core.importer.diagnostics import Damage as Senseless
+from mace_core.importer.diagnostics import RefusedError, SkippedError, attempt, refuse_names
 from mace_core.ir import Array, Node
-from mace_core.ops.op import OpError
 
-T = TypeVar("T")
-
-
-class RefusedError(ValueError):  # an answer, not a failure
-    """A node cannot be represented; the text says why, and after a semicolon what to do."""
-
-
-class SkippedError(Exception):  # no error: what it reads has been reported already
-    """A node reads what could not be computed."""
-
-
-@dataclass(frozen=True)
-class Senseless:
-    """What is told where the numbers of a damaged file lead nowhere: what makes no sense, what to do, and what is raised then."""
-
-    what: str
-    remedy: str
-    raised: tuple[type[Exception], ...] = (ArithmeticError, LookupError, ValueError, TypeError)
+__all__ = ["FileNode", "OperandNode", "RefusedError", "Senseless", "SkippedError", "attempt", "refuse_names"]
 
 
 class FileNode(ABC):
@@ -91,38 +71,3 @@ class OperandNode(FileNode):
     def ints(self, index: int, what: str) -> tuple[int, ...]:
         """Operand `index` as whole numbers; RefusedError if it is not constant."""
         return tuple(int(v) for v in self.constant(index, what).reshape(-1))
-
-
-def refuse_names(
-    place: str, what: str, missing: Iterable[str], known: Iterable[str], own: Iterable[str]
-) -> None:
-    """MaceError with every name under the deployment file's inputs or outputs that the model lacks, and a better one for each.
-
-    what: "input" or "output".  known: all names that it could be.  own: those that the model itself gives its
-    inputs or outputs.
-    """
-    faults, pool = [], list(known)
-    for name in missing:
-        close = get_close_matches(name, pool, 1)
-        remedy = f"did you mean {close[0]!r}?" if close else f"the model's {what}s are {', '.join(own)}"
-        faults.append(f"{place}: no tensor {name!r} for the deployment file's {what}; {remedy}")
-    if faults:
-        raise MaceError.of(faults)
-
-
-def attempt(faults: list[str], place: str, work: Callable[[], T], senseless: Senseless) -> T | None:
-    """What a piece of work gives.
-
-    None if it cannot be done, the fault noted unless it has been told before.
-    """
-    try:
-        return work()
-    except SkippedError:
-        pass
-    except (RefusedError, OpError) as error:
-        faults.append(f"{place}: {error}")
-    except MaceError as error:
-        faults.append(error.at(place))
-    except senseless.raised as error:
-        faults.append(f"{place}: {senseless.what} make no sense ({error!r}); {senseless.remedy}")
-    return None

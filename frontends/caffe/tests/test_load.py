@@ -191,7 +191,8 @@ def test_messages_of_the_description(tmp_path: Path) -> None:
         small(tmp_path, SMALL.replace('"Softmax"', '"SoftMin"').replace('"ReLU"', '"Yolov3DetectionOutput"'))
     )
     assert unknown.splitlines() == [
-        f"case.prototxt: layer '{name}': type '{kind}' is not supported; cut the graph before it with output_tensors, or add it by a plugin"
+        f"case.prototxt: layer '{name}' ({kind}): this type is not supported; "
+        f"cut the graph before it with output_tensors, or add 'caffe::{kind}' by a plugin"
         for name, kind in (("relu", "Yolov3DetectionOutput"), ("prob", "SoftMin"))
     ]
 

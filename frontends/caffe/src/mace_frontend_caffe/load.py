@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 from mace_core.api import Files
@@ -11,50 +10,32 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.hints import refuse_shapes
+from mace_core.importer import ImportedNode, needed_nodes, refuse_names, size_fault
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_core.translation import RefusedError, Senseless, SkippedError, attempt, refuse_names
-from mace_frontend_caffe.node import Node
+from mace_frontend_caffe.importer import CaffeImporter
+from mace_frontend_caffe.node import Layer
 from mace_frontend_caffe.ops import handlers
 from mace_frontend_caffe.source import Source, read
 
-MOST_ELEMENTS = 1 << 28
-"""Elements of an input: 1 GiB."""
 
-SENSELESS = Senseless("its parameters or weights", "correct the .prototxt")
+def convert(node: Layer) -> str | Sequence[str]:
+    """Add what computes a layer: a plugin's op comes before the handler."""
+    custom = node.builder.ops.get(custom_name(node))
+    return node.done(custom, node.inputs()) if custom else handlers()[node.op](node)
 
 
-class Translation:
-    """A network on its way into a Builder.
+def custom_name(node: ImportedNode) -> str:
+    """Return the name that a plugin's op for this type of layer bears."""
+    return f"caffe::{node.op}"
 
-    blobs: by name the tensor that was written last; None where that failed.
-    """
 
-    def __init__(self, source: Source, builder: Builder) -> None:
-        self.source = source
-        self.builder = builder
-        self.blobs: dict[str, str | None] = {}
-        self.faults: list[str] = []
-
-    def blob(self, name: str) -> str:
-        """The tensor of a blob."""
-        if name not in self.blobs:
-            raise RefusedError(f"nothing before it makes blob {name!r}; correct the .prototxt")
-        tensor = self.blobs[name]
-        if tensor is None:
-            raise SkippedError
-        return tensor
-
-    def layer(self, layer: Any) -> None:
-        """Translate one layer; a fault is noted, and what reads its tops is passed over."""
-        place = f"{self.source.file.name}: layer {layer.name!r} ({layer.type})"
-        made = attempt(self.faults, place, lambda: self._made(layer), SENSELESS) or [None] * len(layer.top)
-        self.blobs.update(zip(layer.top, made, strict=False))
-
-    def _made(self, layer: Any) -> Sequence[str | None]:
-        node, custom = Node(layer, self), self.builder.ops.get(f"caffe::{layer.type}")
-        return node.done(custom, node.inputs()) if custom else handlers()[layer.type](node)
+def explain_unknown(node: ImportedNode) -> str | None:
+    """Return why a layer is not supported; None if it is."""
+    if node.op in handlers() or custom_name(node) in node.builder.ops:
+        return None
+    return f"this type is not supported; cut the graph before it with output_tensors, or add {custom_name(node)!r} by a plugin"
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -65,7 +46,7 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     MaceError with every fault: what is damaged, or each layer that the IR cannot represent.
     """
     source = read(files)
-    work = Translation(source, Builder(model.name, {**core_ops(), **ops}))
+    importer = CaffeImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
     inputs = _inputs(source, model)
     layers = [layer for layer in source.layers if layer.type != "Input"]
     wanted = [p.name for p in model.outputs] or _unread(layers)
@@ -73,19 +54,19 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     refuse_names(
         source.file.name, "output", [name for name in wanted if name not in blobs], blobs, _unread(layers)
     )
-    layers = _needed(layers, set(inputs) - _declared(source).keys(), set(wanted))
-    _refuse_unknown(source, layers, work.builder.ops)
+    cuts = set(inputs) - _declared(source).keys()
+    layers = needed_nodes(layers, wanted, cuts, (lambda layer: layer.bottom, lambda layer: layer.top))
+    nodes = [Layer(layer, importer) for layer in layers]
+    importer.refuse_unknown(nodes, explain_unknown)
     if model.inputs:  # a network that is cut needs no input before the cut
         used = {p.name for p in model.inputs}.union(wanted, *(layer.bottom for layer in layers))
         inputs = {name: shape for name, shape in inputs.items() if name in used}
-    _sized(source, inputs)
+    _refuse_sizes(source, inputs)
     for name, shape in inputs.items():
-        work.blobs[name] = work.builder.input(name, DType.F32, shape)
-    for layer in layers:
-        work.layer(layer)
-    if work.faults:
-        raise MaceError.of(dict.fromkeys(work.faults))
-    return work.builder.finish([work.blob(name) for name in wanted], wanted)
+        importer.blobs.values[name] = importer.builder.input(name, DType.F32, shape)
+    for node in nodes:
+        importer.blobs.bind(node.layer.top, importer.translate(node))
+    return importer.finish(lambda: [importer.blobs.find(name) for name in wanted], wanted)
 
 
 def port_names(files: Files) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -135,14 +116,12 @@ def _inputs(source: Source, model: Model) -> dict[str, Shape]:
     return made
 
 
-def _sized(source: Source, inputs: Mapping[str, Shape]) -> None:
+def _refuse_sizes(source: Source, inputs: Mapping[str, Shape]) -> None:
     """MaceError unless each input has a shape that a network can work on."""
     faults = []
     for name, shape in inputs.items():
-        if not shape:
-            faults.append(f"input {name!r} has no shape")
-        elif min(shape) < 1 or prod(shape) > MOST_ELEMENTS:
-            faults.append(f"input {name!r} has a shape of {list(shape)}; state another under input_shapes")
+        fault = size_fault(name, shape) if shape else f"input {name!r} has no shape"
+        faults += [fault] if fault else []
     refuse_shapes(source.file.name, faults, {name: shape or None for name, shape in inputs.items()})
 
 
@@ -154,27 +133,3 @@ def _unread(layers: Sequence[Any]) -> list[str]:
             last.pop(name, None)
         last.update(dict.fromkeys(layer.top, True))
     return list(last)
-
-
-def _needed(layers: Sequence[Any], cuts: set[str], outputs: set[str]) -> list[Any]:
-    """The layers that compute the outputs; blobs where the network is cut are given."""
-    kept, wanted = [], set(outputs)
-    for layer in reversed(layers):
-        if wanted & set(layer.top) - cuts:
-            kept.append(layer)
-            wanted |= set(layer.bottom)
-    return kept[::-1]
-
-
-def _refuse_unknown(source: Source, layers: Sequence[Any], ops: Mapping[str, Op]) -> None:
-    """Raise one MaceError for all layers that nothing here knows."""
-    unknown = [
-        layer for layer in layers if layer.type not in handlers() and f"caffe::{layer.type}" not in ops
-    ]
-    remedy = "cut the graph before it with output_tensors, or add it by a plugin"
-    faults = [
-        f"{source.file.name}: layer {layer.name!r}: type {layer.type!r} is not supported; {remedy}"
-        for layer in unknown
-    ]
-    if faults:
-        raise MaceError.of(faults)

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
+from mace_core.importer import ImportedNode, RefusedError
 from mace_core.ir import Array, Shape
 from mace_core.ops.op import Op
-from mace_core.translation import FileNode, RefusedError
-
-if TYPE_CHECKING:
-    from mace_frontend_caffe.load import Translation
+from mace_frontend_caffe.importer import CaffeImporter
 
 
 @dataclass(frozen=True)
-class Node(FileNode):
+class Layer(ImportedNode):
     """A layer, its parameters and weights."""
 
+    noun: ClassVar[str] = "layer"
+
     layer: Any
-    work: Translation
+    importer: CaffeImporter
 
     @property
     def name(self) -> str:
@@ -32,9 +32,14 @@ class Node(FileNode):
         return str(self.layer.name)
 
     @property
-    def build(self) -> Builder:
+    def op(self) -> str:
+        """The layer's type."""
+        return str(self.layer.type)
+
+    @property
+    def builder(self) -> Builder:
         """The graph that is being made."""
-        return self.work.builder
+        return self.importer.builder
 
     def choice(self, parameters: Any, field: str) -> str:
         """The name of the value that a parameter has, of those that it may have."""
@@ -49,7 +54,7 @@ class Node(FileNode):
     def input(self, index: int = 0) -> str:
         """The tensor of bottom `index`; RefusedError if it has none such, or nothing before it makes it."""
         self.refuse_unless(index < self.count, f"it has no bottom {index}; correct the .prototxt")
-        return self.work.blob(self.layer.bottom[index])
+        return self.importer.blobs.find(self.layer.bottom[index])
 
     def inputs(self) -> list[str]:
         """The tensors of all its bottoms."""
@@ -57,14 +62,14 @@ class Node(FileNode):
 
     def shape(self, index: int = 0) -> Shape:
         """Shape of bottom `index`."""
-        return self.build.shape(self.input(index))
+        return self.builder.shape(self.input(index))
 
     def blob(self, index: int, what: str) -> Array:
         """The layer's own blob `index`.
 
         RefusedError if the weights do not hold it, MaceError if there are none at all.
         """
-        source = self.work.source
+        source = self.importer.source
         blobs = source.blobs.get(self.name, ())
         if not source.weighted:
             name = source.file.name  # told once for all layers
@@ -90,57 +95,19 @@ class Node(FileNode):
     @property
     def blobs(self) -> int:
         """How many blobs of its own it has."""
-        return len(self.work.source.blobs.get(self.name, ()))
-
-    def weight(self, array: Array | float, tag: str = "constant") -> str:
-        """Add a constant of this layer's own, of single precision."""
-        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, np.float32))
+        return len(self.importer.source.blobs.get(self.name, ()))
 
     def places(self, array: Array | int, tag: str = "places") -> str:
         """Add a constant of this layer's own that holds places."""
-        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, np.int64))
+        return self.builder.weight(f"{self.name}/{tag}", np.asarray(array, np.int64))
 
-    def emit_all(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, count: int
-    ) -> tuple[str, ...]:
-        """Add an IR node whose results stay inside."""
-        names = [self.build.fresh(f"{self.name}/inner-{i}") for i in range(count)]
-        return self.build.add(op, inputs, attrs, outputs=names, like=self.origin)
+    def output_names(self, op: Op) -> Sequence[str]:
+        """Names for its tops. A blob that is written again gets a name of its own."""
+        return [self.builder.fresh(top) for top in self.layer.top]
 
-    def emit(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = ""
+    def done_top(
+        self, index: int, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
     ) -> str:
-        """Add an IR node whose one result stays inside."""
-        return self.build.add(
-            op, inputs, attrs, outputs=[self.build.fresh(f"{self.name}/{tag or 'inner'}")], like=self.origin
-        )[0]
-
-    def done(
-        self,
-        op: str | Op,
-        inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
-        *,
-        top: int | None = None,
-    ) -> tuple[str, ...]:
-        """Add the IR node that computes this layer's tops, or one of them.
-
-        A blob that is written again gets a name of its own.
-        """
-        tops = self.layer.top if top is None else [self.layer.top[top]]
-        return self.build.add(
-            op, inputs, attrs, outputs=[self.build.fresh(t) for t in tops], like=self.origin
-        )
-
-    def channels_last(self, tensor: str) -> str:
-        """A tensor [N, C, *spatial] as [N, *spatial, C]."""
-        rank = len(self.build.shape(tensor))
-        self.refuse_unless(
-            rank >= 3, f"its bottom has rank {rank}; it needs a batch, channels and spatial axes"
-        )
-        return self.emit("Transpose", [tensor], {"perm": (0, *range(2, rank), 1)}, tag="channels-last")
-
-    def channels_first(self, tensor: str, *, top: int | None = None) -> tuple[str, ...]:
-        """The layer's top [N, C, *spatial] from [N, *spatial, C]."""
-        rank = len(self.build.shape(tensor))
-        return self.done("Transpose", [tensor], {"perm": (0, rank - 1, *range(1, rank - 1))}, top=top)
+        """Add the node of the IR that computes one of this layer's tops; return that."""
+        names = [self.builder.fresh(self.layer.top[index])]
+        return self.add(op, inputs, attrs, names, self.origin)[0]

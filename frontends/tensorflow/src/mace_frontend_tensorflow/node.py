@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
+from mace_core.decompositions import Steps
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Shape, Storage
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
-from mace_core.recipes import Steps
 from mace_core.translation import OperandNode, RefusedError, SkippedError
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.held import Constant, Dead, Held, Mask, Noise, TensorList

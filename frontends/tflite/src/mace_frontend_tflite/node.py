@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from mace_core.decompositions import Steps, apply
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
 from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.quantization import STORED
-from mace_core.recipes import Steps, apply
 from mace_core.translation import OperandNode
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
 

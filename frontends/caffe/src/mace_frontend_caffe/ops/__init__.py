@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mace_core.tables import rows
+from mace_frontend_caffe.node import Layer
 
-if TYPE_CHECKING:
-    from mace_frontend_caffe.node import Node
-
-Handler = Callable[["Node"], "str | Sequence[str]"]
-"""Adds what computes a node to the graph and tells the tensors that hold the node's outputs, in their order."""
+Handler = Callable[[Layer], str | Sequence[str]]
+"""Adds what computes a layer to the graph; returns the tensors that hold its tops, in their order."""
 
 
 def handlers() -> Mapping[str, Handler]:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mace_frontend_caffe.node import Node
+from mace_frontend_caffe.node import Layer
 from mace_frontend_caffe.ops import Handler
 
 MOST_ANCHORS = 1 << 22
 MOST_BOXES = 1 << 16
 
 
-def _prior_box(node: Node) -> Sequence[str]:
+def _prior_box(node: Layer) -> Sequence[str]:
     """SSD's anchors of every pixel and their variances, [1, 2, 4 * anchors]: constants, for all shapes are known."""
     p = node.layer.prior_box_param
     node.refuse_unless(len(node.shape(0)) == len(node.shape(1)) == 4, "its bottoms need rank 4")
@@ -48,7 +48,7 @@ def _prior_box(node: Node) -> Sequence[str]:
     ]
     boxes = np.clip(corners, 0, 1) if p.clip else corners
     variances = np.broadcast_to(list(p.variance) or [0.1], boxes.shape)
-    return [node.weight(np.stack([boxes.reshape(-1), variances.reshape(-1)])[None], "anchors")]
+    return [node.add_float(np.stack([boxes.reshape(-1), variances.reshape(-1)])[None], "anchors")]
 
 
 def _box_sizes(p: Any) -> Iterator[tuple[float, float]]:
@@ -66,7 +66,7 @@ def _box_sizes(p: Any) -> Iterator[tuple[float, float]]:
         yield from ((least * sqrt(r), least / sqrt(r)) for r in ratios[1:])
 
 
-def _detection_output(node: Node) -> Sequence[str]:
+def _detection_output(node: Layer) -> Sequence[str]:
     """Boxes above a threshold that overlap no better one: rows [image, class, score, left, top, right, bottom].
 
     They are counted at run time only: there are as many rows as there can be, and those behind the last box
@@ -95,17 +95,17 @@ def _detection_output(node: Node) -> Sequence[str]:
     node.refuse_unless(len(rows) > 0, "no class but the background")
     made = [_of_image(node, image, rows) for image in range(images)]
     joined = _closed_up(node, node.emit("Concat", made, {"axis": 0})) if len(made) > 1 else made[0]
-    return node.done("Reshape", [joined], {"shape": (1, 1, *node.build.shape(joined))})
+    return node.done("Reshape", [joined], {"shape": (1, 1, *node.builder.shape(joined))})
 
 
-def _closed_up(node: Node, rows: str) -> str:
+def _closed_up(node: Layer, rows: str) -> str:
     """The rows that hold boxes before those that do not, else in their order."""
-    count = node.build.shape(rows)[0]
+    count = node.builder.shape(rows)[0]
     empty = node.emit(
         "Equal",
         [
             node.emit("ReduceMax", [node.emit("Abs", [rows])], {"axes": (1,), "keepdims": False}),
-            node.weight(0.0),
+            node.add_float(0.0),
         ],
     )
     _, order = node.emit_all(
@@ -114,16 +114,16 @@ def _closed_up(node: Node, rows: str) -> str:
     return node.emit("Gather", [rows, order], {"axis": 0})
 
 
-def _part(node: Node, x: str, axis: int, index: int, shape: Sequence[int]) -> str:
+def _part(node: Layer, x: str, axis: int, index: int, shape: Sequence[int]) -> str:
     """What lies at one place of an axis, in this shape."""
-    whole = node.build.shape(x)
+    whole = node.builder.shape(x)
     starts = tuple(index if i == axis else 0 for i in range(len(whole)))
     sizes = tuple(1 if i == axis else n for i, n in enumerate(whole))
     cut = node.emit("Slice", [x], {"starts": starts, "sizes": sizes, "steps": (1,) * len(whole)})
     return node.emit("Reshape", [cut], {"shape": tuple(shape)})
 
 
-def _decoded(node: Node, moves: str, priors: Sequence[str]) -> str:
+def _decoded(node: Layer, moves: str, priors: Sequence[str]) -> str:
     """Corners of boxes [images, count, 4] that are told as moves from anchors."""
     p = node.layer.detection_output_param
     anchors = priors[0]
@@ -139,14 +139,14 @@ def _decoded(node: Node, moves: str, priors: Sequence[str]) -> str:
         return node.emit(
             "Add", [anchors, node.emit("Mul", [moves, node.emit("Tile", [size], {"repeats": (1, 2)})])]
         )
-    middle = node.emit("Mul", [node.emit("Add", [low, high]), node.weight(0.5, "half")])
+    middle = node.emit("Mul", [node.emit("Add", [low, high]), node.add_float(0.5, "half")])
     return node.emit("DecodeBoxes", [moves, node.emit("Concat", [middle, size], {"axis": 1})])
 
 
-def _of_image(node: Node, image: int, classes: Sequence[tuple[int, str, str]]) -> str:
+def _of_image(node: Layer, image: int, classes: Sequence[tuple[int, str, str]]) -> str:
     """The rows of one image, the best first; classes: label, boxes and scores of each."""
     p = node.layer.detection_output_param
-    count = node.build.shape(classes[0][1])[1]
+    count = node.builder.shape(classes[0][1])[1]
     first = min(int(p.nms_param.top_k), count) if p.nms_param.top_k > 0 else count
     parts = []
     for label, boxes, scores in classes:
@@ -160,17 +160,17 @@ def _of_image(node: Node, image: int, classes: Sequence[tuple[int, str, str]]) -
         node.emit("Concat", made, {"axis": 0}) if len(made) > 1 else made[0]
         for made in zip(*parts, strict=True)
     )
-    total, keep = node.build.shape(rows)[0], int(p.keep_top_k)
+    total, keep = node.builder.shape(rows)[0], int(p.keep_top_k)
     node.refuse_unless(keep != 0 and keep <= MOST_BOXES, f"keep_top_k is {keep}")
     _, best = node.emit_all("TopK", [keys], {"k": min(keep, total) if keep > 0 else total}, count=2)
     kept = node.emit("Gather", [rows, best], {"axis": 0})
     return kept if keep <= total else node.emit("Pad", [kept], {"before": (0, 0), "after": (keep - total, 0)})
 
 
-def _told_apart(node: Node, place: tuple[int, int], box: str, score: str) -> tuple[str, str]:
+def _told_apart(node: Layer, place: tuple[int, int], box: str, score: str) -> tuple[str, str]:
     """Rows of one image and class, 0 where there is no box; and their scores, which are least there."""
     p = node.layer.detection_output_param
-    count = node.build.shape(score)[0]
+    count = node.builder.shape(score)[0]
     threshold = p.confidence_threshold if p.HasField("confidence_threshold") else -inf
     attrs = {"per_class": count, "iou_threshold": p.nms_param.nms_threshold, "score_threshold": threshold}
     boxes = node.emit("Reshape", [box], {"shape": (1, count, 4)})
@@ -180,15 +180,17 @@ def _told_apart(node: Node, place: tuple[int, int], box: str, score: str) -> tup
     real = node.emit("GreaterEqual", [places, node.places(0, "zero")])
     rows = node.emit("Concat", [node.emit("Reshape", [score], {"shape": (count, 1)}), box], {"axis": 1})
     found = node.emit("Gather", [rows, places], {"axis": 0})
-    head = node.emit("Expand", [node.weight(np.array([place], np.float32), "head")], {"shape": (count, 2)})
+    head = node.emit("Expand", [node.add_float(np.array([place], np.float32), "head")], {"shape": (count, 2)})
     whole = node.emit("Concat", [head, found], {"axis": 1})
     shown = node.emit(
-        "Where", [node.emit("Reshape", [real], {"shape": (count, 1)}), whole, node.weight(0.0, "none")]
+        "Where", [node.emit("Reshape", [real], {"shape": (count, 1)}), whole, node.add_float(0.0, "none")]
     )
-    return shown, node.emit("Where", [real, _part(node, found, 1, 0, (count,)), node.weight(-inf, "least")])
+    return shown, node.emit(
+        "Where", [real, _part(node, found, 1, 0, (count,)), node.add_float(-inf, "least")]
+    )
 
 
-def _roi_pooling(node: Node) -> Sequence[str]:
+def _roi_pooling(node: Layer) -> Sequence[str]:
     """Fast R-CNN's: regions are rows [image, left, top, right, bottom]."""
     p, regions = node.layer.roi_pooling_param, node.shape(1)
     node.refuse_unless(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_caffe.node import Node
+from mace_frontend_caffe.node import Layer
 from mace_frontend_caffe.ops import Handler
 from mace_frontend_caffe.ops.elementwise import along, channels
 
@@ -16,7 +16,7 @@ MOST_CHANNELS = 1 << 20
 
 
 def _softmax(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: Layer) -> Sequence[str]:
         return node.done(
             op, [node.input()], {"axis": node.axis(node.layer.softmax_param.axis, len(node.shape()))}
         )
@@ -24,7 +24,7 @@ def _softmax(op: str) -> Handler:
     return handle
 
 
-def _lrn(node: Node) -> Sequence[str]:
+def _lrn(node: Layer) -> Sequence[str]:
     p = node.layer.lrn_param
     size = int(p.local_size)
     node.refuse_unless(size % 2 == 1, f"a local size of {size}")
@@ -42,11 +42,11 @@ def _lrn(node: Node) -> Sequence[str]:
         "pads_after": pads,
     }
     mean = node.emit("AveragePool", [node.emit("Mul", [x, x])], {**window, "count_pad": True})
-    scaled = node.emit("Add", [node.emit("Mul", [mean, node.weight(p.alpha)]), node.weight(1.0)])
-    return node.channels_first(node.emit("Mul", [x, node.emit("Pow", [scaled, node.weight(-p.beta)])]))
+    scaled = node.emit("Add", [node.emit("Mul", [mean, node.add_float(p.alpha)]), node.add_float(1.0)])
+    return node.channels_first(node.emit("Mul", [x, node.emit("Pow", [scaled, node.add_float(-p.beta)])]))
 
 
-def _mvn(node: Node) -> Sequence[str]:
+def _mvn(node: Layer) -> Sequence[str]:
     """Less the mean, over the standard deviation plus eps, of each image's channel or whole image."""
     p, rank = node.layer.mvn_param, len(node.shape())
     axes = {"axes": tuple(range(1 if p.across_channels else 2, rank))}
@@ -57,16 +57,16 @@ def _mvn(node: Node) -> Sequence[str]:
     centred = node.emit("Sub", [node.input(), mean])
     variance = node.emit("ReduceMean", [node.emit("Mul", [centred, centred])], axes)
     return node.done(
-        "Div", [centred, node.emit("Add", [node.emit("Sqrt", [variance]), node.weight(p.eps, "eps")])]
+        "Div", [centred, node.emit("Add", [node.emit("Sqrt", [variance]), node.add_float(p.eps, "eps")])]
     )
 
 
-def _normalize(node: Node) -> Sequence[str]:
+def _normalize(node: Layer) -> Sequence[str]:
     """SSD's: over the root of the sum of squares, along the channels or over all, times a scale."""
     p, rank = node.layer.norm_param, len(node.shape())
     axes = {"axes": tuple(range(1, rank)) if p.across_spatial else (1,)}
     squares = node.emit("ReduceSum", [node.emit("Mul", [node.input(), node.input()])], axes)
-    length = node.emit("Sqrt", [node.emit("Add", [squares, node.weight(p.eps, "eps")])])
+    length = node.emit("Sqrt", [node.emit("Add", [squares, node.add_float(p.eps, "eps")])])
     if not node.blobs:
         return node.done("Div", [node.input(), length])
     scale = node.fitted(0, "scale", (1,) if p.channel_shared else channels(node))
@@ -74,35 +74,35 @@ def _normalize(node: Node) -> Sequence[str]:
         "Mul",
         [
             node.emit("Div", [node.input(), length]),
-            node.weight(scale, "scale") if scale.size == 1 else along(node, scale, 1),
+            node.add_float(scale, "scale") if scale.size == 1 else along(node, scale, 1),
         ],
     )
 
 
 def _length_norm(power: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: Layer) -> Sequence[str]:
         axis = node.axis(node.layer.l2normalization_param.axis, len(node.shape()))
         return node.done("LpNorm", [node.input()], {"axis": axis, "p": power})
 
     return handle
 
 
-def _layer_norm(node: Node) -> Sequence[str]:
+def _layer_norm(node: Layer) -> Sequence[str]:
     """Over the last axis, times a scale, plus a bias."""
     wide = node.shape()[-1:]
-    given = [node.weight(node.fitted(i, what, wide), what) for i, what in ((0, "scale"), (1, "bias"))]
+    given = [node.add_float(node.fitted(i, what, wide), what) for i, what in ((0, "scale"), (1, "bias"))]
     return node.done("LayerNorm", [node.input(), *given])
 
 
-def _group_norm(node: Node) -> Sequence[str]:
+def _group_norm(node: Layer) -> Sequence[str]:
     p, channels = node.layer.group_norm_param, node.shape()[1]
     node.refuse_unless(channels <= MOST_CHANNELS, f"{channels} channels")
-    ones, zeros = node.weight(np.ones(channels), "ones"), node.weight(np.zeros(channels), "zeros")
+    ones, zeros = node.add_float(np.ones(channels), "ones"), node.add_float(np.zeros(channels), "zeros")
     attrs = {"groups": int(p.group_num), "epsilon": p.eps}
     return node.channels_first(node.emit("GroupNorm", [node.channels_last(node.input()), ones, zeros], attrs))
 
 
-def _reduction(node: Node) -> Sequence[str]:
+def _reduction(node: Layer) -> Sequence[str]:
     p, rank = node.layer.reduction_param, len(node.shape())
     op = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}[
         node.choice(p, "operation")
@@ -110,10 +110,10 @@ def _reduction(node: Node) -> Sequence[str]:
     attrs = {"axes": tuple(range(node.axis(p.axis, rank), rank)), "keepdims": False}
     if p.coeff == 1:
         return node.done(op, [node.input()], attrs)
-    return node.done("Mul", [node.emit(op, [node.input()], attrs), node.weight(p.coeff, "coefficient")])
+    return node.done("Mul", [node.emit(op, [node.input()], attrs), node.add_float(p.coeff, "coefficient")])
 
 
-def _arg_max(node: Node) -> Sequence[str]:
+def _arg_max(node: Layer) -> Sequence[str]:
     """The places of the greatest elements, their values, or both, along an axis or in all of each image."""
     p, shape = node.layer.argmax_param, node.shape()
     flat = not p.HasField("axis")
@@ -125,7 +125,7 @@ def _arg_max(node: Node) -> Sequence[str]:
     )
     count = int(p.top_k)
     node.refuse_unless(
-        0 < count <= node.build.shape(x)[axis], f"the greatest {count} of {node.build.shape(x)[axis]}"
+        0 < count <= node.builder.shape(x)[axis], f"the greatest {count} of {node.builder.shape(x)[axis]}"
     )
     if count == 1 and not p.out_max_val:  # of equals Caffe names the last
         places = node.emit("ArgMax", [x], {"axis": axis, "last": True})

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_caffe.node import Node
+from mace_frontend_caffe.node import Layer
 from mace_frontend_caffe.ops import Handler
 
 MOST_STEPS = 256
@@ -28,7 +28,7 @@ class _Sequence:
     bias: Array
 
 
-def _sequence(node: Node, gates: int) -> _Sequence:
+def _sequence(node: Layer, gates: int) -> _Sequence:
     p, (steps, batch, *_) = node.layer.recurrent_param, node.shape()
     node.refuse_unless(
         node.shape(1) == (steps, batch),
@@ -43,7 +43,7 @@ def _sequence(node: Node, gates: int) -> _Sequence:
     return _Sequence(steps, batch, int(p.num_output), goes_on, bias)
 
 
-def _states(node: Node, run: _Sequence, count: int) -> tuple[list[str], str]:
+def _states(node: Layer, run: _Sequence, count: int) -> tuple[list[str], str]:
     """What the states are at the start, and the static input; "" if there is none."""
     exposed = count if node.layer.recurrent_param.expose_hidden else 0
     node.refuse_unless(node.count in (2 + exposed, 3 + exposed), f"it has {node.count} bottoms")
@@ -53,39 +53,39 @@ def _states(node: Node, run: _Sequence, count: int) -> tuple[list[str], str]:
         return [
             node.emit("Reshape", [node.input(node.count - count + i)], {"shape": shape}) for i in range(count)
         ], static
-    return [node.weight(np.zeros(shape), "start")] * count, static
+    return [node.add_float(np.zeros(shape), "start")] * count, static
 
 
-def _driven(node: Node, run: _Sequence, static: str) -> list[str]:
+def _driven(node: Layer, run: _Sequence, static: str) -> list[str]:
     """What the inputs add to the sums at every step, each [batch, sums]."""
     depth, rows = prod(node.shape()[2:]), run.bias.size
     x = node.emit("Reshape", [node.input()], {"shape": (run.steps, run.batch, depth)}, tag="rows")
-    weights = node.weight(node.fitted(0, "input weights", (rows, depth)).T, "input-weights")
-    sums = node.emit("MatMul", [x, weights, node.weight(run.bias, "bias")], tag="driven")
+    weights = node.add_float(node.fitted(0, "input weights", (rows, depth)).T, "input-weights")
+    sums = node.emit("MatMul", [x, weights, node.add_float(run.bias, "bias")], tag="driven")
     if static:
-        wide = prod(node.build.shape(static)[1:])
+        wide = prod(node.builder.shape(static)[1:])
         once = node.emit("Reshape", [static], {"shape": (run.batch, wide)})
-        own = node.weight(node.fitted(2, "static weights", (rows, wide)).T, "static-weights")
+        own = node.add_float(node.fitted(2, "static weights", (rows, wide)).T, "static-weights")
         sums = node.emit("Add", [sums, node.emit("MatMul", [once, own])])
     return _steps(node, sums, run)
 
 
-def _steps(node: Node, x: str, run: _Sequence) -> list[str]:
+def _steps(node: Layer, x: str, run: _Sequence) -> list[str]:
     """A tensor [steps, batch, n] as [batch, n] of every step."""
     parts = node.emit_all("Split", [x], {"axis": 0, "sizes": (1,) * run.steps}, count=run.steps)
-    return [node.emit("Reshape", [part], {"shape": node.build.shape(x)[1:]}) for part in parts]
+    return [node.emit("Reshape", [part], {"shape": node.builder.shape(x)[1:]}) for part in parts]
 
 
-def _told(node: Node, run: _Sequence, made: Sequence[str], last: Sequence[str]) -> list[str]:
+def _told(node: Layer, run: _Sequence, made: Sequence[str], last: Sequence[str]) -> list[str]:
     """The tops: what was made at every step, and the last states if they are asked for."""
-    rows = [node.emit("Reshape", [step], {"shape": (1, *node.build.shape(step))}) for step in made]
-    tops = [*node.done("Concat", rows, {"axis": 0}, top=0)]
+    rows = [node.emit("Reshape", [step], {"shape": (1, *node.builder.shape(step))}) for step in made]
+    tops = [node.done_top(0, "Concat", rows, {"axis": 0})]
     for i, state in enumerate(last[: len(node.layer.top) - 1], 1):
-        tops += node.done("Reshape", [state], {"shape": (1, run.batch, run.hidden)}, top=i)
+        tops.append(node.done_top(i, "Reshape", [state], {"shape": (1, run.batch, run.hidden)}))
     return tops
 
 
-def _lstm(node: Node) -> Sequence[str]:
+def _lstm(node: Layer) -> Sequence[str]:
     """Gates in the order i, f, o, g.
 
     C = goes_on * f * c + i * g, h = o * tanh(c) (J. Donahue et al., "LRCN", 2015).
@@ -93,7 +93,7 @@ def _lstm(node: Node) -> Sequence[str]:
     run = _sequence(node, 4)
     (h, c), static = _states(node, run, 2)
     driven = _driven(node, run, static)
-    w = node.weight(
+    w = node.add_float(
         node.fitted(3 if static else 2, "hidden weights", (4 * run.hidden, run.hidden)).T, "hidden-weights"
     )
     made = []
@@ -109,15 +109,15 @@ def _lstm(node: Node) -> Sequence[str]:
     return _told(node, run, made, (h, c))
 
 
-def _rnn(node: Node) -> Sequence[str]:
+def _rnn(node: Layer) -> Sequence[str]:
     """States h = tanh(x + W goes_on * h), and of each tanh(V h + b)."""
     run = _sequence(node, 1)
     (h,), static = _states(node, run, 1)
     driven = _driven(node, run, static)
     at = 3 if static else 2
-    w = node.weight(node.fitted(at, "hidden weights", (run.hidden, run.hidden)).T, "hidden-weights")
-    v = node.weight(node.fitted(at + 1, "output weights", (run.hidden, run.hidden)).T, "output-weights")
-    b = node.weight(node.fitted(at + 2, "output bias", (run.hidden,)), "output-bias")
+    w = node.add_float(node.fitted(at, "hidden weights", (run.hidden, run.hidden)).T, "hidden-weights")
+    v = node.add_float(node.fitted(at + 1, "output weights", (run.hidden, run.hidden)).T, "output-weights")
+    b = node.add_float(node.fitted(at + 2, "output bias", (run.hidden,)), "output-bias")
     made = []
     for x, goes_on in zip(driven, _steps(node, run.goes_on, run), strict=True):
         h = node.emit(

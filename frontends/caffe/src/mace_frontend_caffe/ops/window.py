@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.importer import to_first
 from mace_core.ir import Array, Shape
-from mace_frontend_caffe.node import Node
+from mace_frontend_caffe.node import Layer
 from mace_frontend_caffe.ops import Handler
 
 
@@ -22,7 +23,7 @@ def spread(values: Sequence[int], rank: int, default: int, pair: tuple[int, int]
     return given if len(given) == rank else (given[0] if given else default,) * rank
 
 
-def _geometry(node: Node, p: Any) -> dict[str, Any]:
+def _geometry(node: Layer, p: Any) -> dict[str, Any]:
     rank = len(node.shape()) - 2
     pads = spread(p.pad, rank, 0, (p.pad_h, p.pad_w))
     strides = spread(p.stride, rank, 1, (p.stride_h, p.stride_w))
@@ -35,47 +36,47 @@ def _geometry(node: Node, p: Any) -> dict[str, Any]:
     }
 
 
-def _filters(node: Node, p: Any, count: tuple[int, int]) -> Array:
+def _filters(node: Layer, p: Any, count: tuple[int, int]) -> Array:
     """The layer's weights in the shape that its parameters give: [*count, *kernel]."""
     rank = len(node.shape()) - 2
     return node.fitted(0, "filters", (*count, *spread(p.kernel_size, rank, 1, (p.kernel_h, p.kernel_w))))
 
 
-def _bias(node: Node, p: Any) -> list[str]:
-    return [node.weight(node.fitted(1, "bias", (int(p.num_output),)), "bias")] if p.bias_term else []
+def _bias(node: Layer, p: Any) -> list[str]:
+    return [node.add_float(node.fitted(1, "bias", (int(p.num_output),)), "bias")] if p.bias_term else []
 
 
-def _groups(node: Node, group: int) -> int:
+def _groups(node: Layer, group: int) -> int:
     channels, results = node.shape()[1], int(node.layer.convolution_param.num_output)
     fits = group > 0 and channels % group == 0 and results > 0 and results % group == 0
     node.refuse_unless(fits, f"{channels} channels to {results} in {group} groups")
     return group
 
 
-def _convolution(node: Node) -> Sequence[str]:
+def _convolution(node: Layer) -> Sequence[str]:
     x = node.channels_last(node.input())
     p, channels = node.layer.convolution_param, node.shape()[1]
     group = _groups(node, channels if "epthwise" in node.layer.type else int(p.group))
     filters = _filters(node, p, (int(p.num_output), channels // group))
-    w = node.weight(np.moveaxis(filters, 1, -1), "filters")
+    w = node.add_float(np.moveaxis(filters, 1, -1), "filters")
     return node.channels_first(
         node.emit("Conv", [x, w, *_bias(node, p)], {**_geometry(node, p), "group": group})
     )
 
 
-def _deconvolution(node: Node) -> Sequence[str]:
+def _deconvolution(node: Layer) -> Sequence[str]:
     x = node.channels_last(node.input())
     p, channels = node.layer.convolution_param, node.shape()[1]
     group, results = _groups(node, int(p.group)), int(p.num_output)
     filters = _filters(node, p, (channels, results // group))
     kernel = filters.shape[2:]
     split = np.moveaxis(filters.reshape(group, channels // group, results // group, *kernel), 1, -1)
-    w = node.weight(split.reshape(results, *kernel, channels // group), "filters")
+    w = node.add_float(split.reshape(results, *kernel, channels // group), "filters")
     attrs = {**_geometry(node, p), "group": group, "output_padding": (0,) * len(kernel)}
     return node.channels_first(node.emit("ConvTranspose", [x, w, *_bias(node, p)], attrs))
 
 
-def _pooling(node: Node) -> Sequence[str]:
+def _pooling(node: Layer) -> Sequence[str]:
     p, shape = node.layer.pooling_param, node.shape()
     kind = node.choice(p, "pool")
     node.refuse_unless(kind in ("MAX", "AVE"), f"{kind} pooling; a trained network pools by MAX or AVE")
@@ -100,10 +101,11 @@ def _pooling(node: Node) -> Sequence[str]:
     node.refuse_unless(kind == "MAX", "two tops, and only MAX pooling has places of maxima to tell")
     values, indices = node.emit_all("MaxPoolIndices", [x], attrs, count=2)
     numbers = node.emit("Cast", [indices], {"to": "f32"}, tag="numbers")
-    return [*node.channels_first(values, top=0), *node.channels_first(numbers, top=1)]
+    perm = {"perm": to_first(len(node.builder.shape(values)))}
+    return [node.done_top(i, "Transpose", [made], perm) for i, made in enumerate((values, numbers))]
 
 
-def pool_attrs(node: Node, windows: tuple[Shape, Shape, Shape], *, ceil: bool) -> dict[str, Any]:
+def pool_attrs(node: Layer, windows: tuple[Shape, Shape, Shape], *, ceil: bool) -> dict[str, Any]:
     """A pool's attributes; windows: kernel, strides and padding on both sides.
 
     Caffe leaves out a last window that has nothing but padding, if there is padding; without any such window
@@ -137,7 +139,7 @@ def pool_attrs(node: Node, windows: tuple[Shape, Shape, Shape], *, ceil: bool) -
     }
 
 
-def pooled(node: Node, kind: str, x: str, attrs: dict[str, Any]) -> str:
+def pooled(node: Layer, kind: str, x: str, attrs: dict[str, Any]) -> str:
     """A tensor [N, *spatial, C] pooled; means count the padding."""
     return (
         node.emit("MaxPool", [x], attrs)
@@ -146,7 +148,7 @@ def pooled(node: Node, kind: str, x: str, attrs: dict[str, Any]) -> str:
     )
 
 
-def _pyramid(node: Node) -> Sequence[str]:
+def _pyramid(node: Layer) -> Sequence[str]:
     """Pools of 1, 2, 4, .
 
     Bins a side, one after another (K. He et al., "Spatial Pyramid Pooling", 2014).
@@ -165,17 +167,19 @@ def _pyramid(node: Node) -> Sequence[str]:
         pads = tuple(((k << level) - n + 1) // 2 for k, n in zip(kernel, shape[2:], strict=True))
         made = pooled(node, kind, x, pool_attrs(node, (kernel, kernel, pads), ceil=True))
         turned = node.emit("Transpose", [made], {"perm": (0, 3, 1, 2)})
-        rows.append(node.emit("Reshape", [turned], {"shape": (shape[0], prod(node.build.shape(turned)[1:]))}))
+        rows.append(
+            node.emit("Reshape", [turned], {"shape": (shape[0], prod(node.builder.shape(turned)[1:]))})
+        )
     return node.done("Concat", rows, {"axis": 1})
 
 
-def _im2col(node: Node) -> Sequence[str]:
+def _im2col(node: Layer) -> Sequence[str]:
     """What each window sees as one column: [N, C * kernel, *out]."""
     p, shape = node.layer.convolution_param, node.shape()
     rank = len(shape) - 2
     kernel = spread(p.kernel_size, rank, 1, (p.kernel_h, p.kernel_w))
     made = node.emit("Im2Col", [node.channels_last(node.input())], {**_geometry(node, p), "kernel": kernel})
-    out = node.build.shape(made)[1:-1]
+    out = node.builder.shape(made)[1:-1]
     apart = node.emit(
         "Reshape", [made], {"shape": (shape[0], prod(out), prod(kernel), shape[1])}, tag="windows"
     )
@@ -183,7 +187,7 @@ def _im2col(node: Node) -> Sequence[str]:
     return node.done("Reshape", [turned], {"shape": (shape[0], shape[1] * prod(kernel), *out)})
 
 
-def _inner_product(node: Node) -> Sequence[str]:
+def _inner_product(node: Layer) -> Sequence[str]:
     p, shape = node.layer.inner_product_param, node.shape()
     axis = node.axis(p.axis, len(shape))
     depth, results = prod(shape[axis:]), int(p.num_output)
@@ -194,12 +198,12 @@ def _inner_product(node: Node) -> Sequence[str]:
         else node.fitted(0, "weights", (results, depth)).T
     )
     x = node.emit("Reshape", [node.input()], {"shape": (*shape[:axis], depth)}, tag="rows")
-    return node.done("MatMul", [x, node.weight(matrix, "weights"), *_bias(node, p)])
+    return node.done("MatMul", [x, node.add_float(matrix, "weights"), *_bias(node, p)])
 
 
-def _embed(node: Node) -> Sequence[str]:
+def _embed(node: Layer) -> Sequence[str]:
     p = node.layer.embed_param
-    rows = node.weight(node.fitted(0, "rows", (int(p.input_dim), int(p.num_output))), "rows")
+    rows = node.add_float(node.fitted(0, "rows", (int(p.input_dim), int(p.num_output))), "rows")
     places = node.emit("Cast", [node.input()], {"to": "i64"}, tag="places")
     if not p.bias_term:
         return node.done("Gather", [rows, places], {"axis": 0})

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.decompositions import same_paddings
 from mace_core.ir import Array, Shape
-from mace_core.recipes import same_paddings
 from mace_frontend_keras.node import Node
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import activate, activated

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.decompositions import same_paddings
 from mace_core.ir import DType, Shape
-from mace_core.recipes import same_paddings
 from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler

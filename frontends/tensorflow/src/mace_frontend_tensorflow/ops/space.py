@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from mace_core.decompositions import Pairs, Steps, batch_to_space, space_to_batch
 from mace_core.ir import Shape
-from mace_core.recipes import Pairs, Steps, batch_to_space, space_to_batch
 from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mace_core.recipes import StridedSlice
+from mace_core.decompositions import StridedSlice
 from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import Node
 from mace_frontend_tensorflow.ops import Handler

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
-from mace_core.recipes import same_paddings
 from mace_frontend_tensorflow.node import Node
 
 

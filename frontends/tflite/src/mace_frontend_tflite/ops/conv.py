@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import tflite
 
+from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
 from mace_core.quantization import dequantize
-from mace_core.recipes import same_paddings
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 

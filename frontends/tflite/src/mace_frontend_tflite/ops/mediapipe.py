@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
-from mace_core.recipes import same_paddings
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 from mace_frontend_tflite.ops.activation import limits

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy as np
 import tflite
 
+from mace_core.decompositions import StridedSlice, batch_to_space, space_to_batch
 from mace_core.ir import DType, Shape
-from mace_core.recipes import StridedSlice, batch_to_space, space_to_batch
 from mace_frontend_tflite.node import Node
 from mace_frontend_tflite.ops import Handler
 

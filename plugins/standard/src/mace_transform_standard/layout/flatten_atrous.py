@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mace_core.decompositions import Steps, batch_to_space, space_to_batch
 from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node, Shape
 from mace_core.ops.arguments import integers
-from mace_core.recipes import Steps, batch_to_space, space_to_batch
 from mace_core.rewrite import Match, rewrite
 
 SPACE_TO_BATCH = ("Pad", "Reshape", "Transpose", "Reshape")
 BATCH_TO_SPACE = ("Reshape", "Transpose", "Reshape")
-"""The steps of `mace_core.recipes`; the crop that follows is for fuse-crop."""
+"""The steps of `mace_core.decompositions`; the crop that follows is for fuse-crop."""
 
 
 def flatten_atrous(graph: Graph) -> Graph:

@@ -1,4 +1,4 @@
-"""Operators that several frameworks have and the IR composes: each as the steps that make its result of its operand."""
+"""Operators that frameworks have and the IR composes of others: each as the steps from its operand to its result."""
 
 from __future__ import annotations
 

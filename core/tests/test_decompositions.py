@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mace_core.decompositions import Steps, StridedSlice, apply, batch_to_space, same_paddings, space_to_batch
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType
-from mace_core.recipes import Steps, StridedSlice, apply, batch_to_space, same_paddings, space_to_batch
 from mace_core.run.reference import execute
 
 
