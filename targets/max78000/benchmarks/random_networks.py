@@ -35,8 +35,8 @@ Pick = Callable[[Sequence[T]], T]
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 24, 32, 48, 60, 63, 64, 65, 72, 96, 100, 128, 130, 192)
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 16)
 LENGTHS = (1, 2, 3, 5, 8, 13, 20, 33, 50)
-LARGE = range(90, 120), range(150, 180)
-"""Sides beyond what data memory holds, on either generation; there the channels are few."""
+LARGE = {1: range(90, 120), 2: range(150, 180)}
+"""Sides beyond what data memory holds, by the generation; there the channels are few."""
 FEW = (1, 2, 3, 4, 8, 12, 16)
 PASS = 64
 """Channels of one pass."""
@@ -91,7 +91,7 @@ def random_network(
     """Layers that the part can run, and a sample: convolutions, pooling, residual and joined inputs, one or two dimensions."""
     large = pick(range(100)) < 2
     flat = not large and pick(range(100)) < 30
-    sides = LARGE[device.pipelined] if large else SIDES
+    sides = LARGE[device.generation] if large else SIDES
     dim = (pick(LENGTHS), 1) if flat else (pick(sides), pick(sides))
     draft = Draft(device, pick, random, flat, FEW if large else CHANNELS)
     channels = pick(draft.channels)
@@ -140,7 +140,7 @@ def window_of(draft: Draft, layer: Layer) -> tuple[tuple[int, int], tuple[int, i
     """Kernel, padding and dilation that leave some output."""
     rows, columns = layer.pooled
     if layer.one_dimensional:
-        many = draft.device.pipelined and layer.channels > PASS
+        many = draft.device.features.wide_operands and layer.channels > PASS
         pads = (0,) if many else (0, 1, 2)
         choices = [
             ((k, 1), (p, 0), (1, 1)) for k in range(1, 10) for p in pads if p < k and rows + 2 * p >= k
@@ -182,7 +182,12 @@ def pool_of(draft: Draft, shape: Shape) -> Pool | None:
     """A pool that fits the shape; dilated on the second generation."""
     rows, columns = (draft.pick([n for n in (1, 2, 3, 4) if n <= side]) for side in shape.dim)
     stride = draft.pick((1, 2, 2, 3))
-    dilated = draft.device.pipelined and not shape.flat and max(rows, columns) == 2 and draft.chance(30)
+    dilated = (
+        draft.device.features.dilated_pools
+        and not shape.flat
+        and max(rows, columns) == 2
+        and draft.chance(30)
+    )
     fits = all((s - 1) * 2 < n for s, n in zip((rows, columns), shape.dim, strict=True))
     dilation = (1 + (rows > 1), 1 + (columns > 1)) if dilated and fits else (1, 1)
     return Pool(draft.chance(40), (rows, 1 if shape.flat else columns), stride, dilation)
@@ -220,7 +225,7 @@ def transposed(draft: Draft) -> None:
 def depthwise(draft: Draft) -> None:
     """A kernel for each channel, on the second generation."""
     shape = draft.latest()
-    if draft.device.pipelined and not shape.flat and shape.channels > 1 and min(shape.dim) > 1:
+    if draft.device.features.depthwise and not shape.flat and shape.channels > 1 and min(shape.dim) > 1:
         layer = Layer(
             "depthwise",
             Operation.CONV2D,

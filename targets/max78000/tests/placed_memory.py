@@ -102,7 +102,7 @@ class Checker:
     def _begin_average(self, before: tuple[Layer, ...], layer: Layer, place: Place) -> None:
         """The second generation writes a word before an average that follows a layer with operands."""
         if (
-            self.device.pipelined
+            self.device.generation == 2
             and before
             and before[-1].operands > 1
             and layer.pool is not None

@@ -112,10 +112,8 @@ def test_forms_of_arguments() -> None:
 )
 def test_what_the_first_generation_lacks_is_refused(argument: str) -> None:
     options = Options.of_arguments([argument])
-    assert [text.partition(":")[0] for text in options.refusals(MAX78000.name, pipelined=False)] == [
-        argument[2:].partition("=")[0]
-    ]
-    assert list(options.refusals(MAX78002.name, pipelined=True)) == []
+    assert [text.partition(":")[0] for text in options.refusals(MAX78000)] == [argument[2:].partition("=")[0]]
+    assert list(options.refusals(MAX78002)) == []
     with pytest.raises(MaceError, match="the MAX78000 does not have this"):
         built(network(False), options, MAX78000)
 

@@ -35,7 +35,7 @@ def test_known_answer(reference: Reference) -> None:
             as_graph(network)
     graph = verify(as_any_graph(network))
     values = execute(graph, {"input": network.sample[None].astype(np.int8)})
-    results = [u for u in units(network, reference.device.pipelined) if network.layers[u.index].output]
+    results = [u for u in units(network, reference.device) if network.layers[u.index].output]
     pairs = [(u, values[name][0].astype(np.int64)) for u, name in zip(results, graph.outputs, strict=True)]
     found = memory.known_answer(pairs, reference.options, reference.device)
     assert found == reference.known_answer

@@ -123,7 +123,7 @@ def estimate(made: Layer, processors: int, output: int, pipeline: bool = False, 
     network = Network(
         "", (made,), (Place(processors, output, **given),), np.zeros((made.channels, *made.dim), np.int64)
     )
-    return cycles(units(network, pipelined=pipeline)[0], (0,), pipeline)
+    return cycles(units(network, MAX78002 if pipeline else MAX78000)[0], (0,), pipeline)
 
 
 def test_cycles_by_the_makers_formula() -> None:

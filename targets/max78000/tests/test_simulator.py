@@ -271,7 +271,7 @@ def test_addresses_where_nothing_lies(device: Device) -> None:
         device.data_address(12, device.data_bytes),
         device.bias_address(0) + 4 * device.bias_bytes,
         device.control + 4 * device.quadrant_pitch,
-        device.control + (0x20 if device.pipelined else 0x99C),
+        device.control + (0x20 if device.generation == 2 else 0x99C),
         0x50002000,
     ):
         with pytest.raises(SimulationError):

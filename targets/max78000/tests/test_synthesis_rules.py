@@ -76,7 +76,7 @@ def _random_layer(random: np.random.Generator, device: Device) -> tuple[Layer, P
     bits = int(random.choice([1, 2, 4, 8]))
     pointwise: dict[str, Any] = {"kernel": (1, 1), "pad": (0, 0)} if random.integers(2) else {}
     kind = str(random.choice(["full", "transposed", "line", "linear", "pass", "depthwise"]))
-    if kind == "depthwise" and device.pipelined and channels > 1:
+    if kind == "depthwise" and device.features.depthwise and channels > 1:
         layer = convolution(channels, channels, bits, groups=channels, **pointwise)
     elif kind == "transposed":
         layer = transposed(channels, outputs, int(random.integers(3)))
@@ -95,9 +95,9 @@ def _random_layer(random: np.random.Generator, device: Device) -> tuple[Layer, P
         )
     reading, slots = (_mask(layer.channels, random), _mask(layer.out_channels, random))
     same = layer.operation is Operation.PASSTHROUGH or (layer.groups > 1 and random.integers(2))
-    ahead = device.pipelined and layer.operation is Operation.CONV2D and not random.integers(4)
+    ahead = device.features.read_ahead and layer.operation is Operation.CONV2D and not random.integers(4)
     four = (
-        device.pipelined
+        device.generation == 2
         and layer.groups == 1
         and layer.operation is Operation.CONV2D
         and not random.integers(4)
@@ -356,9 +356,7 @@ def test_options_of_streams_act_on_one_layer() -> None:
     given = Network("net", layers, places, sample)
 
     def waits(**options: Any) -> list[Any]:
-        return list(
-            streams(units(given, pipelined=False), Options(fifo=True, **options), pipelined=False).values()
-        )
+        return list(streams(units(given, MAX78000), Options(fifo=True, **options), MAX78000).values())
 
     plain, told = (
         waits(),
@@ -381,6 +379,6 @@ def test_a_1x1_kernel_behind_a_stream_is_widened() -> None:
     second = replace(convolution(4, 4, kernel=(1, 1), pad=(0, 0)), inputs=(0,), name="second")
     places = Place(0xF, 0xF0, 0, 0x1000, streaming=True), Place(0xF0, 0xF, 0x1000, 0x4000)
     given = Network("net", (first, second), places, np.zeros((4, 8, 7), np.int64))
-    assert [unit.layer.kernel for unit in units(given, pipelined=False)] == [(3, 3), (3, 3)]
+    assert [unit.layer.kernel for unit in units(given, MAX78000)] == [(3, 3), (3, 3)]
     plain = replace(given, places=tuple(replace(place, streaming=False) for place in places))
-    assert [unit.layer.kernel for unit in units(plain, pipelined=False)] == [(3, 3), (1, 1)]
+    assert [unit.layer.kernel for unit in units(plain, MAX78000)] == [(3, 3), (1, 1)]

@@ -202,7 +202,7 @@ def test_a_divider_that_the_clock_lacks_is_refused() -> None:
 
 def test_full_speed_needs_the_pll() -> None:
     options = Options.of_arguments(["--max-speed", "--no-pll"])
-    assert list(options.refusals("MAX78002", pipelined=True)) == [
+    assert list(options.refusals(MAX78002)) == [
         "max-speed: the PLL alone is faster than the processor's clock; leave out no-pll"
     ]
 

@@ -63,7 +63,7 @@ def built(network: Network, options: Options, device: Device) -> Project:
 
 def _check_legality(network: Network, options: Options, device: Device) -> None:
     """Raise one MaceError with everything that the hardware cannot do, by lines of the description where there is one."""
-    refusals = [f"{network.name}: {refusal}" for refusal in options.refusals(device.name, device.pipelined)]
+    refusals = [f"{network.name}: {refusal}" for refusal in options.refusals(device)]
     wrong = find_faults(network, device, options)
     if network.origin is None:
         refusals += (f"{network.name}: {fault}" for fault in wrong)

@@ -43,8 +43,8 @@ def choose_clock(options: Options, device: Device) -> Clock:
     unless the option max_speed asks for more. Without the pipeline the divider is the smallest power of two
     that the accelerator can follow.
     """
-    pll = device.pipelined and options.pll
-    pipeline = device.pipelined and options.pipeline
+    pll = device.features.pipeline and options.pll
+    pipeline = device.features.pipeline and options.pipeline
     source = device.hertz if pll else device.peripheral_hertz
     divider = options.clock_divider
     if divider is None:

@@ -1,7 +1,13 @@
-"""What differs between the parts of the family, as one table for each: addresses, memories, registers, limits.
+"""Every fact and limit of the parts of the family, each once: addresses, memories, registers, features, limits.
+
+What all parts have in common is a constant of this module; what differs is a field of `Device`, `Features` or
+`Limits`, of which each part has one value.  Rules, placement and register generation ask for the named feature
+or limit that they mean (`device.features.depthwise`, `device.limits.write_step`), never for a part's name.
+
+Only the simulator states facts of its own: it checks what is written here, so it must not read it.
 
 Addresses are bytes on the processor's bus.  A quadrant is 16 processors; four processors share a data memory.
-Source: the maker's AHB address tables and training-and-synthesis document.
+Source: the vendor's AHB address tables and training-and-synthesis document.
 """
 
 from __future__ import annotations
@@ -10,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from mace_target_max78000.network import Operation
+
 PROCESSORS = 64
 QUADRANTS = 4
 PER_QUADRANT = 16
@@ -17,8 +25,53 @@ PER_MEMORY = 4
 """Processors that share one data memory."""
 KERNEL_BYTES = 9
 """Bytes of a word of weight memory."""
-STREAM_LAYERS = 8
-"""Layers that can stream."""
+WORD_BYTES = 4
+"""Bytes of a word of data memory."""
+LANES = 4
+"""Memories that hold a fourth each of the output channels of a layer that computes four of them at once."""
+FIFO_CHANNELS = 16
+"""Channels that the FIFOs carry, four each."""
+
+WEIGHT_BITS = (1, 2, 4, 8)
+SHIFTS = range(-15, 16)
+"""Powers of two by which a layer can multiply its sums."""
+UNIT_SHIFT = 7
+"""The accumulator counts 128ths: 2 ** 7 of its steps are one step of weight times data."""
+
+MAX_POOL = 16
+"""Rows or columns of a pool's window, its dilation included, and its stride."""
+MAX_OPERANDS = 16
+"""Operands of an element-wise operation."""
+MAX_OPERANDS_BEFORE_POOL = 2
+"""Operands that can be combined before they are pooled."""
+MAX_FLATTENED = 16384
+"""Inputs of a flattened layer."""
+MAX_FLATTENED_POSITIONS = 256
+"""Rows times columns that a flattened layer joins."""
+MAX_KERNEL_1D = 9
+"""Length of the kernel of a Conv1d; of a dilated one, with the zeros between its weights."""
+MAX_DILATED_KERNEL_1D = 3
+"""Length of the kernel of a Conv1d that is dilated beyond `MAX_KERNEL_1D`; such a layer has no padding."""
+KERNELS: Mapping[Operation, tuple[tuple[int, int], ...]] = {
+    Operation.CONV2D: ((1, 1), (3, 3)),
+    Operation.CONV_TRANSPOSE2D: ((3, 3),),
+}
+"""Kernels of the operations that have only some."""
+MAX_PADS: Mapping[Operation, int] = {
+    Operation.CONV1D: 3,
+    Operation.CONV2D: 2,
+    Operation.CONV_TRANSPOSE2D: 2,
+}
+"""Padding on each side; operations that are not listed have none."""
+
+MAX_STREAMING_LAYERS = 8
+STREAM_LAYERS = MAX_STREAMING_LAYERS
+MAX_STREAM_PASSES = 15
+"""Passes of all layers before a streaming one: the field of STREAM2 has four bits."""
+MAX_STREAM_POSITIONS = (1 << 21) - 1
+"""Positions of a streaming layer's input, in all passes."""
+STREAM_COLUMN_BITS = 5
+"""Of the words that a streaming layer waits for at each column."""
 
 FIFO_CONTROL = 0x50000000
 FIFO_STATUS = 0x50000004
@@ -28,8 +81,70 @@ FAST_FIFO = 0x400C0400
 
 
 @dataclass(frozen=True)
+class Features:
+    """What one part's accelerator does and another's does not.  Source: the vendor's lists of limitations.
+
+    pipeline: it computes in a pipeline, behind a PLL of its own.
+    depthwise: a convolution may have a kernel for each channel instead of for each pair of channels.
+    dilated_pools: the windows of pools may be dilated.
+    binary_weights: one-bit weights may stand for -1 and +1 instead of -1 and 0.
+    next_layer: a layer may name the layer that follows it.
+    conditional_layers: a layer may name one that follows where conditions on data are met ("snoop").
+    read_gaps: a layer may leave out words between the positions that it reads.
+    bypass: a layer may copy as if each of its weights were 1, and store none.
+    read_ahead: a layer may read its next input while it computes, and go through its passes by fours (tcalc).
+    calcx4: a layer may compute four output channels at once.
+    wide_pools: a layer that only pools may have more than 64 channels.
+    wide_operands: element-wise operations of more than 64 channels take any operands, and a convolution without
+    bias after them; else only two operands of up to 128 channels are convolved or pooled.
+    wide_padded_conv1d: a Conv1d of more than 64 channels may have padding.
+    streaming_unpadded: the last streaming layer may have no padding.
+    streaming_without_convolution: passthrough and linear layers may stream.
+    """
+
+    pipeline: bool
+    depthwise: bool
+    dilated_pools: bool
+    binary_weights: bool
+    next_layer: bool
+    conditional_layers: bool
+    read_gaps: bool
+    bypass: bool
+    read_ahead: bool
+    calcx4: bool
+    wide_pools: bool
+    wide_operands: bool
+    wide_padded_conv1d: bool
+    streaming_unpadded: bool
+    streaming_without_convolution: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one part's memories and register fields hold.
+
+    counted_rows: rows or columns that the counters hold; counts_padding: on both sides, they count it as well.
+    write_step: words from one position of an output to the next, in all passes.
+    stream_start_bits, stream_row_bits: of the words that a streaming layer waits for before it begins, and at
+    the end of each row.
+    memory_parts: physical memories that each data memory consists of; what is read ahead lies in another one
+    than what is written.
+    """
+
+    counted_rows: int
+    counts_padding: bool
+    write_step: int
+    stream_start_bits: int
+    stream_row_bits: int
+    memory_parts: int
+
+
+@dataclass(frozen=True)
 class Device:
     """One part.
+
+    generation: 1 or 2, of the registers: which there are, what their fields mean, and what they count.
+    core_hertz: of the processor beside the accelerator.  switch_delay: milliseconds that its load switches need.
 
     quadrant_pitch: bytes between the same thing of two quadrants.
     registers: number of each register of a layer; of a register that lies elsewhere, see `layer_register`.
@@ -82,6 +197,12 @@ class Device:
     peripheral_hertz: int
     """Half of the processor's clock, which the accelerator may run at as well."""
 
+    generation: int
+    core_hertz: int
+    switch_delay: int
+    features: Features
+    limits: Limits
+
     def control_register(self, quadrant: int, number: int) -> int:
         """The address of a register that a quadrant has once: 0 control, 1 SRAM control, 2 layer count, 3 SRAM test."""
         return self.control + quadrant * self.quadrant_pitch + 4 * number
@@ -102,7 +223,7 @@ class Device:
 
         What lies at the address of a later layer's is a register of the first layers, or of the FIFO.
         """
-        return layer < (STREAM_LAYERS if self.stream_registers else self.layers)
+        return layer < (MAX_STREAMING_LAYERS if self.stream_registers else self.layers)
 
     def condition_register(self, quadrant: int, number: int) -> int:
         """The address of a register of the conditions under which layers run."""
@@ -181,6 +302,34 @@ MAX78000 = Device(
     pipelined=False,
     hertz=50_000_000,
     peripheral_hertz=50_000_000,
+    generation=1,
+    core_hertz=100_000_000,
+    switch_delay=0,
+    features=Features(
+        pipeline=False,
+        depthwise=False,
+        dilated_pools=False,
+        binary_weights=False,
+        next_layer=False,
+        conditional_layers=False,
+        read_gaps=False,
+        bypass=False,
+        read_ahead=False,
+        calcx4=False,
+        wide_pools=False,
+        wide_operands=False,
+        wide_padded_conv1d=True,
+        streaming_unpadded=False,
+        streaming_without_convolution=True,
+    ),
+    limits=Limits(
+        counted_rows=1024,
+        counts_padding=True,
+        write_step=16,
+        stream_start_bits=14,
+        stream_row_bits=12,
+        memory_parts=1,
+    ),
 )
 
 DEVICE_NAMES = ("MAX78000", "MAX78002")

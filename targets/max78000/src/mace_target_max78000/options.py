@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from mace_core.emit.text import CDefine, Word, shown
 from mace_core.errors import MaceError
+from mace_target_max78000.device import Device
 from mace_target_max78000.vendor_options import (
     BASE_FREE,
     SAME,
@@ -245,11 +246,11 @@ class Options:
                 raise MaceError(place, f"{argument!r} belongs to no option", "write --name, or --name value")
         return cls.of(asked, place)
 
-    def refusals(self, device: str, pipelined: bool) -> Iterator[str]:
+    def refusals(self, device: Device) -> Iterator[str]:
         """What the part does not have of what was asked for, as the vendor's tool refuses it."""
-        for name in sorted(self.asked & SECOND_GENERATION) if not pipelined else ():
-            yield f"{name.replace('_', '-')}: the {device} does not have this; leave it out"
-        if pipelined and self.max_speed and not self.pll:
+        for name in sorted(self.asked & SECOND_GENERATION) if device.generation == 1 else ():
+            yield f"{name.replace('_', '-')}: the {device.name} does not have this; leave it out"
+        if device.features.pipeline and self.max_speed and not self.pll:
             yield "max-speed: the PLL alone is faster than the processor's clock; leave out no-pll"
 
 

@@ -11,14 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS
+from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
 from mace_target_max78000.network import Layer, Network, Operation, Place
-
-DILATED = 9
-"""The longest Conv1d kernel.
-
-A dilated one up to this length is filled with zeros, a longer one becomes a two-dimensional one.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +203,14 @@ def used_quadrants(network: Network) -> tuple[int, ...]:
     return tuple(q for q in range(QUADRANTS) if mask >> q * PER_QUADRANT & 0xFFFF)
 
 
-def units(network: Network, pipelined: bool) -> tuple[Unit, ...]:
+def units(network: Network, device: Device) -> tuple[Unit, ...]:
     """The network's layers as the hardware runs them."""
     pairs = zip(network.layers, network.places, strict=True)
     streams = (False, *(place.streaming for place in network.places))
-    return tuple(
-        _unit(Unit(layer, place, i), pipelined, streams[i]) for i, (layer, place) in enumerate(pairs)
-    )
+    return tuple(_unit(Unit(layer, place, i), device, streams[i]) for i, (layer, place) in enumerate(pairs))
 
 
-def _unit(unit: Unit, pipelined: bool, behind_a_stream: bool) -> Unit:
+def _unit(unit: Unit, device: Device, behind_a_stream: bool) -> Unit:
     layer, place, index = unit.layer, unit.place, unit.index
     # what streams, or reads what streamed, waits for rows, which a 1x1 kernel does not have
     waits = place.streaming or behind_a_stream
@@ -234,7 +226,7 @@ def _unit(unit: Unit, pipelined: bool, behind_a_stream: bool) -> Unit:
         return _dilated(layer, place, index)
     passes = unit.in_passes
     if (
-        not pipelined
+        not device.features.wide_operands
         and layer.operands > 1
         and passes > 1
         and layer.operands * passes != layer.operands + passes
@@ -251,11 +243,11 @@ def _widened(layer: Layer) -> Layer:
 
 
 def _dilated(layer: Layer, place: Place, index: int) -> Unit:
-    """A dilated Conv1d: filled with zeros where that fits, else rows of as many columns as it is dilated."""
+    """A dilated Conv1d: filled with zeros up to the longest kernel, else rows of as many columns as it is dilated."""
     length, dilation = layer.kernel[0], layer.dilation[0]
     assert layer.weights is not None
     values = layer.weights.values
-    if (length - 1) * dilation < DILATED:
+    if (length - 1) * dilation < MAX_KERNEL_1D:
         filled = np.zeros((*values.shape[:2], (length - 1) * dilation + 1), values.dtype)
         filled[:, :, ::dilation] = values
         return Unit(_kernel(layer, filled, kernel=(filled.shape[2], 1), dilation=(1, 1)), place, index)

@@ -1,8 +1,8 @@
-"""The MAX78002's table; source: the maker's AHB address tables and training-and-synthesis document."""
+"""The MAX78002's table; source: the vendor's AHB address tables and training-and-synthesis document."""
 
 from __future__ import annotations
 
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Device, Features, Limits
 
 MAX78002 = Device(
     name="MAX78002",
@@ -67,4 +67,32 @@ MAX78002 = Device(
     pipelined=True,
     hertz=200_000_000,
     peripheral_hertz=60_000_000,
+    generation=2,
+    core_hertz=120_000_000,
+    switch_delay=10,
+    features=Features(
+        pipeline=True,
+        depthwise=True,
+        dilated_pools=True,
+        binary_weights=True,
+        next_layer=True,
+        conditional_layers=True,
+        read_gaps=True,
+        bypass=True,
+        read_ahead=True,
+        calcx4=True,
+        wide_pools=True,
+        wide_operands=True,
+        wide_padded_conv1d=False,
+        streaming_unpadded=True,
+        streaming_without_convolution=False,
+    ),
+    limits=Limits(
+        counted_rows=2048,
+        counts_padding=False,
+        write_step=256,
+        stream_start_bits=15,
+        stream_row_bits=14,
+        memory_parts=5,
+    ),
 )

@@ -111,10 +111,10 @@ def find_row_faults(sites: Sequence[LayerContext]) -> Iterator[Fault]:
     For a network without other faults.
     """
     device, options = sites[0].device, sites[0].options
-    lowered = units(sites[0].network, device.pipelined)
+    lowered = units(sites[0].network, device)
     yield from _check_row_memory(sites, lowered)
     start_bits, row_bits = (15, 14) if device.pipelined else (14, 12)
-    for index, stream in streams(lowered, options, device.pipelined).items():
+    for index, stream in streams(lowered, options, device).items():
         if not sites[index].place.streaming:
             continue
         limits = {
@@ -176,8 +176,8 @@ def find_buffer_faults(sites: Sequence[LayerContext]) -> Iterator[Fault]:
     device, options = sites[0].device, sites[0].options
     if not (options.fifo or options.fast_fifo):
         return
-    lowered = units(sites[0].network, device.pipelined)
-    waits = streams(lowered, options, device.pipelined)
+    lowered = units(sites[0].network, device)
+    waits = streams(lowered, options, device)
     before: list[_RingBuffer] = []
     for site, unit in zip(sites, lowered, strict=True):
         if not site.place.streaming:

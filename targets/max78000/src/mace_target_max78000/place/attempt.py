@@ -256,7 +256,7 @@ class PlacementAttempt:
         """Words of each value that streams."""
         if not self.way.streaming:
             return {}
-        found = streams(units, self.options, self.device.pipelined)
+        found = streams(units, self.options, self.device)
         return {self.layers[i].inputs[0]: found[i].rollover for i in range(self.way.streaming)}
 
     def _apart(self, units: Sequence[Unit], value: int, size: int) -> int:
@@ -268,7 +268,7 @@ class PlacementAttempt:
         """
         if value >= self.way.streaming or not self.way.streaming:
             return 0
-        found = streams(units, self.options, self.device.pipelined)
+        found = streams(units, self.options, self.device)
         return WORD * SPARE_WORDS + (max(0, WORD * found[value].rollover - size) if value >= 0 else 0)
 
     def _over(self, units: Sequence[Unit], numbers: Sequence[int]) -> dict[tuple[int, int], AllowedOverlap]:

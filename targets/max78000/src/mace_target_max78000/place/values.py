@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
+from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PROCESSORS, Device
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.unit import DILATED, Unit, units
+from mace_target_max78000.unit import Unit, units
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def contiguous_slots(channels: int) -> int:
 def make_units(layers: Sequence[Layer], places: Sequence[Place], device: Device) -> tuple[Unit, ...]:
     """The layers as the hardware runs them."""
     network = Network("", tuple(layers), tuple(places), np.zeros(0, np.int64))
-    return units(network, device.pipelined)
+    return units(network, device)
 
 
 def describe_source(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> Layer:
@@ -109,5 +109,5 @@ def runs_as_image(layer: Layer) -> bool:
     return (
         layer.one_dimensional
         and layer.dilation[0] > 1
-        and (layer.kernel[0] - 1) * layer.dilation[0] >= DILATED
+        and (layer.kernel[0] - 1) * layer.dilation[0] >= MAX_KERNEL_1D
     )

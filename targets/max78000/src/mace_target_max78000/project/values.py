@@ -26,8 +26,6 @@ FLASH, SRAM = 0x10000000, 0x20000000
 DONE = 1 << 12 | 1
 """Bits of the control register that the interrupt's handler clears: finished, and enabled."""
 STREAMING = 1 << 14
-SWITCH_DELAY = {False: 0, True: 10}
-"""Milliseconds until the load switches of the memories are through, on the first and on the second generation."""
 
 
 @dataclass(frozen=True)
@@ -217,9 +215,7 @@ def _clock(image: Image, options: Options) -> dict[str, Any]:
         "fast_clock": Code(f"{source}, BOARD_CNN_CLOCK_DIV{found.inference_divider}")
         if found.switches
         else None,
-        "switch_delay": SWITCH_DELAY[image.device.pipelined]
-        if options.switch_delay is None
-        else options.switch_delay,
+        "switch_delay": image.device.switch_delay if options.switch_delay is None else options.switch_delay,
     }
 
 

@@ -102,7 +102,7 @@ def analysed(network: Network, synthesis: Synthesis, options: Options) -> Report
     """The report of a network's program."""
     image, units, runs = synthesis.image, synthesis.units, synthesis.runs
     device = image.device
-    pipeline = device.pipelined and options.pipeline
+    pipeline = device.features.pipeline and options.pipeline
     columns = [0] * PROCESSORS
     for chunk in image.kernels:
         columns[chunk.processor] += chunk.count
@@ -140,7 +140,7 @@ def data_ranges(
     network: Network, units: Sequence[Unit], options: Options, device: Device
 ) -> tuple[DataRange, ...]:
     """Where the input and each layer's output lie, and how long."""
-    rings = {i: s.rollover for i, s in streams(units, options, device.pipelined).items() if s.rollover}
+    rings = {i: s.rollover for i, s in streams(units, options, device).items() if s.rollover}
     found = [_range(network, units, INPUT, rings)]
     return (*found, *(_range(network, units, unit.index, rings) for unit in units))
 

@@ -163,7 +163,7 @@ class Simulator:
         value = control[quadrant]["CTL"]
         self.weights.packing[quadrant] = bool(value & PACKING)
         if value & ~before & GATHERING:
-            layer, wide = self.registers.layers[quadrant].get(0, {}), 8 if self.device.pipelined else 4
+            layer, wide = self.registers.layers[quadrant].get(0, {}), 8 if self.device.generation == 2 else 4
             step = (layer.get("LCTL2", 0) >> 4 & (1 << wide) - 1) + 1
             self._gatherer.start(quadrant, layer.get("WPTR_BASE", 0), step, value >> 17 & 3)
         if value & SYNC and not value & GO and not before & DONE:

@@ -88,14 +88,14 @@ def _bias(setting: Setting, master: Fields) -> None:
 def _kernels(setting: Setting, master: Fields) -> None:
     """The number of kernels must be that of outputs and passes."""
     passes, count = setting.reading.passes, setting.kernel.count
-    register = "MCNT1" if master.device.pipelined else "MCNT"
+    register = "MCNT1" if master.device.generation == 2 else "MCNT"
     if setting.kind is Kind.CONVOLUTION and count % passes:
         raise master.fault(register, f"{count} kernels are no whole number of {passes} passes")
     if setting.kind is not Kind.CONVOLUTION and not setting.kernel.bypassed and count != passes:
         raise master.fault(
             register, f"{count} kernels or output passes where the input takes {passes} passes"
         )
-    if not master.device.pipelined:
+    if master.device.generation == 1:
         return
     told = master.take("OCHAN", 0, 16) + 1
     slots = setting.timeslots + 1

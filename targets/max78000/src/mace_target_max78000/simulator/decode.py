@@ -32,7 +32,7 @@ def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]
     enabled = {f.quadrant: f.take("ENA") for f in quadrants}
     kind = _kind(master, enabled)
     _agree(master, quadrants, kind)
-    reading = (second_generation if device.pipelined else first_generation)(master)
+    reading = (second_generation if device.generation == 2 else first_generation)(master)
     setting = Setting(
         layer=layer,
         kind=kind,
@@ -69,7 +69,7 @@ def _kind(master: Fields, enabled: Mapping[int, int]) -> Kind:
         if weighted and mask >> 16 != mask & 0xFFFF:
             problem = f"quadrant {quadrant} enables processors {mask & 0xFFFF:#06x} with the weights of {mask >> 16:#06x}"
             raise master.fault("ENA", problem, "enable the weights of the processors that read")
-    depthwise = master.device.pipelined and master.flag("POST", 30)
+    depthwise = master.device.generation == 2 and master.flag("POST", 30)
     if depthwise:
         return Kind.DEPTHWISE
     return Kind.CONVOLUTION if weighted or _bypassed(master) else Kind.PASSTHROUGH
@@ -110,7 +110,7 @@ def _bypassed(master: Fields) -> bool:
 
 def _reads_ahead(master: Fields) -> bool:
     """Whether the second generation reads while it computes; then the highest bits count shifts."""
-    ahead = master.device.pipelined and master.flag("LCTL", 17)
+    ahead = master.device.generation == 2 and master.flag("LCTL", 17)
     if ahead and master.flag("POST", 30):
         # the count of shifts and the switch of layers that write where they read share a bit
         raise NotModelledError(
@@ -125,18 +125,18 @@ def _reads_ahead(master: Fields) -> bool:
 
 def _kernel(master: Fields, kind: Kind) -> Kernel:
     """Which kernels a layer uses."""
-    if master.device.pipelined:
+    if master.device.generation == 2:
         first, last = master.take("MCNT2", 0, 19), master.take("MCNT1", 0, 19)
     else:
         first, last = master.take("MCNT", 16, 16), master.take("MCNT", 0, 16)
     bits = WEIGHT_BITS[master.take("POST", 22, 2)]
     rows, columns = _kernel_size(master, kind)
     if kind is Kind.PASSTHROUGH:
-        passes = (first if master.device.pipelined else last) // 8 + 1
+        passes = (first if master.device.generation == 2 else last) // 8 + 1
         return Kernel(rows, columns, 0, passes, bits, one_dimensional=False, bypassed=False)
     if first % 8 or (last - first) % bits or last < first:
         raise master.fault(
-            "MCNT1" if master.device.pipelined else "MCNT",
+            "MCNT1" if master.device.generation == 2 else "MCNT",
             f"kernels from bit {first} to bit {last} of {bits} bits each",
         )
     byte = first // 8 * rows * columns + master.take("ONED", 4, 4)
@@ -150,7 +150,7 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
 
 def _lanes(master: Fields, rows: int, columns: int) -> int:
     """Output channels that are computed at once."""
-    if not (master.device.pipelined and master.flag("POST", 29)):
+    if not (master.device.generation == 2 and master.flag("POST", 29)):
         return 1
     if (rows, columns) != (3, 3):
         # how fewer than nine weights are spread over the four memories is not known
@@ -174,7 +174,7 @@ def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
         size = (1, 1) if length or kind is Kind.PASSTHROUGH else (3, 3)
     if not 1 <= size[0] <= 9:
         raise master.fault("ONED", f"a kernel of {size[0]} values", "use 1 to 9")
-    if master.device.pipelined:
+    if master.device.generation == 2:
         told = master.take("LCTL", 22, 4) + 1, master.take("LCTL", 18, 4) + 1
         if told != size:
             raise master.fault(
@@ -185,8 +185,8 @@ def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
 
 def _writing(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> Writing:
     """Where results go."""
-    pipelined, pointer = master.device.pipelined, master.device.offset_bits + 4
-    span, bits = master.take("LCTL2", 12 if pipelined else 8, 9), WEIGHT_BITS[master.take("POST", 22, 2)]
+    second, pointer = master.device.generation == 2, master.device.offset_bits + 4
+    span, bits = master.take("LCTL2", 12 if second else 8, 9), WEIGHT_BITS[master.take("POST", 22, 2)]
     if span % bits:
         raise master.fault("LCTL2", f"output channels of {span} bits with weights of {bits}")
     return Writing(
@@ -194,10 +194,10 @@ def _writing(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> Writing
         time_step=master.take("WPTR_TOFFS", 0, pointer),
         memory_step=master.take("WPTR_MOFFS", 0, pointer),
         channel_step=master.take("WPTR_CHOFFS", 0, pointer),
-        pixel=master.take("LCTL2", 4, 8 if pipelined else 4) + 1,
+        pixel=master.take("LCTL2", 4, 8 if second else 4) + 1,
         slots=span // bits + 1,
         wide=master.flag("LCTL", 16),
-        aligned=pipelined and not _reads_ahead(master) and kind is Kind.DEPTHWISE and master.flag("LCTL", 29),
+        aligned=second and not _reads_ahead(master) and kind is Kind.DEPTHWISE and master.flag("LCTL", 29),
     )
 
 
@@ -209,14 +209,14 @@ def _stream(master: Fields) -> Stream:
         passes=master.take("STREAM2", 0, 4),
         rollover=master.take("FMAX", 0, 20),
         columns=master.take("STREAM2", 4, 5),
-        rows=master.take("STREAM2", 16, 14 if master.device.pipelined else 12),
+        rows=master.take("STREAM2", 16, 14 if master.device.generation == 2 else 12),
         own_passes=-(-passes // 4) * 4 if _in_fours(master) else passes,
     )
 
 
 def _in_fours(master: Fields) -> bool:
     """Whether the second generation moves four passes of the input at a time."""
-    return master.device.pipelined and master.flag("POST", 31)
+    return master.device.generation == 2 and master.flag("POST", 31)
 
 
 def _following(master: Fields) -> int | None:

@@ -32,7 +32,7 @@ class Registers:
     def __init__(self, device: Device, written: Callable[[int, str, int], None]) -> None:
         self.control = [dict.fromkeys(CONTROL, 0) for _ in range(QUADRANTS)]
         self.layers: list[dict[int, dict[str, int]]] = [{} for _ in range(QUADRANTS)]
-        self.cleared = [not device.pipelined] * QUADRANTS
+        self.cleared = [device.generation == 1] * QUADRANTS
         """By quadrant, whether its layer registers hold zeros where nothing was written.
 
         The second generation must be told.

@@ -139,7 +139,7 @@ class Run:
         if setting.kind is Kind.PASSTHROUGH:
             return writer.finish(setting, 128 * values.astype(np.int64).reshape(-1, *values.shape[2:]))
         sums = convolver.convolve(setting, values, self._weights(setting), master)
-        dummy = not chip.device.pipelined and self._streams(setting) and setting.layer == self.start.first
+        dummy = chip.device.generation == 1 and self._streams(setting) and setting.layer == self.start.first
         return writer.finish(
             setting, sums + convolver.biases(setting, chip.bias.data, master, dummy)[:, None, None]
         )

@@ -60,7 +60,9 @@ def _check(device: Device, registers: Registers, quadrant: int, master: int) -> 
     if not value & CLOCK:
         raise SimulationError(place, f"{value:#x}: started without a clock", "set bit 3 before")
     unknown = (
-        value & ~KNOWN | (0 if device.pipelined else value & BINARY) | (0 if value & FAST else value & QUAD)
+        value & ~KNOWN
+        | (0 if device.generation == 2 else value & BINARY)
+        | (0 if value & FAST else value & QUAD)
     )
     if unknown:
         raise SimulationError(place, f"{value:#x}: bits {unknown:#x} mean nothing here", "clear them")

@@ -32,7 +32,7 @@ class _Window(NamedTuple):
 
 def minimum(setting: Setting, before: Setting | None, device: Device) -> Wait:
     """What a layer must wait for.  before: the streaming layer that it reads from; None for the first one."""
-    if device.pipelined:
+    if device.generation == 2:
         return _second_generation(setting, before)
     return _first_layer(setting) if before is None else _behind(setting, before)
 

@@ -41,11 +41,11 @@ def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
 
     MaceError where weights or bias do not fit.
     """
-    layers, quadrants = units(network, device.pipelined), used_quadrants(network)
+    layers, quadrants = units(network, device), used_quadrants(network)
     runs = kernels.place(layers, device, options.deduplicate_weights)
     found, memories = bias.place(layers, quadrants, device, options.ignore_bias_groups)
-    plan = Plan(layers, quadrants, runs, found, streams(layers, options, device.pipelined), options, device)
-    registers = (SecondGeneration if device.pipelined else Registers)(plan)
+    plan = Plan(layers, quadrants, runs, found, streams(layers, options, device), options, device)
+    registers = (SecondGeneration if device.generation == 2 else Registers)(plan)
     control = Control(layers, quadrants, options, device)
     results = outputs(network, options)
     checked = [u for u in layers if network.layers[u.index].output and network.runs(u.index)]

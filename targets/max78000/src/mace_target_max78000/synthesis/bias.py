@@ -103,7 +103,7 @@ def _allowed(unit: Unit, quadrants: Sequence[int], ignore_groups: bool) -> Seque
 
 def _urgency(unit: Unit, allowed: Sequence[int], device: Device) -> tuple[bool, bool, int]:
     """Flattened layers first on the first generation, then layers with one choice, then long ones."""
-    flat = unit.layer.flatten and not device.pipelined
+    flat = unit.layer.flatten and device.generation == 1
     choice = len(allowed) > 1
     return not flat, choice, -len(_values(unit, device)) if choice else 0
 
@@ -123,7 +123,7 @@ def _values(unit: Unit, device: Device) -> Array:
     """The bytes with those for unused output slots before them."""
     assert unit.layer.bias is not None
     lead = unit.skipped_slots * unit.out_passes
-    first = unit.place.streaming and unit.index == 0 and not device.pipelined
+    first = unit.place.streaming and unit.index == 0 and device.generation == 1
     return np.concatenate((np.zeros(lead + first, np.int64), unit.layer.bias))
 
 

@@ -21,7 +21,7 @@ SELF_TESTS = (
 )
 """Self-tests of data, masks, row memories and bias on the first generation, which leave zeros: the bits that start one, that it has ended,
 and that it has failed.  Source: what the vendor's programs write."""
-SELF_TESTS_PIPELINED = (
+SELF_TESTS_2 = (
     *((0x1001, 1 << 18, 1 << 14), (0x2004, 1 << 19, 1 << 15)),
     *((0x3010, 1 << 20, 1 << 16), (0x1C40, 1 << 21, 1 << 17)),
 )
@@ -59,7 +59,7 @@ class Control:
         options = self.options
         flags = (
             (options.mexpress, 20),
-            (self.device.pipelined and not options.pipeline, 5),
+            (self.device.features.pipeline and not options.pipeline, 5),
         )
         return CLOCK | sum(1 << bit for flag, bit in flags if flag)
 
@@ -68,12 +68,12 @@ class Control:
 
         layers: in hardware.
         """
-        pipelined = self.device.pipelined
+        second_generation = self.device.generation == 2
         wait = self.options.ready_sel << 1
-        if pipelined:
+        if second_generation:
             yield from self._all(0, CLOCK | (not self.options.pipeline) << 5 | wait)
         yield Write(AON_CONTROL, self.options.ready_sel_aon)
-        if pipelined:
+        if second_generation:
             yield from self._all(1, SRAM)
             yield from self._all(3, CLEAR | (CLEAR_BIAS if biased else 0))
             yield from (Poll(self.device.control_register(q, 3), CLEARED) for q in self.quadrants)
@@ -82,7 +82,7 @@ class Control:
         counts = layers - 1 | self.options.start_layer << 8
         for quadrant in self.quadrants:
             yield Write(self.device.control_register(quadrant, 0), stop)
-            if not pipelined:
+            if not second_generation:
                 yield Write(self.device.control_register(quadrant, 1), SRAM)
             if counts or self.options.write_zero_registers:
                 yield Write(self.device.control_register(quadrant, 2), counts)
@@ -93,7 +93,7 @@ class Control:
     def _cleared_memories(self) -> Iterator[Step]:
         """The self-tests of all memories of all quadrants, one kind after another."""
         registers = [self.device.control_register(quadrant, 3) for quadrant in range(QUADRANTS)]
-        for begin, ended, failed in SELF_TESTS_PIPELINED if self.device.pipelined else SELF_TESTS:
+        for begin, ended, failed in SELF_TESTS_2 if self.device.generation == 2 else SELF_TESTS:
             yield from (Write(register, begin) for register in registers)
             yield from (Poll(register, ended) for register in registers)
             yield from (Expect(register, failed) for register in registers)
@@ -105,7 +105,7 @@ class Control:
         conditional: some layers run under conditions only.
         """
         # The pipeline has wait states of its own, which are 0.
-        waits = not (self.device.pipelined and self.options.pipeline)
+        waits = not (self.device.features.pipeline and self.options.pipeline)
         common = self._common | conditional << 7 | (self.options.ready_sel << 1 if waits else 0)
         master = self.quadrants[0]
         for quadrant in self.quadrants:
@@ -153,7 +153,12 @@ class Control:
             yield Write(FAST_FIFO + 8, 0)
             yield Write(FAST_FIFO, 10 << 4)
         elif self.options.fifo:
-            value = 2 << 2 | 2 << 7 | self.options.ready_sel_fifo | (0 if self.device.pipelined else 1 << 11)
+            value = (
+                2 << 2
+                | 2 << 7
+                | self.options.ready_sel_fifo
+                | (1 << 11 if self.device.generation == 1 else 0)
+            )
             yield Write(FIFO_CONTROL, value | self._channels << 12)
 
     @property
@@ -171,7 +176,7 @@ class Control:
     def _common(self) -> int:
         options, first = self.options, self.units[0]
         binary = any(u.layer.weights is not None and u.layer.weights.binary for u in self.units)
-        big = self.device.pipelined and first.place.streaming and first.place.chw
+        big = self.device.generation == 2 and first.place.streaming and first.place.chw
         flags = (
             (self.streaming, 14),
             (options.avg_pool_rounding, 13),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mace_target_max78000.device import Device
 from mace_target_max78000.options import Options
 from mace_target_max78000.unit import Unit
 
@@ -34,21 +35,21 @@ class Stream:
     frame: int = 0
 
 
-def streams(units: Sequence[Unit], options: Options, pipelined: bool) -> Mapping[int, Stream]:
+def streams(units: Sequence[Unit], options: Options, device: Device) -> Mapping[int, Stream]:
     """The streams of all layers that wait for data, by layer."""
     fifo = options.fifo or options.fast_fifo
     waiting = [u for u in units if u.place.streaming or (u.index == 0 and fifo)]
-    return {u.index: _stream(u, units, options, pipelined) for u in waiting}
+    return {u.index: _stream(u, units, options, device.generation) for u in waiting}
 
 
-def _stream(unit: Unit, units: Sequence[Unit], options: Options, pipelined: bool) -> Stream:
+def _stream(unit: Unit, units: Sequence[Unit], options: Options, generation: int) -> Stream:
     fifo = options.fifo or options.fast_fifo
     if unit.index == 0:
-        make = _first_pipelined if pipelined else _first
+        make = _first_of_second_generation if generation == 2 else _first
         frame = _words(unit.layer.dim[0] * unit.layer.dim[1], unit) if fifo else 0
         found = replace(make(unit, options), frame=frame)
     else:
-        found = _later_pipelined(unit, units) if pipelined else _later(unit, units, options)
+        found = _later_of_second_generation(unit, units) if generation == 2 else _later(unit, units, options)
         increased = found.columns + options.increase_delta1, found.rows + options.increase_delta2
         found = replace(found, columns=increased[0], rows=increased[1])
     found = replace(found, passes=sum(u.stream_passes for u in units[: unit.index]))
@@ -128,7 +129,7 @@ def _geometry(unit: Unit, first: bool) -> _Geometry:
     return _Geometry(down, right, width + 2 * unit.pad[1], rest, max(0, width - steps * stride))
 
 
-def _first_pipelined(unit: Unit, options: Options) -> Stream:
+def _first_of_second_generation(unit: Unit, options: Options) -> Stream:
     """The second generation's first layer.
 
     Positions and steps are counted in words, of which one holds four positions by channels.
@@ -154,7 +155,7 @@ def _first_pipelined(unit: Unit, options: Options) -> Stream:
     return Stream(start, step, wait, rollover=_told(options.override_rollover, rollover))
 
 
-def _later_pipelined(unit: Unit, units: Sequence[Unit]) -> Stream:
+def _later_of_second_generation(unit: Unit, units: Sequence[Unit]) -> Stream:
     layer, at = unit.layer, _geometry(unit, first=False)
     stride, pad, width = layer.window[2], unit.pad[1], layer.dim[1]
     last = unit.index + 1 == len(units) or not units[unit.index + 1].place.streaming
