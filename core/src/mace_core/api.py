@@ -227,13 +227,11 @@ class Region:
         """A name that no other region of the model has."""
         return f"{self.target.name}{self.number}"
 
-    def ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return its inputs and outputs as they lie in host memory."""
-        inputs, outputs = (
-            tuple(Port(self.graph.tensors[name]) for name in names)
-            for names in (self.graph.inputs, self.graph.outputs)
-        )
-        return inputs, outputs
+    def ports(self, space: MemorySpace = HOST) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return its inputs and its outputs as they lie in a memory space."""
+        tensors = self.graph.tensors
+        inputs = tuple(Port(tensors[name], space) for name in self.graph.inputs)
+        return inputs, tuple(Port(tensors[name], space) for name in self.graph.outputs)
 
 
 def _refuse_reading(file: Path) -> Graph:

@@ -29,7 +29,7 @@ def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(
 ) -> None:
     lanes, columns, panel = numbers
     with pytest.raises(
-        PluginError, match=r"level odd: panels of .* do not divide each other; let a panel hold whole tiles"
+        PluginError, match=r"level odd: its widths .* do not divide each other; let a panel hold whole tiles"
     ):
         CpuLevel("odd", (), "", VECTOR, lanes=lanes, rows=4, columns=columns, panel=panel)
 
