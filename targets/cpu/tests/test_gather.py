@@ -8,7 +8,7 @@ import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import case, compile_graphs
+from mace_core.testing.compiled import case, run_merged
 from mace_target_cpu import Cpu
 
 DTYPES = (np.bool_, np.int16, np.float32, np.float64)
@@ -17,12 +17,16 @@ RNG = np.random.default_rng
 
 def check(cases: Mapping[str, tuple[Graph, list[Array]]], folder: Path) -> None:
     """Assert the same bits from the library and the references; the inputs by number."""
-    models = compile_graphs(Cpu(), [g for g, _ in cases.values()], folder)
-    for graph, arrays in cases.values():
-        given = dict(zip((f"x{i}" for i in range(len(arrays))), arrays, strict=True))
-        found, expected = models[graph.name].run(given), execute(graph, given)
+    graphs = [graph for graph, _ in cases.values()]
+    given = {
+        graph.name: {f"x{i}": array for i, array in enumerate(arrays)} for graph, arrays in cases.values()
+    }
+    found = run_merged(Cpu(), graphs, folder, given)
+    for graph in graphs:
+        expected = execute(graph, given[graph.name])
         for name in graph.outputs:
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{graph.name}/{name}")
+            result = found[graph.name][name]
+            np.testing.assert_array_equal(result, expected[name], err_msg=f"{graph.name}/{name}")
 
 
 class Cases(dict[str, tuple[Graph, list[Array]]]):

@@ -8,7 +8,7 @@ import pytest
 from mace_core.ir import Array, Graph
 from mace_core.ops import tree_ensemble
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import case, compile_graphs
+from mace_core.testing.compiled import case, run_merged
 from mace_target_cpu import Cpu
 
 FEATURES = 7
@@ -56,16 +56,14 @@ def rows(rng: np.random.Generator, dtype: type[np.floating]) -> Array:
 
 
 def check(cases: list[tuple[Graph, list[Array]]], folder: Path, rtol: float = 0) -> None:
-    models = compile_graphs(Cpu(), [g for g, _ in cases], folder)
+    given: dict[str, dict[str, Array]] = {}
     for graph, arrays in cases:
-        given = {f"x{i}": a for i, a in enumerate(arrays) if f"x{i}" in graph.inputs}
-        np.testing.assert_allclose(
-            models[graph.name].run(given)["y0"],
-            execute(graph, given)["y0"],
-            rtol=rtol,
-            atol=0,
-            err_msg=graph.name,
-        )
+        given[graph.name] = {f"x{i}": a for i, a in enumerate(arrays) if f"x{i}" in graph.inputs}
+    assert len(given) == len(cases)
+    found = run_merged(Cpu(), [graph for graph, _ in cases], folder, given)
+    for graph, _ in cases:
+        result, expected = found[graph.name]["y0"], execute(graph, given[graph.name])["y0"]
+        np.testing.assert_allclose(result, expected, rtol=rtol, atol=0, err_msg=graph.name)
 
 
 def test_trees(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import case, compile_graphs
+from mace_core.testing.compiled import case, run_merged
 from mace_target_cpu import Cpu
 
 DTYPES = (np.bool_, np.int8, np.float16, np.float32, np.int64)
@@ -22,12 +22,18 @@ def counted(shape: tuple[int, ...], dtype: type[np.generic] = np.float32) -> Arr
 
 
 def check_bits(graphs: list[Graph], folder: Path) -> None:
-    models = compile_graphs(Cpu(), graphs, folder)
+    given = {graph.name: inputs_of(graph) for graph in graphs}
+    found = run_merged(Cpu(), graphs, folder, given)
     for graph in graphs:
-        given = {n: counted(graph.tensors[n].shape, graph.tensors[n].dtype.numpy.type) for n in graph.inputs}
-        found, expected = models[graph.name].run(given), execute(graph, given)
+        expected = execute(graph, given[graph.name])
         for name in graph.outputs:
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{graph.name}/{name}")
+            result = found[graph.name][name]
+            np.testing.assert_array_equal(result, expected[name], err_msg=f"{graph.name}/{name}")
+
+
+def inputs_of(graph: Graph) -> dict[str, Array]:
+    tensors = [graph.tensors[name] for name in graph.inputs]
+    return {tensor.name: counted(tensor.shape, tensor.dtype.numpy.type) for tensor in tensors}
 
 
 def test_transpose_of_every_rank_and_size(tmp_path: Path) -> None:

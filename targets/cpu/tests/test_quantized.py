@@ -12,7 +12,7 @@ import pytest
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import compile_graphs
+from mace_core.testing.compiled import run_merged
 from mace_target_cpu import Cpu
 
 I8 = Storage(DType.I8, Quant.of(0.05, 3))
@@ -89,10 +89,10 @@ def check(graphs: Sequence[Graph], folder: Path) -> dict[str, str]:
 
     The kernels by graph.
     """
-    models = compile_graphs(Cpu(), graphs, folder)
+    inputs = {g.name: inputs_of(g) for g in graphs}
+    results = run_merged(Cpu(), graphs, folder, inputs)
     for g in graphs:
-        given = inputs_of(g)
-        found = models[g.name].run(given)
+        given, found = inputs[g.name], results[g.name]
         exact = execute(
             replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}), given
         )
@@ -284,7 +284,7 @@ def test_curves_of_sixteen_bits_are_less_than_a_step_off(tmp_path: Path) -> None
         graph("sharp", "Sigmoid", [(storage(DType.I16, 1.0), shape)], {}, UNIT),
         graph("root", "Sqrt", [(I16, shape)], {}, I16),
     ]
-    models = compile_graphs(Cpu(), graphs, tmp_path)
+    results = run_merged(Cpu(), graphs, tmp_path, {g.name: {"x0": every} for g in graphs})
     for g in graphs:
         calls = [c.kernel.name for c in Cpu().lower(g).calls]
         assert (calls[0][:6] == "curve_") == (g.name not in ("sharp", "root")), calls
@@ -294,7 +294,7 @@ def test_curves_of_sixteen_bits_are_less_than_a_step_off(tmp_path: Path) -> None
             replace(g, tensors={n: t.real if n in g.outputs else t for n, t in g.tensors.items()}),
             {"x0": every},
         )["y"]
-        made, found = g.tensors["y"].quant, models[g.name].run({"x0": every})["y"]
+        made, found = g.tensors["y"].quant, results[g.name]["y"]
         assert made is not None
         limits = np.iinfo(found.dtype)
         steps = np.clip(exact.astype(np.float64) / made.scale[0] + made.zero_point[0], limits.min, limits.max)

@@ -34,7 +34,13 @@ CASES = "cases"
 @cache
 def host() -> Compiler:
     """The compiler that the installed toolchains have for this machine."""
-    return Registry.load().select("host")[0].compiler
+    return _installed().select("host")[0].compiler
+
+
+@cache
+def _installed() -> Registry:
+    """Return the installed plugins; to load them takes a quarter of a second."""
+    return Registry.load()
 
 
 def case(
@@ -106,7 +112,7 @@ def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: s
 
 def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
     """Return a choice of these targets alone, with the compiler of this machine."""
-    installed = Registry.load()
+    installed = _installed()
     choice = replace(installed.select("host")[0], text=abi, abi=abi, targets=tuple(targets))
     return choice, replace(installed, targets={target.name: target for target in targets})
 
