@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mace_core.ir import Array, DType, Graph
-from mace_core.pipeline import normalise
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
+from mace_core.transforms import run_phases
 from mace_frontend_onnx.cases import cases, graph_of
 from mace_target_cpu import Cpu
 
@@ -72,7 +72,7 @@ def ready(folder: Path, refused: Counter[str]) -> Iterator[Case]:
         if isinstance(found, str):
             refused["frontend"] += 1
             continue
-        graph = normalise(found[0], registry)
+        graph = run_phases(found[0], registry)
         reasons = [r for n in graph.nodes if (r := target.refuses(n, graph))]
         if reasons or any(t.dtype is DType.F16 for t in graph.tensors.values() if is_float_case(case)):
             refused[reasons[0] if reasons else "f16"] += 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from mace_core.emit import code
 from mace_core.report import LibraryReport, report_plan
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.compile import program
 from mace_core.run.runners import Native
 from mace_core.testing import hostile
@@ -23,7 +23,7 @@ def test_the_programs_and_the_report(tmp_path: Path) -> None:
     sources = code.library("names", [plan], Cpu().levels("host"))
     for name in ("mace_run", "mace_benchmark"):
         program(name, sources, host(), tmp_path, ("-O0",))
-    built = Built(tmp_path, Native(), LibraryReport({"names": report_plan(plan)}))
+    built = BuiltLibrary(tmp_path, Native(), LibraryReport({"names": report_plan(plan)}))
     inputs = {name: np.full((1, 4), -1, np.float32) for name in graph.inputs}
     found = built.run("names", inputs)
     assert set(found) == set(graph.outputs)

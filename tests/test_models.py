@@ -15,7 +15,7 @@ from manifest import MODELS, Entry, entries
 from mace_core.deployment import Model
 from mace_core.ir import Array, Tensor
 from mace_core.registry import Registry
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.similarity import cosine, relative_error
 from mace_core.run.validate import LARGEST_ERROR, LEAST_COSINE
 from mace_core.testing.requirements import require
@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def build(folder: Path, choice: str) -> Built:
+def build(folder: Path, choice: str) -> BuiltLibrary:
     """The library for a choice; built once."""
     (selected,) = Registry.load().select(choice)
     if selected.runner is None:
@@ -89,10 +89,10 @@ def build(folder: Path, choice: str) -> Built:
     ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return Built.at(folder / choice / "real", choice, selected.runner)
+    return BuiltLibrary.at(folder / choice / "real", choice, selected.runner)
 
 
-def samples(built: Built, entry: Entry) -> tuple[dict[str, Array], dict[str, Array]]:
+def samples(built: BuiltLibrary, entry: Entry) -> tuple[dict[str, Array], dict[str, Array]]:
     """Inputs and expected outputs by name, each with a leading axis of samples.
 
     The framework's own where the manifest has none.

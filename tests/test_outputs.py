@@ -15,10 +15,10 @@ from mace_core.generation import Job, generate
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.registry import Registry
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.compile import program
 from mace_core.run.runners import Native
-from mace_core.run.validate import Question, validate
+from mace_core.run.validate import ValidationJob, validate
 from mace_core.testing.compiled import compile_graphs, host
 from mace_target_cpu import Cpu
 
@@ -102,11 +102,11 @@ def test_a_library_and_its_validation(tmp_path: Path) -> None:
     programs = tmp_path / "builds" / "bin" / "host"
     for name in ("mace_run", "mace_benchmark"):
         program(name, made.sources, host(), programs, ("-O0",))
-    built = Built(programs, Native(), made.report)
+    built = BuiltLibrary(programs, Native(), made.report)
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 2, 3)
     found = built.run("outputs", {"x": x, "unread": x})
     expected = {"x": x, "w": W[None], "y": np.maximum(x, 0), "v": x.reshape(1, 6)}
     assert set(found) == set(expected)
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
-    assert validate(Question(built, deployment.models[0], registry)).passed
+    assert validate(ValidationJob(built, deployment.models[0], registry)).passed

@@ -17,13 +17,14 @@ from onnx import TensorProto, helper
 from mace_core.errors import MaceError
 from mace_core.generation import Job, generate
 from mace_core.ir import Array
-from mace_core.pipeline import load, load_with, normalise
+from mace_core.pipeline import load, load_with
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
 from mace_core.testing.requirements import require
+from mace_core.transforms import run_phases
 
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 
@@ -61,7 +62,7 @@ class Library:
         (choice,) = registry.select("host")
         parsed = load_with(registry, file)
         (self.parsed,) = parsed.models
-        self.graph = normalise(load(self.parsed, registry), registry)
+        self.graph = run_phases(load(self.parsed, registry), registry)
         library = shared_library(
             generate(Job(parsed, choice), registry).sources, choice.compiler, folder, ("-O1",)
         )

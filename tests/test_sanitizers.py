@@ -15,7 +15,7 @@ from mace_core.deployment import load_deployment
 from mace_core.generation import Job, generate
 from mace_core.ir import Array, Tensor
 from mace_core.registry import Registry
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.compile import program
 from mace_core.run.runners import Native
 from mace_core.testing.requirements import require
@@ -43,7 +43,7 @@ def clean(deployment: Path, folder: Path) -> None:
     made = generate(Job(load_deployment(deployment), registry.select("host")[0]), registry)
     gcc = Compiler(("gcc",), ("ar",))
     tool = program("mace_run", made.sources, gcc, folder, FLAGS)
-    built = Built(tool.parent, Native(), made.report)
+    built = BuiltLibrary(tool.parent, Native(), made.report)
     rng = np.random.default_rng(0)
     for name in made.report.models:
         inputs = {t.name: numbers(rng, t) for t in built.model(name)["inputs"]}

@@ -15,14 +15,14 @@ from sklearn_pipelines import PIPELINES, Pipeline, Trained, trained
 from mace_core.deployment import Model, Port
 from mace_core.emit import code
 from mace_core.errors import MaceError
+from mace_core.io_spec import apply_io_spec
 from mace_core.ir import Array, Graph
-from mace_core.pipeline import normalise
 from mace_core.plan import plan_calls
-from mace_core.ports import as_stated
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_core.transforms import run_phases
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
 from mace_target_cpu import Cpu
@@ -40,7 +40,9 @@ def read(case: Trained, folder: Path, outputs: tuple[Port, ...] = (), rows: int 
     shape = (rows or len(case.x), *case.x.shape[1:])
     model = Model("m", (path,), inputs=(Port(case.file.graph.input[0].name, shape),), outputs=outputs)
     registry = Registry.load()
-    return normalise(verify(as_stated(Onnx().load((path,), model, registry.ops), model, "NCHW")), registry)
+    return run_phases(
+        verify(apply_io_spec(Onnx().load((path,), model, registry.ops), model, "NCHW")), registry
+    )
 
 
 @pytest.fixture(scope="module")

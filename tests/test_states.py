@@ -17,16 +17,17 @@ from mace_core.cli import main
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
-from mace_core.pipeline import load, normalise, read
+from mace_core.pipeline import load, read
 from mace_core.registry import Registry
 from mace_core.report import ModelReport, StateReport
 from mace_core.run import native
 from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
 from mace_core.run.steps import ROUNDS, STEPS, run_steps
-from mace_core.run.validate import Question, outcomes
+from mace_core.run.validate import ValidationJob, outcomes
 from mace_core.testing.compiled import compile_graphs
 from mace_core.testing.requirements import require
+from mace_core.transforms import run_phases
 from mace_target_cpu import Cpu
 
 RUNS = 60
@@ -89,14 +90,14 @@ def deployed(folder: Path, name: str, file: Path, *lines: str) -> Model:
 def compiled(models: list[Model], folder: Path) -> dict[str, InProcess]:
     """Libraries of models, by name."""
     registry = Registry.load()
-    graphs = [normalise(load(model, registry), registry) for model in models]
+    graphs = [run_phases(load(model, registry), registry) for model in models]
     loaded = compile_graphs(Cpu(), graphs, folder)
     kept = {g.name: tuple(StateReport(g.tensors[s.input], s.start_text) for s in g.states) for g in graphs}
     return {name: InProcess(name, library, kept[name]) for name, library in loaded.items()}
 
 
-def question(library: InProcess, model: Model) -> Question:
-    return Question(library, model, Registry.load())  # type: ignore[arg-type]
+def question(library: InProcess, model: Model) -> ValidationJob:
+    return ValidationJob(library, model, Registry.load())  # type: ignore[arg-type]
 
 
 def judge(tensor: Tensor, found: Array, expected: Array) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.pipeline import normalise
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
+from mace_core.transforms import run_phases
 from mace_frontend_tflite.cases import Case, expected, load, same
 from mace_target_cpu import Cpu
 
@@ -29,7 +29,7 @@ def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
     registry, wanted = Registry.load(), {}
     for number, case in enumerate(cases()):
         graph, arrays = load(tmp_path, case.written()), case.arrays()
-        graph = normalise(graph.renamed(f"case{number}"), registry)
+        graph = run_phases(graph.renamed(f"case{number}"), registry)
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
     graphs = [graph for _, graph, _, _ in wanted.values()]
     given = {name: arrays for name, (_, _, arrays, _) in wanted.items()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mace_core.ir import DType, Quant, Storage, Tensor
 from mace_core.ops import core_ops
-from mace_core.quantization import STORED, compute, dequantize, fault, kept, quantize
+from mace_core.quantization import STORED, compute, dequantize, fault, propagate_storage, quantize
 
 OPS = core_ops()
 I8 = Storage(DType.I8, Quant.of(0.5, 3))
@@ -87,23 +87,25 @@ def test_faults_of_a_storage(tensor: Tensor, said: str | None) -> None:
 def test_an_op_that_moves_keeps_the_storage() -> None:
     data = Tensor("x", DType.I8, (2, 3), I8.quant)
     other = Tensor("z", DType.I8, (2, 3), Quant.of(0.25))
-    assert kept(OPS["Reshape"], [data], {"shape": (6,)}) == I8
-    assert kept(OPS["Concat"], [data, data], {"axis": 0}) == I8
-    assert kept(OPS["Concat"], [data, other], {"axis": 0}) is None, "two storages need a rounding"
-    assert kept(OPS["Relu"], [data], {}) is None, "it computes"
-    assert kept(OPS["Reshape"], [Tensor("x", DType.I8, (2,))], {"shape": (2,)}) is None
-    assert kept(OPS["Reshape"], [None], {"shape": (2,)}) is None
-    assert kept(OPS["Reshape"], [], {"shape": (2,)}) is None
+    assert propagate_storage(OPS["Reshape"], [data], {"shape": (6,)}) == I8
+    assert propagate_storage(OPS["Concat"], [data, data], {"axis": 0}) == I8
+    assert propagate_storage(OPS["Concat"], [data, other], {"axis": 0}) is None, (
+        "two storages need a rounding"
+    )
+    assert propagate_storage(OPS["Relu"], [data], {}) is None, "it computes"
+    assert propagate_storage(OPS["Reshape"], [Tensor("x", DType.I8, (2,))], {"shape": (2,)}) is None
+    assert propagate_storage(OPS["Reshape"], [None], {"shape": (2,)}) is None
+    assert propagate_storage(OPS["Reshape"], [], {"shape": (2,)}) is None
 
 
 def test_the_axis_of_scales_follows_a_transpose_and_nothing_else() -> None:
     quant = Quant((1.0, 2.0, 3.0), (0, 0, 0), 1)
     data = Tensor("x", DType.I8, (2, 3, 4), quant)
-    moved = kept(OPS["Transpose"], [data], {"perm": (1, 2, 0)})
+    moved = propagate_storage(OPS["Transpose"], [data], {"perm": (1, 2, 0)})
     assert moved is not None
     assert moved.quant.axis == 0
     assert moved.quant.scale == quant.scale
-    assert kept(OPS["Reshape"], [data], {"shape": (24,)}) is None
+    assert propagate_storage(OPS["Reshape"], [data], {"shape": (24,)}) is None
 
 
 def test_a_node_rounds_once() -> None:

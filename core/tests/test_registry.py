@@ -136,4 +136,4 @@ def test_all_files_in_a_folder_are_read(tmp_path: Path) -> None:
     files = [tmp_path / "saved_model.pb", tmp_path / "variables" / "data"]
     for file in files:
         file.write_bytes(b"")
-    assert Format("one").sources((tmp_path, tmp_path / "other")) == (*files, tmp_path / "other")
+    assert Format("one").dependencies((tmp_path, tmp_path / "other")) == (*files, tmp_path / "other")

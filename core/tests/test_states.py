@@ -11,13 +11,13 @@ import pytest
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
+from mace_core.io_spec import apply_io_spec
 from mace_core.ir import Array, DType, Graph, Quant, State
-from mace_core.pipeline import normalise
-from mace_core.ports import as_stated
 from mace_core.registry import Registry
 from mace_core.rewrite import rewrite
 from mace_core.run.reference import ReferenceSession, execute
 from mace_core.states import add_pairs, assign_states
+from mace_core.transforms import run_phases
 from mace_core.verify import verify
 
 
@@ -137,7 +137,7 @@ def test_a_state_of_other_quantization_after_the_run_is_a_fault() -> None:
 
 def test_rewriting_and_the_shared_transforms_keep_states() -> None:
     for graph in (accumulator(2.0), picture_filter()):
-        for after in (rewrite(graph, lambda _: None), normalise(graph, Registry.load())):
+        for after in (rewrite(graph, lambda _: None), run_phases(graph, Registry.load())):
             assert after.states == graph.states
             given = {
                 "x": np.random.default_rng(0).standard_normal(graph.tensors["x"].shape).astype(np.float32)
@@ -150,7 +150,7 @@ def test_rewriting_and_the_shared_transforms_keep_states() -> None:
 def test_axes_and_start_values_of_states_are_turned_as_the_input_says() -> None:
     graph = picture_filter()
     ports = (Port("x", order="NHWC"), Port("mean", order="NHWC", alias="average"))
-    stated = verify(as_stated(graph, model(ports, (Port("y", order="NHWC"),)), "NCHW"))
+    stated = verify(apply_io_spec(graph, model(ports, (Port("y", order="NHWC"),)), "NCHW"))
     (state,) = stated.states
     assert (state.input, state.output, state.start.shape) == ("average", "mean.next", (1, 3, 4, 2))
     x = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
@@ -162,7 +162,7 @@ def test_axes_and_start_values_of_states_are_turned_as_the_input_says() -> None:
 
 
 def test_a_state_keeps_the_type_of_the_framework_whatever_the_application_gives() -> None:
-    stated = as_stated(
+    stated = apply_io_spec(
         accumulator(), model((Port("x", dtype=DType.F64), Port("total", dtype=DType.F64))), "NHWC"
     )
     assert stated.tensors["x"].dtype is DType.F64

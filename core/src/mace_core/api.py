@@ -38,6 +38,7 @@ __all__ = [
     "Content",
     "Files",
     "Frontend",
+    "GeneratedFiles",
     "Manifest",
     "MemorySpace",
     "Part",
@@ -50,7 +51,6 @@ __all__ = [
     "Refusal",
     "Region",
     "Runner",
-    "Sources",
     "Stream",
     "Target",
     "Toolchain",
@@ -123,7 +123,7 @@ class Frontend(ABC):
         """
         return None
 
-    def sources(self, files: Files) -> Files:
+    def dependencies(self, files: Files) -> Files:
         """Every file that is read for a model: a change of one of them makes the library stale.
 
         Of a folder, all in it.
@@ -138,7 +138,7 @@ class Frontend(ABC):
         """
         return None
 
-    def peer(self, files: Files, model: Model) -> Reference | None:
+    def fast_reference(self, files: Files, model: Model) -> Reference | None:
         """The original framework at its fastest on one CPU thread, for benchmarks.
 
         None if it is not installed.
@@ -200,7 +200,7 @@ class Transform:
 
 
 @dataclass(frozen=True)
-class Sources:
+class GeneratedFiles:
     """Generated files and what they need to compile.
 
     files: relative path -> content.

@@ -311,7 +311,9 @@ def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequen
     paths = LibraryPaths(job.choice.text)
     names = [name for manifest in manifests for name in manifest.generated]
     products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
-    read = [file for model in job.deployment.models for file in registry.frontend(model).sources(model.files)]
+    read = [
+        file for model in job.deployment.models for file in registry.frontend(model).dependencies(model.files)
+    ]
     read += [file for model in job.deployment.models if (file := tuning_file(model))]
     compiler = job.choice.compiler
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]

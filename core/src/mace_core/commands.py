@@ -23,14 +23,14 @@ from mace_core.ir import Array
 from mace_core.pipeline import load_with
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.check import attempt_each
 from mace_core.run.files import plain_names, read_array, read_samples, write_all
 from mace_core.run.ready import Finding
 from mace_core.run.results import Failure, LayerComparison, Timing, Validation
 from mace_core.run.samples import stored
 from mace_core.run.tables import table
-from mace_core.run.validate import Question, validate
+from mace_core.run.validate import ValidationJob, validate
 
 
 def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
@@ -124,7 +124,7 @@ def run_model(asked: BuiltModels, inputs: Mapping[str, str], output: Path) -> di
     """Write each output as OUTPUT/NAME.npy with a leading axis of samples; the files by output."""
     parsed, choice, _ = asked.open()
     model = _named(parsed, asked.model)
-    built = Built.at(asked.builds / parsed.library, choice.text, choice.runner)
+    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, choice.runner)
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
     found = built.run(model.name, samples or stored(model.inputs, list(tensors.values())), asked.threads)
@@ -135,21 +135,21 @@ def run_model(asked: BuiltModels, inputs: Mapping[str, str], output: Path) -> di
 
 def validate_library(asked: BuiltModels) -> list[Validation | Failure]:
     """Tell of each model how similar its outputs are to the stored ones, or to its framework's on random inputs."""
-    return attempt_each(_questions(asked), lambda question: [validate(question)])
+    return attempt_each(_validation_jobs(asked), lambda job: [validate(job)])
 
 
 def validate_layers(asked: BuiltModels) -> list[LayerComparison | Failure]:
     """Compare every tensor of every model that can be compared."""
     from mace_core.run.layers import compare_layers
 
-    return attempt_each(_questions(asked), compare_layers)
+    return attempt_each(_validation_jobs(asked), compare_layers)
 
 
-def _questions(asked: BuiltModels) -> list[Question]:
+def _validation_jobs(asked: BuiltModels) -> list[ValidationJob]:
     parsed, choice, registry = asked.open()
     models = (_named(parsed, asked.model),) if asked.model else parsed.models
-    built = Built.at(asked.builds / parsed.library, choice.text, choice.runner)
-    return [Question(built, model, registry, asked.threads) for model in models]
+    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, choice.runner)
+    return [ValidationJob(built, model, registry, asked.threads) for model in models]
 
 
 def benchmark_models(
@@ -159,10 +159,10 @@ def benchmark_models(
     parsed, choice, registry = asked.open()
     folder = asked.builds / parsed.library
     if against_framework:
-        from mace_core.run.versus import versus
+        from mace_core.run.compare_speed import compare_speed
 
-        return [versus(folder, choice, model, registry, rounds) for model in parsed.models]
-    built = Built.at(folder, choice.text, choice.runner)
+        return [compare_speed(folder, choice, model, registry, rounds) for model in parsed.models]
+    built = BuiltLibrary.at(folder, choice.text, choice.runner)
     return [built.time(model.name, asked.threads, rounds, layers) for model in parsed.models]
 
 

@@ -18,11 +18,12 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.part import Part
 from mace_core.partition import partition
-from mace_core.pipeline import load, normalise
+from mace_core.pipeline import load
 from mace_core.plan import Plan, make_plan
 from mace_core.refusal import NodeRefusal
 from mace_core.registry import Choice, Registry
 from mace_core.report import ModelReport, report_plan
+from mace_core.transforms import run_phases
 from mace_core.tuning import tuning_of
 from mace_core.verify import verify
 
@@ -94,7 +95,7 @@ def compile_model(model: Model, work: Compilation) -> CompiledModel:
     targets = work.targets(model)
     refuse_unknown_forms(model, targets)
     work.progress(f"{model.name}: reading")
-    graph = normalise(load(model, work.registry), work.registry)
+    graph = run_phases(load(model, work.registry), work.registry)
     return compile_graph(model, graph, work)
 
 
@@ -130,7 +131,7 @@ def read_file(file: Path, registry: Registry) -> Graph:
     """
     if not file.exists():
         raise MaceError(file, "no such file", "correct its path, or leave the option out")
-    return normalise(load(Model(file.stem, (file,)), registry), registry)
+    return run_phases(load(Model(file.stem, (file,)), registry), registry)
 
 
 def _plan_fallback(graph: Graph, targets: Sequence[Target], config: BuildConfig) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from mace_core.api import Sources
+from mace_core.api import GeneratedFiles
 from mace_core.build_manifest import (
     check_drivers,
     check_files,
@@ -42,7 +42,7 @@ class Generated:
     compilations, for who wants more.
     """
 
-    sources: Sources
+    sources: GeneratedFiles
     report: LibraryReport
     models: tuple[CompiledModel, ...] = field(repr=False)
 
@@ -61,7 +61,7 @@ def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Ge
     return Generated(encode(job, models, registry), report, models)
 
 
-def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Sources:
+def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> GeneratedFiles:
     """Write the plans of these models, which may be fewer than the deployment has, as sources."""
     job = replace(job, deployment=replace(job.deployment, models=tuple(model.model for model in models)))
     manifests = collect_manifests(job, registry)
@@ -79,4 +79,4 @@ def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Sou
         files |= target.write(job.deployment.library, own)
     check_files(manifests, files)
     check_drivers(manifests, (model.plan for model in models))
-    return Sources(files, manifests)
+    return GeneratedFiles(files, manifests)

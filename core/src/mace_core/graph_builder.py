@@ -13,7 +13,7 @@ from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, State, Storage
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError, Spec
 from mace_core.ops.shapes import need
-from mace_core.quantization import compute, fault, kept
+from mace_core.quantization import compute, fault, propagate_storage
 
 NEXT = ".next"
 """Behind the name of a state: the output that holds its value after the run."""
@@ -131,7 +131,7 @@ class Builder:
             )
         except OpError as error:
             raise MaceError(f"{self.name}: node {stem!r} ({op.name})", str(error)) from None
-        default = kept(op, tensors, complete)
+        default = propagate_storage(op, tensors, complete)
         made = [
             self._made(n, spec, self.storages.get(n, default)) for n, spec in zip(names, specs, strict=False)
         ]

@@ -9,12 +9,11 @@ from pathlib import Path
 from mace_core.api import PortNames
 from mace_core.deployment import Deployment, Model, load_deployment
 from mace_core.errors import MaceError
+from mace_core.io_spec import apply_io_spec, in_framework_layout
 from mace_core.ir import MAX_RANK, Graph
-from mace_core.ports import as_stated, in_source_order
 from mace_core.registry import Registry
 from mace_core.states import add_pairs, assign_states, paired_states
 from mace_core.target_options import check_target_options
-from mace_core.transforms import run_phases
 from mace_core.verify import verify
 
 RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
@@ -24,7 +23,7 @@ RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
 def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
     graph = assign_states(read(model, registry), model)
-    stated = as_stated(graph.renamed(model.name), model, registry.frontend(model).order)
+    stated = apply_io_spec(graph.renamed(model.name), model, registry.frontend(model).order)
     return _describable(verify(replace(stated, notes=graph.notes, origin=graph.origin)))
 
 
@@ -41,7 +40,7 @@ def read(model: Model, registry: Registry) -> Graph:
         raise MaceError(
             f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy
         )
-    asked = in_source_order(model, frontend.order)
+    asked = in_framework_layout(model, frontend.order)
     graph = frontend.load(model.files, asked, registry.ops)
     if not paired_states(model):
         return graph
@@ -77,8 +76,3 @@ def _describable(graph: Graph) -> Graph:
     if faults:
         raise MaceError.of(faults)
     return graph
-
-
-def normalise(graph: Graph, registry: Registry) -> Graph:
-    """Return the graph after every installed transform, verified."""
-    return run_phases(graph, registry)

@@ -60,7 +60,7 @@ def _values_fault(quant: Quant, dtype: DType) -> str | None:
     return None
 
 
-def kept(op: Op, inputs: Sequence[Tensor | None], attrs: Attrs) -> Storage | None:
+def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attrs) -> Storage | None:
     """The storage that an op's outputs have if none is stated: that of its data where it only moves them, else none."""
     first = inputs[0].storage if inputs and inputs[0] else None
     if first is None or not op.moves or any(t and t.quant and t.storage != first for t in inputs):

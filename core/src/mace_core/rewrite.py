@@ -22,7 +22,7 @@ class Match:
     new: Builder
     uses: Mapping[str, int]
 
-    def feeder(self, index: int, *ops: str) -> Node | None:
+    def sole_producer(self, index: int, *ops: str) -> Node | None:
         """The node that computes input `index`, if it is one of these ops (or any) and nothing else reads its result.
 
         None where its result is rounded to be stored: without it, that rounding would be lost.
@@ -50,7 +50,7 @@ class Match:
         """Add a node that computes what this one computes."""
         return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
 
-    def joined(self, other: Node) -> Node:
+    def merge_origins(self, other: Node) -> Node:
         """The node with the sources of another as well: what a node that computes both stands for."""
         return replace(self.node, sources=tuple(dict.fromkeys((*other.sources, *self.node.sources))))
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mace_core.ir import Array, Graph
-from mace_core.pipeline import normalise
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
+from mace_core.transforms import run_phases
 from mace_frontend_caffe.cases import expected, files_of, load, wanted, written
 
 MODULES = (
@@ -67,7 +67,7 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
     registry, target = Registry.load(), pytest.importorskip("mace_target_cpu").Cpu()
     tested, graphs = list(trials(tmp_path)), []
     for number, trial in enumerate(tested):
-        graph = normalise(trial.graph, registry).renamed(f"case{number}")
+        graph = run_phases(trial.graph, registry).renamed(f"case{number}")
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
         graphs.append(graph)
     given = {graph.name: trial.arrays for graph, trial in zip(graphs, tested, strict=True)}

@@ -18,12 +18,12 @@ from mace_core.deployment import Model, Port
 from mace_core.emit import code
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
-from mace_core.pipeline import normalise
 from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_core.transforms import run_phases
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
 
@@ -34,7 +34,7 @@ MODERATE = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflen
 
 def load(path: Path, name: str, outputs: tuple[str, ...] = ()) -> Graph:
     model = Model(name, (path,), outputs=tuple(map(Port, outputs)))
-    return normalise(verify(Onnx().load((path,), model, core_ops())), Registry.load()).renamed(name)
+    return run_phases(verify(Onnx().load((path,), model, core_ops())), Registry.load()).renamed(name)
 
 
 def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Model]:

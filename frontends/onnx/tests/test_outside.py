@@ -30,16 +30,16 @@ def model(folder: Path, outside: bool) -> Path:
 
 def test_a_change_of_the_weights_is_a_change_of_the_model(tmp_path: Path) -> None:
     file = model(tmp_path, outside=True)
-    assert Onnx().sources((file,)) == (file, tmp_path / "weights.bin")
+    assert Onnx().dependencies((file,)) == (file, tmp_path / "weights.bin")
 
 
 def test_a_model_with_its_weights_inside_is_one_file(tmp_path: Path) -> None:
     file = model(tmp_path, outside=False)
-    assert Onnx().sources((file,)) == (file,)
+    assert Onnx().dependencies((file,)) == (file,)
 
 
 def test_what_is_no_model_is_left_to_loading(tmp_path: Path) -> None:
     for number, data in enumerate((b"", b"location", b"\x00" * 20 + b"location")):
         file = tmp_path / f"{number}.onnx"
         file.write_bytes(data)
-        assert Onnx().sources((file,)) == (file,)
+        assert Onnx().dependencies((file,)) == (file,)

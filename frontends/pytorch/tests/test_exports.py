@@ -13,7 +13,7 @@ import pytest
 
 from mace_core.cache import CACHE, cache_folder
 from mace_core.deployment import Model
-from mace_core.run import kept
+from mace_core.run import disk_cache
 from mace_core.run.reference import execute
 from mace_frontend_pytorch import PyTorch
 from mace_frontend_pytorch.cases import arrays, load, model_of, saved, torch
@@ -119,12 +119,12 @@ def test_an_export_that_others_can_write_is_not_believed(file: Path, exports: Ca
 
 def test_what_was_used_longest_ago_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
-    monkeypatch.setattr(kept, "MOST_BYTES", 250)
+    monkeypatch.setattr(disk_cache, "MAX_BYTES", 250)
     for number, key in enumerate(("a", "b")):
-        kept.keep("things", key, bytes(100))
+        disk_cache.write_cached("things", key, bytes(100))
         os.utime(cache_folder("things") / key, (number, number))
-    assert kept.recall("things", "a") is not None  # used now, so b is the oldest
-    kept.keep("things", "c", bytes(100))
+    assert disk_cache.read_cached("things", "a") is not None  # used now, so b is the oldest
+    disk_cache.write_cached("things", "c", bytes(100))
     assert sorted(file.name for file in cache_folder("things").iterdir()) == ["a", "c"]
-    kept.keep("things", "large", bytes(300))
+    disk_cache.write_cached("things", "large", bytes(300))
     assert sorted(file.name for file in cache_folder("things").iterdir()) == ["a", "c"]

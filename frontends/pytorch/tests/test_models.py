@@ -10,10 +10,10 @@ import pytest
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_core.pipeline import normalise
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import compile_graphs
+from mace_core.transforms import run_phases
 from mace_frontend_pytorch import PyTorch
 from mace_frontend_pytorch.cases import FORMATS, arrays, compared, cosine, load, model_of, saved, torch
 
@@ -122,7 +122,7 @@ def test_generated_code_computes_what_torch_does(tmp_path: Path) -> None:
     module = made(cnn)
     file = saved(module, {"x": (1, 3, 16, 16)}, tmp_path / "model.pt2")
     model = model_of(file, {"x": (1, 3, 16, 16)})
-    graph = normalise(load(model), registry)
+    graph = run_phases(load(model), registry)
     run = PyTorch().reference((file,), model)
     assert run is not None
     found = compile_graphs(Cpu(), [graph], tmp_path)["case"].run(arrays(graph))

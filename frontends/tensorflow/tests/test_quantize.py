@@ -11,12 +11,12 @@ import pytest
 from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph
-from mace_core.pipeline import normalise
 from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_core.transforms import run_phases
 from mace_frontend_tensorflow.cases import Case, check, f32, floats, freeze, raw
 from mace_target_cpu import Cpu
 
@@ -119,7 +119,7 @@ def network(tf: Any, x: Any, per_channel: bool = True) -> Any:
 def test_a_network_is_computed_in_integers(per_channel: bool, tmp_path: Path, tf: Any) -> None:
     case = Case("aware", lambda tf, x: network(tf, x, per_channel), [f32(1, 8, 8, 3)])
     frozen, arrays = freeze(case, tmp_path, tf), case.arrays()
-    graph = normalise(frozen.graph(), Registry.load())
+    graph = run_phases(frozen.graph(), Registry.load())
     for op in ("Conv", "MatMul"):
         assert all(
             integers(graph, node.inputs[:2]) and integers(graph, node.outputs)

@@ -118,7 +118,7 @@ def test_a_folder_is_claimed_and_its_files_are_sources(saved: Any, tf: Any, tmp_
     assert not frontend.claims(tmp_path)
     inside = {"saved_model.pb", "variables.index", "variables.data-00000-of-00001"}
     for named in (folder, folder / "saved_model.pb"):
-        assert inside <= {f.name for f in frontend.sources((named,))}
+        assert inside <= {f.name for f in frontend.dependencies((named,))}
 
 
 def test_a_public_name_is_the_outputs_whatever_nodes_are_called(saved: Any, tf: Any) -> None:

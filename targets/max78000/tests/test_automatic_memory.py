@@ -12,6 +12,7 @@ from references import MODELS, Reference, references
 from mace_core import pipeline
 from mace_core.deployment import Model
 from mace_core.registry import Registry
+from mace_core.transforms import run_phases
 from mace_target_max78000.design import design_network
 from mace_target_max78000.image import Image
 from mace_target_max78000.network import Eltwise
@@ -47,9 +48,7 @@ def weight_words(image: Image) -> int:
 def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, tmp_path: Path) -> None:
     network, device, options = reference.network, reference.device, reference.options
     write_onnx(network, tmp_path / "network.onnx")
-    graph = pipeline.normalise(
-        pipeline.load(Model("network", (tmp_path / "network.onnx",)), registry), registry
-    )
+    graph = run_phases(pipeline.load(Model("network", (tmp_path / "network.onnx",)), registry), registry)
     tensor = graph.tensors[graph.inputs[0]]
     data = np.random.default_rng(0).uniform(-1, 1, tensor.shape).astype(tensor.dtype.numpy)
     ours = design_network(graph, [{tensor.name: data}], device, (options, QuantizationPolicy()))

@@ -15,6 +15,7 @@ from mace_core import pipeline
 from mace_core.deployment import Model
 from mace_core.ir import Graph
 from mace_core.registry import Registry
+from mace_core.transforms import run_phases
 from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.network import Eltwise, Layer
@@ -34,7 +35,7 @@ def registry() -> Registry:
 
 
 def read(path: Path, registry: Registry) -> Graph:
-    return pipeline.normalise(pipeline.load(Model("network", (path,)), registry), registry)
+    return run_phases(pipeline.load(Model("network", (path,)), registry), registry)
 
 
 def weight_bits(layers: Sequence[Layer]) -> int:

@@ -18,6 +18,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
+from mace_core.transforms import run_phases
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.device import MAX78000, Device
@@ -48,7 +49,7 @@ def registry() -> Registry:
 def read(path: Path, registry: Registry) -> Graph:
     if not path.exists():
         pytest.skip(f"{path.name} is not beside the checkout: set MACE_MODELS")
-    return pipeline.normalise(pipeline.load(Model("network", (path,)), registry), registry)
+    return run_phases(pipeline.load(Model("network", (path,)), registry), registry)
 
 
 def results(formed: LegalizedGraph, x: Array, device: Device) -> Array:

@@ -12,9 +12,10 @@ from references import MODELS, Reference, references
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.lowering import Lowering, Refused
-from mace_core.pipeline import load, normalise
+from mace_core.pipeline import load
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
+from mace_core.transforms import run_phases
 from mace_core.verify import verify
 from mace_target_max78000.frontend import Ai8x, DescribedModel
 from mace_target_max78000.graph import as_any_graph, as_graph
@@ -81,7 +82,7 @@ def test_the_graph_remembers_the_description_through_the_transforms() -> None:
     files = (folder / content["network"], folder / content["checkpoint"])
     model = Model("mnist", files, inputs=(Port("input", data=(str(folder / content["sample"]),)),))
     registry = Registry.load()
-    graph = normalise(load(model, registry), registry)
+    graph = run_phases(load(model, registry), registry)
     assert isinstance(graph.origin, DescribedModel)
     placed = graph.origin.network(reference.options, reference.device)
     assert [*placed.places] == [*reference.network.places]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.resources import files as resources
 from typing import Any
 
-from mace_core.api import Content, Sources, Stream
+from mace_core.api import Content, GeneratedFiles, Stream
 from mace_core.deployment.names import c_name
 from mace_core.emit.model import KernelTable, ModelView
 from mace_core.emit.render import TEMPLATES, render
@@ -61,7 +61,7 @@ def manifest(library: str, models: Sequence[str], levels: Levels) -> Manifest:
     return Manifest(library, generated=generated, headers=headers, units=tuple(units))
 
 
-def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level]) -> Sources:
+def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level]) -> GeneratedFiles:
     """Return the sources of a library of models; every symbol starts with its name.
 
     levels: by target, also of targets that no part of these models is for; a sequence stands for the levels
@@ -94,7 +94,7 @@ def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level])
             TEMPLATES / "weights.S.in", symbol=view.weights_symbol, file=stored
         )
         files[stored] = Stream(view.weights)
-    return Sources(files, (manifest(name, [view.name for view in views], levels),))
+    return GeneratedFiles(files, (manifest(name, [view.name for view in views], levels),))
 
 
 def _host_parts(plan: Plan) -> list[Part]:

@@ -9,10 +9,10 @@ from typing import TypeVar
 from mace_core.deployment import Deployment
 from mace_core.errors import MaceError
 from mace_core.registry import Choice, Registry
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.files import read_samples
 from mace_core.run.results import Failure, Timing, Validation
-from mace_core.run.validate import Question, validate
+from mace_core.run.validate import ValidationJob, validate
 
 Result = TypeVar("Result")
 
@@ -26,31 +26,31 @@ def check_library(
 ) -> list[Validation | Failure]:
     """Validate every model: similarity to the expected outputs, accuracy where there are labels, latency, sizes."""
     deployment, registry = library
-    built = Built.at(folder, choice.text, choice.runner)
+    built = BuiltLibrary.at(folder, choice.text, choice.runner)
     known = read_samples(str(labels)) if labels else None
-    questions = [
-        Question(built, model, registry, labels=known, least=min_accuracy) for model in deployment.models
+    jobs = [
+        ValidationJob(built, model, registry, labels=known, least=min_accuracy) for model in deployment.models
     ]
-    return attempt_each(questions, lambda question: [validate(question)])
+    return attempt_each(jobs, lambda job: [validate(job)])
 
 
 def attempt_each(
-    questions: Sequence[Question], work: Callable[[Question], Sequence[Result]]
+    jobs: Sequence[ValidationJob], work: Callable[[ValidationJob], Sequence[Result]]
 ) -> list[Result | Failure]:
     """Return the results of all models.
 
     A failure in place of a model that cannot be compared, so that the others go on.
     """
     results: list[Result | Failure] = []
-    for question in questions:
+    for job in jobs:
         try:
-            results += work(question)
+            results += work(job)
         except MaceError as error:
-            results.append(Failure(question.model.name, question.built.programs.name, str(error)))
+            results.append(Failure(job.model.name, job.built.programs.name, str(error)))
     return results
 
 
 def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, rounds: int) -> list[Timing]:
     """Time every model, each layer apart."""
-    built = Built.at(folder, choice.text, choice.runner)
+    built = BuiltLibrary.at(folder, choice.text, choice.runner)
     return [built.time(model.name, rounds=rounds, layers=True) for model in deployment.models]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from mace_core.api import Compiler, Sources
+from mace_core.api import Compiler, GeneratedFiles
 from mace_core.build_manifest import describe_runtime, describe_tool
 from mace_core.errors import MaceError
 from mace_core.manifest import Manifest, Product, Unit
@@ -19,7 +19,7 @@ WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 
 def shared_library(
-    sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)
+    sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple[str, ...] = ("-O2",)
 ) -> Path:
     """Compile the library of models into folder/library.so.
 
@@ -31,14 +31,16 @@ def shared_library(
     return folder / "library.so"
 
 
-def program(name: str, sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
+def program(
+    name: str, sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple[str, ...]
+) -> Path:
     """Compile the library of models and one of the programs that come with every library into folder/NAME."""
     library = next(manifest for manifest in sources.manifests if manifest.joins_library)
     library = library.join([describe_runtime(library, compiler.hosted)])
     return link(replace(sources, manifests=(library, describe_tool(name, library))), compiler, folder, flags)
 
 
-def link(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
+def link(sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
     """Compile the library of models and the one program among the manifests into that program in the folder."""
     (made,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
     words = _compile(sources, sources.manifests, compiler, folder, flags)
@@ -49,7 +51,7 @@ def link(sources: Sources, compiler: Compiler, folder: Path, flags: tuple[str, .
     return folder / made.name
 
 
-def check_syntax(sources: Sources, compiler: Compiler, folder: Path) -> None:
+def check_syntax(sources: GeneratedFiles, compiler: Compiler, folder: Path) -> None:
     """Let the compiler check every unit of the build's own ABI, in the folder alone.
 
     MaceError with what it says.
@@ -96,7 +98,7 @@ def _list_units(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Unit]
             yield manifest, unit
 
 
-def _write(sources: Sources, manifests: Iterable[Manifest], folder: Path) -> None:
+def _write(sources: GeneratedFiles, manifests: Iterable[Manifest], folder: Path) -> None:
     copies = {name: path.read_bytes() for manifest in manifests for name, path in manifest.copies.items()}
     write_all(folder, {**copies, **sources.files})
 
@@ -107,7 +109,11 @@ def _command(manifest: Manifest, unit: Unit, compiler: Compiler) -> list[str]:
 
 
 def _compile(
-    sources: Sources, manifests: Sequence[Manifest], compiler: Compiler, folder: Path, flags: tuple[str, ...]
+    sources: GeneratedFiles,
+    manifests: Sequence[Manifest],
+    compiler: Compiler,
+    folder: Path,
+    flags: tuple[str, ...],
 ) -> list[str]:
     """Compile every unit; return the words that a link needs: objects, then libraries."""
     _write(sources, manifests, folder)

@@ -10,9 +10,9 @@ import numpy as np
 from mace_core.api import Frontend, Reference
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.io_spec import entry_graph, exit_graph
 from mace_core.ir import Array, Graph, State
 from mace_core.pipeline import read
-from mace_core.ports import entry_graph, exit_graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.states import assign_states, is_reset, paired_states

@@ -13,26 +13,27 @@ from dataclasses import dataclass, replace
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
-from mace_core.pipeline import load, normalise
+from mace_core.pipeline import load
 from mace_core.quantization import compute
 from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
 from mace_core.run.results import LayerComparison
 from mace_core.run.similarity import Similarity, numbers
-from mace_core.run.validate import Question, expectation, least_cosine
+from mace_core.run.validate import ValidationJob, expectation, least_cosine
+from mace_core.transforms import run_phases
 
 
-def compare_layers(question: Question) -> list[LayerComparison]:
+def compare_layers(job: ValidationJob) -> list[LayerComparison]:
     """Compare every tensor that can be, in order: first as it was read, beside its framework.
 
     Then as it was computed.
     """
-    model, built = question.model, question.built
-    wanted = expectation(question)
+    model, built = job.model, job.built
+    wanted = expectation(job)
     sample = {n: a[0] for n, a in wanted.samples.items()}
-    normal = normalise(load(model, question.registry), question.registry)
+    normal = run_phases(load(model, job.registry), job.registry)
     computed = _Comparison("computed", normal, sample, built.layers(model.name, sample))
-    read = _as_read(question, sample)
+    read = _as_read(job, sample)
     rows = _named(model, [*(read.rows() if read else ()), *computed.rows()])
     least = least_cosine(model, any(t.quant for t in normal.tensors.values()))
     target = built.programs.name
@@ -62,9 +63,9 @@ def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
     return found
 
 
-def _as_read(question: Question, sample: Mapping[str, Array]) -> _Comparison | None:
+def _as_read(job: ValidationJob, sample: Mapping[str, Array]) -> _Comparison | None:
     """The graph as the frontend made it beside its framework; None where that shows no inner tensors."""
-    framework = Framework.of(question.model, question.registry)
+    framework = Framework.of(job.model, job.registry)
     own = framework.own
     try:
         run = framework.inner([n for node in own.nodes for n in node.outputs])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from mace_core.api import Sources
+from mace_core.api import GeneratedFiles
 from mace_core.build_manifest import check_buildable
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
@@ -17,9 +17,10 @@ from mace_core.errors import MaceError
 from mace_core.generation import Job, encode
 from mace_core.ir import Graph
 from mace_core.json_types import Json
-from mace_core.pipeline import load, load_with, normalise
+from mace_core.pipeline import load, load_with
 from mace_core.registry import Choice, Registry
 from mace_core.run.compile import check_link, check_syntax
+from mace_core.transforms import run_phases
 
 T = TypeVar("T")
 
@@ -134,7 +135,7 @@ class _Work:
         """Read every model once, and check it for every choice."""
         graphs: dict[str, Graph] = {}
         for model in parsed.models:
-            graph = self.attempt(lambda model=model: normalise(load(model, self.registry), self.registry))  # type: ignore[misc]
+            graph = self.attempt(lambda model=model: run_phases(load(model, self.registry), self.registry))  # type: ignore[misc]
             if graph is not None:
                 graphs[model.name] = graph
         notes: dict[str, None] = {}
@@ -184,7 +185,7 @@ def _describe(made: CompiledModel, choice: Choice) -> Computable:
     return Computable(made.name, choice.text, counts, tuple(map(str, made.plan.states)))
 
 
-def _compile(sources: Sources, choice: Choice) -> None:
+def _compile(sources: GeneratedFiles, choice: Choice) -> None:
     """Let the compiler check the C of a library or project, and that it can link at all."""
     check_buildable(sources.manifests)
     with tempfile.TemporaryDirectory(prefix="mace-check-") as folder:

@@ -9,12 +9,12 @@ import numpy as np
 
 from mace_core.deployment import Model
 from mace_core.graph_builder import NEXT
+from mace_core.io_spec import turn_axes
 from mace_core.ir import Array, Tensor
-from mace_core.ports import turn_axes
 from mace_core.run.framework import Framework, FrameworkSession
 
 if TYPE_CHECKING:
-    from mace_core.run.validate import Question
+    from mace_core.run.validate import ValidationJob
 
 STEPS = 16
 """Runs in a row where the deployment file names no data: enough for a state that is lost or wrong to show."""
@@ -35,7 +35,7 @@ def carried_states(model: Model, inputs: Sequence[Tensor], outputs: Sequence[Ten
 
 
 def run_steps(
-    question: Question, samples: Mapping[str, Array]
+    job: ValidationJob, samples: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, Array], str]:
     """Return what the library and the framework give in several runs in a row, by output, runs along the first axis.
 
@@ -44,34 +44,34 @@ def run_steps(
 
     samples: of the inputs that are no states, a run each.
     """
-    framework = Framework.of(question.model, question.registry)
+    framework = Framework.of(job.model, job.registry)
     session = FrameworkSession(framework)
     steps = [
         {name: array[i] for name, array in samples.items()}
         for i in range(len(next(iter(samples.values()), ())) or STEPS)
     ]
-    ports = question.built.model(question.model.name)
-    pairs = carried_states(question.model, ports["inputs"], ports["outputs"])
+    ports = job.built.model(job.model.name)
+    pairs = carried_states(job.model, ports["inputs"], ports["outputs"])
     starts = _start_values(framework, [tensor for tensor in ports["inputs"] if tensor.name in pairs])
     expected: list[dict[str, Array]] = []
     for _ in range(ROUNDS):
         session.reset()
         expected += [session.run({**starts, **step}) for step in steps]
-    found = _run_carrying(question, steps, starts, pairs) if pairs else _run_session(question, steps)
+    found = _run_carrying(job, steps, starts, pairs) if pairs else _run_session(job, steps)
     names = [name for name in found if name in expected[0]]
     theirs = {name: np.stack([np.asarray(outputs[name]) for outputs in expected]) for name in names}
     runtime = f"{session.runtime}; {len(steps)} steps in a row, and again after a reset"
     return {name: found[name] for name in names}, theirs, runtime
 
 
-def _run_session(question: Question, steps: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+def _run_session(job: ValidationJob, steps: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
     """Run all rounds in one session, which keeps the states."""
     samples = {name: np.stack([step[name] for step in steps] * ROUNDS) for name in steps[0]}
-    return question.built.run(question.model.name, samples, question.threads, reset=len(steps))
+    return job.built.run(job.model.name, samples, job.threads, reset=len(steps))
 
 
 def _run_carrying(
-    question: Question,
+    job: ValidationJob,
     steps: Sequence[Mapping[str, Array]],
     starts: Mapping[str, Array],
     pairs: Mapping[str, str],
@@ -83,8 +83,7 @@ def _run_carrying(
         for step in steps:
             given = {name: array[None] for name, array in {**step, **states}.items()}
             outputs = {
-                name: array[0]
-                for name, array in question.built.run(question.model.name, given, question.threads).items()
+                name: array[0] for name, array in job.built.run(job.model.name, given, job.threads).items()
             }
             found.append(outputs)
             states = {state: outputs[after] for state, after in pairs.items()}

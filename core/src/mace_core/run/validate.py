@@ -13,7 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Tensor
 from mace_core.registry import Registry
 from mace_core.report import ModelReport
-from mace_core.run.built import Built
+from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.flash import flash_bytes
 from mace_core.run.framework import Framework
 from mace_core.run.results import Validation
@@ -33,13 +33,13 @@ ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Question:
+class ValidationJob:
     """What to validate: a model of a built library; threads: workers that compute.
 
     labels, least: the accuracy it must reach.
     """
 
-    built: Built
+    built: BuiltLibrary
     model: Model
     registry: Registry
     threads: int = 1
@@ -47,14 +47,14 @@ class Question:
     least: float = 0.0
 
 
-def validate(question: Question) -> Validation:
+def validate(job: ValidationJob) -> Validation:
     """Figures of a model: similarity to the stored outputs, else to its framework's.
 
     accuracy, latency, sizes; whether it passed.
     """
-    built, model = question.built, question.model
+    built, model = job.built, job.model
     ports = built.model(model.name)
-    found, expected, source = outcomes(question)
+    found, expected, source = outcomes(job)
     described = {t.name: t for t in ports["outputs"]}
     absent = [name for name in found if name not in expected]
     if absent:
@@ -64,8 +64,8 @@ def validate(question: Question) -> Validation:
             "name files for every output",
         )
     alike = Similarity.worst(_alike(a, expected[n], described[n]) for n, a in found.items())
-    share = accuracy(next(iter(found.values())), question.labels) if question.labels is not None else None
-    times = built.time(model.name, question.threads, ROUNDS)
+    share = accuracy(next(iter(found.values())), job.labels) if job.labels is not None else None
+    times = built.time(model.name, job.threads, ROUNDS)
     figures = built.figures(model.name)
     return Validation(
         model=model.name,
@@ -77,11 +77,11 @@ def validate(question: Question) -> Validation:
         arena_bytes=figures.arena_bytes,
         library_bytes=_shipped_bytes(built, model),
         compared_with=source,
-        passed=_passed(model, alike, _quantized(figures)) and (share is None or share >= question.least),
+        passed=_passed(model, alike, _quantized(figures)) and (share is None or share >= job.least),
     )
 
 
-def outcomes(question: Question) -> tuple[Mapping[str, Array], Mapping[str, Array], str]:
+def outcomes(job: ValidationJob) -> tuple[Mapping[str, Array], Mapping[str, Array], str]:
     """Return what the library and what the framework give, by output, each with a leading axis of samples.
 
     And what gave the latter.
@@ -89,17 +89,17 @@ def outcomes(question: Question) -> tuple[Mapping[str, Array], Mapping[str, Arra
     The samples of a model with states are steps in a row, whether the session or the application keeps these.
     States that the deployment file names data for are inputs like others.
     """
-    model, ports = question.model, question.built.model(question.model.name)
+    model, ports = job.model, job.built.model(job.model.name)
     samples = stored(model.inputs, ports["inputs"])
     pairs = carried_states(model, ports["inputs"], ports["outputs"])
     is_carried = bool(pairs) and not any(state in samples for state in pairs)
-    is_kept = bool(question.built.figures(model.name).states) and not any(port.data for port in model.outputs)
+    is_kept = bool(job.built.figures(model.name).states) and not any(port.data for port in model.outputs)
     if is_carried or is_kept:
         inputs = [tensor for tensor in ports["inputs"] if tensor.name not in pairs]
         steps = samples or random_samples(model, inputs, STEPS)
-        return run_steps(question, steps)
-    wanted = expectation(question)
-    return question.built.run(model.name, wanted.samples, question.threads), wanted.outputs, wanted.source
+        return run_steps(job, steps)
+    wanted = expectation(job)
+    return job.built.run(model.name, wanted.samples, job.threads), wanted.outputs, wanted.source
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class Expectation:
     source: str
 
 
-def expectation(question: Question) -> Expectation:
+def expectation(job: ValidationJob) -> Expectation:
     """Samples and expected outputs: those that the deployment file names, else random ones and the framework's outputs."""
-    model, ports = question.model, question.built.model(question.model.name)
+    model, ports = job.model, job.built.model(job.model.name)
     samples = stored(model.inputs, ports["inputs"])
     expected = stored(model.outputs, ports["outputs"], "output")
     if samples and expected:
@@ -129,7 +129,7 @@ def expectation(question: Question) -> Expectation:
     samples = fit_inputs(
         ports["inputs"], {**{n: np.resize(a, (count, *a.shape[1:])) for n, a in others.items()}, **samples}
     )
-    framework = Framework.of(model, question.registry)
+    framework = Framework.of(model, job.registry)
     reference = framework.reference()
     each = [framework.run(reference, {n: a[i] for n, a in samples.items()}) for i in range(count)]
     return Expectation(samples, {n: np.stack([e[n] for e in each]) for n in each[0]}, reference.runtime)
@@ -189,7 +189,7 @@ def _quantized(figures: ModelReport) -> bool:
     return any(layer.result.quant for layer in figures.layers)
 
 
-def _shipped_bytes(built: Built, model: Model) -> int:
+def _shipped_bytes(built: BuiltLibrary, model: Model) -> int:
     """How large what is shipped is: the shared library, or what of the model's own program lies in flash."""
     folder = built.programs.parents[1] / "lib" / built.programs.name
     if libraries := sorted(folder.glob("*.so")):

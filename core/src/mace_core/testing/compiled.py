@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mace_core.api import BuildConfig, Compiler, Region, Sources, Target
+from mace_core.api import BuildConfig, Compiler, GeneratedFiles, Region, Target
 from mace_core.candidates import Selection
 from mace_core.compilation import Compilation, CompiledModel, compile_graph, compile_region
 from mace_core.deployment import Deployment, Model
@@ -87,7 +87,7 @@ def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
     )
 
 
-def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: str = "host") -> Sources:
+def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: str = "host") -> GeneratedFiles:
     """Return the sources of the library `cases` with each graph as a model, divided among the targets by preference.
 
     abi: what targets compile for; the library itself is for this machine.
@@ -103,7 +103,7 @@ def _compile(
     return [compile_graph(model, verify(graph), work) for model, graph in zip(models, graphs, strict=True)]
 
 
-def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: str) -> Sources:
+def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: str) -> GeneratedFiles:
     choice, registry = _choose(targets, abi)
     return encode(
         Job(Deployment(CASES, tuple(model.model for model in compiled)), choice), compiled, registry
@@ -117,7 +117,7 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
     return choice, replace(installed, targets={target.name: target for target in targets})
 
 
-def load_library(sources: Sources, folder: Path) -> dict[str, native.Model]:
+def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.Model]:
     """Compile what `generate_library` gave, drivers among it, and load it: each model in a session."""
     return native.load(shared_library(sources, host(), folder, ("-O1",)), CASES)
 
@@ -266,7 +266,7 @@ def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str,
     return entries
 
 
-def _check_sources(sources: Sources, graphs: Sequence[Graph], folder: Path, tolerance: float) -> None:
+def _check_sources(sources: GeneratedFiles, graphs: Sequence[Graph], folder: Path, tolerance: float) -> None:
     """Assert that the library of these graphs, merged into one, computes what each of them does."""
     whole = merge("all", graphs)
     model = load_library(sources, folder)["all"]

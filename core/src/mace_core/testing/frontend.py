@@ -17,13 +17,13 @@ from mace_core.emit import code
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
-from mace_core.pipeline import normalise
 from mace_core.plan import Plan
 from mace_core.registry import Registry
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
 from mace_core.testing import hostile
 from mace_core.testing.plugin import PluginContract
+from mace_core.transforms import run_phases
 from mace_core.verify import verify
 
 
@@ -81,7 +81,7 @@ class FrontendContract(PluginContract):
             if files is None:
                 pytest.skip("the frontend offers no sample with names")
             try:
-                graph = normalise(verify(self._load(files)), registry).renamed(f"m{number}")
+                graph = run_phases(verify(self._load(files)), registry).renamed(f"m{number}")
             except MaceError:
                 refused.append(name)
                 continue

@@ -41,6 +41,7 @@ from mace_core.states import RESET
 from mace_core.testing.malformed import MEMORY
 from mace_core.testing.sanitized import Finding, Sanitized
 from mace_core.testing.whole_path import Plan
+from mace_core.transforms import run_phases
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class Worker:
             model = Model("fuzz", paths, self.frontend, keys={"states": RESET})
             graph = _timed(lambda: pipeline.load(model, self.registry))
             stage = "transform"
-            normal = _timed(lambda: pipeline.normalise(graph, self.registry))
+            normal = _timed(lambda: run_phases(graph, self.registry))
             stage = "lower"
             plan = _timed(lambda: compile_graph(model, normal, Compilation(self.choice, self.registry)).plan)
             stage = "emit"

@@ -33,7 +33,7 @@ class Onnx(Frontend):
 
         return declared(read(files[0]))
 
-    def sources(self, files: Files) -> Files:
+    def dependencies(self, files: Files) -> Files:
         """The model file, and those that hold its weights."""
         from mace_frontend_onnx.outside import data_files
 

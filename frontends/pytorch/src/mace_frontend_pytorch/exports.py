@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile
 from mace_core.api import Stream
 from mace_core.deployment import Port
 from mace_core.errors import MaceError
-from mace_core.run.kept import keep, recall
+from mace_core.run.disk_cache import read_cached, write_cached
 from mace_frontend_pytorch import program as exporter
 from mace_frontend_pytorch.program import Program, opened, quiet
 from mace_frontend_pytorch.source import EXPORT, recognise
@@ -74,18 +74,18 @@ class Known:
         key = self._key("onnx", target.name, *map(list, names), stated)
         if key is None:
             self._export(target, names, ports)
-        elif not _unpack(recall(KIND, key), target):
+        elif not _unpack(read_cached(KIND, key), target):
             self._export(target, names, ports)
             _pack(key, target.parent)
 
     @cached_property
     def _signature(self) -> tuple[tuple[str, ...], int]:
         key = self._key("signature")
-        found = _read_signature(recall(KIND, key)) if key else None
+        found = _read_signature(read_cached(KIND, key)) if key else None
         if found is None:
             found = self.program.inputs, self.program.outputs
             if key:
-                keep(KIND, key, json.dumps(found))
+                write_cached(KIND, key, json.dumps(found))
         return found
 
     @cached_property
@@ -149,7 +149,7 @@ def _pack(key: str, folder: Path) -> None:
             while piece := source.read(PIECE):
                 yield piece
 
-    keep(KIND, key, Stream(pieces))
+    write_cached(KIND, key, Stream(pieces))
     archive.unlink()
 
 

@@ -41,10 +41,10 @@ class TensorFlow(Frontend):
         names = public(read(files), Model("", files))
         return tuple(names.inputs), tuple(names.outputs)
 
-    def sources(self, files: Files) -> Files:
+    def dependencies(self, files: Files) -> Files:
         """The model's file and its variables, which lie beside that of a SavedModel."""
         beside = (f.parent / VARIABLES for f in files if f.name == SAVED)
-        return super().sources((*files, *(folder for folder in beside if folder.is_dir())))
+        return super().dependencies((*files, *(folder for folder in beside if folder.is_dir())))
 
     def reference(self, files: Files, model: Model) -> Reference | None:
         """The model in TensorFlow on one CPU thread; None if it is not installed."""

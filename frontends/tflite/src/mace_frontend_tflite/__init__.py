@@ -38,7 +38,7 @@ class TfLite(Frontend):
 
         return reference(files, model)
 
-    def peer(self, files: Files, model: Model) -> Reference | None:
+    def fast_reference(self, files: Files, model: Model) -> Reference | None:
         """The model in LiteRT's fastest kernels, those of XNNPACK; None if it is not installed."""
         from mace_frontend_tflite.reference import reference
 

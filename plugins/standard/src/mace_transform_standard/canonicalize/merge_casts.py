@@ -32,7 +32,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     ):  # numbers out of range: floats saturate or are undefined, integers wrap
         return None
     return match.new.add(
-        "Cast", inner.inputs, match.node.attrs, outputs=match.node.outputs, like=match.joined(inner)
+        "Cast", inner.inputs, match.node.attrs, outputs=match.node.outputs, like=match.merge_origins(inner)
     )
 
 

@@ -27,12 +27,12 @@ def _rule(match: Match) -> Sequence[str] | None:
         for part in (found.inputs if found else (name,))
     ]
     first = next(filter(None, inner))
-    return match.new.add("Concat", parts, node.attrs, outputs=node.outputs, like=match.joined(first))
+    return match.new.add("Concat", parts, node.attrs, outputs=node.outputs, like=match.merge_origins(first))
 
 
 def _inner(match: Match, index: int) -> Node | None:
     """The Concat that makes a part, if it only moves its own parts, along the same axis."""
-    found = match.feeder(index, "Concat")
+    found = match.sole_producer(index, "Concat")
     if found is None:
         return None
     rank = len(match.shape(index))

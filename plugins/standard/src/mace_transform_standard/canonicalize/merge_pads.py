@@ -15,7 +15,7 @@ def merge_pads(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    inner = match.feeder(0, "Pad") if match.node.op.name == "Pad" else None
+    inner = match.sole_producer(0, "Pad") if match.node.op.name == "Pad" else None
     if inner is None or not _alike(inner.attrs, match.node.attrs):
         return None
     if match.new.tensors[inner.inputs[0]].storage != match.new.storages.get(match.node.outputs[0]):
@@ -26,7 +26,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         inner.inputs,
         {**match.node.attrs, **wider},
         outputs=match.node.outputs,
-        like=match.joined(inner),
+        like=match.merge_origins(inner),
     )
 
 

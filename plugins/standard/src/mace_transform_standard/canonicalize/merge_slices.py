@@ -30,4 +30,6 @@ def _rule(match: Match) -> Sequence[str] | None:
         "sizes": match.node.attrs["sizes"],
         "steps": tuple(s * by for s, by in zip(steps, stride, strict=True)),
     }
-    return match.new.add("Slice", inner.inputs, attrs, outputs=match.node.outputs, like=match.joined(inner))
+    return match.new.add(
+        "Slice", inner.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(inner)
+    )

@@ -60,9 +60,9 @@ def _powers_of_two(array: Array) -> bool:
 
 
 def _reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
-    root = match.feeder(index, "Sqrt")
+    root = match.sole_producer(index, "Sqrt")
     return (
-        match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.joined(root))
+        match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.merge_origins(root))
         if root
         else None
     )

@@ -17,7 +17,7 @@ def merge_transposes(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     node, new = match.node, match.new
-    shaped = match.feeder(0, "Reshape") if node.op.name == "Transpose" else None
+    shaped = match.sole_producer(0, "Reshape") if node.op.name == "Transpose" else None
     first = new.producer(shaped.inputs[0]) if shaped else None
     if (
         shaped is None

@@ -18,7 +18,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     node, new = match.node, match.new
     if node.op.name != "MatMul" or node.inputs[1] not in new.weights or len(new.shape(node.inputs[1])) != 2:
         return None
-    flat = match.feeder(0, "Reshape")
+    flat = match.sole_producer(0, "Reshape")
     turn = new.producer(flat.inputs[0]) if flat else None
     if flat is None or turn is None or turn.op.name != "Transpose":
         return None

@@ -23,7 +23,7 @@ def fold_conv_conv(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    first = match.feeder(0, "Conv") if match.node.op.name == "Conv" else None
+    first = match.sole_producer(0, "Conv") if match.node.op.name == "Conv" else None
     if first is None or not _single_pixels(match.new, first) or match.node.attrs["group"] != 1:
         return None
     filters, outer = match.new.constant(first.inputs[1]), match.constant(1)
@@ -50,7 +50,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         [first.inputs[0], *names],
         match.node.attrs,
         outputs=match.node.outputs,
-        like=match.joined(first),
+        like=match.merge_origins(first),
     )
 
 

@@ -42,12 +42,12 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _folded(match: Match) -> Node | None:
     """The node as it reads what the op before it reads; None if it must stay."""
-    before, filters = match.feeder(0, *CONSTANTS, *ORDERS, "Transpose"), match.constant(1)
+    before, filters = match.sole_producer(0, *CONSTANTS, *ORDERS, "Transpose"), match.constant(1)
     perm: tuple[int, ...] | None = None
     if before and before.op.name == "Transpose":
         perm, before = (
             integers(before.attrs, "perm"),
-            Match(before, match.new, match.uses).feeder(0, *CONSTANTS, *ORDERS),
+            Match(before, match.new, match.uses).sole_producer(0, *CONSTANTS, *ORDERS),
         )
     if (
         before is None
@@ -70,7 +70,7 @@ def _folded(match: Match) -> Node | None:
         if inputs:
             x = before.inputs[1 - at]
             x = match.new.one("Transpose", [x], {"perm": perm}, like=match.node) if perm else x
-            return replace(match.joined(before), inputs=(x, *inputs))
+            return replace(match.merge_origins(before), inputs=(x, *inputs))
     return None
 
 
@@ -94,7 +94,7 @@ def _reordered(match: Match, filters: Array, before: Node, perm: tuple[int, ...]
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
     name = match.new.weight(f"{match.node.outputs[0]}.filters", np.ascontiguousarray(ordered))
     x = match.new.one("Transpose", [data], {"perm": perm}, like=match.node) if perm else data
-    return replace(match.joined(before), inputs=(x, name, *match.node.inputs[2:]))
+    return replace(match.merge_origins(before), inputs=(x, name, *match.node.inputs[2:]))
 
 
 def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] | None) -> Array | None:

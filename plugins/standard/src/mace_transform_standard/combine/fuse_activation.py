@@ -23,7 +23,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in ("Relu", "Clip"):
         return None
     low, high = _limits(match.node)
-    feeder = match.feeder(0, *LIMITED, "Relu", "Clip")
+    feeder = match.sole_producer(0, *LIMITED, "Relu", "Clip")
     if feeder is None or low > high:
         return None
     inner_low, inner_high = _limits(feeder)
@@ -31,10 +31,12 @@ def _rule(match: Match) -> Sequence[str] | None:
     if feeder.op.name in LIMITED:
         attrs = {**feeder.attrs, "low": low, "high": high}
         return match.new.add(
-            feeder.op, feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder)
+            feeder.op, feeder.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
         )
     attrs = {"min": low, "max": high}
-    return match.new.add("Clip", feeder.inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
+    return match.new.add(
+        "Clip", feeder.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
+    )
 
 
 def _limits(node: Node) -> tuple[float, float]:

@@ -27,7 +27,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if outer is None:
         return None
     x, factor, summand = outer
-    inner_node = match.feeder(
+    inner_node = match.sole_producer(
         match.node.inputs.index(x),
         *(("Mul", "Div") if match.node.op.name in ("Add", "Sub") else ("Add", "Sub")),
     )
@@ -50,7 +50,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     ]
     attrs = {"epsilon": 0.0}
     return match.new.add(
-        "BatchNorm", [source.name, *names], attrs, outputs=match.node.outputs, like=match.joined(inner_node)
+        "BatchNorm",
+        [source.name, *names],
+        attrs,
+        outputs=match.node.outputs,
+        like=match.merge_origins(inner_node),
     )
 
 

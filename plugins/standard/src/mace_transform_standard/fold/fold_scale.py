@@ -48,7 +48,7 @@ def _path(match: Match, index: int) -> list[Node] | None:
     """The nodes from an operand back to one with constant filters, none with another reader."""
     found: list[Node] = []
     at = Match(match.node, match.new, match.uses)
-    while node := at.feeder(0 if found else index, *FILTERED, *MOVING):
+    while node := at.sole_producer(0 if found else index, *FILTERED, *MOVING):
         found.append(node)
         if node.op.name in FILTERED and _constant(match.new, node):
             return found
@@ -86,7 +86,7 @@ def _scaled(match: Match, path: Sequence[Node], factor: Array) -> tuple[str, ...
     for node in reversed(path):
         inputs = [*_filters(match, node, factor)] if node is path[-1] else [made[0], *node.inputs[1:]]
         outputs = match.node.outputs if node is path[0] else [match.new.fresh(f"{node.outputs[0]}.scaled")]
-        like = match.joined(node) if node is path[0] else node
+        like = match.merge_origins(node) if node is path[0] else node
         made = match.new.add(node.op, inputs, node.attrs, outputs=outputs, like=like)
     return made
 

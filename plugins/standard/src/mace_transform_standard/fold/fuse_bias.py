@@ -22,7 +22,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in ("Add", "Sub"):
         return None
     for at in (0, 1) if match.node.op.name == "Add" else (1,):
-        feeder = match.feeder(1 - at, *FILTERED)
+        feeder = match.sole_producer(1 - at, *FILTERED)
         constant = match.constant(at)
         if feeder is not None and constant is not None and _fusable(match, feeder, constant):
             return _biased(match, feeder, -constant if match.node.op.name == "Sub" else constant)
@@ -48,4 +48,6 @@ def _biased(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
         total = total + new.weights[feeder.inputs[2]]
     bias = new.weight(f"{match.node.outputs[0]}.bias", total.astype(constant.dtype))
     inputs = [*feeder.inputs[:2], bias]
-    return new.add(feeder.op, inputs, feeder.attrs, outputs=match.node.outputs, like=match.joined(feeder))
+    return new.add(
+        feeder.op, inputs, feeder.attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
+    )

@@ -25,7 +25,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if op not in ("Mul", "Div", "Add", "Sub"):
         return None
     for at in (0, 1) if op in ("Mul", "Add") else (1,):
-        norm, constant = match.feeder(1 - at, *NORMS), match.constant(at)
+        norm, constant = match.sole_producer(1 - at, *NORMS), match.constant(at)
         if (
             norm is not None
             and constant is not None
@@ -57,7 +57,11 @@ def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
     if len(vectors) > 1 and len(norm.inputs) < 3 and not np.any(vectors[1]):
         names.pop()
     return new.add(
-        norm.op, [norm.inputs[0], *names], norm.attrs, outputs=match.node.outputs, like=match.joined(norm)
+        norm.op,
+        [norm.inputs[0], *names],
+        norm.attrs,
+        outputs=match.node.outputs,
+        like=match.merge_origins(norm),
     )
 
 

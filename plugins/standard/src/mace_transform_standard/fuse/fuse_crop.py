@@ -15,7 +15,7 @@ def fuse_crop(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    conv = match.feeder(0, "Conv") if match.node.op.name == "Slice" else None
+    conv = match.sole_producer(0, "Conv") if match.node.op.name == "Slice" else None
     conv = conv or _stored_conv(match)
     if (
         conv is None
@@ -32,7 +32,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     if min((*before, *after)) < 0:
         return None
     attrs = {**conv.attrs, "pads_before": before, "pads_after": after}
-    return match.new.add("Conv", conv.inputs, attrs, outputs=match.node.outputs, like=match.joined(conv))
+    return match.new.add(
+        "Conv", conv.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(conv)
+    )
 
 
 def _stored_conv(match: Match) -> Node | None:

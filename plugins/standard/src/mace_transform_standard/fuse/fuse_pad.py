@@ -33,7 +33,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         "pads_after": _sum(match, "pads_after", after),
     }
     inputs = [pad.inputs[0], *match.node.inputs[1:]]
-    return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.joined(pad))
+    return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(pad))
 
 
 def _sum(match: Match, key: str, more: tuple[int, ...]) -> tuple[int, ...]:

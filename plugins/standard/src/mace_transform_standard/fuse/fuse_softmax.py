@@ -26,7 +26,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         return fuse(match, _softmax(match) or _unit(match))
     if op == "Sub":
         return fuse(match, _log_sum(match))
-    softmax = match.feeder(0, "Softmax") if op == "Log" else None
+    softmax = match.sole_producer(0, "Softmax") if op == "Log" else None
     return fuse(match, Fused("LogSoftmax", softmax.inputs, softmax.attrs)) if softmax else None
 
 

@@ -28,7 +28,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in SUNK:
         return None
     for at in range(len(match.node.inputs)):
-        reshape = match.feeder(at, "Reshape")
+        reshape = match.sole_producer(at, "Reshape")
         inputs = _inputs(match, at, reshape) if reshape and _from_filters(match, reshape.inputs[0]) else None
         if inputs:
             stored = match.new.stored(

@@ -164,5 +164,5 @@ def _dilated(match: Match, conv: Node, at: _Geometry) -> Sequence[str]:
     name = (
         match.node.outputs[0] if spec[1] == shape else new.stored(f"{match.node.outputs[0]}.dilated", stored)
     )
-    made = new.add("Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.joined(conv))
+    made = new.add("Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.merge_origins(conv))
     return made if spec[1] == shape else match.emit("Reshape", made, {"shape": shape})

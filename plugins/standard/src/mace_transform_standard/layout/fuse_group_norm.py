@@ -50,5 +50,5 @@ def _rule(match: Match) -> Sequence[str] | None:
     ]
     last = new.one("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, like=match.node)
     attrs = {"groups": apart[1], "epsilon": norm.attrs["epsilon"]}
-    made = new.one("GroupNorm", [last, *vectors], attrs, like=match.joined(norm))
+    made = new.one("GroupNorm", [last, *vectors], attrs, like=match.merge_origins(norm))
     return match.emit("Transpose", [made], {"perm": (0, len(shape) - 1, *range(1, len(shape) - 1))})

@@ -75,7 +75,9 @@ def _store(match: Match) -> Sequence[str] | None:
     names = [*(match.new.stored(move.name, storage) for move in moves), match.node.outputs[0]]
     if maker:
         inputs = [_stored(match.new, i) or i for i in maker.inputs]
-        made = match.new.add(maker.op, inputs, maker.attrs, outputs=[names[0]], like=match.joined(maker))
+        made = match.new.add(
+            maker.op, inputs, maker.attrs, outputs=[names[0]], like=match.merge_origins(maker)
+        )
     else:
         made = match.new.add("Quantize", [tensor], outputs=[names[0]], like=match.node)
     for move, name in zip(reversed(moves), names[1:], strict=True):

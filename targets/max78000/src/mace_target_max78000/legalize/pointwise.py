@@ -76,7 +76,7 @@ def absorb_bias(match: Match) -> Sequence[str] | None:
     if node.op.name not in ("Add", "Sub"):
         return None
     for at in (0, 1) if node.op.name == "Add" else (1,):
-        feeder, constant = match.feeder(1 - at, *MAIN_OPS), match.constant(at)
+        feeder, constant = match.sole_producer(1 - at, *MAIN_OPS), match.constant(at)
         if feeder is None or constant is None or len(feeder.inputs) > 2 or feeder.attrs["low"] != -math.inf:
             continue
         channels = new.shape(feeder.outputs[0])[-1]
@@ -91,7 +91,7 @@ def absorb_bias(match: Match) -> Sequence[str] | None:
 def absorb_limit(match: Match) -> Sequence[str] | None:
     """Limits of sums before they are rounded are the layer's own."""
     node = match.node
-    feeder = match.feeder(0, *MAIN_OPS) if node.op.name in ("Relu", "Clip") else None
+    feeder = match.sole_producer(0, *MAIN_OPS) if node.op.name in ("Relu", "Clip") else None
     if feeder is None:
         return None
     low, high = (
@@ -110,7 +110,7 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
     node, new = match.node, match.new
     if node.op.name != "Quantize":
         return None
-    feeder = match.feeder(0, *MAIN_OPS, "Abs")
+    feeder = match.sole_producer(0, *MAIN_OPS, "Abs")
     if feeder is None or feeder.op.name != "Abs":
         return _join_nodes(match, feeder, feeder.inputs, feeder.attrs) if feeder else None
     maker = new.producer(feeder.inputs[0])
@@ -122,12 +122,14 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
     ):
         return None
     name = new.stored(f"{node.outputs[0]}.signed", new.storages[node.outputs[0]])
-    made = new.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.joined(maker))
+    made = new.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.merge_origins(maker))
     return match.emit("Abs", made)
 
 
 def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
-    return match.new.add(feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.joined(feeder))
+    return match.new.add(
+        feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
+    )
 
 
 def split_rule(kept: frozenset[str]) -> Rule:

@@ -130,7 +130,7 @@ MAX_POOL = 16
 def remove_crop_before_pool(match: Match) -> Sequence[str] | None:
     """A pool over the beginning of data reads all of it, where its windows stay the same."""
     node = match.node
-    cut = match.feeder(0, "Slice") if node.inputs else None
+    cut = match.sole_producer(0, "Slice") if node.inputs else None
     maker = match.new.producer(node.inputs[0]) if node.inputs and node.inputs[0] else None
     cut = cut or (
         maker if maker and maker.op.name == "Slice" and match.uses.get(node.inputs[0], 1) == 1 else None

@@ -37,8 +37,8 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     for index in (0, 1):
         x = match.node.inputs[1 - index]
-        sigmoid = match.feeder(index, "Sigmoid")
-        scaled = Match(sigmoid, match.new, match.uses).feeder(0, "Mul") if sigmoid else None
+        sigmoid = match.sole_producer(index, "Sigmoid")
+        scaled = Match(sigmoid, match.new, match.uses).sole_producer(0, "Mul") if sigmoid else None
         if scaled is not None and x in scaled.inputs:
             factor = match.new.constant(scaled.inputs[1 - scaled.inputs.index(x)])
             # A factor of several elements differs along an axis, or stretches x.

@@ -11,8 +11,8 @@ from mace_core.deployment import Model, Port
 from mace_core.deployment.objects import Preparation
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
+from mace_core.io_spec import apply_io_spec, entry_graph, exit_graph, in_framework_layout, turn_axes
 from mace_core.ir import Array, DType, Graph, Quant, Storage
-from mace_core.ports import as_stated, entry_graph, exit_graph, in_source_order, turn_axes
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 
@@ -43,9 +43,9 @@ def run(graph: Graph, array: Array) -> Array:
 
 def test_nothing_is_added_where_nothing_is_stated() -> None:
     graph = identity()
-    assert as_stated(graph, model(), "NHWC") is graph
+    assert apply_io_spec(graph, model(), "NHWC") is graph
     assert (
-        as_stated(graph, model(Port("x", order="NHWC", dtype=DType.F32), outputs=(Port("y"),)), "NHWC")
+        apply_io_spec(graph, model(Port("x", order="NHWC", dtype=DType.F32), outputs=(Port("y"),)), "NHWC")
         is graph
     )
 
@@ -55,7 +55,7 @@ def test_nothing_is_added_where_nothing_is_stated() -> None:
 )
 def test_axes_are_turned_at_both_ends(framework: str, stated: str, perm: tuple[int, ...]) -> None:
     wanted = model(Port("x", order=stated), outputs=(Port("y", order=stated),))
-    graph = as_stated(identity(), wanted, framework)
+    graph = apply_io_spec(identity(), wanted, framework)
     given = np.transpose(IMAGE, perm)
     assert graph.tensors[graph.inputs[0]].shape == given.shape
     np.testing.assert_array_equal(run(graph, given), given)
@@ -65,15 +65,15 @@ def test_axes_are_turned_at_both_ends(framework: str, stated: str, perm: tuple[i
 @pytest.mark.parametrize("framework", ["NHWC", "NCHW"])
 def test_shapes_go_to_the_framework_and_back(order: str, framework: str) -> None:
     stated = Port("x", (1, 2, 3, 4), order=order)
-    (port,) = in_source_order(model(stated), framework).inputs
+    (port,) = in_framework_layout(model(stated), framework).inputs
     assert port.shape is not None
     assert turn_axes(np.zeros(port.shape), stated, framework).shape == stated.shape
     assert (port.shape == stated.shape) is (order == framework)
 
 
 def test_other_ranks_and_orders_are_not_turned() -> None:
-    assert in_source_order(model(Port("x", (2, 3), order="NCHW")), "NHWC").inputs[0].shape == (2, 3)
-    assert in_source_order(model(Port("x", (1, 2, 3, 4), order="NONE")), "NCHW").inputs[0].shape == (
+    assert in_framework_layout(model(Port("x", (2, 3), order="NCHW")), "NHWC").inputs[0].shape == (2, 3)
+    assert in_framework_layout(model(Port("x", (1, 2, 3, 4), order="NONE")), "NCHW").inputs[0].shape == (
         1,
         2,
         3,
@@ -86,7 +86,7 @@ def test_types_are_converted_and_names_given() -> None:
     wanted = model(
         Port("x", dtype=DType.U8, alias="pixels"), outputs=(Port("y", dtype=DType.I32, alias="numbers"),)
     )
-    graph = as_stated(identity(), wanted, "NHWC")
+    graph = apply_io_spec(identity(), wanted, "NHWC")
     assert (graph.inputs, graph.outputs) == (("pixels",), ("numbers",))
     found = run(graph, IMAGE.astype(np.uint8))
     assert found.dtype == np.int32
@@ -96,10 +96,10 @@ def test_types_are_converted_and_names_given() -> None:
 def test_a_quantized_model_takes_and_gives_numbers_where_floats_are_stated() -> None:
     quant = Quant.of(0.5, 3)
     wanted = model(Port("x", dtype=DType.F32), outputs=(Port("y", dtype=DType.F32),))
-    graph = as_stated(identity(DType.I8, quant), wanted, "NHWC")
+    graph = apply_io_spec(identity(DType.I8, quant), wanted, "NHWC")
     np.testing.assert_array_equal(run(graph, IMAGE * 0.5), IMAGE * 0.5)
     assert not any(graph.tensors[name].quant for name in (*graph.inputs, *graph.outputs))
-    kept = as_stated(identity(DType.I8, quant), model(Port("x", alias="z")), "NHWC")
+    kept = apply_io_spec(identity(DType.I8, quant), model(Port("x", alias="z")), "NHWC")
     assert kept.tensors["z"].storage == Storage(DType.I8, quant)
 
 
@@ -115,13 +115,13 @@ def test_a_quantized_model_takes_and_gives_numbers_where_floats_are_stated() -> 
 )
 def test_preparation(prepared: Preparation, expected: Array) -> None:
     """Means are those of the model's channels: with `reverse` the application gives them in the other order."""
-    graph = as_stated(identity(), model(Port("x", preparation=prepared)), "NHWC")
+    graph = apply_io_spec(identity(), model(Port("x", preparation=prepared)), "NHWC")
     np.testing.assert_allclose(run(graph, IMAGE), expected, rtol=1e-6)
 
 
 def test_channels_come_first_where_the_application_has_them_first() -> None:
     port = Port("x", order="NCHW", preparation=Preparation(mean=(1.0, 2.0, 3.0)))
-    graph = as_stated(identity(), model(port), "NHWC")
+    graph = apply_io_spec(identity(), model(port), "NHWC")
     np.testing.assert_allclose(run(graph, IMAGE.transpose(0, 3, 1, 2)), IMAGE - [1, 2, 3])
 
 
@@ -134,7 +134,7 @@ def test_channels_come_first_where_the_application_has_them_first() -> None:
 )
 def test_preparations_that_fit_no_channels_are_refused(prepared: Preparation, order: str, said: str) -> None:
     with pytest.raises(MaceError, match=f"input 'x': {said}"):
-        as_stated(identity(), model(Port("x", order=order, preparation=prepared)), order)
+        apply_io_spec(identity(), model(Port("x", order=order, preparation=prepared)), order)
 
 
 def test_the_entry_and_the_exit_alone_do_what_the_whole_does() -> None:

@@ -20,12 +20,12 @@ TO_CHANNELS_FIRST: Perm = (0, 3, 1, 2)
 TO_CHANNELS_LAST: Perm = (0, 2, 3, 1)
 
 
-def in_source_order(model: Model, order: str) -> Model:
+def in_framework_layout(model: Model, order: str) -> Model:
     """The model with the shapes of its inputs in the order of axes that the framework uses, as its frontend wants them."""
     return replace(model, inputs=tuple(replace(p, shape=_source_shape(p, order)) for p in model.inputs))
 
 
-def as_stated(graph: Graph, model: Model, order: str) -> Graph:
+def apply_io_spec(graph: Graph, model: Model, order: str) -> Graph:
     """Return the graph with the inputs and outputs that the deployment file states, converting at the edges.
 
     States keep the framework's type. Their axes come in the order that the file states for the input, start
@@ -94,7 +94,7 @@ def turn_axes(array: Array, port: Port | None, order: str) -> Array:
 
 
 def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
-    """What `as_stated` puts before a framework's own graph, alone: what the application gives in, what the framework gets out.
+    """What `apply_io_spec` puts before a framework's own graph, alone: what the application gives in, what the framework gets out.
 
     Inputs and outputs are in the order of `graph.port_inputs`; their names may differ from the public ones
     and from the framework's.
@@ -107,7 +107,7 @@ def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
 
 
 def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
-    """What `as_stated` puts behind a framework's own graph, alone: what the framework gives in, what the application gets out.
+    """What `apply_io_spec` puts behind a framework's own graph, alone: what the framework gives in, what the application gets out.
 
     Inputs and outputs are in the order of `graph.port_outputs`.
     """

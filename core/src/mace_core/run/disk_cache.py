@@ -11,11 +11,11 @@ from mace_core.cache import cache_folder, is_own, private_folder
 from mace_core.errors import MaceError
 from mace_core.run.files import write
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 """Bytes that the files of one kind take; the ones that were used longest ago are removed beyond it."""
 
 
-def recall(kind: str, key: str) -> Path | None:
+def read_cached(kind: str, key: str) -> Path | None:
     """The file that was kept under a key; None if there is none, or if another user could have put it there.
 
     kind: the folder in the cache.  key: a file's plain name.  What a reader finds damaged is to be made anew
@@ -34,7 +34,7 @@ def recall(kind: str, key: str) -> Path | None:
     return file
 
 
-def keep(kind: str, key: str, content: Content) -> None:
+def write_cached(kind: str, key: str, content: Content) -> None:
     """Keep content under a key.
 
     Nothing where the folder is not this user's own, or the disk does not take it.
@@ -54,7 +54,7 @@ def _trim(folder: Path) -> None:
     found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
     total = 0
     for file, state in found:
-        if total + state.st_size > MOST_BYTES:
+        if total + state.st_size > MAX_BYTES:
             file.unlink(missing_ok=True)
         else:
             total += state.st_size

@@ -21,7 +21,7 @@ from mace_core.run.samples import Samples, fit_inputs
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltLibrary:
     """A built library for one choice: its programs, how to execute them, and the report of its build."""
 
     programs: Path
@@ -29,7 +29,7 @@ class Built:
     report: LibraryReport
 
     @classmethod
-    def at(cls, folder: Path, variant: str, runner: Runner | None) -> Built:
+    def at(cls, folder: Path, variant: str, runner: Runner | None) -> BuiltLibrary:
         """What lies in a library's folder for a variant.
 
         MaceError if it is not built or cannot be executed here.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.cache import CACHE
-from mace_core.run import kept
+from mace_core.run import disk_cache
 
 
 @pytest.fixture(autouse=True)
@@ -18,40 +18,40 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_kept_is_recalled(folder: Path) -> None:
-    assert kept.recall("things", "key") is None
-    kept.keep("things", "key", b"content")
-    found = kept.recall("things", "key")
+    assert disk_cache.read_cached("things", "key") is None
+    disk_cache.write_cached("things", "key", b"content")
+    found = disk_cache.read_cached("things", "key")
     assert found == (folder / "key").resolve()
     assert found.read_bytes() == b"content"
-    assert kept.recall("others", "key") is None
-    kept.keep("things", "key", b"newer")
+    assert disk_cache.read_cached("others", "key") is None
+    disk_cache.write_cached("things", "key", b"newer")
     assert found.read_bytes() == b"newer"
 
 
 def test_a_link_and_another_users_file_are_not_recalled(folder: Path, tmp_path: Path) -> None:
-    kept.keep("things", "key", b"content")
+    disk_cache.write_cached("things", "key", b"content")
     (tmp_path / "elsewhere").write_bytes(b"bad")
     (folder / "link").symlink_to(tmp_path / "elsewhere")
-    assert kept.recall("things", "link") is None
+    assert disk_cache.read_cached("things", "link") is None
     (folder / "key").chmod(0o666)
-    assert kept.recall("things", "key") is None
+    assert disk_cache.read_cached("things", "key") is None
     (folder / "key").chmod(0o600)
     folder.chmod(0o777)
-    assert kept.recall("things", "key") is None
-    kept.keep("things", "more", b"")
+    assert disk_cache.read_cached("things", "key") is None
+    disk_cache.write_cached("things", "more", b"")
     assert not (folder / "more").exists(), "others could replace it"
 
 
 def test_the_least_used_files_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_BYTES", 25)
+    monkeypatch.setattr(disk_cache, "MAX_BYTES", 25)
     for age, key in enumerate(("new", "old", "oldest")):
-        kept.keep("things", key, bytes(10))
+        disk_cache.write_cached("things", key, bytes(10))
         os.utime(folder / key, (1000 - age, 1000 - age))
-    kept.keep("things", "last", bytes(10))
+    disk_cache.write_cached("things", "last", bytes(10))
     assert sorted(path.name for path in folder.iterdir()) == ["last", "new"]
     os.utime(folder / "last", (1, 1))
-    kept.recall("things", "last")
-    kept.keep("things", "again", bytes(10))
+    disk_cache.read_cached("things", "last")
+    disk_cache.write_cached("things", "again", bytes(10))
     assert sorted(path.name for path in folder.iterdir()) == ["again", "last"], (
         "what is recalled counts as used"
     )
@@ -60,5 +60,5 @@ def test_the_least_used_files_go_first(folder: Path, monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_kept_is_no_error(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     (folder / "key").mkdir()
-    kept.keep("things", "key", b"content")
-    assert kept.recall("things", "key") is None
+    disk_cache.write_cached("things", "key", b"content")
+    assert disk_cache.read_cached("things", "key") is None

@@ -17,7 +17,7 @@ from mace_core.run.validate import random_samples
 WARMUP = 5
 
 
-def versus(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> Timing:
+def compare_speed(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> Timing:
     """Time the library and the framework in turn on the same random inputs.
 
     library: the folder of the built library, which bears its name.  Only for a choice whose shared library
@@ -27,14 +27,14 @@ def versus(library: Path, choice: Choice, model: Model, registry: Registry, roun
     if not file.is_file():
         raise MaceError(file, "is not built", f"run: mace build ... --target {choice.text}")
     framework = Framework.of(model, registry)
-    peer = framework.frontend.peer(model.files, model)
-    if peer is None:
+    fast_reference = framework.frontend.fast_reference(model.files, model)
+    if fast_reference is None:
         problem = f"the framework behind {framework.frontend.name!r} is not installed"
         raise MaceError(f"model {model.name!r}", problem, installation(framework.frontend))
     ours = native.load(file, library.name)[model.name]
     inputs = {name: array[0] for name, array in random_samples(model, ours.inputs).items()}
     given = framework.given(inputs)
-    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: peer(given))
+    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: fast_reference(given))
     times: tuple[list[int], list[int]] = ([], [])
     for number in range(WARMUP + rounds):
         for side, seen in zip(sides, times, strict=True):
@@ -43,5 +43,9 @@ def versus(library: Path, choice: Choice, model: Model, registry: Registry, roun
             if number >= WARMUP:
                 seen.append(time.perf_counter_ns() - start)
     return Timing(
-        model.name, tuple(times[0]), target=choice.text, framework=peer.runtime, framework_ns=tuple(times[1])
+        model.name,
+        tuple(times[0]),
+        target=choice.text,
+        framework=fast_reference.runtime,
+        framework_ns=tuple(times[1]),
     )
