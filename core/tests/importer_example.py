@@ -51,7 +51,7 @@ class ExampleNode(OperandNode):
     def inputs(self) -> list[str]:
         return [self.importer.scope.find(name) for name in self.reads]
 
-    def output_names(self, op: Op) -> Sequence[str]:
+    def output_names(self, op: Op, count: int | None) -> Sequence[str]:
         return [self.builder.fresh(name) for name in self.writes]
 
     def array(self, index: int) -> Array | None:

@@ -14,6 +14,9 @@ from mace_core.importer.diagnostics import RefusedError
 from mace_core.ir import Array, DType, Node, Shape
 from mace_core.ops.op import Op
 
+Elements = Array | np.generic | Sequence[Any] | float
+"""What a constant can be made of."""
+
 
 class ImportedNode(ABC):
     """A node of a model file: what it is called, what it reads, and how nodes of the IR are made for it.
@@ -45,8 +48,11 @@ class ImportedNode(ABC):
         """Return the tensors that it reads, in the order of the file."""
 
     @abstractmethod
-    def output_names(self, op: Op) -> Sequence[str]:
-        """Return free names for the outputs of the IR's node that computes this one: its own, as far as it lists them."""
+    def output_names(self, op: Op, count: int | None) -> Sequence[str]:
+        """Return free names for the outputs of the IR's node that computes this one: its own, as far as it lists them.
+
+        count: how many the handler asks for; None for as many as the file lists, or the op has.
+        """
 
     @property
     def source(self) -> str:
@@ -72,13 +78,17 @@ class ImportedNode(ABC):
         self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
         return axis % rank
 
+    def inner_name(self, tag: str) -> str:
+        """Return what something made for this node is called; it need not be free."""
+        return f"{self.name}/{tag}"
+
     def inner_origin(self, tag: str) -> Node:
         """Return what a node whose results stay inside is named after; `tag` tells what it computes."""
         return self.origin
 
     def inner_names(self, tag: str, count: int) -> Sequence[str]:
         """Return free names for results that stay inside."""
-        stem = f"{self.name}/{tag or 'inner'}"
+        stem = self.inner_name(tag or "inner")
         return [self.builder.fresh(stem if count == 1 else f"{stem}-{i}") for i in range(count)]
 
     def add(
@@ -111,11 +121,16 @@ class ImportedNode(ABC):
         return self.add(op, inputs, attrs, self.inner_names(tag, count), self.inner_origin(tag))
 
     def done(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        count: int | None = None,
     ) -> tuple[str, ...]:
         """Add the node of the IR that computes this node's outputs, under their names; return those."""
         op = self.builder.ops[op] if isinstance(op, str) else op
-        return self.add(op, inputs, attrs, self.output_names(op), self.origin)
+        return self.add(op, inputs, attrs, self.output_names(op, count), self.origin)
 
     def emit_steps(self, steps: Steps, operand: str) -> str:
         """Add the steps of a decomposition one after another; return what the last one makes."""
@@ -140,14 +155,12 @@ class ImportedNode(ABC):
         """Add the node's output [N, C, *spatial], computed of [N, *spatial, C]."""
         return self.done("Transpose", [tensor], {"perm": to_first(len(self.builder.shape(tensor)))})
 
-    def add_constant(
-        self, array: Array | Sequence[Any] | float, dtype: DType | None = None, tag: str = "constant"
-    ) -> str:
+    def add_constant(self, array: Elements, dtype: DType | None = None, tag: str = "constant") -> str:
         """Add a constant of this node's own, in the given type or in that of the array; return its tensor."""
         elements = np.asarray(array, dtype.numpy if dtype else None)
-        return self.builder.weight(f"{self.name}/{tag}", elements)
+        return self.builder.weight(self.inner_name(tag), elements)
 
-    def add_float(self, array: Array | Sequence[Any] | float, tag: str = "constant") -> str:
+    def add_float(self, array: Elements, tag: str = "constant") -> str:
         """Add a constant of this node's own, of single precision; return its tensor."""
         return self.add_constant(array, DType.F32, tag)
 

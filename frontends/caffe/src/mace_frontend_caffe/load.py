@@ -15,12 +15,12 @@ from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_caffe.importer import CaffeImporter
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import handlers
 from mace_frontend_caffe.source import Source, read
 
 
-def convert(node: Layer) -> str | Sequence[str]:
+def convert(node: CaffeNode) -> str | Sequence[str]:
     """Add what computes a layer: a plugin's op comes before the handler."""
     custom = node.builder.ops.get(custom_name(node))
     return node.done(custom, node.inputs()) if custom else handlers()[node.op](node)
@@ -56,7 +56,7 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     )
     cuts = set(inputs) - _declared(source).keys()
     layers = needed_nodes(layers, wanted, cuts, (lambda layer: layer.bottom, lambda layer: layer.top))
-    nodes = [Layer(layer, importer) for layer in layers]
+    nodes = [CaffeNode(layer, importer) for layer in layers]
     importer.refuse_unknown(nodes, explain_unknown)
     if model.inputs:  # a network that is cut needs no input before the cut
         used = {p.name for p in model.inputs}.union(wanted, *(layer.bottom for layer in layers))

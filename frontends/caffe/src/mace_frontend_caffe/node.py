@@ -18,7 +18,7 @@ from mace_frontend_caffe.importer import CaffeImporter
 
 
 @dataclass(frozen=True)
-class Layer(ImportedNode):
+class CaffeNode(ImportedNode):
     """A layer, its parameters and weights."""
 
     noun: ClassVar[str] = "layer"
@@ -101,7 +101,7 @@ class Layer(ImportedNode):
         """Add a constant of this layer's own that holds places."""
         return self.builder.weight(f"{self.name}/{tag}", np.asarray(array, np.int64))
 
-    def output_names(self, op: Op) -> Sequence[str]:
+    def output_names(self, op: Op, count: int | None) -> Sequence[str]:
         """Names for its tops. A blob that is written again gets a name of its own."""
         return [self.builder.fresh(top) for top in self.layer.top]
 

@@ -12,14 +12,16 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.hints import refuse_shapes
+from mace_core.importer import refuse_names
 from mace_core.ir import DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_core.translation import refuse_names
+from mace_frontend_keras.importer import KerasImporter
 from mace_frontend_keras.layer import Layer, layer_of
 from mace_frontend_keras.network import Call, Expansion, NetworkError, Ref, leaves
+from mace_frontend_keras.node import KerasNode, translate_call
 from mace_frontend_keras.source import Source, no_model, read
-from mace_frontend_keras.translate import Translation
+from mace_frontend_keras.translate import convert, explain_unknown
 from mace_frontend_keras.weights import Weights
 
 MOST_ELEMENTS = 1 << 32
@@ -88,17 +90,16 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         )
     inputs = _inputs(source, network, model)
     calls = _needed(network.calls, {network.ref(i.name).name for i in inputs}, wanted.values())
-    work = Translation(source, Builder(model.name, {**core_ops(), **ops}), Weights(source, root))
-    work.refuse_unknown(calls)
+    builder = Builder(model.name, {**core_ops(), **ops})
+    importer = KerasImporter(source, builder, Weights(source, root), convert)
+    importer.refuse_unknown((KerasNode(call, importer) for call in calls), explain_unknown)
     for given in inputs:
         assert given.shape is not None
-        work.tensors[network.ref(given.name).name] = work.builder.input(given.name, given.dtype, given.shape)
+        tensor = builder.input(given.name, given.dtype, given.shape)
+        importer.results.values[network.ref(given.name).name] = tensor
     for call in calls:
-        work.call(call)
-    if work.faults:
-        raise MaceError.of(dict.fromkeys(work.faults))
-    _computed(source, wanted.values(), work)
-    return work.builder.finish([work.tensor(ref) for ref in wanted.values()], list(wanted))
+        translate_call(importer, call)
+    return importer.finish(lambda: [_result(importer, ref) for ref in wanted.values()], list(wanted))
 
 
 def described(source: Source) -> tuple[Layer, Network]:
@@ -227,11 +228,12 @@ def _is_known(name: str, made: set[str]) -> bool:
     return name in made or (stem in made and index.isdigit())
 
 
-def _computed(source: Source, wanted: Iterable[Ref], work: Translation) -> None:
-    """MaceError for an output that its layer does not have."""
-    for ref in wanted:
-        if work.tensors.get(ref.name) is None:
-            raise MaceError(
-                source.file.name,
-                f"no tensor {ref.name!r}, which the deployment file names; its layer has fewer results",
-            )
+def _result(importer: KerasImporter, ref: Ref) -> str:
+    """Return the tensor of an output; MaceError for one that its layer does not have."""
+    tensor = importer.results.values.get(ref.name)
+    if tensor is None:
+        raise MaceError(
+            importer.location,
+            f"no tensor {ref.name!r}, which the deployment file names; its layer has fewer results",
+        )
+    return tensor

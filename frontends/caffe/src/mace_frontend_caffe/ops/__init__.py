@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mace_core.tables import rows
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 
-Handler = Callable[[Layer], str | Sequence[str]]
+Handler = Callable[[CaffeNode], str | Sequence[str]]
 """Adds what computes a layer to the graph; returns the tensors that hold its tops, in their order."""
 
 

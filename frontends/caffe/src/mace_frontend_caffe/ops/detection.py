@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 
 MOST_ANCHORS = 1 << 22
 MOST_BOXES = 1 << 16
 
 
-def _prior_box(node: Layer) -> Sequence[str]:
+def _prior_box(node: CaffeNode) -> Sequence[str]:
     """SSD's anchors of every pixel and their variances, [1, 2, 4 * anchors]: constants, for all shapes are known."""
     p = node.layer.prior_box_param
     node.refuse_unless(len(node.shape(0)) == len(node.shape(1)) == 4, "its bottoms need rank 4")
@@ -66,7 +66,7 @@ def _box_sizes(p: Any) -> Iterator[tuple[float, float]]:
         yield from ((least * sqrt(r), least / sqrt(r)) for r in ratios[1:])
 
 
-def _detection_output(node: Layer) -> Sequence[str]:
+def _detection_output(node: CaffeNode) -> Sequence[str]:
     """Boxes above a threshold that overlap no better one: rows [image, class, score, left, top, right, bottom].
 
     They are counted at run time only: there are as many rows as there can be, and those behind the last box
@@ -98,7 +98,7 @@ def _detection_output(node: Layer) -> Sequence[str]:
     return node.done("Reshape", [joined], {"shape": (1, 1, *node.builder.shape(joined))})
 
 
-def _closed_up(node: Layer, rows: str) -> str:
+def _closed_up(node: CaffeNode, rows: str) -> str:
     """The rows that hold boxes before those that do not, else in their order."""
     count = node.builder.shape(rows)[0]
     empty = node.emit(
@@ -114,7 +114,7 @@ def _closed_up(node: Layer, rows: str) -> str:
     return node.emit("Gather", [rows, order], {"axis": 0})
 
 
-def _part(node: Layer, x: str, axis: int, index: int, shape: Sequence[int]) -> str:
+def _part(node: CaffeNode, x: str, axis: int, index: int, shape: Sequence[int]) -> str:
     """What lies at one place of an axis, in this shape."""
     whole = node.builder.shape(x)
     starts = tuple(index if i == axis else 0 for i in range(len(whole)))
@@ -123,7 +123,7 @@ def _part(node: Layer, x: str, axis: int, index: int, shape: Sequence[int]) -> s
     return node.emit("Reshape", [cut], {"shape": tuple(shape)})
 
 
-def _decoded(node: Layer, moves: str, priors: Sequence[str]) -> str:
+def _decoded(node: CaffeNode, moves: str, priors: Sequence[str]) -> str:
     """Corners of boxes [images, count, 4] that are told as moves from anchors."""
     p = node.layer.detection_output_param
     anchors = priors[0]
@@ -143,7 +143,7 @@ def _decoded(node: Layer, moves: str, priors: Sequence[str]) -> str:
     return node.emit("DecodeBoxes", [moves, node.emit("Concat", [middle, size], {"axis": 1})])
 
 
-def _of_image(node: Layer, image: int, classes: Sequence[tuple[int, str, str]]) -> str:
+def _of_image(node: CaffeNode, image: int, classes: Sequence[tuple[int, str, str]]) -> str:
     """The rows of one image, the best first; classes: label, boxes and scores of each."""
     p = node.layer.detection_output_param
     count = node.builder.shape(classes[0][1])[1]
@@ -167,7 +167,7 @@ def _of_image(node: Layer, image: int, classes: Sequence[tuple[int, str, str]]) 
     return kept if keep <= total else node.emit("Pad", [kept], {"before": (0, 0), "after": (keep - total, 0)})
 
 
-def _told_apart(node: Layer, place: tuple[int, int], box: str, score: str) -> tuple[str, str]:
+def _told_apart(node: CaffeNode, place: tuple[int, int], box: str, score: str) -> tuple[str, str]:
     """Rows of one image and class, 0 where there is no box; and their scores, which are least there."""
     p = node.layer.detection_output_param
     count = node.builder.shape(score)[0]
@@ -190,7 +190,7 @@ def _told_apart(node: Layer, place: tuple[int, int], box: str, score: str) -> tu
     )
 
 
-def _roi_pooling(node: Layer) -> Sequence[str]:
+def _roi_pooling(node: CaffeNode) -> Sequence[str]:
     """Fast R-CNN's: regions are rows [image, left, top, right, bottom]."""
     p, regions = node.layer.roi_pooling_param, node.shape(1)
     node.refuse_unless(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array, Shape
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 
 UNARY: Mapping[str, str] = MappingProxyType(
@@ -34,7 +34,7 @@ def _unary(op: str) -> Handler:
     return lambda node: node.done(op, [node.input()])
 
 
-def _relu(node: Layer) -> Sequence[str]:
+def _relu(node: CaffeNode) -> Sequence[str]:
     slope = node.layer.relu_param.negative_slope
     return (
         node.done("LeakyRelu", [node.input()], {"alpha": slope})
@@ -43,7 +43,7 @@ def _relu(node: Layer) -> Sequence[str]:
     )
 
 
-def _clip(node: Layer) -> Sequence[str]:
+def _clip(node: CaffeNode) -> Sequence[str]:
     p = node.layer.clip_param
     low, high = (
         (0.0, 6.0)
@@ -53,19 +53,19 @@ def _clip(node: Layer) -> Sequence[str]:
     return node.done("Clip", [node.input()], {"min": low, "max": high})
 
 
-def along(node: Layer, values: Array, axis: int) -> str:
+def along(node: CaffeNode, values: Array, axis: int) -> str:
     """A constant shaped to broadcast with the bottom from `axis` on."""
     rank = len(node.shape())
     first = node.axis(axis, rank)
     return node.add_float(values.reshape(*values.shape, *(1,) * (rank - first - values.ndim)), "along")
 
 
-def channels(node: Layer) -> Shape:
+def channels(node: CaffeNode) -> Shape:
     """How many channels the bottom has, as a shape; without any axis for them one."""
     return node.shape()[1:2] or (1,)
 
 
-def _own(node: Layer, index: int, what: str, p: Any) -> str:
+def _own(node: CaffeNode, index: int, what: str, p: Any) -> str:
     """The layer's blob over `num_axes` axes of the bottom from `axis` on (-1: all), shaped to broadcast with it."""
     shape = node.shape()
     first = node.axis(p.axis, len(shape))
@@ -77,7 +77,7 @@ def _own(node: Layer, index: int, what: str, p: Any) -> str:
     return along(node, node.fitted(index, what, shape[first:last]), p.axis)
 
 
-def _bottom(node: Layer, axis: int) -> str:
+def _bottom(node: CaffeNode, axis: int) -> str:
     """The second bottom, shaped to broadcast with the first from `axis` on."""
     shape, other = node.shape(0), node.shape(1)
     first = node.axis(axis, len(shape))
@@ -93,13 +93,13 @@ def _bottom(node: Layer, axis: int) -> str:
     )
 
 
-def _prelu(node: Layer) -> Sequence[str]:
+def _prelu(node: CaffeNode) -> Sequence[str]:
     if node.layer.prelu_param.channel_shared:
         return node.done("PRelu", [node.input(), node.add_float(node.fitted(0, "slope", (1,)), "slope")])
     return node.done("PRelu", [node.input(), along(node, node.fitted(0, "slope", channels(node)), 1)])
 
 
-def _power(node: Layer) -> Sequence[str]:
+def _power(node: CaffeNode) -> Sequence[str]:
     """(shift + scale * x) ** power."""
     p, x = node.layer.power_param, node.input()
     if p.scale != 1:
@@ -113,7 +113,7 @@ def _power(node: Layer) -> Sequence[str]:
     )
 
 
-def _exponent(node: Layer) -> Sequence[str]:
+def _exponent(node: CaffeNode) -> Sequence[str]:
     """Base ** (shift + scale * x); base -1 stands for e."""
     p = node.layer.exp_param
     factor = 1.0 if p.base == -1 else log(p.base)
@@ -121,7 +121,7 @@ def _exponent(node: Layer) -> Sequence[str]:
     return node.done("Exp", [node.emit("Add", [x, node.add_float(p.shift * factor, "shift")])])
 
 
-def _logarithm(node: Layer) -> Sequence[str]:
+def _logarithm(node: CaffeNode) -> Sequence[str]:
     """Log to the base of (shift + scale * x); base -1 stands for e."""
     p = node.layer.log_param
     x = node.emit("Mul", [node.input(), node.add_float(p.scale, "scale")])
@@ -129,14 +129,14 @@ def _logarithm(node: Layer) -> Sequence[str]:
     return node.done("Mul", [made, node.add_float(1.0 if p.base == -1 else 1 / log(p.base), "base")])
 
 
-def _threshold(node: Layer) -> Sequence[str]:
+def _threshold(node: CaffeNode) -> Sequence[str]:
     above = node.emit(
         "Greater", [node.input(), node.add_float(node.layer.threshold_param.threshold, "threshold")]
     )
     return node.done("Cast", [above], {"to": "f32"})
 
 
-def _eltwise(node: Layer) -> Sequence[str]:
+def _eltwise(node: CaffeNode) -> Sequence[str]:
     p = node.layer.eltwise_param
     op = {"PROD": "Mul", "SUM": "Add", "MAX": "Maximum"}[node.choice(p, "operation")]
     terms = node.inputs()
@@ -155,7 +155,7 @@ def _eltwise(node: Layer) -> Sequence[str]:
     return _chain(node, op, terms)
 
 
-def _chain(node: Layer, op: str, terms: Sequence[str]) -> Sequence[str]:
+def _chain(node: CaffeNode, op: str, terms: Sequence[str]) -> Sequence[str]:
     node.refuse_unless(len(terms) > 1, "it has one bottom; it needs two")
     total = terms[0]
     for term in terms[1:-1]:
@@ -163,7 +163,7 @@ def _chain(node: Layer, op: str, terms: Sequence[str]) -> Sequence[str]:
     return node.done(op, [total, terms[-1]])
 
 
-def _batch_norm(node: Layer) -> Sequence[str]:
+def _batch_norm(node: CaffeNode) -> Sequence[str]:
     """(x - mean) / sqrt(variance + eps); the third blob is what both were multiplied with."""
     p, wide = node.layer.batch_norm_param, channels(node)
     if not p.use_global_stats:
@@ -178,7 +178,7 @@ def _batch_norm(node: Layer) -> Sequence[str]:
     return node.done("Add", [x, along(node, -mean * unit * scale, 1)])
 
 
-def _of_batch(node: Layer, epsilon: float) -> Sequence[str]:
+def _of_batch(node: CaffeNode, epsilon: float) -> Sequence[str]:
     """(x - mean) / sqrt(variance + eps) of the batch's own numbers, which is what `use_global_stats: false` asks for."""
     axes = {"axes": (0, *range(2, len(node.shape())))}
     centred = node.emit("Sub", [node.input(), node.emit("ReduceMean", [node.input()], axes)])
@@ -188,7 +188,7 @@ def _of_batch(node: Layer, epsilon: float) -> Sequence[str]:
     )
 
 
-def _normalized(node: Layer) -> Sequence[str]:
+def _normalized(node: CaffeNode) -> Sequence[str]:
     """BN of SegNet (scale, shift) and of PSPNet (scale, shift, mean, variance), whose eps is 1e-5."""
     scale, shift = (
         node.fitted(i, what, channels(node)).astype(np.float64) for i, what in enumerate(("scale", "shift"))
@@ -205,7 +205,7 @@ def _normalized(node: Layer) -> Sequence[str]:
     )
 
 
-def _scale(node: Layer) -> Sequence[str]:
+def _scale(node: CaffeNode) -> Sequence[str]:
     p = node.layer.scale_param
     learned = node.count == 1
     factor = _own(node, 0, "scale", p) if learned else _bottom(node, p.axis)
@@ -219,14 +219,14 @@ def _scale(node: Layer) -> Sequence[str]:
     return node.done("Add", [node.emit("Mul", [node.input(), factor], tag="scaled"), bias])
 
 
-def _bias(node: Layer) -> Sequence[str]:
+def _bias(node: CaffeNode) -> Sequence[str]:
     p = node.layer.bias_param
     return node.done(
         "Add", [node.input(), _own(node, 0, "bias", p) if node.count == 1 else _bottom(node, p.axis)]
     )
 
 
-def _axpy(node: Layer) -> Sequence[str]:
+def _axpy(node: CaffeNode) -> Sequence[str]:
     """A scale for each channel times the second bottom, plus the third (of J. Hu et al., "Squeeze-and-Excitation Networks")."""
     shape, wide = node.shape(0), node.shape(1)
     fits = prod(shape) == prod(wide[:2]) and shape[:2] == wide[:2] == node.shape(2)[:2]
@@ -237,7 +237,7 @@ def _axpy(node: Layer) -> Sequence[str]:
     return node.done("Add", [node.emit("Mul", [scale, node.input(1)]), node.input(2)])
 
 
-def _parameter(node: Layer) -> Sequence[str]:
+def _parameter(node: CaffeNode) -> Sequence[str]:
     shape = tuple(int(d) for d in node.layer.parameter_param.shape.dim)
     return [node.add_float(node.fitted(0, "blob", shape), "blob")]
 

@@ -9,17 +9,17 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 
 
-def _concat(node: Layer) -> Sequence[str]:
+def _concat(node: CaffeNode) -> Sequence[str]:
     p = node.layer.concat_param
     axis = p.concat_dim if p.HasField("concat_dim") else p.axis
     return node.done("Concat", node.inputs(), {"axis": node.axis(axis, len(node.shape()))})
 
 
-def _slice(node: Layer) -> Sequence[str]:
+def _slice(node: CaffeNode) -> Sequence[str]:
     p, shape, count = node.layer.slice_param, node.shape(), len(node.layer.top)
     axis = node.axis(p.slice_dim if p.HasField("slice_dim") else p.axis, len(shape))
     points = list(p.slice_point) or [shape[axis] // count * i for i in range(1, count)]
@@ -32,11 +32,11 @@ def _slice(node: Layer) -> Sequence[str]:
     return node.done("Split", [node.input()], {"axis": axis, "sizes": sizes})
 
 
-def _split(node: Layer) -> Sequence[str]:
+def _split(node: CaffeNode) -> Sequence[str]:
     return [node.input()] * len(node.layer.top)
 
 
-def _flatten(node: Layer) -> Sequence[str]:
+def _flatten(node: CaffeNode) -> Sequence[str]:
     p, shape = node.layer.flatten_param, node.shape()
     first, last = node.axis(p.axis, len(shape)), node.axis(p.end_axis, len(shape))
     node.refuse_unless(first <= last, f"axes {p.axis} to {p.end_axis}")
@@ -44,7 +44,7 @@ def _flatten(node: Layer) -> Sequence[str]:
     return node.done("Reshape", [node.input()], {"shape": merged})
 
 
-def _reshape(node: Layer) -> Sequence[str]:
+def _reshape(node: CaffeNode) -> Sequence[str]:
     """Dimension 0 copies, -1 is what is left; axes before `axis` and after `num_axes` stay."""
     p, shape = node.layer.reshape_param, node.shape()
     first = node.axis(p.axis, len(shape) + 1)
@@ -67,14 +67,14 @@ def _reshape(node: Layer) -> Sequence[str]:
     return node.done("Reshape", [node.input()], {"shape": made})
 
 
-def _permute(node: Layer) -> Sequence[str]:
+def _permute(node: CaffeNode) -> Sequence[str]:
     order, rank = [int(o) for o in node.layer.permute_param.order], len(node.shape())
     return node.done(
         "Transpose", [node.input()], {"perm": (*order, *(i for i in range(rank) if i not in order))}
     )
 
 
-def _crop(node: Layer) -> Sequence[str]:
+def _crop(node: CaffeNode) -> Sequence[str]:
     """The first bottom cut to the size of the second, from `axis` on."""
     p, shape, wanted = node.layer.crop_param, node.shape(0), node.shape(1)
     first = node.axis(p.axis, len(shape))
@@ -88,7 +88,7 @@ def _crop(node: Layer) -> Sequence[str]:
     return node.done("Slice", [node.input(0)], {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)})
 
 
-def _tile(node: Layer) -> Sequence[str]:
+def _tile(node: CaffeNode) -> Sequence[str]:
     p, rank = node.layer.tile_param, len(node.shape())
     axis = node.axis(p.axis, rank)
     return node.done(
@@ -96,7 +96,7 @@ def _tile(node: Layer) -> Sequence[str]:
     )
 
 
-def _shuffle(node: Layer) -> Sequence[str]:
+def _shuffle(node: CaffeNode) -> Sequence[str]:
     """Channels of as many groups dealt out one by one."""
     group, shape = int(node.layer.shuffle_channel_param.group), node.shape()
     node.refuse_unless(group > 0 and shape[1] % group == 0, f"{shape[1]} channels in {group} groups")
@@ -107,7 +107,7 @@ def _shuffle(node: Layer) -> Sequence[str]:
     return node.done("Reshape", [turned], {"shape": shape})
 
 
-def _reorg(node: Layer) -> Sequence[str]:
+def _reorg(node: CaffeNode) -> Sequence[str]:
     """Darknet's: its blocks are those of the same numbers read as an image of fewer, larger channels."""
     p, shape = node.layer.reorg_param, node.shape()
     block = int(p.stride)
@@ -132,7 +132,7 @@ def _reorg(node: Layer) -> Sequence[str]:
     return node.done("Reshape", [first], {"shape": (n, channels * block**2, height // block, width // block)})
 
 
-def _resized(node: Layer, x: str, size: tuple[int, int], how: tuple[str, str]) -> Sequence[str]:
+def _resized(node: CaffeNode, x: str, size: tuple[int, int], how: tuple[str, str]) -> Sequence[str]:
     """Another size of x; how: mode and coordinates."""
     shape = node.builder.shape(x)
     node.refuse_unless(len(shape) == 4 and min(size) > 0, f"{list(shape)} resized to {list(size)}")
@@ -142,7 +142,7 @@ def _resized(node: Layer, x: str, size: tuple[int, int], how: tuple[str, str]) -
     return node.done("Resize", [x], attrs)
 
 
-def _interp(node: Layer) -> Sequence[str]:
+def _interp(node: CaffeNode) -> Sequence[str]:
     """Bilinear, corners on corners, of what a negative padding leaves (DeepLab's)."""
     p, shape, x = node.layer.interp_param, node.shape(), node.input()
     node.refuse_unless(len(shape) == 4, f"its bottom has rank {len(shape)}; it needs 4")
@@ -163,7 +163,7 @@ def _interp(node: Layer) -> Sequence[str]:
     return _resized(node, x, size, ("linear", "align_corners"))
 
 
-def _upsample(node: Layer) -> Sequence[str]:
+def _upsample(node: CaffeNode) -> Sequence[str]:
     p, shape = node.layer.upsample_param, node.shape()
     node.refuse_unless(len(shape) == 4, f"its bottom has rank {len(shape)}; it needs 4")
     size = (p.height or p.upsample_h or shape[2] * p.scale, p.width or p.upsample_w or shape[3] * p.scale)
@@ -174,7 +174,7 @@ def _upsample(node: Layer) -> Sequence[str]:
     )
 
 
-def _unpooled(node: Layer, size: tuple[int, int]) -> Sequence[str]:
+def _unpooled(node: CaffeNode, size: tuple[int, int]) -> Sequence[str]:
     """Each number where MAX pooling found it, zeros around (V. Badrinarayanan et al., "SegNet", 2015)."""
     shape = node.shape()
     node.refuse_unless(
@@ -192,7 +192,7 @@ def _unpooled(node: Layer, size: tuple[int, int]) -> Sequence[str]:
     return node.done("Reshape", [made], {"shape": (*shape[:2], *size)})
 
 
-def _resize_nearest(node: Layer) -> Sequence[str]:
+def _resize_nearest(node: CaffeNode) -> Sequence[str]:
     p, shape = node.layer.resize_nearest_param, node.shape()
     node.refuse_unless(len(shape) == 4, f"its bottom has rank {len(shape)}; it needs 4")
     return _resized(
@@ -203,7 +203,7 @@ def _resize_nearest(node: Layer) -> Sequence[str]:
     )
 
 
-def _batch_reindex(node: Layer) -> Sequence[str]:
+def _batch_reindex(node: CaffeNode) -> Sequence[str]:
     places = node.emit("Cast", [node.input(1)], {"to": "i64"}, tag="places")
     return node.done("Gather", [node.input(0), places], {"axis": 0})
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 from mace_frontend_caffe.ops.elementwise import along, channels
 
@@ -16,7 +16,7 @@ MOST_CHANNELS = 1 << 20
 
 
 def _softmax(op: str) -> Handler:
-    def handle(node: Layer) -> Sequence[str]:
+    def handle(node: CaffeNode) -> Sequence[str]:
         return node.done(
             op, [node.input()], {"axis": node.axis(node.layer.softmax_param.axis, len(node.shape()))}
         )
@@ -24,7 +24,7 @@ def _softmax(op: str) -> Handler:
     return handle
 
 
-def _lrn(node: Layer) -> Sequence[str]:
+def _lrn(node: CaffeNode) -> Sequence[str]:
     p = node.layer.lrn_param
     size = int(p.local_size)
     node.refuse_unless(size % 2 == 1, f"a local size of {size}")
@@ -46,7 +46,7 @@ def _lrn(node: Layer) -> Sequence[str]:
     return node.channels_first(node.emit("Mul", [x, node.emit("Pow", [scaled, node.add_float(-p.beta)])]))
 
 
-def _mvn(node: Layer) -> Sequence[str]:
+def _mvn(node: CaffeNode) -> Sequence[str]:
     """Less the mean, over the standard deviation plus eps, of each image's channel or whole image."""
     p, rank = node.layer.mvn_param, len(node.shape())
     axes = {"axes": tuple(range(1 if p.across_channels else 2, rank))}
@@ -61,7 +61,7 @@ def _mvn(node: Layer) -> Sequence[str]:
     )
 
 
-def _normalize(node: Layer) -> Sequence[str]:
+def _normalize(node: CaffeNode) -> Sequence[str]:
     """SSD's: over the root of the sum of squares, along the channels or over all, times a scale."""
     p, rank = node.layer.norm_param, len(node.shape())
     axes = {"axes": tuple(range(1, rank)) if p.across_spatial else (1,)}
@@ -80,21 +80,21 @@ def _normalize(node: Layer) -> Sequence[str]:
 
 
 def _length_norm(power: int) -> Handler:
-    def handle(node: Layer) -> Sequence[str]:
+    def handle(node: CaffeNode) -> Sequence[str]:
         axis = node.axis(node.layer.l2normalization_param.axis, len(node.shape()))
         return node.done("LpNorm", [node.input()], {"axis": axis, "p": power})
 
     return handle
 
 
-def _layer_norm(node: Layer) -> Sequence[str]:
+def _layer_norm(node: CaffeNode) -> Sequence[str]:
     """Over the last axis, times a scale, plus a bias."""
     wide = node.shape()[-1:]
     given = [node.add_float(node.fitted(i, what, wide), what) for i, what in ((0, "scale"), (1, "bias"))]
     return node.done("LayerNorm", [node.input(), *given])
 
 
-def _group_norm(node: Layer) -> Sequence[str]:
+def _group_norm(node: CaffeNode) -> Sequence[str]:
     p, channels = node.layer.group_norm_param, node.shape()[1]
     node.refuse_unless(channels <= MOST_CHANNELS, f"{channels} channels")
     ones, zeros = node.add_float(np.ones(channels), "ones"), node.add_float(np.zeros(channels), "zeros")
@@ -102,7 +102,7 @@ def _group_norm(node: Layer) -> Sequence[str]:
     return node.channels_first(node.emit("GroupNorm", [node.channels_last(node.input()), ones, zeros], attrs))
 
 
-def _reduction(node: Layer) -> Sequence[str]:
+def _reduction(node: CaffeNode) -> Sequence[str]:
     p, rank = node.layer.reduction_param, len(node.shape())
     op = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}[
         node.choice(p, "operation")
@@ -113,7 +113,7 @@ def _reduction(node: Layer) -> Sequence[str]:
     return node.done("Mul", [node.emit(op, [node.input()], attrs), node.add_float(p.coeff, "coefficient")])
 
 
-def _arg_max(node: Layer) -> Sequence[str]:
+def _arg_max(node: CaffeNode) -> Sequence[str]:
     """The places of the greatest elements, their values, or both, along an axis or in all of each image."""
     p, shape = node.layer.argmax_param, node.shape()
     flat = not p.HasField("axis")

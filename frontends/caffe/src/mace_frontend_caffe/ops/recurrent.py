@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 
 MOST_STEPS = 256
@@ -28,7 +28,7 @@ class _Sequence:
     bias: Array
 
 
-def _sequence(node: Layer, gates: int) -> _Sequence:
+def _sequence(node: CaffeNode, gates: int) -> _Sequence:
     p, (steps, batch, *_) = node.layer.recurrent_param, node.shape()
     node.refuse_unless(
         node.shape(1) == (steps, batch),
@@ -43,7 +43,7 @@ def _sequence(node: Layer, gates: int) -> _Sequence:
     return _Sequence(steps, batch, int(p.num_output), goes_on, bias)
 
 
-def _states(node: Layer, run: _Sequence, count: int) -> tuple[list[str], str]:
+def _states(node: CaffeNode, run: _Sequence, count: int) -> tuple[list[str], str]:
     """What the states are at the start, and the static input; "" if there is none."""
     exposed = count if node.layer.recurrent_param.expose_hidden else 0
     node.refuse_unless(node.count in (2 + exposed, 3 + exposed), f"it has {node.count} bottoms")
@@ -56,7 +56,7 @@ def _states(node: Layer, run: _Sequence, count: int) -> tuple[list[str], str]:
     return [node.add_float(np.zeros(shape), "start")] * count, static
 
 
-def _driven(node: Layer, run: _Sequence, static: str) -> list[str]:
+def _driven(node: CaffeNode, run: _Sequence, static: str) -> list[str]:
     """What the inputs add to the sums at every step, each [batch, sums]."""
     depth, rows = prod(node.shape()[2:]), run.bias.size
     x = node.emit("Reshape", [node.input()], {"shape": (run.steps, run.batch, depth)}, tag="rows")
@@ -70,13 +70,13 @@ def _driven(node: Layer, run: _Sequence, static: str) -> list[str]:
     return _steps(node, sums, run)
 
 
-def _steps(node: Layer, x: str, run: _Sequence) -> list[str]:
+def _steps(node: CaffeNode, x: str, run: _Sequence) -> list[str]:
     """A tensor [steps, batch, n] as [batch, n] of every step."""
     parts = node.emit_all("Split", [x], {"axis": 0, "sizes": (1,) * run.steps}, count=run.steps)
     return [node.emit("Reshape", [part], {"shape": node.builder.shape(x)[1:]}) for part in parts]
 
 
-def _told(node: Layer, run: _Sequence, made: Sequence[str], last: Sequence[str]) -> list[str]:
+def _told(node: CaffeNode, run: _Sequence, made: Sequence[str], last: Sequence[str]) -> list[str]:
     """The tops: what was made at every step, and the last states if they are asked for."""
     rows = [node.emit("Reshape", [step], {"shape": (1, *node.builder.shape(step))}) for step in made]
     tops = [node.done_top(0, "Concat", rows, {"axis": 0})]
@@ -85,7 +85,7 @@ def _told(node: Layer, run: _Sequence, made: Sequence[str], last: Sequence[str])
     return tops
 
 
-def _lstm(node: Layer) -> Sequence[str]:
+def _lstm(node: CaffeNode) -> Sequence[str]:
     """Gates in the order i, f, o, g.
 
     C = goes_on * f * c + i * g, h = o * tanh(c) (J. Donahue et al., "LRCN", 2015).
@@ -109,7 +109,7 @@ def _lstm(node: Layer) -> Sequence[str]:
     return _told(node, run, made, (h, c))
 
 
-def _rnn(node: Layer) -> Sequence[str]:
+def _rnn(node: CaffeNode) -> Sequence[str]:
     """States h = tanh(x + W goes_on * h), and of each tanh(V h + b)."""
     run = _sequence(node, 1)
     (h,), static = _states(node, run, 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mace_core.importer import to_first
 from mace_core.ir import Array, Shape
-from mace_frontend_caffe.node import Layer
+from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 
 
@@ -23,7 +23,7 @@ def spread(values: Sequence[int], rank: int, default: int, pair: tuple[int, int]
     return given if len(given) == rank else (given[0] if given else default,) * rank
 
 
-def _geometry(node: Layer, p: Any) -> dict[str, Any]:
+def _geometry(node: CaffeNode, p: Any) -> dict[str, Any]:
     rank = len(node.shape()) - 2
     pads = spread(p.pad, rank, 0, (p.pad_h, p.pad_w))
     strides = spread(p.stride, rank, 1, (p.stride_h, p.stride_w))
@@ -36,24 +36,24 @@ def _geometry(node: Layer, p: Any) -> dict[str, Any]:
     }
 
 
-def _filters(node: Layer, p: Any, count: tuple[int, int]) -> Array:
+def _filters(node: CaffeNode, p: Any, count: tuple[int, int]) -> Array:
     """The layer's weights in the shape that its parameters give: [*count, *kernel]."""
     rank = len(node.shape()) - 2
     return node.fitted(0, "filters", (*count, *spread(p.kernel_size, rank, 1, (p.kernel_h, p.kernel_w))))
 
 
-def _bias(node: Layer, p: Any) -> list[str]:
+def _bias(node: CaffeNode, p: Any) -> list[str]:
     return [node.add_float(node.fitted(1, "bias", (int(p.num_output),)), "bias")] if p.bias_term else []
 
 
-def _groups(node: Layer, group: int) -> int:
+def _groups(node: CaffeNode, group: int) -> int:
     channels, results = node.shape()[1], int(node.layer.convolution_param.num_output)
     fits = group > 0 and channels % group == 0 and results > 0 and results % group == 0
     node.refuse_unless(fits, f"{channels} channels to {results} in {group} groups")
     return group
 
 
-def _convolution(node: Layer) -> Sequence[str]:
+def _convolution(node: CaffeNode) -> Sequence[str]:
     x = node.channels_last(node.input())
     p, channels = node.layer.convolution_param, node.shape()[1]
     group = _groups(node, channels if "epthwise" in node.layer.type else int(p.group))
@@ -64,7 +64,7 @@ def _convolution(node: Layer) -> Sequence[str]:
     )
 
 
-def _deconvolution(node: Layer) -> Sequence[str]:
+def _deconvolution(node: CaffeNode) -> Sequence[str]:
     x = node.channels_last(node.input())
     p, channels = node.layer.convolution_param, node.shape()[1]
     group, results = _groups(node, int(p.group)), int(p.num_output)
@@ -76,7 +76,7 @@ def _deconvolution(node: Layer) -> Sequence[str]:
     return node.channels_first(node.emit("ConvTranspose", [x, w, *_bias(node, p)], attrs))
 
 
-def _pooling(node: Layer) -> Sequence[str]:
+def _pooling(node: CaffeNode) -> Sequence[str]:
     p, shape = node.layer.pooling_param, node.shape()
     kind = node.choice(p, "pool")
     node.refuse_unless(kind in ("MAX", "AVE"), f"{kind} pooling; a trained network pools by MAX or AVE")
@@ -105,7 +105,7 @@ def _pooling(node: Layer) -> Sequence[str]:
     return [node.done_top(i, "Transpose", [made], perm) for i, made in enumerate((values, numbers))]
 
 
-def pool_attrs(node: Layer, windows: tuple[Shape, Shape, Shape], *, ceil: bool) -> dict[str, Any]:
+def pool_attrs(node: CaffeNode, windows: tuple[Shape, Shape, Shape], *, ceil: bool) -> dict[str, Any]:
     """A pool's attributes; windows: kernel, strides and padding on both sides.
 
     Caffe leaves out a last window that has nothing but padding, if there is padding; without any such window
@@ -139,7 +139,7 @@ def pool_attrs(node: Layer, windows: tuple[Shape, Shape, Shape], *, ceil: bool) 
     }
 
 
-def pooled(node: Layer, kind: str, x: str, attrs: dict[str, Any]) -> str:
+def pooled(node: CaffeNode, kind: str, x: str, attrs: dict[str, Any]) -> str:
     """A tensor [N, *spatial, C] pooled; means count the padding."""
     return (
         node.emit("MaxPool", [x], attrs)
@@ -148,7 +148,7 @@ def pooled(node: Layer, kind: str, x: str, attrs: dict[str, Any]) -> str:
     )
 
 
-def _pyramid(node: Layer) -> Sequence[str]:
+def _pyramid(node: CaffeNode) -> Sequence[str]:
     """Pools of 1, 2, 4, .
 
     Bins a side, one after another (K. He et al., "Spatial Pyramid Pooling", 2014).
@@ -173,7 +173,7 @@ def _pyramid(node: Layer) -> Sequence[str]:
     return node.done("Concat", rows, {"axis": 1})
 
 
-def _im2col(node: Layer) -> Sequence[str]:
+def _im2col(node: CaffeNode) -> Sequence[str]:
     """What each window sees as one column: [N, C * kernel, *out]."""
     p, shape = node.layer.convolution_param, node.shape()
     rank = len(shape) - 2
@@ -187,7 +187,7 @@ def _im2col(node: Layer) -> Sequence[str]:
     return node.done("Reshape", [turned], {"shape": (shape[0], shape[1] * prod(kernel), *out)})
 
 
-def _inner_product(node: Layer) -> Sequence[str]:
+def _inner_product(node: CaffeNode) -> Sequence[str]:
     p, shape = node.layer.inner_product_param, node.shape()
     axis = node.axis(p.axis, len(shape))
     depth, results = prod(shape[axis:]), int(p.num_output)
@@ -201,7 +201,7 @@ def _inner_product(node: Layer) -> Sequence[str]:
     return node.done("MatMul", [x, node.add_float(matrix, "weights"), *_bias(node, p)])
 
 
-def _embed(node: Layer) -> Sequence[str]:
+def _embed(node: CaffeNode) -> Sequence[str]:
     p = node.layer.embed_param
     rows = node.add_float(node.fitted(0, "rows", (int(p.input_dim), int(p.num_output))), "rows")
     places = node.emit("Cast", [node.input()], {"to": "i64"}, tag="places")

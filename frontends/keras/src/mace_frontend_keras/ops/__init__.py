@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mace_core.tables import rows
+from mace_frontend_keras.node import KerasNode
 
-if TYPE_CHECKING:
-    from mace_frontend_keras.node import Node
-
-Handler = Callable[["Node"], Sequence[str]]
+Handler = Callable[[KerasNode], Sequence[str]]
 """Adds what computes a call to the graph and tells the tensors that hold its results, in their order."""
 
 

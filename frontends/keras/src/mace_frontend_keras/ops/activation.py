@@ -7,14 +7,14 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from mace_core.translation import RefusedError
+from mace_core.importer import RefusedError
 from mace_frontend_keras.layer import layer_of
 from mace_frontend_keras.network import Call, Ref
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler, handlers
 
 Attrs = Mapping[str, Any]
-Composite = Callable[[Node, str], Sequence[str]]
+Composite = Callable[[KerasNode, str], Sequence[str]]
 
 SIMPLE: Mapping[str, tuple[str, Attrs]] = MappingProxyType(
     {
@@ -51,35 +51,35 @@ OLD_HARD_SIGMOID: tuple[str, Attrs] = ("HardSigmoid", {"alpha": 0.2})
 """Keras 2 has another slope than Keras 3."""
 
 
-def _log_sigmoid(node: Node, x: str) -> Sequence[str]:
+def _log_sigmoid(node: KerasNode, x: str) -> Sequence[str]:
     return node.done("Neg", [node.emit("Softplus", [node.emit("Neg", [x])])])
 
 
-def _tanh_shrink(node: Node, x: str) -> Sequence[str]:
+def _tanh_shrink(node: KerasNode, x: str) -> Sequence[str]:
     return node.done("Sub", [x, node.emit("Tanh", [x])])
 
 
-def squareplus(node: Node, x: str, b: float = 4.0) -> Sequence[str]:
+def squareplus(node: KerasNode, x: str, b: float = 4.0) -> Sequence[str]:
     """(x + sqrt(x * x + b)) / 2."""
-    root = node.emit("Sqrt", [node.emit("Add", [node.emit("Mul", [x, x]), node.constant(b)])])
-    return node.done("Mul", [node.emit("Add", [x, root]), node.constant(0.5)])
+    root = node.emit("Sqrt", [node.emit("Add", [node.emit("Mul", [x, x]), node.add_float(b)])])
+    return node.done("Mul", [node.emit("Add", [x, root]), node.add_float(0.5)])
 
 
-def _sparse_plus(node: Node, x: str) -> Sequence[str]:
+def _sparse_plus(node: KerasNode, x: str) -> Sequence[str]:
     """0 up to -1, (x + 1) ** 2 / 4 up to 1, x from there on."""
-    near = node.emit("Clip", [node.emit("Add", [x, node.constant(1.0)])], {"min": 0.0, "max": 2.0})
-    square = node.emit("Mul", [node.emit("Mul", [near, near]), node.constant(0.25)])
-    return node.done("Add", [square, node.emit("Relu", [node.emit("Sub", [x, node.constant(1.0)])])])
+    near = node.emit("Clip", [node.emit("Add", [x, node.add_float(1.0)])], {"min": 0.0, "max": 2.0})
+    square = node.emit("Mul", [node.emit("Mul", [near, near]), node.add_float(0.25)])
+    return node.done("Add", [square, node.emit("Relu", [node.emit("Sub", [x, node.add_float(1.0)])])])
 
 
-def glu(node: Node, x: str, axis: int = -1) -> Sequence[str]:
+def glu(node: KerasNode, x: str, axis: int = -1) -> Sequence[str]:
     """The first half times the sigmoid of the second."""
     shape = node.shape(x)
     axis = node.axis(axis, len(shape))
     node.refuse_unless(shape[axis] % 2 == 0, f"halves of {shape[axis]} elements")
     half = shape[axis] // 2
-    names = [node.build.fresh(f"{node.name}/half{i}") for i in range(2)]
-    first, second = node.build.add(
+    names = [node.builder.fresh(f"{node.name}/half{i}") for i in range(2)]
+    first, second = node.builder.add(
         "Split", [x], {"axis": axis, "sizes": (half, half)}, outputs=names, like=node.origin
     )
     return node.done("Mul", [first, node.emit("Sigmoid", [second])])
@@ -104,14 +104,14 @@ def function_name(setting: Any) -> str | None:
     return str(setting)
 
 
-def simple(node: Node, name: str | None) -> tuple[str, Attrs] | None:
+def simple(node: KerasNode, name: str | None) -> tuple[str, Attrs] | None:
     """The op of a function that is one, as the version of Keras that wrote the file has it."""
-    if name == "hard_sigmoid" and node.work.source.version == 2:
+    if name == "hard_sigmoid" and node.importer.source.version == 2:
         return OLD_HARD_SIGMOID
     return SIMPLE.get(name or "")
 
 
-def activate(node: Node, x: str, setting: Any) -> Sequence[str]:
+def activate(node: KerasNode, x: str, setting: Any) -> Sequence[str]:
     """The call's result: what an activation makes of a tensor."""
     name = function_name(setting)
     if found := simple(node, name):
@@ -120,15 +120,15 @@ def activate(node: Node, x: str, setting: Any) -> Sequence[str]:
         return COMPOSITE[name](node, x)
     if name is None and isinstance(setting, dict) and setting.get("class_name") in HANDLERS:
         given = Ref(f"{node.name}/before")
-        node.work.tensors[given.name] = x
+        node.importer.results.values[given.name] = x
         layer = layer_of(setting, f"{node.layer.name}/activation", f"{node.layer.place}/activation")
-        return handlers()[layer.kind](Node(Call(node.name, layer, [given]), node.work))
+        return handlers()[layer.kind](KerasNode(Call(node.name, layer, [given]), node.importer))
     remedy = "use one of Keras's own, or cut the graph before it with output_tensors"
     raise RefusedError(f"activation {name or setting.get('class_name')!r} is not supported; {remedy}")
 
 
 def activated(
-    node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+    node: KerasNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
 ) -> Sequence[str]:
     """The call's result: an op, then the layer's activation."""
     setting = node.get("activation", "linear")
@@ -137,11 +137,11 @@ def activated(
     return activate(node, node.emit(op, inputs, attrs), setting)
 
 
-def _activation(node: Node) -> Sequence[str]:
-    return activate(node, node.number(), node.get("activation", "linear"))
+def _activation(node: KerasNode) -> Sequence[str]:
+    return activate(node, node.float_input(), node.get("activation", "linear"))
 
 
-def rectified(node: Node, x: str, settings: tuple[float, float | None, float]) -> Sequence[str]:
+def rectified(node: KerasNode, x: str, settings: tuple[float, float | None, float]) -> Sequence[str]:
     """X where it is above the threshold and up to the maximum, below it the slope times what it lacks."""
     slope, most, threshold = settings
     if slope == 0 and threshold == 0:
@@ -153,31 +153,31 @@ def rectified(node: Node, x: str, settings: tuple[float, float | None, float]) -
     above = node.emit("ThresholdedRelu", [x], {"alpha": threshold}) if threshold else node.emit("Relu", [x])
     if most is not None:
         above = node.emit("Clip", [above], {"min": 0.0, "max": most})
-    lack = node.emit("Relu", [node.emit("Sub", [node.constant(threshold), x])])
-    return node.done("Sub", [above, node.emit("Mul", [lack, node.constant(slope)])])
+    lack = node.emit("Relu", [node.emit("Sub", [node.add_float(threshold), x])])
+    return node.done("Sub", [above, node.emit("Mul", [lack, node.add_float(slope)])])
 
 
-def _relu(node: Node) -> Sequence[str]:
+def _relu(node: KerasNode) -> Sequence[str]:
     most = node.get("max_value")
     settings = (
         node.real("negative_slope", 0.0),
         None if most is None else node.real("max_value", inf),
         node.real("threshold", 0.0),
     )
-    return rectified(node, node.number(), settings)
+    return rectified(node, node.float_input(), settings)
 
 
-def _leaky(node: Node) -> Sequence[str]:
+def _leaky(node: KerasNode) -> Sequence[str]:
     """Keras 2 calls the slope alpha."""
     key = "negative_slope" if node.get("negative_slope") is not None else "alpha"
-    return node.done("LeakyRelu", [node.number()], {"alpha": node.real(key, 0.3)})
+    return node.done("LeakyRelu", [node.float_input()], {"alpha": node.real(key, 0.3)})
 
 
-def _prelu(node: Node) -> Sequence[str]:
-    return node.done("PRelu", [node.number(), node.weight("alpha")])
+def _prelu(node: KerasNode) -> Sequence[str]:
+    return node.done("PRelu", [node.float_input(), node.weight("alpha")])
 
 
-def softmax(node: Node, x: str, axis: Any) -> Sequence[str]:
+def softmax(node: KerasNode, x: str, axis: Any) -> Sequence[str]:
     """Softmax along an axis, or along several as one."""
     axes = node.axes(axis, len(node.shape(x)))
     if len(axes) == 1:
@@ -185,12 +185,12 @@ def softmax(node: Node, x: str, axis: Any) -> Sequence[str]:
     return node.done("Exp", [node.emit("Sub", [x, node.emit("ReduceLogSumExp", [x], {"axes": axes})])])
 
 
-def _softmax(node: Node) -> Sequence[str]:
+def _softmax(node: KerasNode) -> Sequence[str]:
     node.refuse_unless(
         len(node.call.args) < 2 and node.call.kwargs.get("mask") is None,
         "it is given a mask; apply it before the layer",
     )
-    return softmax(node, node.number(), node.get("axis", -1))
+    return softmax(node, node.float_input(), node.get("axis", -1))
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
@@ -199,9 +199,9 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "ReLU": _relu,
         "LeakyReLU": _leaky,
         "PReLU": _prelu,
-        "ELU": lambda node: node.done("Elu", [node.number()], {"alpha": node.real("alpha", 1.0)}),
+        "ELU": lambda node: node.done("Elu", [node.float_input()], {"alpha": node.real("alpha", 1.0)}),
         "ThresholdedReLU": lambda node: node.done(
-            "ThresholdedRelu", [node.number()], {"alpha": node.real("theta", 1.0)}
+            "ThresholdedRelu", [node.float_input()], {"alpha": node.real("theta", 1.0)}
         ),
         "Softmax": _softmax,
     }

@@ -11,20 +11,20 @@ import numpy as np
 
 from mace_core.ir import Array
 from mace_frontend_keras.network import Ref, refs
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 
 LEAST = -1e9
 """What is added to scores that do not count."""
 
 
-def _operands(node: Node) -> list[str]:
+def _operands(node: KerasNode) -> list[str]:
     """Query, value and key: by place, by name, or as a list."""
     given = [a for a in node.call.args if isinstance(a, Ref | list)]
     found = [ref for a in given for ref in refs(a)][:3]
     named = [node.call.kwargs.get(key) for key in ("query", "value", "key")]
     tensors = [
-        node.floats(node.work.tensor(ref))
+        node.to_float(node.importer.tensor(ref))
         for ref in (*found, *(n for n in named[len(found) :] if isinstance(n, Ref)))
     ]
     node.refuse_unless(
@@ -33,24 +33,24 @@ def _operands(node: Node) -> list[str]:
     return [*tensors, tensors[1]][:3]
 
 
-def _masked(node: Node, scores: str) -> str:
+def _masked(node: KerasNode, scores: str) -> str:
     """Scores, those that do not count made so small that softmax gives them nothing."""
     shape = node.shape(scores)
     if node.flag("use_causal_mask") or node.get("causal", False):
         allowed = np.tri(shape[-2], shape[-1], dtype=bool)
         scores = node.emit(
-            "Add", [scores, node.constant(np.where(allowed, 0, LEAST), "causal")], tag="causal"
+            "Add", [scores, node.add_float(np.where(allowed, 0, LEAST), "causal")], tag="causal"
         )
     mask = node.call.kwargs.get("attention_mask")
     if isinstance(mask, Ref):
-        tensor = node.work.tensor(mask)
+        tensor = node.importer.tensor(mask)
         own = node.shape(tensor)
         wide = node.emit(
             "Reshape", [tensor], {"shape": (*own[:1], *(1,) * (len(shape) - len(own)), *own[1:])}, tag="mask"
         )
-        is_bool = node.build.tensors[wide].dtype.value == "bool"
+        is_bool = node.builder.tensors[wide].dtype.value == "bool"
         chosen = wide if is_bool else node.emit("Cast", [wide], {"to": "bool"}, tag="mask")
-        scores = node.emit("Where", [chosen, scores, node.constant(LEAST)], tag="masked")
+        scores = node.emit("Where", [chosen, scores, node.add_float(LEAST)], tag="masked")
     others = [
         key
         for key in ("mask", "query_mask", "value_mask", "key_mask")
@@ -62,7 +62,7 @@ def _masked(node: Node, scores: str) -> str:
     return scores
 
 
-def _mixed(node: Node, scores: str, value: str) -> tuple[str, str]:
+def _mixed(node: KerasNode, scores: str, value: str) -> tuple[str, str]:
     """Values mixed by the softmax of scores, and that softmax."""
     weights = node.emit(
         "Softmax", [_masked(node, scores)], {"axis": len(node.shape(scores)) - 1}, tag="weights"
@@ -70,14 +70,14 @@ def _mixed(node: Node, scores: str, value: str) -> tuple[str, str]:
     return node.emit("MatMul", [weights, value], tag="mixed"), weights
 
 
-def _results(node: Node, made: str, weights: str) -> Sequence[str]:
+def _results(node: KerasNode, made: str, weights: str) -> Sequence[str]:
     wants = node.flag("return_attention_scores") or (len(node.call.args) > 3 and node.call.args[-1] is True)
     return node.named([made, weights] if wants else [made])
 
 
-def _heads(node: Node, key: str, tensor: str, count: int) -> str:
+def _heads(node: KerasNode, key: str, tensor: str, count: int) -> str:
     """A tensor [B, T, E] projected to [B, heads, T, D]."""
-    part = Node(type(node.call)(f"{node.name}/{key}", node.layer.children[f"{key}_dense"], ()), node.work)
+    part = node.part(f"{node.name}/{key}", node.layer.children[f"{key}_dense"])
     kernel = part.array("kernel")
     node.refuse_unless(
         kernel.ndim == 3 and count % kernel.shape[1] == 0,
@@ -87,11 +87,11 @@ def _heads(node: Node, key: str, tensor: str, count: int) -> str:
         _repeated(a, count) for a in (kernel, part.array("bias") if part.has("bias") else kernel[0] * 0)
     )
     wide, depth = count * kernel.shape[2], kernel.shape[2]
-    w = node.work.shared(
+    w = node.importer.shared(
         (part.layer.name, "kernel"), lambda: np.ascontiguousarray(matrix.reshape(kernel.shape[0], wide))
     )
     b = (
-        [node.work.shared((part.layer.name, "bias"), lambda: np.ascontiguousarray(bias.reshape(wide)))]
+        [node.importer.shared((part.layer.name, "bias"), lambda: np.ascontiguousarray(bias.reshape(wide)))]
         if part.has("bias")
         else []
     )
@@ -106,7 +106,7 @@ def _repeated(array: Array, count: int) -> Array:
     return np.repeat(array, count // array.shape[-2], axis=-2)
 
 
-def _multi_head(node: Node) -> Sequence[str]:
+def _multi_head(node: KerasNode) -> Sequence[str]:
     """Softmax of the scaled products of queries and keys (A. Vaswani et al., "Attention is all you need", 2017)."""
     for key in ("use_gate", "sliding_window"):
         node.refuse_unless(not node.get(key, False), f"{key} is not supported; build it of operations")
@@ -122,9 +122,9 @@ def _multi_head(node: Node) -> Sequence[str]:
         node.emit("Reshape", [t], {"shape": (s[0], prod(s[1:-1]), s[-1])}, tag="rows")
         for t, s in _paired(node, query, value, keys)
     ]
-    count = node.whole("num_heads", node.get("num_query_heads"))
+    count = node.integer("num_heads", node.get("num_query_heads"))
     q, v, k = (_heads(node, key, t, count) for key, t in zip(("query", "value", "key"), flat, strict=True))
-    scaled = node.emit("Mul", [q, node.constant(1 / sqrt(node.shape(q)[-1]), "scale")], tag="scaled")
+    scaled = node.emit("Mul", [q, node.add_float(1 / sqrt(node.shape(q)[-1]), "scale")], tag="scaled")
     scores = node.emit(
         "MatMul", [scaled, node.emit("Transpose", [k], {"perm": (0, 1, 3, 2)}, tag="keys")], tag="scores"
     )
@@ -132,12 +132,14 @@ def _multi_head(node: Node) -> Sequence[str]:
     batch, _, length, depth = node.shape(mixed)
     joined = node.emit("Transpose", [mixed], {"perm": (0, 2, 1, 3)}, tag="joined")
     rows = node.emit("Reshape", [joined], {"shape": (batch, length, count * depth)}, tag="joined-rows")
-    part = Node(type(node.call)(f"{node.name}/output", node.layer.children["output_dense"], ()), node.work)
+    part = node.part(f"{node.name}/output", node.layer.children["output_dense"])
     kernel = part.array("kernel")
     results = kernel.shape[2:]
-    w = node.work.shared((part.layer.name, "kernel"), lambda: kernel.reshape(count * depth, prod(results)))
+    w = node.importer.shared(
+        (part.layer.name, "kernel"), lambda: kernel.reshape(count * depth, prod(results))
+    )
     b = (
-        [node.work.shared((part.layer.name, "bias"), lambda: part.array("bias").reshape(-1))]
+        [node.importer.shared((part.layer.name, "bias"), lambda: part.array("bias").reshape(-1))]
         if part.has("bias")
         else []
     )
@@ -147,11 +149,11 @@ def _multi_head(node: Node) -> Sequence[str]:
     )
 
 
-def _paired(node: Node, *tensors: str) -> list[tuple[str, tuple[int, ...]]]:
+def _paired(node: KerasNode, *tensors: str) -> list[tuple[str, tuple[int, ...]]]:
     return [(tensor, node.shape(tensor)) for tensor in tensors]
 
 
-def _apart(node: Node, query: str, keys: str) -> str:
+def _apart(node: KerasNode, query: str, keys: str) -> str:
     """Each query plus each key: [B, Tq, Tk, D]."""
     (b, tq, d), (_, tk, _) = node.shape(query), node.shape(keys)
     wide = node.emit("Reshape", [query], {"shape": (b, tq, 1, d)}, tag="queries")
@@ -160,7 +162,7 @@ def _apart(node: Node, query: str, keys: str) -> str:
     )
 
 
-def _plain(node: Node) -> Sequence[str]:
+def _plain(node: KerasNode) -> Sequence[str]:
     """Softmax of the products of queries and keys, or of the tanh of their sums."""
     query, value, keys = _operands(node)
     node.refuse_unless(
@@ -182,7 +184,7 @@ def _plain(node: Node) -> Sequence[str]:
     return _results(node, *_mixed(node, scores, value))
 
 
-def _additive(node: Node) -> Sequence[str]:
+def _additive(node: KerasNode) -> Sequence[str]:
     """Softmax of the sum of the tanh of queries plus keys, each feature with a weight (D. Bahdanau et al., 2014)."""
     query, value, keys = _operands(node)
     node.refuse_unless(

@@ -10,15 +10,15 @@ import numpy as np
 
 from mace_core.decompositions import same_paddings
 from mace_core.ir import Array, Shape
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import activate, activated
 
 
-def windows(node: Node, spatial: Shape, kernel: Shape) -> dict[str, Any]:
+def windows(node: KerasNode, spatial: Shape, kernel: Shape) -> dict[str, Any]:
     """Strides, dilations and paddings of a layer's windows over an image of this size."""
     rank, padding = len(spatial), node.get("padding", "valid")
-    strides, dilations = node.wholes("strides", rank, 1), node.wholes("dilation_rate", rank, 1)
+    strides, dilations = node.integers("strides", rank, 1), node.integers("dilation_rate", rank, 1)
     node.refuse_unless(
         min((*strides, *dilations)) > 0, f"strides {list(strides)}, dilations {list(dilations)}"
     )
@@ -34,12 +34,12 @@ def windows(node: Node, spatial: Shape, kernel: Shape) -> dict[str, Any]:
     return {"strides": strides, "dilations": dilations, "pads_before": before, "pads_after": after}
 
 
-def _finished(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> Sequence[str]:
+def _finished(node: KerasNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> Sequence[str]:
     """The layer's result: the convolution, then its activation, in the layer's order of axes."""
-    if not node.channels_first:
+    if not node.is_channels_first:
         return activated(node, op, inputs, attrs)
     if node.get("activation", "linear") == "linear":
-        return node.from_last(op, inputs, attrs)
+        return node.done_in_own_order(op, inputs, attrs)
     made = node.emit(op, inputs, attrs)
     rank = len(node.shape(made))
     turned = node.emit(
@@ -48,11 +48,11 @@ def _finished(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, An
     return activate(node, turned, node.get("activation", "linear"))
 
 
-def _bias(node: Node) -> list[str]:
+def _bias(node: KerasNode) -> list[str]:
     return [node.weight("bias")] if node.has("bias") else []
 
 
-def _filters(node: Node, name: str, rank: int) -> Array:
+def _filters(node: KerasNode, name: str, rank: int) -> Array:
     filters = node.array(name)
     node.refuse_unless(
         filters.ndim == rank and filters.size > 0, f"its {name} has shape {list(filters.shape)}"
@@ -60,29 +60,29 @@ def _filters(node: Node, name: str, rank: int) -> Array:
     return filters
 
 
-def _laid_out(node: Node, name: str, filters: Array) -> str:
+def _laid_out(node: KerasNode, name: str, filters: Array) -> str:
     """Filters in the order of the IR, once for all calls of the layer."""
-    return node.work.shared((node.layer.name, name), lambda: np.ascontiguousarray(filters))
+    return node.importer.shared((node.layer.name, name), lambda: np.ascontiguousarray(filters))
 
 
-def _convolution(node: Node) -> Sequence[str]:
-    x = node.to_last(node.number())
+def _convolution(node: KerasNode) -> Sequence[str]:
+    x = node.to_channels_last(node.float_input())
     shape = node.shape(x)
     filters = _filters(node, "kernel", len(shape))
-    group = node.whole("groups", 1)
+    group = node.integer("groups", 1)
     w = _laid_out(node, "kernel", np.moveaxis(filters, -1, 0))
     attrs = {**windows(node, shape[1:-1], filters.shape[:-2]), "group": group}
     return _finished(node, "Conv", [x, w, *_bias(node)], attrs)
 
 
-def _each_channel(node: Node, filters: Array) -> Array:
+def _each_channel(node: KerasNode, filters: Array) -> Array:
     """Filters [*k, C, M] of each channel by itself as [C * M, *k, 1]."""
     channels, each = filters.shape[-2:]
     return np.moveaxis(filters, (-2, -1), (0, 1)).reshape(channels * each, *filters.shape[:-2], 1)
 
 
-def _depthwise(node: Node) -> Sequence[str]:
-    x = node.to_last(node.number())
+def _depthwise(node: KerasNode) -> Sequence[str]:
+    x = node.to_channels_last(node.float_input())
     shape = node.shape(x)
     filters = _filters(node, "kernel", len(shape))
     w = _laid_out(node, "kernel", _each_channel(node, filters))
@@ -90,8 +90,8 @@ def _depthwise(node: Node) -> Sequence[str]:
     return _finished(node, "Conv", [x, w, *_bias(node)], attrs)
 
 
-def _separable(node: Node) -> Sequence[str]:
-    x = node.to_last(node.number())
+def _separable(node: KerasNode) -> Sequence[str]:
+    x = node.to_channels_last(node.float_input())
     shape = node.shape(x)
     filters, mixing = (_filters(node, f"{part}wise_kernel", len(shape)) for part in ("depth", "point"))
     w = _laid_out(node, "depthwise_kernel", _each_channel(node, filters))
@@ -112,15 +112,15 @@ def _separable(node: Node) -> Sequence[str]:
     )
 
 
-def _transposed(node: Node) -> Sequence[str]:
+def _transposed(node: KerasNode) -> Sequence[str]:
     """Its result is as large as what a convolution of the same padding would make the input from."""
-    x = node.to_last(node.number())
+    x = node.to_channels_last(node.float_input())
     shape = node.shape(x)
     filters = _filters(node, "kernel", len(shape))
     kernel, rank = filters.shape[:-2], len(shape) - 2
     attrs = windows(node, shape[1:-1], kernel)
     given = node.get("output_padding")
-    extra = node.wholes("output_padding", rank) if given is not None else None
+    extra = node.integers("output_padding", rank) if given is not None else None
     same = node.get("padding", "valid") == "same"
     pads, more = [], []
     for i in range(rank):

@@ -7,36 +7,36 @@ from math import prod
 from types import MappingProxyType
 
 from mace_core.ir import Array
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import activate, activated
 
 
-def _dense(node: Node) -> Sequence[str]:
+def _dense(node: KerasNode) -> Sequence[str]:
     kernel = node.array("kernel")
     node.refuse_unless(kernel.ndim == 2, f"a kernel of shape {list(kernel.shape)}")
-    inputs = [node.number(), node.weight("kernel"), *([node.weight("bias")] if node.has("bias") else [])]
+    inputs = [node.float_input(), node.weight("kernel"), *([node.weight("bias")] if node.has("bias") else [])]
     return activated(node, "MatMul", inputs)
 
 
-def _embedding(node: Node) -> Sequence[str]:
+def _embedding(node: KerasNode) -> Sequence[str]:
     places = node.input()
-    if node.build.tensors[places].dtype.is_float:
+    if node.builder.tensors[places].dtype.is_float:
         places = node.emit("Cast", [places], {"to": "i32"}, tag="places")
     return node.done("Gather", [node.weight("embeddings"), places], {"axis": 0})
 
 
-def _einsum_dense(node: Node) -> Sequence[str]:
-    x, equation = node.number(), str(node.get("equation", ""))
+def _einsum_dense(node: KerasNode) -> Sequence[str]:
+    x, equation = node.float_input(), str(node.get("equation", ""))
     made = einsum(node, equation, x, node.weight("kernel"))
     if node.has("bias"):
         made = node.emit(
-            "Add", [made, node.constant(_stretched(node, node.array("bias"), len(node.shape(made))), "bias")]
+            "Add", [made, node.add_float(_stretched(node, node.array("bias"), len(node.shape(made))), "bias")]
         )
     return activate(node, made, node.get("activation", "linear"))
 
 
-def _stretched(node: Node, bias: Array, rank: int) -> Array:
+def _stretched(node: KerasNode, bias: Array, rank: int) -> Array:
     """The bias with an axis for each of the result's, as its `bias_axes` say."""
     result = str(node.get("equation", "")).partition("->")[2].replace("...", "")
     kept = str(node.get("bias_axes", ""))
@@ -49,7 +49,7 @@ def _stretched(node: Node, bias: Array, rank: int) -> Array:
     return bias.reshape(*(1,) * (rank - len(shape)), *shape)
 
 
-def einsum(node: Node, equation: str, a: str, b: str) -> str:
+def einsum(node: KerasNode, equation: str, a: str, b: str) -> str:
     """A product of two tensors in Einstein's notation, each label once in an operand: transposed, a MatMul, transposed back."""
     left, _, result = equation.replace(" ", "").partition("->")
     first, _, second = left.partition(",")
@@ -95,7 +95,7 @@ def einsum(node: Node, equation: str, a: str, b: str) -> str:
     )
 
 
-def _reversible(node: Node) -> Sequence[str]:
+def _reversible(node: KerasNode) -> Sequence[str]:
     node.refuse_unless(not node.flag("reverse"), "it is applied in reverse; use a Dense layer")
     return _embedding(node)
 

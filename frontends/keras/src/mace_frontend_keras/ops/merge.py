@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.norm import unit
 
 
-def _terms(node: Node) -> list[str]:
+def _terms(node: KerasNode) -> list[str]:
     """The tensors with as many axes each: those with fewer get them behind the batch."""
-    found = node.numbers()
+    found = node.float_inputs()
     rank = max((len(node.shape(t)) for t in found), default=0)
     node.refuse_unless(len(found) > 1, f"it joins {len(found)} tensors")
     made = []
@@ -24,7 +24,7 @@ def _terms(node: Node) -> list[str]:
     return made
 
 
-def chain(node: Node, op: str, terms: Sequence[str]) -> str:
+def chain(node: KerasNode, op: str, terms: Sequence[str]) -> str:
     """One op over all terms but the last two's, which the caller joins."""
     total = terms[0]
     for term in terms[1:]:
@@ -33,32 +33,32 @@ def chain(node: Node, op: str, terms: Sequence[str]) -> str:
 
 
 def _each(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         terms = _terms(node)
         return node.done(op, [chain(node, op, terms[:-1]), terms[-1]])
 
     return handle
 
 
-def _subtract(node: Node) -> Sequence[str]:
+def _subtract(node: KerasNode) -> Sequence[str]:
     terms = _terms(node)
     node.refuse_unless(len(terms) == 2, f"it subtracts {len(terms)} tensors")
     return node.done("Sub", terms)
 
 
-def _average(node: Node) -> Sequence[str]:
+def _average(node: KerasNode) -> Sequence[str]:
     terms = _terms(node)
-    return node.done("Mul", [node.floats(chain(node, "Add", terms)), node.constant(1 / len(terms))])
+    return node.done("Mul", [node.to_float(chain(node, "Add", terms)), node.add_float(1 / len(terms))])
 
 
-def _concatenate(node: Node) -> Sequence[str]:
-    terms = node.numbers()
+def _concatenate(node: KerasNode) -> Sequence[str]:
+    terms = node.float_inputs()
     return node.done("Concat", terms, {"axis": node.axis(node.get("axis", -1), len(node.shape(terms[0])))})
 
 
-def _dot(node: Node) -> Sequence[str]:
+def _dot(node: KerasNode) -> Sequence[str]:
     """Products along one axis of each, image by image."""
-    terms = [node.floats(t) for t in node.inputs()]
+    terms = [node.to_float(t) for t in node.inputs()]
     node.refuse_unless(len(terms) == 2, f"it multiplies {len(terms)} tensors")
     given = node.get("axes")
     pair = given if isinstance(given, list) and len(given) == 2 else [given, given]
@@ -79,7 +79,7 @@ def _dot(node: Node) -> Sequence[str]:
     )
 
 
-def _matrix(node: Node, tensor: str, perm: Sequence[int], shape: Sequence[int]) -> str:
+def _matrix(node: KerasNode, tensor: str, perm: Sequence[int], shape: Sequence[int]) -> str:
     turned = node.emit("Transpose", [tensor], {"perm": tuple(perm)}, tag="turned")
     known = prod(d for d in shape if d != -1)
     rest = prod(node.shape(tensor)) // known if known else 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from mace_core.ir import DType
 from mace_frontend_keras.network import Ref, refs
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import COMPOSITE, SIMPLE, glu, softmax, squareplus
 
@@ -108,14 +108,14 @@ BINARY: Mapping[str, str] = MappingProxyType(
 )
 
 
-def first(node: Node) -> str:
+def first(node: KerasNode) -> str:
     """The tensor that an operation of one is given."""
     given = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), None)
     return node.operand(given)
 
 
 def _unary(op: str) -> Handler:
-    return lambda node: node.done(op, [node.floats(first(node))])
+    return lambda node: node.done(op, [node.to_float(first(node))])
 
 
 def _signed(op: str) -> Handler:
@@ -123,8 +123,8 @@ def _signed(op: str) -> Handler:
 
 
 def _function(name: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x = node.floats(first(node))
+    def handle(node: KerasNode) -> Sequence[str]:
+        x = node.to_float(first(node))
         return (
             node.done(SIMPLE[name][0], [x], SIMPLE[name][1]) if name in SIMPLE else COMPOSITE[name](node, x)
         )
@@ -132,23 +132,23 @@ def _function(name: str) -> Handler:
     return handle
 
 
-def pair(node: Node) -> list[str]:
+def pair(node: KerasNode) -> list[str]:
     """Both operands as tensors of one type."""
     a, b = node.argument(0, "x1", "x", "a"), node.argument(1, "x2", "y", "b")
     return unified(node, [a, b])
 
 
-def unified(node: Node, values: Sequence[Any]) -> list[str]:
+def unified(node: KerasNode, values: Sequence[Any]) -> list[str]:
     """Operands as tensors of one type: floats if one of them is, else that of the first tensor."""
-    tensors = [node.work.tensor(v) if isinstance(v, Ref) else None for v in values]
-    known = [node.build.tensors[t].dtype for t in tensors if t]
+    tensors = [node.importer.tensor(v) if isinstance(v, Ref) else None for v in values]
+    known = [node.builder.tensors[t].dtype for t in tensors if t]
     common = next((k for k in known if k.is_float), known[0] if known else DType.F32)
     if any(not isinstance(v, Ref) and np.asarray(v).dtype.kind == "f" for v in values):
         common = DType.F32
     made = [t or node.operand(v, common) for t, v in zip(tensors, values, strict=True)]
     return [
         t
-        if node.build.tensors[t].dtype is common
+        if node.builder.tensors[t].dtype is common
         else node.emit("Cast", [t], {"to": common.value}, tag="same-type")
         for t in made
     ]
@@ -158,117 +158,117 @@ def _binary(op: str) -> Handler:
     return lambda node: node.done(op, pair(node))
 
 
-def _divide(node: Node) -> Sequence[str]:
-    return node.done("Div", [node.floats(t) for t in pair(node)])
+def _divide(node: KerasNode) -> Sequence[str]:
+    return node.done("Div", [node.to_float(t) for t in pair(node)])
 
 
-def _floor_divide(node: Node) -> Sequence[str]:
+def _floor_divide(node: KerasNode) -> Sequence[str]:
     operands = pair(node)
-    kind = node.build.tensors[operands[0]].dtype
-    down = node.emit("Div", [node.floats(t) for t in operands])
+    kind = node.builder.tensors[operands[0]].dtype
+    down = node.emit("Div", [node.to_float(t) for t in operands])
     if kind.is_float:
         return node.done("Floor", [down])
     return node.done("Cast", [node.emit("Floor", [down])], {"to": kind.value})
 
 
-def _not_equal(node: Node) -> Sequence[str]:
+def _not_equal(node: KerasNode) -> Sequence[str]:
     return node.done("Not", [node.emit("Equal", pair(node))])
 
 
-def _squared_difference(node: Node) -> Sequence[str]:
+def _squared_difference(node: KerasNode) -> Sequence[str]:
     apart = node.emit("Sub", pair(node))
     return node.done("Mul", [apart, apart])
 
 
-def _square(node: Node) -> Sequence[str]:
+def _square(node: KerasNode) -> Sequence[str]:
     x = first(node)
     return node.done("Mul", [x, x])
 
 
 def _scaled_log(base: float) -> Handler:
     return lambda node: node.done(
-        "Mul", [node.emit("Log", [node.floats(first(node))]), node.constant(1 / log(base))]
+        "Mul", [node.emit("Log", [node.to_float(first(node))]), node.add_float(1 / log(base))]
     )
 
 
-def _expm1(node: Node) -> Sequence[str]:
-    return node.done("Sub", [node.emit("Exp", [node.floats(first(node))]), node.constant(1.0)])
+def _expm1(node: KerasNode) -> Sequence[str]:
+    return node.done("Sub", [node.emit("Exp", [node.to_float(first(node))]), node.add_float(1.0)])
 
 
-def _log1p(node: Node) -> Sequence[str]:
-    return node.done("Log", [node.emit("Add", [node.floats(first(node)), node.constant(1.0)])])
+def _log1p(node: KerasNode) -> Sequence[str]:
+    return node.done("Log", [node.emit("Add", [node.to_float(first(node)), node.add_float(1.0)])])
 
 
 def _with(op: str, *keys: tuple[str, str, float]) -> Handler:
     """An op of floats whose attributes are settings: (attribute, setting, default)."""
 
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         attrs = {attr: float(node.setting(key, default=default)) for attr, key, default in keys}
-        return node.done(op, [node.floats(first(node))], attrs)
+        return node.done(op, [node.to_float(first(node))], attrs)
 
     return handle
 
 
-def _gelu(node: Node) -> Sequence[str]:
+def _gelu(node: KerasNode) -> Sequence[str]:
     approximate = "tanh" if node.setting("approximate", default=True) else "none"
-    return node.done("Gelu", [node.floats(first(node))], {"approximate": approximate})
+    return node.done("Gelu", [node.to_float(first(node))], {"approximate": approximate})
 
 
-def _threshold(node: Node) -> Sequence[str]:
-    x = node.floats(first(node))
-    above = node.emit("Greater", [x, node.constant(float(node.setting("threshold", default=0.0)))])
+def _threshold(node: KerasNode) -> Sequence[str]:
+    x = node.to_float(first(node))
+    above = node.emit("Greater", [x, node.add_float(float(node.setting("threshold", default=0.0)))])
     return node.done(
-        "Where", [above, x, node.constant(float(node.setting("default_value", "value", default=0.0)))]
+        "Where", [above, x, node.add_float(float(node.setting("default_value", "value", default=0.0)))]
     )
 
 
-def _clip(node: Node) -> Sequence[str]:
+def _clip(node: KerasNode) -> Sequence[str]:
     x = first(node)
     low, high = (
         node.argument(i, *keys)
         for i, keys in ((1, ("x_min", "clip_value_min")), (2, ("x_max", "clip_value_max")))
     )
     numbers = all(v is None or isinstance(v, int | float) for v in (low, high))
-    if numbers and node.build.tensors[x].dtype.is_float:
+    if numbers and node.builder.tensors[x].dtype.is_float:
         return node.done(
             "Clip",
             [x],
             {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)},
         )
-    kind = node.build.tensors[x].dtype
+    kind = node.builder.tensors[x].dtype
     return node.done(
         "Minimum", [node.emit("Maximum", [x, node.operand(low, kind)]), node.operand(high, kind)]
     )
 
 
-def _softmax(node: Node) -> Sequence[str]:
-    return softmax(node, node.floats(first(node)), node.setting("axis", default=-1))
+def _softmax(node: KerasNode) -> Sequence[str]:
+    return softmax(node, node.to_float(first(node)), node.setting("axis", default=-1))
 
 
-def _log_softmax(node: Node) -> Sequence[str]:
-    x = node.floats(first(node))
+def _log_softmax(node: KerasNode) -> Sequence[str]:
+    x = node.to_float(first(node))
     return node.done(
         "LogSoftmax", [x], {"axis": node.axis(node.setting("axis", default=-1), len(node.shape(x)))}
     )
 
 
-def _where(node: Node) -> Sequence[str]:
+def _where(node: KerasNode) -> Sequence[str]:
     condition = first(node)
-    if node.build.tensors[condition].dtype is not DType.BOOL:
+    if node.builder.tensors[condition].dtype is not DType.BOOL:
         condition = node.emit("Cast", [condition], {"to": "bool"})
     return node.done(
         "Where", [condition, *unified(node, [node.argument(1, "x1", "x"), node.argument(2, "x2", "y")])]
     )
 
 
-def _cast(node: Node) -> Sequence[str]:
+def _cast(node: KerasNode) -> Sequence[str]:
     wanted = str(node.argument(1, "dtype"))
     node.refuse_unless(wanted in TYPES, f"a cast to {wanted}")
     return node.done("Cast", [first(node)], {"to": TYPES[wanted]})
 
 
-def _add_all(node: Node) -> Sequence[str]:
-    tensors = [node.work.tensor(ref) for ref in refs(list(node.call.args))]
+def _add_all(node: KerasNode) -> Sequence[str]:
+    tensors = [node.importer.tensor(ref) for ref in refs(list(node.call.args))]
     total = tensors[0]
     for tensor in tensors[1:-1]:
         total = node.emit("Add", [total, tensor])
@@ -297,9 +297,9 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
         "HardShrink": _with("Shrink", ("lambd", "threshold", 0.5)),
         "Threshold": _threshold,
         "Squareplus": lambda node: squareplus(
-            node, node.floats(first(node)), float(node.setting("b", default=4))
+            node, node.to_float(first(node)), float(node.setting("b", default=4))
         ),
-        "Glu": lambda node: glu(node, node.floats(first(node)), node.setting("axis", default=-1)),
+        "Glu": lambda node: glu(node, node.to_float(first(node)), node.setting("axis", default=-1)),
         "Gelu": _gelu,
         "Clip": _clip,
         "Softmax": _softmax,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import DType
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.dense import einsum
 from mace_frontend_keras.ops.norm import unit
@@ -29,26 +29,26 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def axes_of(node: Node, x: str) -> dict[str, Any]:
+def axes_of(node: KerasNode, x: str) -> dict[str, Any]:
     """Axes of a reduction, and whether they stay."""
     axes = node.axes(node.setting("axis"), len(node.shape(x)))
     return {"axes": axes, "keepdims": bool(node.setting("keepdims", default=False))}
 
 
 def _reduction(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         x = first(node)
-        if op not in ("ReduceMax", "ReduceMin") or node.build.tensors[x].dtype is DType.BOOL:
-            x = node.floats(x)
+        if op not in ("ReduceMax", "ReduceMin") or node.builder.tensors[x].dtype is DType.BOOL:
+            x = node.to_float(x)
         how = axes_of(node, x)
         return node.done(op, [x], how) if how["axes"] else node.done("Identity", [x])
 
     return handle
 
 
-def _variance(node: Node) -> Sequence[str]:
+def _variance(node: KerasNode) -> Sequence[str]:
     root = node.layer.kind.endswith("Std") or node.layer.kind.endswith("reduce_std")
-    x = node.floats(first(node))
+    x = node.to_float(first(node))
     how = axes_of(node, x)
     centred = node.emit("Sub", [x, node.emit("ReduceMean", [x], {"axes": how["axes"], "keepdims": True})])
     squares = node.emit("Mul", [centred, centred])
@@ -60,7 +60,7 @@ def _variance(node: Node) -> Sequence[str]:
 
 
 def _extreme(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         x, axis = first(node), node.setting("axis")
         if axis is None:
             x = _flat(node, x)
@@ -71,12 +71,12 @@ def _extreme(op: str) -> Handler:
     return handle
 
 
-def _flat(node: Node, x: str) -> str:
+def _flat(node: KerasNode, x: str) -> str:
     return node.emit("Reshape", [x], {"shape": (int(np.prod(node.shape(x), dtype=np.int64)),)}, tag="flat")
 
 
 def _running(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         x, axis = first(node), node.setting("axis")
         x = _flat(node, x) if axis is None else x
         return node.done(op, [x], {"axis": node.axis(0 if axis is None else axis, len(node.shape(x)))})
@@ -84,8 +84,8 @@ def _running(op: str) -> Handler:
     return handle
 
 
-def _matmul(node: Node) -> Sequence[str]:
-    a, b = (node.floats(t) for t in pair(node))
+def _matmul(node: KerasNode) -> Sequence[str]:
+    a, b = (node.to_float(t) for t in pair(node))
     for key, side in (("transpose_a", 0), ("transpose_b", 1)):
         if node.flag(key):
             turned = (a, b)[side]
@@ -97,14 +97,14 @@ def _matmul(node: Node) -> Sequence[str]:
     return node.done("MatMul", [a, b])
 
 
-def _dot(node: Node) -> Sequence[str]:
-    a, b = (node.floats(t) for t in pair(node))
+def _dot(node: KerasNode) -> Sequence[str]:
+    a, b = (node.to_float(t) for t in pair(node))
     node.refuse_unless(len(node.shape(b)) <= 2, "a dot product of tensors of higher rank; use matmul")
     return node.done("MatMul", [a, b])
 
 
-def _einsum(node: Node) -> Sequence[str]:
-    operands = [node.floats(node.operand(v)) for v in node.call.args if not isinstance(v, str)]
+def _einsum(node: KerasNode) -> Sequence[str]:
+    operands = [node.to_float(node.operand(v)) for v in node.call.args if not isinstance(v, str)]
     written = next(
         (v for v in node.call.args if isinstance(v, str)), node.setting("subscripts", "equation", default="")
     )
@@ -114,8 +114,8 @@ def _einsum(node: Node) -> Sequence[str]:
     return node.named([einsum(node, str(written), *operands)])
 
 
-def _normalize(node: Node) -> Sequence[str]:
-    x = node.floats(first(node))
+def _normalize(node: KerasNode) -> Sequence[str]:
+    x = node.to_float(first(node))
     node.refuse_unless(node.setting("order", default=2) == 2, "a norm of another order than 2")
     return unit(
         node,

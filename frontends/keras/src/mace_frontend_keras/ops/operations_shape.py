@@ -12,25 +12,25 @@ import numpy as np
 
 from mace_core.ir import Shape
 from mace_frontend_keras.network import Ref, refs
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.operations import first, unified
 from mace_frontend_keras.ops.pool import HANDLERS as POOLS
 from mace_frontend_keras.ops.shape import resized, resolved
 
 
-def _identity(node: Node) -> Sequence[str]:
+def _identity(node: KerasNode) -> Sequence[str]:
     return node.done("Identity", [first(node)])
 
 
-def _reshape(node: Node) -> Sequence[str]:
+def _reshape(node: KerasNode) -> Sequence[str]:
     """A batch of unknown size is written as -1, or as nothing."""
     x = first(node)
     wanted = [-1 if d is None else d for d in _listed(node, node.argument(1, "newshape", "shape"))]
     return node.done("Reshape", [x], {"shape": resolved(node, wanted, node.shape(x))})
 
 
-def _listed(node: Node, value: Any) -> list[Any]:
+def _listed(node: KerasNode, value: Any) -> list[Any]:
     """A setting as a list; RefusedError where it is computed at run time."""
     node.refuse_unless(
         not list(refs(value)), "a shape or place that is computed at run time; write it as numbers"
@@ -38,7 +38,7 @@ def _listed(node: Node, value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
 
 
-def _transpose(node: Node) -> Sequence[str]:
+def _transpose(node: KerasNode) -> Sequence[str]:
     x = first(node)
     rank, axes = len(node.shape(x)), node.argument(1, "axes", "perm")
     perm = (
@@ -47,7 +47,7 @@ def _transpose(node: Node) -> Sequence[str]:
     return node.done("Transpose", [x], {"perm": perm})
 
 
-def _swap(node: Node) -> Sequence[str]:
+def _swap(node: KerasNode) -> Sequence[str]:
     x = first(node)
     perm = list(range(len(node.shape(x))))
     a, b = (node.axis(node.argument(i, f"axis{i}"), len(perm)) for i in (1, 2))
@@ -55,7 +55,7 @@ def _swap(node: Node) -> Sequence[str]:
     return node.done("Transpose", [x], {"perm": tuple(perm)})
 
 
-def _move(node: Node) -> Sequence[str]:
+def _move(node: KerasNode) -> Sequence[str]:
     x = first(node)
     rank = len(node.shape(x))
     sources, places = (
@@ -68,7 +68,7 @@ def _move(node: Node) -> Sequence[str]:
     return node.done("Transpose", [x], {"perm": tuple(perm)})
 
 
-def _expand(node: Node) -> Sequence[str]:
+def _expand(node: KerasNode) -> Sequence[str]:
     x = first(node)
     shape, axes = list(node.shape(x)), _listed(node, node.argument(1, "axis", default=0))
     for axis in sorted(node.axis(a, len(shape) + len(axes)) for a in axes):
@@ -76,7 +76,7 @@ def _expand(node: Node) -> Sequence[str]:
     return node.done("Reshape", [x], {"shape": tuple(shape)})
 
 
-def _squeeze(node: Node) -> Sequence[str]:
+def _squeeze(node: KerasNode) -> Sequence[str]:
     x = first(node)
     shape, axis = node.shape(x), node.argument(1, "axis")
     axes = [i for i, d in enumerate(shape) if d == 1] if axis in (None, []) else node.axes(axis, len(shape))
@@ -84,19 +84,19 @@ def _squeeze(node: Node) -> Sequence[str]:
     return node.done("Reshape", [x], {"shape": tuple(d for i, d in enumerate(shape) if i not in axes)})
 
 
-def _terms(node: Node) -> list[str]:
+def _terms(node: KerasNode) -> list[str]:
     given = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), [])
     return unified(node, given if isinstance(given, list | tuple) else [given])
 
 
-def _concatenate(node: Node) -> Sequence[str]:
+def _concatenate(node: KerasNode) -> Sequence[str]:
     terms = _terms(node)
     return node.done(
         "Concat", terms, {"axis": node.axis(node.argument(1, "axis", default=0), len(node.shape(terms[0])))}
     )
 
 
-def _stack(node: Node) -> Sequence[str]:
+def _stack(node: KerasNode) -> Sequence[str]:
     terms = _terms(node)
     shape = node.shape(terms[0])
     axis = node.axis(node.argument(1, "axis", default=0), len(shape) + 1)
@@ -104,7 +104,7 @@ def _stack(node: Node) -> Sequence[str]:
     return node.done("Concat", rows, {"axis": axis})
 
 
-def _split(node: Node) -> Sequence[str]:
+def _split(node: KerasNode) -> Sequence[str]:
     """In equal parts, or at these places."""
     x = first(node)
     shape, how = node.shape(x), node.argument(1, "indices_or_sections")
@@ -115,11 +115,11 @@ def _split(node: Node) -> Sequence[str]:
     return _parts(node, x, axis, tuple(b - a for a, b in pairwise([0, *_listed(node, how), shape[axis]])))
 
 
-def _parts(node: Node, x: str, axis: int, sizes: Shape) -> Sequence[str]:
+def _parts(node: KerasNode, x: str, axis: int, sizes: Shape) -> Sequence[str]:
     return node.done("Split", [x], {"axis": axis, "sizes": sizes}, count=len(sizes))
 
 
-def _split_sizes(node: Node) -> Sequence[str]:
+def _split_sizes(node: KerasNode) -> Sequence[str]:
     """TensorFlow's: in equal parts, or in parts of these sizes."""
     x = first(node)
     shape, how = node.shape(x), node.argument(1, "num_or_size_splits")
@@ -131,19 +131,19 @@ def _split_sizes(node: Node) -> Sequence[str]:
     )
 
 
-def _unstack(node: Node) -> Sequence[str]:
+def _unstack(node: KerasNode) -> Sequence[str]:
     x = first(node)
     shape = node.shape(x)
     axis = node.axis(node.setting("axis", default=0), len(shape))
-    names = [node.build.fresh(f"{node.name}/part{i}") for i in range(shape[axis])]
-    parts = node.build.add(
+    names = [node.builder.fresh(f"{node.name}/part{i}") for i in range(shape[axis])]
+    parts = node.builder.add(
         "Split", [x], {"axis": axis, "sizes": (1,) * shape[axis]}, outputs=names, like=node.origin
     )
     rest = (*shape[:axis], *shape[axis + 1 :])
     return node.named([node.emit("Reshape", [p], {"shape": rest}) for p in parts])
 
 
-def _get_item(node: Node) -> Sequence[str]:
+def _get_item(node: KerasNode) -> Sequence[str]:
     x = first(node)
     key = node.argument(1, "key", "slice_spec")
     items = list(key) if isinstance(key, list | tuple) else [key]
@@ -179,7 +179,7 @@ def _get_item(node: Node) -> Sequence[str]:
     return node.done("Reshape", [sliced], {"shape": tuple(made)})
 
 
-def _flip(node: Node) -> Sequence[str]:
+def _flip(node: KerasNode) -> Sequence[str]:
     x = first(node)
     shape = node.shape(x)
     axes = node.axes(node.argument(1, "axis"), len(shape))
@@ -191,7 +191,7 @@ def _flip(node: Node) -> Sequence[str]:
     )
 
 
-def _roll(node: Node) -> Sequence[str]:
+def _roll(node: KerasNode) -> Sequence[str]:
     x = first(node)
     shift, axis = node.argument(1, "shift"), node.argument(2, "axis")
     node.refuse_unless(
@@ -202,12 +202,14 @@ def _roll(node: Node) -> Sequence[str]:
     size = shape[axis]
     cut = (-shift) % size if size else 0
     sizes = (cut, size - cut)
-    names = [node.build.fresh(f"{node.name}/part{i}") for i in range(2)]
-    low, high = node.build.add("Split", [x], {"axis": axis, "sizes": sizes}, outputs=names, like=node.origin)
+    names = [node.builder.fresh(f"{node.name}/part{i}") for i in range(2)]
+    low, high = node.builder.add(
+        "Split", [x], {"axis": axis, "sizes": sizes}, outputs=names, like=node.origin
+    )
     return node.done("Concat", [high, low], {"axis": axis})
 
 
-def _repeat(node: Node) -> Sequence[str]:
+def _repeat(node: KerasNode) -> Sequence[str]:
     x = first(node)
     times, axis = node.argument(1, "repeats"), node.argument(2, "axis")
     node.refuse_unless(
@@ -223,7 +225,7 @@ def _repeat(node: Node) -> Sequence[str]:
     return node.done("Reshape", [tiled], {"shape": (*shape[:axis], shape[axis] * times, *shape[axis + 1 :])})
 
 
-def _tile(node: Node) -> Sequence[str]:
+def _tile(node: KerasNode) -> Sequence[str]:
     x = first(node)
     times, shape = _listed(node, node.argument(1, "repeats", "multiples")), node.shape(x)
     rank = max(len(times), len(shape))
@@ -232,7 +234,7 @@ def _tile(node: Node) -> Sequence[str]:
     return node.done("Tile", [x], {"repeats": (*(1,) * (rank - len(times)), *times)})
 
 
-def _pad(node: Node) -> Sequence[str]:
+def _pad(node: KerasNode) -> Sequence[str]:
     x = first(node)
     rank = len(node.shape(x))
     width = _listed(node, node.argument(1, "pad_width", "paddings"))
@@ -247,51 +249,51 @@ def _pad(node: Node) -> Sequence[str]:
     return node.done("Pad", [x], {**attrs, "value": float(value or 0)})
 
 
-def _broadcast(node: Node) -> Sequence[str]:
+def _broadcast(node: KerasNode) -> Sequence[str]:
     return node.done("Expand", [first(node)], {"shape": tuple(_listed(node, node.argument(1, "shape")))})
 
 
-def _take(node: Node) -> Sequence[str]:
+def _take(node: KerasNode) -> Sequence[str]:
     x, places = first(node), node.argument(1, "indices")
     axis = node.argument(2, "axis")
     if axis is None:
         x, axis = node.emit("Reshape", [x], {"shape": (prod(node.shape(x)),)}), 0
     tensor = (
-        node.work.tensor(places)
+        node.importer.tensor(places)
         if isinstance(places, Ref)
-        else node.build.weight(f"{node.name}/places", np.asarray(places, np.int64))
+        else node.builder.weight(f"{node.name}/places", np.asarray(places, np.int64))
     )
-    if node.build.tensors[tensor].dtype.is_float:
+    if node.builder.tensors[tensor].dtype.is_float:
         tensor = node.emit("Cast", [tensor], {"to": "i64"})
     return node.done("Gather", [x, tensor], {"axis": node.axis(axis, len(node.shape(x)))})
 
 
-def _one_hot(node: Node) -> Sequence[str]:
+def _one_hot(node: KerasNode) -> Sequence[str]:
     x = first(node)
     depth = node.argument(1, "num_classes", "depth")
     node.refuse_unless(type(depth) is int and depth > 0, f"{depth!r} classes")
     places = node.emit("Cast", [x], {"to": "i64"})
-    values = node.constant(np.array([0, 1]), "values")
+    values = node.add_float(np.array([0, 1]), "values")
     return node.done("OneHot", [places, values], {"depth": depth, "axis": node.setting("axis", default=-1)})
 
 
-def _top_k(node: Node) -> Sequence[str]:
+def _top_k(node: KerasNode) -> Sequence[str]:
     x = first(node)
-    names = [node.build.fresh(f"{node.name}/{tag}") for tag in ("values", "places")]
+    names = [node.builder.fresh(f"{node.name}/{tag}") for tag in ("values", "places")]
     attrs = {"k": node.argument(1, "k", default=1), "axis": len(node.shape(x)) - 1}
-    values, places = node.build.add("TopK", [x], attrs, outputs=names, like=node.origin)
+    values, places = node.builder.add("TopK", [x], attrs, outputs=names, like=node.origin)
     return node.named([values, node.emit("Cast", [places], {"to": "i32"})])
 
 
-def _resize(node: Node) -> Sequence[str]:
+def _resize(node: KerasNode) -> Sequence[str]:
     for key in ("antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio", "preserve_aspect_ratio"):
         node.refuse_unless(
             not node.setting(key, default=False), f"{key}; resize images before they are given to the model"
         )
-    x, size = node.floats(first(node)), _listed(node, node.argument(1, "size"))
+    x, size = node.to_float(first(node)), _listed(node, node.argument(1, "size"))
     rank = len(node.shape(x))
     node.refuse_unless(rank in (3, 4) and len(size) == 2, f"an image of rank {rank} to {size}")
-    return resized(node, x, (int(size[0]), int(size[1])), rank - 2 if node.channels_first else rank - 3)
+    return resized(node, x, (int(size[0]), int(size[1])), rank - 2 if node.is_channels_first else rank - 3)
 
 
 def _pool(name: str) -> Handler:

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.conv import windows
 
 
 def _pool(op: str, rank: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x = node.to_last(node.number())
+    def handle(node: KerasNode) -> Sequence[str]:
+        x = node.to_channels_last(node.float_input())
         spatial = node.shape(x)[1:-1]
         node.refuse_unless(
             len(spatial) == rank, f"it is given {len(spatial)} spatial axes, {rank} were expected"
         )
-        kernel = node.wholes("pool_size", rank, 2)
+        kernel = node.integers("pool_size", rank, 2)
         node.refuse_unless(min(kernel) > 0, f"a pool of {list(kernel)}")
         sized = (
             windows(node, spatial, kernel)
             if node.get("strides") is not None
             else _side_by_side(node, spatial, kernel)
         )
-        return node.from_last(op, [x], {**sized, "kernel": kernel})
+        return node.done_in_own_order(op, [x], {**sized, "kernel": kernel})
 
     return handle
 
 
-def _side_by_side(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, object]:
+def _side_by_side(node: KerasNode, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, object]:
     """Windows with the strides that are left out: as far as the pool is wide."""
     rank = len(kernel)
     total = [
@@ -42,22 +42,22 @@ def _side_by_side(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...])
 
 
 def _global(op: str, rank: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x = node.number()
+    def handle(node: KerasNode) -> Sequence[str]:
+        x = node.float_input()
         node.refuse_unless(
             len(node.shape(x)) == rank + 2,
             f"it is given a tensor of rank {len(node.shape(x))}, expected {rank + 2}",
         )
-        axes = tuple(range(2, rank + 2)) if node.channels_first else tuple(range(1, rank + 1))
+        axes = tuple(range(2, rank + 2)) if node.is_channels_first else tuple(range(1, rank + 1))
         return node.done(op, [x], {"axes": axes, "keepdims": bool(node.get("keepdims", False))})
 
     return handle
 
 
 def _adaptive(op: str, rank: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x = node.to_last(node.number())
-        spatial, sizes = node.shape(x)[1:-1], node.wholes("output_size", rank)
+    def handle(node: KerasNode) -> Sequence[str]:
+        x = node.to_channels_last(node.float_input())
+        spatial, sizes = node.shape(x)[1:-1], node.integers("output_size", rank)
         fits = (
             len(spatial) == rank
             and min(sizes) > 0
@@ -75,7 +75,7 @@ def _adaptive(op: str, rank: int) -> Handler:
             "pads_before": none,
             "pads_after": none,
         }
-        return node.from_last(op, [x], attrs)
+        return node.done_in_own_order(op, [x], attrs)
 
     return handle
 

@@ -13,7 +13,7 @@ import numpy as np
 from mace_core.ir import Array
 from mace_frontend_keras.layer import Layer
 from mace_frontend_keras.network import refs
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import function_name, simple
 
@@ -62,7 +62,7 @@ class Run:
     states: tuple[str, ...]
 
 
-def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
+def run(node: KerasNode, layer: Layer, x: str, states: Sequence[str]) -> Run:
     """Run a recurrent layer over x [N, T, I] from these states, or from zero.
 
     Cells on top of each other one after another.
@@ -92,38 +92,38 @@ def run(node: Node, layer: Layer, x: str, states: Sequence[str]) -> Run:
         made = _run(node, one, (made.steps, bool(get("go_backwards"))), own)
         ends = (*ends, *made.states)
     for state, end in zip(kept, ends, strict=False):  # states that the call is given are not kept
-        node.build.set_next(state, end)
+        node.builder.set_next(state, end)
     return Run(made.steps, made.last, ends)
 
 
-def _begin_states(node: Node, layer: Layer, cells: Sequence[Layer], batch: int) -> tuple[str, ...]:
+def _begin_states(node: KerasNode, layer: Layer, cells: Sequence[Layer], batch: int) -> tuple[str, ...]:
     """Declare what a stateful layer keeps from run to run: zeros at first, for Keras saves no states."""
     remedy = "give each call a layer of its own, or make it with stateful=False"
     node.refuse_unless(
-        layer.name not in node.work.stateful, f"it is stateful and called more than once; {remedy}"
+        layer.name not in node.importer.stateful, f"it is stateful and called more than once; {remedy}"
     )
-    node.work.stateful.add(layer.name)
+    node.importer.stateful.add(layer.name)
     found = []
     for cell in cells:
         owner = layer if len(cells) == 1 else cell
-        start = np.zeros(
-            (batch, Node(type(node.call)(node.name, cell, ()), node.work).whole("units")), np.float32
-        )
-        found += [node.build.state(f"{owner.name}/{'hc'[i]}", start) for i in range(CELLS[cell.kind].states)]
+        start = np.zeros((batch, node.part(node.name, cell).integer("units")), np.float32)
+        found += [
+            node.builder.state(f"{owner.name}/{'hc'[i]}", start) for i in range(CELLS[cell.kind].states)
+        ]
     return tuple(found)
 
 
-def _run(node: Node, cell: Layer, given: tuple[str, bool], states: Sequence[str]) -> Run:
+def _run(node: KerasNode, cell: Layer, given: tuple[str, bool], states: Sequence[str]) -> Run:
     """Run one cell; given: x [N, T, I], and whether it is run backwards."""
     x, backwards = given
     kind = CELLS[cell.kind]
-    inner = Node(type(node.call)(node.name, cell, ()), node.work)
+    inner = node.part(node.name, cell)
     weights = _weights(inner, kind)
-    hidden = inner.whole("units")
+    hidden = inner.integer("units")
     batch = node.shape(x)[0]
     sequence = node.emit("Transpose", [x], {"perm": (1, 0, 2)}, tag="time-first")
     first = [
-        node.emit("Reshape", [node.floats(s)], {"shape": (1, batch, hidden)}, tag="state") for s in states
+        node.emit("Reshape", [node.to_float(s)], {"shape": (1, batch, hidden)}, tag="state") for s in states
     ]
     attrs: dict[str, Any] = {
         "hidden": hidden,
@@ -132,8 +132,8 @@ def _run(node: Node, cell: Layer, given: tuple[str, bool], states: Sequence[str]
     }
     if kind.op == "GRU":
         attrs["linear_before_reset"] = bool(inner.get("reset_after", False))
-    names = [node.build.fresh(f"{node.name}/{tag}") for tag in ("steps", "h", "c")[: kind.states + 1]]
-    made = node.build.add(
+    names = [node.builder.fresh(f"{node.name}/{tag}") for tag in ("steps", "h", "c")[: kind.states + 1]]
+    made = node.builder.add(
         kind.op,
         [sequence, *weights, *([""] if first else []), *first],
         attrs,
@@ -147,13 +147,13 @@ def _run(node: Node, cell: Layer, given: tuple[str, bool], states: Sequence[str]
     return Run(steps, ends[0], tuple(ends))
 
 
-def _weights(cell: Node, kind: Kind) -> list[str]:
+def _weights(cell: KerasNode, kind: Kind) -> list[str]:
     """The op's w, r and b."""
 
     def make() -> list[str]:
         kernel, recurrent = cell.array("kernel"), cell.array("recurrent_kernel")
         count = len(kind.gates)
-        hidden = cell.whole("units")
+        hidden = cell.integer("units")
         cell.refuse_unless(
             recurrent.shape == (hidden, count * hidden),
             f"its recurrent_kernel has shape {list(recurrent.shape)}",
@@ -166,12 +166,12 @@ def _weights(cell: Node, kind: Kind) -> list[str]:
         else:
             made.append(np.zeros((1, 2 * count * hidden), np.float32))
         return [
-            cell.build.weight(f"{cell.layer.name}/{tag}", a.astype(np.float32))
+            cell.builder.weight(f"{cell.layer.name}/{tag}", a.astype(np.float32))
             for tag, a in zip("wrb", made, strict=True)
         ]
 
     key = (cell.layer.name, "recurrent")
-    return cell.work.listed(key, make)
+    return cell.importer.shared_list(key, make)
 
 
 def _gates(matrix: Array, kind: Kind) -> Array:
@@ -180,7 +180,7 @@ def _gates(matrix: Array, kind: Kind) -> Array:
     return np.concatenate([parts[i] for i in kind.gates])
 
 
-def _functions(cell: Node, kind: Kind) -> dict[str, Any]:
+def _functions(cell: KerasNode, kind: Kind) -> dict[str, Any]:
     names, alphas, betas = [], [], []
     for key in kind.activations:
         setting = cell.get(key, DEFAULTS[key])
@@ -198,15 +198,15 @@ def _functions(cell: Node, kind: Kind) -> dict[str, Any]:
     return {"activations": tuple(names), "alphas": tuple(alphas), "betas": tuple(betas)}
 
 
-def _given(node: Node) -> tuple[str, list[str]]:
+def _given(node: KerasNode) -> tuple[str, list[str]]:
     """The sequences, and the states that the run starts with: behind them, or as `initial_state`."""
     given = node.call.args[0] if node.call.args else node.call.kwargs.get("sequences", [])
-    x, *states = [node.work.tensor(ref) for ref in refs(given)]
+    x, *states = [node.importer.tensor(ref) for ref in refs(given)]
     more = node.call.args[1:2] or [node.call.kwargs.get("initial_state")]
-    return node.floats(x), states or [node.work.tensor(ref) for ref in refs(more)]
+    return node.to_float(x), states or [node.importer.tensor(ref) for ref in refs(more)]
 
 
-def _flipped(node: Node, steps: str) -> str:
+def _flipped(node: KerasNode, steps: str) -> str:
     shape = node.shape(steps)
     last = (0, shape[1] - 1, *(0 for _ in shape[2:]))
     return node.emit(
@@ -217,7 +217,7 @@ def _flipped(node: Node, steps: str) -> str:
     )
 
 
-def _recurrent(node: Node) -> Sequence[str]:
+def _recurrent(node: KerasNode) -> Sequence[str]:
     """A layer that goes backwards gives its steps in the order in which it makes them."""
     x, states = _given(node)
     made = run(node, node.layer, x, states)
@@ -229,7 +229,7 @@ def _recurrent(node: Node) -> Sequence[str]:
 MERGES: Mapping[str, str] = MappingProxyType({"sum": "Add", "mul": "Mul", "ave": "Add", "concat": "Concat"})
 
 
-def _bidirectional(node: Node) -> Sequence[str]:
+def _bidirectional(node: KerasNode) -> Sequence[str]:
     """Both ways; the steps of both in the order of time."""
     x, states = _given(node)
     parts = [node.layer.children[f"{way}_layer"] for way in ("forward", "backward")]
@@ -253,7 +253,7 @@ def _bidirectional(node: Node) -> Sequence[str]:
     return node.named([*_merged(node, first, second), *ends])
 
 
-def _merged(node: Node, first: str, second: str) -> list[str]:
+def _merged(node: KerasNode, first: str, second: str) -> list[str]:
     mode = node.layer.config.get("merge_mode", "concat")
     if mode is None:
         return [first, second]
@@ -264,19 +264,19 @@ def _merged(node: Node, first: str, second: str) -> list[str]:
         {"axis": len(node.shape(first)) - 1} if mode == "concat" else {},
         tag="both",
     )
-    return [node.emit("Mul", [made, node.constant(0.5)])] if mode == "ave" else [made]
+    return [node.emit("Mul", [made, node.add_float(0.5)])] if mode == "ave" else [made]
 
 
-def _time_distributed(node: Node) -> Sequence[str]:
+def _time_distributed(node: KerasNode) -> Sequence[str]:
     """A layer on each step: the steps become part of the batch."""
     x = node.input()
     shape = node.shape(x)
     node.refuse_unless(len(shape) >= 2, f"it is given a tensor of rank {len(shape)}")
     rows = node.emit("Reshape", [x], {"shape": (prod(shape[:2]), *shape[2:])}, tag="rows")
     made = node.inner("layer", [rows])
-    names = [node.build.fresh(node.name if i == 0 else f"{node.name}:{i}") for i in range(len(made))]
+    names = [node.builder.fresh(node.name if i == 0 else f"{node.name}:{i}") for i in range(len(made))]
     return [
-        node.build.add(
+        node.builder.add(
             "Reshape", [m], {"shape": (*shape[:2], *node.shape(m)[1:])}, outputs=[name], like=node.origin
         )[0]
         for m, name in zip(made, names, strict=True)

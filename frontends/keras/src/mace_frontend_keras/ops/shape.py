@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.ir import Shape
-from mace_frontend_keras.node import Node
+from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 
 TRAINING = (
@@ -53,7 +53,7 @@ TRAINING = (
 """Layers that hand on what they are given, but in training."""
 
 
-def resolved(node: Node, wanted: Sequence[Any], shape: Shape) -> Shape:
+def resolved(node: KerasNode, wanted: Sequence[Any], shape: Shape) -> Shape:
     """A new shape with its -1 as what is left."""
     node.refuse_unless(
         all(type(d) is int and d >= -1 for d in wanted) and list(wanted).count(-1) <= 1,
@@ -66,40 +66,40 @@ def resolved(node: Node, wanted: Sequence[Any], shape: Shape) -> Shape:
     return tuple(whole // known if d == -1 else int(d) for d in wanted)
 
 
-def _flatten(node: Node) -> Sequence[str]:
+def _flatten(node: KerasNode) -> Sequence[str]:
     x = node.input()
     shape = node.shape(x)
-    if node.channels_first and len(shape) > 2:
+    if node.is_channels_first and len(shape) > 2:
         x = node.emit("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, tag="channels-last")
     return node.done("Reshape", [x], {"shape": (shape[0], prod(shape[1:]))})
 
 
-def _reshape(node: Node) -> Sequence[str]:
+def _reshape(node: KerasNode) -> Sequence[str]:
     x = node.input()
     shape, wanted = node.shape(x), node.get("target_shape", [])
     return node.done("Reshape", [x], {"shape": (shape[0], *resolved(node, wanted, shape[1:]))})
 
 
-def _permute(node: Node) -> Sequence[str]:
+def _permute(node: KerasNode) -> Sequence[str]:
     x = node.input()
     dims, rank = node.get("dims", []), len(node.shape(x))
     node.refuse_unless(sorted(dims) == list(range(1, rank)), f"dims {dims!r} of a tensor of rank {rank}")
     return node.done("Transpose", [x], {"perm": (0, *dims)})
 
 
-def _repeat(node: Node) -> Sequence[str]:
+def _repeat(node: KerasNode) -> Sequence[str]:
     x = node.input()
-    shape, count = node.shape(x), node.whole("n")
+    shape, count = node.shape(x), node.integer("n")
     node.refuse_unless(len(shape) == 2 and count > 0, f"{count} repetitions of a tensor of rank {len(shape)}")
     row = node.emit("Reshape", [x], {"shape": (shape[0], 1, shape[1])})
     return node.done("Tile", [row], {"repeats": (1, count, 1)})
 
 
-def _first_spatial(node: Node) -> int:
-    return 2 if node.channels_first else 1
+def _first_spatial(node: KerasNode) -> int:
+    return 2 if node.is_channels_first else 1
 
 
-def _sides(node: Node, key: str, rank: int) -> list[tuple[int, int]]:
+def _sides(node: KerasNode, key: str, rank: int) -> list[tuple[int, int]]:
     """What a setting says of both ends of each spatial axis: one number for all, one for each axis, or a pair for each."""
     value = node.get(key, 1)
     if type(value) is int:
@@ -114,7 +114,7 @@ def _sides(node: Node, key: str, rank: int) -> list[tuple[int, int]]:
 
 
 def _cropping(rank: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         x = node.input()
         shape, first = node.shape(x), _first_spatial(node)
         node.refuse_unless(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
@@ -129,7 +129,7 @@ def _cropping(rank: int) -> Handler:
 
 
 def _padding(rank: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: KerasNode) -> Sequence[str]:
         x = node.input()
         total, first = len(node.shape(x)), _first_spatial(node)
         node.refuse_unless(total == rank + 2, f"it is given a tensor of rank {total}")
@@ -151,7 +151,7 @@ RESIZING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """How an image is resized, places between pixels as half_pixel has them."""
 
 
-def resized(node: Node, x: str, spatial: Shape, first: int) -> Sequence[str]:
+def resized(node: KerasNode, x: str, spatial: Shape, first: int) -> Sequence[str]:
     """The call's result: an image of another size."""
     shape, how = node.shape(x), str(node.get("interpolation", "nearest"))
     node.refuse_unless(
@@ -166,35 +166,35 @@ def resized(node: Node, x: str, spatial: Shape, first: int) -> Sequence[str]:
 
 
 def _upsampling(rank: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
-        x = node.number()
+    def handle(node: KerasNode) -> Sequence[str]:
+        x = node.float_input()
         shape, first = node.shape(x), _first_spatial(node)
         node.refuse_unless(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
-        times = node.wholes("size", rank, 2)
+        times = node.integers("size", rank, 2)
         return resized(node, x, tuple(shape[first + i] * t for i, t in enumerate(times)), first)
 
     return handle
 
 
-def _image_first(node: Node, x: str) -> int:
+def _image_first(node: KerasNode, x: str) -> int:
     rank = len(node.shape(x))
     node.refuse_unless(rank in (3, 4), f"it is given a tensor of rank {rank}")
-    return rank - 2 if node.channels_first else rank - 3
+    return rank - 2 if node.is_channels_first else rank - 3
 
 
-def _resizing(node: Node) -> Sequence[str]:
+def _resizing(node: KerasNode) -> Sequence[str]:
     for key in ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias"):
         node.refuse_unless(
             not node.get(key, False), f"{key}; resize images before they are given to the model"
         )
-    x = node.number()
-    return resized(node, x, (node.whole("height"), node.whole("width")), _image_first(node, x))
+    x = node.float_input()
+    return resized(node, x, (node.integer("height"), node.integer("width")), _image_first(node, x))
 
 
-def _center_crop(node: Node) -> Sequence[str]:
+def _center_crop(node: KerasNode) -> Sequence[str]:
     x = node.input()
     first, shape = _image_first(node, x), node.shape(x)
-    wanted = (node.whole("height"), node.whole("width"))
+    wanted = (node.integer("height"), node.integer("width"))
     fits = all(0 < w <= s for w, s in zip(wanted, shape[first:], strict=False))
     node.refuse_unless(fits, f"{list(shape)} cropped to {list(wanted)}; images must be as large")
     starts, sizes = [0] * len(shape), list(shape)
@@ -205,14 +205,14 @@ def _center_crop(node: Node) -> Sequence[str]:
     )
 
 
-def _masking(node: Node) -> Sequence[str]:
+def _masking(node: KerasNode) -> Sequence[str]:
     """Zero where all features of a step have the mask's value. What reads the mask itself is refused."""
-    x = node.number()
-    other = node.emit("Sub", [x, node.constant(node.real("mask_value", 0.0))])
+    x = node.float_input()
+    other = node.emit("Sub", [x, node.add_float(node.real("mask_value", 0.0))])
     some = node.emit(
         "ReduceMax", [node.emit("Abs", [other])], {"axes": (len(node.shape(x)) - 1,), "keepdims": True}
     )
-    kept = node.emit("Cast", [node.emit("Greater", [some, node.constant(0.0)])], {"to": "f32"})
+    kept = node.emit("Cast", [node.emit("Greater", [some, node.add_float(0.0)])], {"to": "f32"})
     return node.done("Mul", [x, kept])
 
 
