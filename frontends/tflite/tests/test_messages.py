@@ -29,10 +29,10 @@ def test_every_unknown_operator_is_named_at_once(tmp_path: Path) -> None:
         load(tmp_path, Written([X, Value("m"), Y], steps, ["x"], ["y"]))
     first, second = str(caught.value).splitlines()
     assert (
-        "case.tflite: node 'm': operator SKIP_GRAM is not supported; cut the graph before it with output_tensors"
+        "case.tflite: node 'm' (SKIP_GRAM): operator SKIP_GRAM is not supported; cut the graph before it with output_tensors"
         in first
     )
-    assert "node 'y': operator custom Own" in second
+    assert "node 'y' (custom Own): operator custom Own" in second
 
 
 def test_what_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:

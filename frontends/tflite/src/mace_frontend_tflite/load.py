@@ -11,25 +11,16 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_frontend_tflite.boundary import Part, wanted
+from mace_frontend_tflite.boundary import wanted
+from mace_frontend_tflite.importer import TfliteImporter
 from mace_frontend_tflite.source import read
-from mace_frontend_tflite.translate import Translation
+from mace_frontend_tflite.translate import convert, translate
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """Read a model between the inputs and outputs that the deployment file names.
 
     MaceError with every fault of the file: what is damaged, or each node that the IR cannot represent.
-    """
-    part, translation = _translated(files, model, ops)
-    made = translation.run(part)
-    return translation.builder.finish(made, [output.name for output in part.outputs])
-
-
-def _translated(files: Files, model: Model, ops: Mapping[str, Op]) -> tuple[Part, Translation]:
-    """Read the wanted part of a file.
-
-    MaceError if the file is none, or holds operators that nothing here knows.
     """
     if len(files) != 1:
         raise MaceError(
@@ -39,6 +30,6 @@ def _translated(files: Files, model: Model, ops: Mapping[str, Op]) -> tuple[Part
         )
     source = read(files[0])
     part = wanted(source, model)
-    translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
-    translation.refuse_unknown(part)
-    return part, translation
+    importer = TfliteImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
+    outputs = translate(importer, part)
+    return importer.builder.finish(outputs, [output.name for output in part.outputs])

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from mace_core.decompositions import Steps, apply
 from mace_core.graph_builder import Builder
+from mace_core.importer import OperandNode
 from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
-from mace_core.ir import Node as IrNode
 from mace_core.ops.op import Op
 from mace_core.quantization import STORED
-from mace_core.translation import OperandNode
+from mace_frontend_tflite.fused_activation import FUSED, is_within, limits
+from mace_frontend_tflite.importer import GraphScope, TfliteImporter
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
-
-if TYPE_CHECKING:
-    from mace_frontend_tflite.translate import Translation
 
 
 @dataclass(frozen=True)
-class Node(OperandNode):
-    """An operator with its place in a graph. held: the IR's tensors by the file's index."""
+class TfliteNode(OperandNode):
+    """An operator in the scope of its graph."""
 
-    again: ClassVar[str] = "convert"
+    remake: ClassVar[str] = "convert"
 
     operator: Operator
-    graph: Subgraph
-    held: dict[int, str]
-    work: Translation
+    scope: GraphScope
+    importer: TfliteImporter
 
     @property
-    def build(self) -> Builder:
+    def op(self) -> str:
+        """Its operator, as the schema calls it."""
+        return self.operator.code
+
+    @property
+    def graph(self) -> Subgraph:
+        """The graph that it is a node of."""
+        return self.scope.graph
+
+    @property
+    def builder(self) -> Builder:
         """The graph that is being made."""
-        return self.work.builder
+        return self.importer.builder
 
     @property
     def name(self) -> str:
@@ -67,10 +73,10 @@ class Node(OperandNode):
 
     def output(self, index: int = 0) -> TensorInfo:
         """The file's description of output `index`."""
-        self.refuse_unless(self.makes(index), f"it has no output {index}; convert the model again")
+        self.refuse_unless(self.has_output(index), f"it has no output {index}; convert the model again")
         return self.graph.tensors[self.operator.outputs[index]]
 
-    def makes(self, index: int) -> bool:
+    def has_output(self, index: int) -> bool:
         """Whether output `index` is there."""
         return index < len(self.operator.outputs) and self.operator.outputs[index] >= 0
 
@@ -85,35 +91,36 @@ class Node(OperandNode):
 
     def stored(self, index: int) -> str:
         """The tensor at input `index` as it is stored."""
-        return self.work.tensor(self.graph, self.held, self.info(index).index)
+        return self.importer.tensor(self.scope, self.info(index).index)
 
     def _floats(self, tensor: str) -> str:
         """A tensor; a stored constant as floats if the node computes floats."""
         results = [self.graph.tensors[o] for o in self.operator.outputs if o >= 0]
         compressed = (
-            tensor in self.build.weights
+            tensor in self.builder.weights
             and self.tensor(tensor).quant
             and any(r.dtype is DType.F32 for r in results)
         )
         return self.emit("Dequantize", [tensor], tag="floats") if compressed else tensor
 
-    def plain(self, index: int) -> str:
+    def stored_integers(self, index: int) -> str:
         """The tensor at input `index`, as the integers that it stores if it stores real numbers."""
         tensor = self.stored(index)
         held = self.tensor(tensor)
         if held.quant is None:
             return tensor
-        if tensor in self.build.weights:
-            return self.weight(self.build.weights[tensor], tag="integers")
+        if tensor in self.builder.weights:
+            return self.add_constant(self.builder.weights[tensor], tag="integers")
         self.refuse_unless(held.quant.axis is None, "the integers of a tensor with several scales")
         scale, zero = (
-            self.weight(np.float32(v[0]), tag="scale") for v in (held.quant.scale, held.quant.zero_point)
+            self.add_constant(np.float32(v[0]), tag="scale")
+            for v in (held.quant.scale, held.quant.zero_point)
         )
         steps = self.emit("Div", [self.emit("Dequantize", [tensor], tag="real"), scale], tag="steps")
         rounded = self.emit("Round", [self.emit("Add", [steps, zero], tag="shifted")], tag="rounded")
         return self.emit("Cast", [rounded], {"to": held.dtype.value}, tag="integers")
 
-    def leave(self, index: int, tensor: str) -> None:
+    def set_state(self, index: int, tensor: str) -> None:
         """State what the state at input `index` is after the node."""
         shape = self.shape(index)
         made = (
@@ -122,10 +129,10 @@ class Node(OperandNode):
             else self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
         )
         place = self.info(index).index
-        self.work.states[self.graph.index, place] = made
+        self.importer.states[self.graph.index, place] = made
         # The graph is cut at the state: who reads it after this node reads what the node leaves.
-        if place in self.held:
-            self.held[place] = made
+        if place in self.scope.values:
+            self.scope.values[place] = made
 
     def inputs(self) -> list[str]:
         """All its tensors."""
@@ -133,7 +140,7 @@ class Node(OperandNode):
 
     def tensor(self, name: str) -> Tensor:
         """A tensor of the graph that is being made."""
-        return self.build.tensors[name]
+        return self.builder.tensors[name]
 
     def shape(self, index: int) -> Shape:
         """Shape of input `index`."""
@@ -141,15 +148,19 @@ class Node(OperandNode):
 
     def array(self, index: int) -> Array | None:
         """The stored elements of input `index` if it is a constant."""
-        return self.build.weights.get(self.stored(index)) if self.has(index) else None
+        return self.builder.weights.get(self.stored(index)) if self.has(index) else None
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front; RefusedError if there is none such."""
         return super().axis(axis, max(rank, 1))  # a single number counts as one of one axis
 
-    def weight(self, array: Array | np.generic, quant: Quant | None = None, tag: str = "constant") -> str:
-        """Add a constant of this node's own."""
-        return self.build.weight(self.work.stem(f"{self.name}/{tag}"), np.asarray(array), quant)
+    def inner_name(self, tag: str) -> str:
+        """Return a name that was not asked for before, so that each iteration of a loop has its own."""
+        return self.importer.stem(f"{self.name}/{tag}")
+
+    def add_stored(self, array: Array, quant: Quant | None, tag: str) -> str:
+        """Add a constant of this node's own that stores real numbers as integers; return its tensor."""
+        return self.builder.weight(self.inner_name(tag), array, quant)
 
     def permuted(self, index: int, perm: Sequence[int]) -> str:
         """Input `index` with its axes reordered: before it becomes floats, so that a constant is reordered at once."""
@@ -167,75 +178,59 @@ class Node(OperandNode):
         storage: Storage | None = None,
     ) -> str:
         """Add an IR node whose one result stays inside."""
-        stem = self.work.stem(f"{self.name}/{tag or 'inner'}")
-        name = self.build.stored(stem, storage)
-        return self.build.add(op, inputs, attrs, outputs=[name], like=self._like(stem))[0]
+        stem = self.inner_name(tag or "inner")
+        name = self.builder.stored(stem, storage)
+        return self.add(op, inputs, attrs, [name], self.origin_of(stem))[0]
 
-    def emit_all(
+    def emit_tagged(
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], tags: Sequence[str]
     ) -> tuple[str, ...]:
         """Add an IR node whose results, one for each tag, stay inside."""
-        names = [self.build.fresh(self.work.stem(f"{self.name}/{tag}")) for tag in tags]
-        return self.build.add(
-            op, inputs, attrs, outputs=names, like=self._like(self.work.stem(f"{self.name}/{op}"))
-        )
-
-    def _like(self, name: str) -> IrNode:
-        """What a node made for it is named after."""
-        return IrNode(name, self.build.ops["Identity"], (), (), sources=(self.name,))
+        names = [self.builder.fresh(self.inner_name(tag)) for tag in tags]
+        return self.add(op, inputs, attrs, names, self.origin_of(self.inner_name(op)))
 
     def storage(self, index: int = 0) -> Storage | None:
         """How output `index` stores real numbers; None for floats and plain integers."""
         info = self.output(index)
         return Storage(info.dtype, info.quant) if info.quant and info.dtype in STORED else None
 
+    def output_names(self, op: Op, count: int | None) -> Sequence[str]:
+        """Names for its outputs, each stored as the file says; what the op computes besides gets a name as well."""
+        listed, several = len(self.operator.outputs), bool(op.outputs) and op.outputs[-1].endswith("*")
+        reserved, names = self.builder.reserved, []
+        for i in range(listed if several else len(op.outputs)):
+            known = self.has_output(i)
+            stem = self.importer.stem(self.output(i).name if known else f"{self.name}/unused")
+            names.append(self.builder.stored(stem, self.storage(i) if known else None))
+            self.builder.reserved |= {names[-1]}
+        self.builder.reserved = reserved
+        return names
+
     def done(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        count: int | None = None,
     ) -> tuple[str, ...]:
         """Add the IR node that computes this node's outputs, under their names and stored as the file says."""
-        op = self.build.ops[op] if isinstance(op, str) else op
-        listed, several = len(self.operator.outputs), bool(op.outputs) and op.outputs[-1].endswith("*")
-        reserved, names = self.build.reserved, []
-        for i in range(listed if several else len(op.outputs)):
-            known = self.makes(i)
-            stem = self.work.stem(self.output(i).name if known else f"{self.name}/unused")
-            names.append(self.build.stored(stem, self.storage(i) if known else None))
-            self.build.reserved |= {names[-1]}
-        self.build.reserved = reserved
-        return self.build.add(op, inputs, attrs, outputs=names, like=self._like(self.work.stem(self.name)))
-
-    def steps(self, steps: Steps) -> Sequence[str]:
-        """The node's output, made of its first input step by step."""
-        *first, (op, attrs) = steps
-        inner = apply(first, self.input(0), self.emit)
-        return self.done(op, [inner], attrs)
+        op = self.builder.ops[op] if isinstance(op, str) else op
+        names = self.output_names(op, count)
+        return self.add(op, inputs, attrs, names, self.origin_of(self.importer.stem(self.name)))
 
     def fused(
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], function: int
     ) -> tuple[str, ...]:
         """Add the IR node that computes this node's output, and its fused activation."""
-        from mace_frontend_tflite.ops.activation import FUSED, limits
-
         bounds, how = limits(function), self.storage()
         if bounds is None:
             self.refuse_unless(function in FUSED, f"fused activation {function} is not supported")
             return self.done(FUSED[function], [self.emit(op, inputs, attrs)])
-        if within(how, *bounds):
+        if is_within(how, *bounds):
             return self.done(op, inputs, attrs)
-        if "low" in self.build.ops[op].attrs:
+        if "low" in self.builder.ops[op].attrs:
             return self.done(op, inputs, {**attrs, "low": bounds[0], "high": bounds[1]})
         return self.done(
             "Clip", [self.emit(op, inputs, attrs, storage=how)], {"min": bounds[0], "max": bounds[1]}
         )
-
-
-def within(storage: Storage | None, low: float, high: float) -> bool:
-    """Whether what is stored so can be nothing outside the limits."""
-    if low == -np.inf and high == np.inf:
-        return True
-    if storage is None or storage.quant.axis is not None:
-        return False
-    ends, (scale,), (zero,) = np.iinfo(storage.dtype.numpy), storage.quant.scale, storage.quant.zero_point
-    return bool(
-        (ends.min - zero) * scale >= low - scale / 2 and (ends.max - zero) * scale <= high + scale / 2
-    )

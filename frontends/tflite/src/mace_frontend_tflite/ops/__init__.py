@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mace_core.tables import rows
+from mace_frontend_tflite.node import TfliteNode
 
-if TYPE_CHECKING:
-    from mace_frontend_tflite.node import Node
-
-Handler = Callable[["Node"], "str | Sequence[str]"]
+Handler = Callable[[TfliteNode], str | Sequence[str]]
 """Adds what computes a node to the graph and tells the tensors that hold the node's outputs, in their order."""
 
 

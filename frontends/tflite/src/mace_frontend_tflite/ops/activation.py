@@ -7,26 +7,9 @@ from math import inf
 from types import MappingProxyType
 
 import numpy as np
-import tflite
 
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
-
-_Type = tflite.ActivationFunctionType
-LIMITS: Mapping[int, tuple[float, float]] = MappingProxyType(
-    {
-        _Type.NONE: (-inf, inf),
-        _Type.RELU: (0.0, inf),
-        _Type.RELU6: (0.0, 6.0),
-        _Type.RELU_N1_TO_1: (-1.0, 1.0),
-    }
-)
-FUSED: Mapping[int, str] = MappingProxyType({_Type.TANH: "Tanh"})
-
-
-def limits(function: int) -> tuple[float, float] | None:
-    """Between what a fused activation clamps; None for one that does more."""
-    return LIMITS.get(function)
 
 
 def _clip(low: float, high: float) -> Handler:
@@ -37,20 +20,20 @@ def _unary(op: str) -> Handler:
     return lambda node: node.done(op, [node.input(0)])
 
 
-def _leaky_relu(node: Node) -> Sequence[str]:
+def _leaky_relu(node: TfliteNode) -> Sequence[str]:
     return node.done("LeakyRelu", [node.input(0)], {"alpha": node.options("LeakyReluOptions").Alpha()})
 
 
-def _gelu(node: Node) -> Sequence[str]:
+def _gelu(node: TfliteNode) -> Sequence[str]:
     approximate = node.options("GeluOptions").Approximate()
     return node.done("Gelu", [node.input(0)], {"approximate": "tanh" if approximate else "none"})
 
 
-def _softmax(node: Node) -> Sequence[str]:
+def _softmax(node: TfliteNode) -> Sequence[str]:
     beta = node.options("SoftmaxOptions").Beta()
     x = node.input(0)
     if beta != 1.0:
-        scaled = node.weight(np.float32(beta), tag="beta")
+        scaled = node.add_constant(np.float32(beta), tag="beta")
         x = node.emit("Mul", [x, scaled], tag="scaled")
     return node.done("Softmax", [x], {"axis": -1})
 

@@ -13,7 +13,7 @@ import tflite
 from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
 from mace_core.quantization import dequantize
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 HW = ("H", "W")
@@ -25,7 +25,7 @@ def paddings(size: Shape, reach: Shape, strides: Shape, same: bool) -> tuple[Sha
     return same_paddings(size, reach, strides) if same else ((0,) * len(size), (0,) * len(size))
 
 
-def window(node: Node, options: Any, kernel: Shape, axes: Sequence[str] = HW) -> dict[str, Any]:
+def window(node: TfliteNode, options: Any, kernel: Shape, axes: Sequence[str] = HW) -> dict[str, Any]:
     """The attributes of a window that slides over input 0."""
     strides = tuple(int(getattr(options, f"Stride{a}")()) for a in axes)
     dilations = tuple(int(getattr(options, f"Dilation{a}Factor", lambda: 1)()) for a in axes)
@@ -39,7 +39,7 @@ def window(node: Node, options: Any, kernel: Shape, axes: Sequence[str] = HW) ->
     return {"strides": strides, "dilations": dilations, "pads_before": before, "pads_after": after}
 
 
-def _bias(node: Node, index: int) -> list[str]:
+def _bias(node: TfliteNode, index: int) -> list[str]:
     """The bias, if there is one.
 
     Those of 64 bits, of sixteen-bit activations, are stored in 32 if they fit, else become floats.
@@ -50,11 +50,11 @@ def _bias(node: Node, index: int) -> list[str]:
     if info.quant is None or array is None or array.dtype != np.int64:
         return [node.input(index)]
     if np.abs(array).max(initial=0) < 1 << 31:
-        return [node.weight(array.astype(np.int32), info.quant, tag="bias")]
-    return [node.weight(dequantize(array, info.quant).astype(np.float32), tag="bias")]
+        return [node.add_stored(array.astype(np.int32), info.quant, tag="bias")]
+    return [node.add_constant(dequantize(array, info.quant).astype(np.float32), tag="bias")]
 
 
-def _conv(node: Node) -> Sequence[str]:
+def _conv(node: TfliteNode) -> Sequence[str]:
     options, filters = node.options("Conv2DOptions"), node.shape(1)
     channels = node.shape(0)[-1]
     node.refuse_unless(
@@ -67,14 +67,14 @@ def _conv(node: Node) -> Sequence[str]:
     )
 
 
-def _conv_3d(node: Node) -> Sequence[str]:
+def _conv_3d(node: TfliteNode) -> Sequence[str]:
     options, filters = node.options("Conv3DOptions"), node.shape(1)  # [D, H, W, I, O]
     attrs = window(node, options, filters[:3], DHW)
     inputs = [node.input(0), node.permuted(1, (4, 0, 1, 2, 3)), *_bias(node, 2)]
     return node.fused("Conv", inputs, attrs, options.FusedActivationFunction())
 
 
-def _depthwise(node: Node) -> Sequence[str]:
+def _depthwise(node: TfliteNode) -> Sequence[str]:
     # [1, H, W, channels * multiplier].
     options, filters = node.options("DepthwiseConv2DOptions"), node.shape(1)
     channels = node.shape(0)[-1]
@@ -84,7 +84,7 @@ def _depthwise(node: Node) -> Sequence[str]:
     return node.fused("Conv", inputs, attrs, options.FusedActivationFunction())
 
 
-def _transposed(node: Node, options: Any, filters: str, axes: Sequence[str]) -> Sequence[str]:
+def _transposed(node: TfliteNode, options: Any, filters: str, axes: Sequence[str]) -> Sequence[str]:
     """A transposed convolution of (output shape, filters, x, bias). filters: [O, spatial axes, I]."""
     out, x, kernel = node.ints(0, "output shape"), node.shape(2), node.tensor(filters).shape[1:-1]
     node.refuse_unless(
@@ -109,16 +109,16 @@ def _transposed(node: Node, options: Any, filters: str, axes: Sequence[str]) -> 
     )
 
 
-def _transpose_conv(node: Node) -> Sequence[str]:
+def _transpose_conv(node: TfliteNode) -> Sequence[str]:
     return _transposed(node, node.options("TransposeConvOptions"), node.input(1), HW)
 
 
-def _conv_3d_transpose(node: Node) -> Sequence[str]:
+def _conv_3d_transpose(node: TfliteNode) -> Sequence[str]:
     """Its filters are [D, H, W, O, I]."""
     return _transposed(node, node.options("Conv3DOptions"), node.permuted(1, (3, 0, 1, 2, 4)), DHW)
 
 
-def _fully_connected(node: Node) -> Sequence[str]:
+def _fully_connected(node: TfliteNode) -> Sequence[str]:
     options = node.options("FullyConnectedOptions")
     node.refuse_unless(
         options.WeightsFormat() == 0, "its weights are shuffled; convert the model again without"
@@ -135,19 +135,19 @@ def _fully_connected(node: Node) -> Sequence[str]:
     return node.fused("MatMul", inputs, {}, options.FusedActivationFunction())
 
 
-def _batch_matmul(node: Node) -> Sequence[str]:
+def _batch_matmul(node: TfliteNode) -> Sequence[str]:
     options = node.options("BatchMatMulOptions")
     inputs = [_adjoint(node, 0, options.AdjX()), _adjoint(node, 1, options.AdjY())]
     return node.done("MatMul", inputs)
 
 
-def _adjoint(node: Node, index: int, turned: bool) -> str:
+def _adjoint(node: TfliteNode, index: int, turned: bool) -> str:
     rank = len(node.shape(index))
     return node.permuted(index, (*range(rank - 2), rank - 1, rank - 2)) if turned else node.input(index)
 
 
 def _pool(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         options = node.options("Pool2DOptions")
         kernel = (int(options.FilterHeight()), int(options.FilterWidth()))
         attrs = {"kernel": kernel, **window(node, options, kernel)}
@@ -156,7 +156,7 @@ def _pool(op: str) -> Handler:
     return handle
 
 
-def _l2_pool(node: Node) -> Sequence[str]:
+def _l2_pool(node: TfliteNode) -> Sequence[str]:
     """The root of the mean of squares."""
     options = node.options("Pool2DOptions")
     kernel = (int(options.FilterHeight()), int(options.FilterWidth()))

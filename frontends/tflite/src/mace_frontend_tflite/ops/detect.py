@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 MOST_BOXES = 1 << 20
 
 
-def _scalar(node: Node, index: int, what: str) -> float:
+def _scalar(node: TfliteNode, index: int, what: str) -> float:
     return float(node.constant(index, what).reshape(()))
 
 
-def _selected(node: Node) -> tuple[str, str]:
+def _selected(node: TfliteNode) -> tuple[str, str]:
     """Places of the boxes to keep, 0 behind the last, and how many they are."""
     boxes, most = node.shape(0), node.ints(2, "number of boxes")[0]
     node.refuse_unless(len(boxes) == 2 and 0 < most <= MOST_BOXES, f"{most} of boxes of shape {list(boxes)}")
@@ -31,12 +31,12 @@ def _selected(node: Node) -> tuple[str, str]:
     }
     shaped = node.emit("Reshape", [node.input(0)], {"shape": (1, *boxes)}, tag="boxes")
     scores = node.emit("Reshape", [node.input(1)], {"shape": (1, 1, boxes[0])}, tag="scores")
-    rows, found = node.emit_all("NonMaxSuppression", [shaped, scores], attrs, ("rows", "found"))
+    rows, found = node.emit_tagged("NonMaxSuppression", [shaped, scores], attrs, ("rows", "found"))
     kept = node.tensor(rows).shape[0]
     column = node.emit("Slice", [rows], {"starts": (0, 2), "sizes": (kept, 1), "steps": (1, 1)}, tag="column")
     places = node.emit(
         "Maximum",
-        [node.emit("Reshape", [column], {"shape": (kept,)}, tag="flat"), node.weight(np.int64(0))],
+        [node.emit("Reshape", [column], {"shape": (kept,)}, tag="flat"), node.add_constant(np.int64(0))],
         tag="places",
     )
     padded = node.emit("Pad", [places], {"before": (0,), "after": (most - kept,)}, tag="padded")
@@ -46,20 +46,24 @@ def _selected(node: Node) -> tuple[str, str]:
     return node.emit("Cast", [padded], {"to": "i32"}, tag="selected"), count
 
 
-def _nms(node: Node) -> Sequence[str]:
+def _nms(node: TfliteNode) -> Sequence[str]:
     """NON_MAX_SUPPRESSION_V4(boxes, scores, most, overlap, score)."""
     return _selected(node)
 
 
-def _nms_scores(node: Node) -> Sequence[str]:
+def _nms_scores(node: TfliteNode) -> Sequence[str]:
     """NON_MAX_SUPPRESSION_V5(..., sigma), which tells the scores too."""
     node.refuse_unless(_scalar(node, 5, "sigma") == 0, "scores that fall with overlap (its soft form)")
     selected, count = _selected(node)
     size = node.tensor(selected).shape[0]
     scores = node.emit("Gather", [node.input(1), selected], {"axis": 0}, tag="scores")
-    order = node.weight(np.arange(size, dtype=np.int32), tag="order")
+    order = node.add_constant(np.arange(size, dtype=np.int32), tag="order")
     real = node.emit("Less", [order, count], tag="real")
-    return [selected, node.emit("Where", [real, scores, node.weight(np.float32(0))], tag="scores"), count]
+    return [
+        selected,
+        node.emit("Where", [real, scores, node.add_constant(np.float32(0))], tag="scores"),
+        count,
+    ]
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class _Detection:
         return cls(most, per_class, classes, score, overlap, (y, x, h, w), regular)
 
 
-def _detection(node: Node) -> Sequence[str]:
+def _detection(node: TfliteNode) -> Sequence[str]:
     """TFLite_Detection_PostProcess(box codes, class scores, anchors), by class: boxes, classes, scores and their number.
 
     The fast form keeps of each box its best class only, which the IR's op does not; with one class they are
@@ -121,7 +125,7 @@ def _detection(node: Node) -> Sequence[str]:
     return _results(node, how, scores, None)
 
 
-def _results(node: Node, how: _Detection, scores: str, classes: str | None) -> Sequence[str]:
+def _results(node: TfliteNode, how: _Detection, scores: str, classes: str | None) -> Sequence[str]:
     images, count, _ = node.tensor(scores).shape
     boxes = node.emit("Reshape", [_decoded(node, how)], {"shape": (images, count, 1, 4)}, tag="each")
     # A score at the threshold counts.
@@ -133,34 +137,40 @@ def _results(node: Node, how: _Detection, scores: str, classes: str | None) -> S
         "score_threshold": below,
     }
     tags = ("boxes", "scores", "classes", "places", "count")
-    found, best, which, places, number = node.emit_all(
+    found, best, which, places, number = node.emit_tagged(
         "CombinedNonMaxSuppression", [boxes, scores], attrs, tags
     )
     if classes is not None:
         rows = node.emit("Reshape", [places], {"shape": (images, how.most, 1)}, tag="rows")
         each = node.emit("GatherND", [classes, rows], {"batch_dims": 1}, tag="each")
         limit = node.emit("Reshape", [number], {"shape": (images, 1)}, tag="limit")
-        real = node.emit("Less", [node.weight(np.arange(how.most), tag="order"), limit], tag="real")
-        which = node.emit("Where", [real, each, node.weight(np.int64(0))], tag="which")
+        real = node.emit("Less", [node.add_constant(np.arange(how.most), tag="order"), limit], tag="real")
+        which = node.emit("Where", [real, each, node.add_constant(np.int64(0))], tag="which")
     floats = [node.emit("Cast", [x], {"to": "f32"}, tag="floats") for x in (which, number)]
     return [found, floats[0], best, floats[1]]
 
 
-def _decoded(node: Node, how: _Detection) -> str:
+def _decoded(node: TfliteNode, how: _Detection) -> str:
     """Corners [y, x, y, x] from the centers and sizes of boxes relative to their anchors."""
     parts = []
     for index in (0, 2):
         tensor = node.stored(index)
         real = node.emit("Dequantize", [tensor], tag="floats") if node.tensor(tensor).quant else tensor
         rank = len(node.tensor(real).shape)
-        parts.append(node.emit_all("Split", [real], {"axis": rank - 1, "sizes": (2, 2)}, ("center", "size")))
+        parts.append(
+            node.emit_tagged("Split", [real], {"axis": rank - 1, "sizes": (2, 2)}, ("center", "size"))
+        )
     (center, size), (anchor_center, anchor_size) = parts
-    near, far = (node.weight(np.array(v, np.float32), tag="scales") for v in (how.scales[:2], how.scales[2:]))
+    near, far = (
+        node.add_constant(np.array(v, np.float32), tag="scales") for v in (how.scales[:2], how.scales[2:])
+    )
     moved = node.emit("Mul", [node.emit("Div", [center, near], tag="offset"), anchor_size], tag="moved")
     middle = node.emit("Add", [moved, anchor_center], tag="middle")
     grown = node.emit("Exp", [node.emit("Div", [size, far], tag="growth")], tag="grown")
     half = node.emit(
-        "Mul", [node.emit("Mul", [grown, anchor_size], tag="size"), node.weight(np.float32(0.5))], tag="half"
+        "Mul",
+        [node.emit("Mul", [grown, anchor_size], tag="size"), node.add_constant(np.float32(0.5))],
+        tag="half",
     )
     corners = [node.emit(op, [middle, half], tag="corner") for op in ("Sub", "Add")]
     return node.emit("Concat", corners, {"axis": len(node.tensor(corners[0]).shape) - 1}, tag="corners")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import DType
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 UNARY: Mapping[str, str] = MappingProxyType(
@@ -63,7 +63,7 @@ def _binary(op: str) -> Handler:
 
 
 def _fused(op: str, kind: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         return node.fused(
             op, [node.input(0), node.input(1)], {}, node.options(kind).FusedActivationFunction()
         )
@@ -71,24 +71,24 @@ def _fused(op: str, kind: str) -> Handler:
     return handle
 
 
-def _not_equal(node: Node) -> Sequence[str]:
+def _not_equal(node: TfliteNode) -> Sequence[str]:
     return node.done("Not", [node.emit("Equal", [node.input(0), node.input(1)])])
 
 
-def _right_shift(node: Node) -> Sequence[str]:
+def _right_shift(node: TfliteNode) -> Sequence[str]:
     return node.done("BitShift", [node.input(0), node.input(1)], {"left": False})
 
 
-def _square(node: Node) -> Sequence[str]:
+def _square(node: TfliteNode) -> Sequence[str]:
     return node.done("Mul", [node.input(0), node.input(0)])
 
 
-def _squared_difference(node: Node) -> Sequence[str]:
+def _squared_difference(node: TfliteNode) -> Sequence[str]:
     difference = node.emit("Sub", [node.input(0), node.input(1)])
     return node.done("Mul", [difference, difference])
 
 
-def _add_n(node: Node) -> Sequence[str]:
+def _add_n(node: TfliteNode) -> Sequence[str]:
     *first, last = node.inputs()
     if not first:
         return [last]
@@ -98,7 +98,7 @@ def _add_n(node: Node) -> Sequence[str]:
     return node.done("Add", [total, last])
 
 
-def _floor_div(node: Node) -> Sequence[str]:
+def _floor_div(node: TfliteNode) -> Sequence[str]:
     """floor(x / y); of integers by way of the remainder, which floors."""
     x, y = node.input(0), node.input(1)
     if node.tensor(x).real.dtype.is_float:
@@ -106,17 +106,17 @@ def _floor_div(node: Node) -> Sequence[str]:
     return node.done("Div", [node.emit("Sub", [x, node.emit("Mod", [x, y], tag="rest")]), y])
 
 
-def _cast(node: Node) -> Sequence[str]:
+def _cast(node: TfliteNode) -> Sequence[str]:
     """Stored integers are cast as the numbers that they are."""
     target = node.output().dtype
     node.refuse_unless(
         target is not None, f"its result is of type {node.output().kind}, which is not supported"
     )
     assert target is not None
-    return node.done("Cast", [node.plain(0)], {"to": target.value})
+    return node.done("Cast", [node.stored_integers(0)], {"to": target.value})
 
 
-def _select(node: Node) -> Sequence[str]:
+def _select(node: TfliteNode) -> Sequence[str]:
     condition, x, y = node.inputs()
     ranks = [len(node.shape(i)) for i in range(2)]
     if node.operator.code == "SELECT" and ranks[0] == 1 and ranks[1] > 1:  # one condition for each row
@@ -126,20 +126,20 @@ def _select(node: Node) -> Sequence[str]:
     return node.done("Where", [condition, x, y])
 
 
-def _quantize(node: Node) -> Sequence[str]:
+def _quantize(node: TfliteNode) -> Sequence[str]:
     how = node.storage()
     node.refuse_unless(how is not None, "its result has no scale; convert the model again")
     return node.done("Quantize", [node.input(0)])
 
 
-def _dequantize(node: Node) -> Sequence[str]:
+def _dequantize(node: TfliteNode) -> Sequence[str]:
     tensor = node.stored(0)
     if node.tensor(tensor).quant:
         return node.done("Dequantize", [tensor])
     return node.done("Cast", [tensor], {"to": DType.F32.value})
 
 
-def _fake_quant(node: Node) -> Sequence[str]:
+def _fake_quant(node: TfliteNode) -> Sequence[str]:
     """Round to the steps between min and max, as TensorFlow nudges them so that 0 is one of them."""
     options = node.options("FakeQuantOptions")
     least, most, levels = (
@@ -152,7 +152,7 @@ def _fake_quant(node: Node) -> Sequence[str]:
     zero = min(max(round(-least / step), 0), levels)
     low, high = -zero * step, (levels - zero) * step
     limited = node.emit("Clip", [node.input(0)], {"min": low, "max": high}, tag="limited")
-    scale = node.weight(np.float32(step), tag="step")
+    scale = node.add_constant(np.float32(step), tag="step")
     steps = node.emit("Round", [node.emit("Div", [limited, scale], tag="steps")], tag="rounded")
     return node.done("Mul", [steps, scale])
 

@@ -9,14 +9,14 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array, DType
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 MOST_PLACES = 1 << 24
 """Elements of a constant made here to say where something goes."""
 
 
-def _gather(node: Node) -> Sequence[str]:
+def _gather(node: TfliteNode) -> Sequence[str]:
     options, shape, places = node.options("GatherOptions"), node.shape(0), node.shape(1)
     axis, count = node.axis(int(options.Axis()), len(shape)), int(options.BatchDims())
     if count < 0:
@@ -27,7 +27,7 @@ def _gather(node: Node) -> Sequence[str]:
     return _gather_in_batches(node, axis, count)
 
 
-def _gather_in_batches(node: Node, axis: int, batch: int) -> Sequence[str]:
+def _gather_in_batches(node: TfliteNode, axis: int, batch: int) -> Sequence[str]:
     """By pairs of a row of indices and a row of data: the axis is moved behind the batch and what lies between moved back."""
     rank, places = len(node.shape(0)), node.shape(1)
     between = range(batch, axis)
@@ -47,29 +47,29 @@ def _gather_in_batches(node: Node, axis: int, batch: int) -> Sequence[str]:
     return node.done("Transpose", [node.emit("GatherND", *found, tag="found")], {"perm": back})
 
 
-def _gather_nd(node: Node) -> Sequence[str]:
+def _gather_nd(node: TfliteNode) -> Sequence[str]:
     return node.done("GatherND", [node.input(0), node.stored(1)])
 
 
-def _embedding_lookup(node: Node) -> Sequence[str]:
+def _embedding_lookup(node: TfliteNode) -> Sequence[str]:
     """EMBEDDING_LOOKUP(ids, rows)."""
     return node.done("Gather", [node.input(1), node.stored(0)], {"axis": 0})
 
 
-def _scatter_nd(node: Node) -> Sequence[str]:
+def _scatter_nd(node: TfliteNode) -> Sequence[str]:
     """SCATTER_ND(indices, updates, shape): what falls on one place adds up."""
     data = _filled(node, node.ints(2, "shape"), 0, node.tensor(node.input(1)).real.dtype)
     return node.done("ScatterND", [data, node.stored(0), node.input(1)], {"reduction": "add"})
 
 
-def _filled(node: Node, shape: Sequence[int], value: float, dtype: DType) -> str:
+def _filled(node: TfliteNode, shape: Sequence[int], value: float, dtype: DType) -> str:
     node.refuse_unless(
         min(shape, default=0) >= 0 and prod(shape) <= MOST_PLACES, f"a result of shape {list(shape)}"
     )
-    return node.weight(np.full(tuple(shape), value, dtype.numpy), tag="filled")
+    return node.add_constant(np.full(tuple(shape), value, dtype.numpy), tag="filled")
 
 
-def _sparse_to_dense(node: Node) -> Sequence[str]:
+def _sparse_to_dense(node: TfliteNode) -> Sequence[str]:
     """SPARSE_TO_DENSE(indices, shape, values, default): indices are a scalar, a list of them, or rows."""
     shape, places = node.ints(1, "shape"), node.shape(0)
     rows = (*places[:1], len(shape)) if places else (1, len(shape))
@@ -88,7 +88,7 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
     count_input: says how many there are.
     """
 
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         shape, ids, dtype = node.shape(0), node.shape(1), node.tensor(node.input(0)).real.dtype
         node.refuse_unless(
             shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}"
@@ -103,8 +103,8 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
             start = ends.min if reduction == "max" else ends.max
         data = _filled(node, (count + 1, *shape[len(ids) :]), start, dtype)
         numbers = node.emit("Cast", [node.stored(1)], {"to": "i64"}, tag="numbers")
-        known = node.emit("Less", [numbers, node.weight(np.int64(0))], tag="left-out")
-        kept = node.emit("Where", [known, node.weight(np.int64(count)), numbers], tag="kept")
+        known = node.emit("Less", [numbers, node.add_constant(np.int64(0))], tag="left-out")
+        kept = node.emit("Where", [known, node.add_constant(np.int64(count)), numbers], tag="kept")
         rows = node.emit("Reshape", [kept], {"shape": (*ids, 1)}, tag="rows")
         whole = node.emit("ScatterND", [data, rows, node.input(0)], {"reduction": reduction}, tag="whole")
         made = (count, *shape[len(ids) :])
@@ -115,7 +115,7 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
     return handle
 
 
-def _update_slice(node: Node) -> Sequence[str]:
+def _update_slice(node: TfliteNode) -> Sequence[str]:
     """DYNAMIC_UPDATE_SLICE(x, update, starts): the starts are moved so that the update lies inside."""
     shape, part = node.shape(0), node.shape(1)
     node.refuse_unless(
@@ -132,9 +132,9 @@ def _update_slice(node: Node) -> Sequence[str]:
     limits = np.subtract(shape[:depth], part[:depth]).astype(np.int32)
     starts = node.emit("Cast", [node.stored(2)], {"to": "i32"}, tag="starts")
     used = node.emit("Slice", [starts], {"starts": (0,), "sizes": (depth,), "steps": (1,)}, tag="starts")
-    above = node.emit("Maximum", [used, node.weight(np.zeros(depth, np.int32))], tag="above")
-    inside = node.emit("Minimum", [above, node.weight(limits)], tag="inside")
-    places = node.emit("Add", [node.weight(grid, tag="grid"), inside], tag="places")
+    above = node.emit("Maximum", [used, node.add_constant(np.zeros(depth, np.int32))], tag="above")
+    inside = node.emit("Minimum", [above, node.add_constant(limits)], tag="inside")
+    places = node.emit("Add", [node.add_constant(grid, tag="grid"), inside], tag="places")
     return node.done("ScatterND", [node.input(0), places, node.input(1)])
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
-from mace_core.translation import RefusedError
-from mace_frontend_tflite.node import Node
+from mace_core.importer import RefusedError
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 VERSION = 2
@@ -28,13 +28,13 @@ HALF_PIXEL = 0.5
 """The matrix moves centers of pixels, which lie half a pixel behind their numbers."""
 
 
-def _refuse_other_versions(node: Node) -> None:
+def _refuse_other_versions(node: TfliteNode) -> None:
     version = node.operator.version
     problem = f"it is version {version} of its operator, and MediaPipe's public kernels compute version {VERSION} in another way"
     node.refuse_unless(version == VERSION, f"{problem}; only version {VERSION} is supported")
 
 
-def _read_options(node: Node) -> Mapping[str, Any]:
+def _read_options(node: TfliteNode) -> Mapping[str, Any]:
     """Return the options, which the file holds as a map of flexbuffers."""
     try:
         options = flexbuffers.Loads(bytearray(node.operator.custom))
@@ -46,7 +46,7 @@ def _read_options(node: Node) -> Mapping[str, Any]:
     return dict(options)
 
 
-def _number(node: Node, options: Mapping[str, Any], name: str) -> float:
+def _number(node: TfliteNode, options: Mapping[str, Any], name: str) -> float:
     """Return one option, which must be a finite number."""
     value = options.get(name)
     known = isinstance(value, int | float) and math.isfinite(value)
@@ -55,28 +55,28 @@ def _number(node: Node, options: Mapping[str, Any], name: str) -> float:
     return value
 
 
-def _multiply(node: Node, a: str, b: str) -> str:
+def _multiply(node: TfliteNode, a: str, b: str) -> str:
     return node.emit("Mul", [a, b], tag="product")
 
 
-def _add(node: Node, a: str, b: str) -> str:
+def _add(node: TfliteNode, a: str, b: str) -> str:
     return node.emit("Add", [a, b], tag="sum")
 
 
-def _subtract(node: Node, a: str, b: str) -> str:
+def _subtract(node: TfliteNode, a: str, b: str) -> str:
     return node.emit("Sub", [a, b], tag="difference")
 
 
-def _real(node: Node, value: float) -> str:
-    return node.weight(np.float32(value), tag="number")
+def _real(node: TfliteNode, value: float) -> str:
+    return node.add_constant(np.float32(value), tag="number")
 
 
-def _part(node: Node, x: str, starts: Sequence[int], sizes: Sequence[int]) -> str:
+def _part(node: TfliteNode, x: str, starts: Sequence[int], sizes: Sequence[int]) -> str:
     attrs = {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(starts)}
     return node.emit("Slice", [x], attrs, tag="part")
 
 
-def _read_matrix(node: Node, index: int) -> tuple[str, str]:
+def _read_matrix(node: TfliteNode, index: int) -> tuple[str, str]:
     """Return the matrix of an input: [2, 2] that turns and scales (x, y), and [2] that moves them."""
     shape = node.shape(index)
     node.refuse_unless(math.prod(shape) == 16, f"a matrix of shape {list(shape)} instead of 4x4")
@@ -85,7 +85,7 @@ def _read_matrix(node: Node, index: int) -> tuple[str, str]:
     return _part(node, matrix, (0, 0), (2, 2)), move
 
 
-def _apply_matrix(node: Node, points: str, matrix: str, move: str) -> str:
+def _apply_matrix(node: TfliteNode, points: str, matrix: str, move: str) -> str:
     """Return points [..., 2] as the matrix turns, scales and moves them."""
     turned = node.emit(
         "MatMul", [points, node.emit("Transpose", [matrix], {"perm": (1, 0)}, tag="columns")], tag="turned"
@@ -93,7 +93,7 @@ def _apply_matrix(node: Node, points: str, matrix: str, move: str) -> str:
     return _add(node, turned, move)
 
 
-def _transform_landmarks(node: Node) -> Sequence[str]:
+def _transform_landmarks(node: TfliteNode) -> Sequence[str]:
     """TransformLandmarks(landmarks [1, N, 2 or 3], matrix): x and y of each as the matrix moves them.
 
     Z stays.
@@ -109,7 +109,7 @@ def _transform_landmarks(node: Node) -> Sequence[str]:
     return node.done("Concat", [moved, _part(node, node.input(0), (0, 0, 2), (1, count, 1))], {"axis": 2})
 
 
-def _transform_image(node: Node) -> Sequence[str]:
+def _transform_image(node: TfliteNode) -> Sequence[str]:
     """TransformTensorBilinear(image [1, H, W, C], matrix): for each pixel of the output, the image where the matrix moves its center to.
 
     Between four pixels it is interpolated; beyond the centers of the outermost pixels it is 0.
@@ -126,9 +126,9 @@ def _transform_image(node: Node) -> Sequence[str]:
         f"an output of {list(told)}, its options say {size}",
     )
     rows, columns = np.meshgrid(*(np.arange(n) + HALF_PIXEL for n in size), indexing="ij")
-    centers = node.weight(np.stack([columns, rows], -1).astype(np.float32)[None], tag="centers")
+    centers = node.add_constant(np.stack([columns, rows], -1).astype(np.float32)[None], tag="centers")
     places = _subtract(node, _apply_matrix(node, centers, *_read_matrix(node, 1)), _real(node, HALF_PIXEL))
-    last = node.weight(np.array([shape[2] - 1, shape[1] - 1], np.float32), tag="last")
+    last = node.add_constant(np.array([shape[2] - 1, shape[1] - 1], np.float32), tag="last")
     nearest = node.emit(
         "Minimum", [node.emit("Maximum", [places, _real(node, 0)], tag="low"), last], tag="nearest"
     )
@@ -137,7 +137,7 @@ def _transform_image(node: Node) -> Sequence[str]:
     )
     both = node.emit("ReduceMin", [inside], {"axes": (3,), "keepdims": True}, tag="both")
     # GridSample counts from -1 at the outer edge of the first pixel to 1 at that of the last
-    scale = node.weight(np.array([2 / shape[2], 2 / shape[1]], np.float32), tag="scale")
+    scale = node.add_constant(np.array([2 / shape[2], 2 / shape[1]], np.float32), tag="scale")
     edges = _multiply(node, _add(node, nearest, _real(node, HALF_PIXEL)), scale)
     grid = _subtract(node, edges, _real(node, 1))
     attrs = {"mode": "linear", "padding": "border", "align_corners": False}
@@ -159,7 +159,7 @@ class _Crop:
     scale: tuple[float, float]
 
     @classmethod
-    def read(cls, node: Node, count: int) -> _Crop:
+    def read(cls, node: TfliteNode, count: int) -> _Crop:
         """Read and check the options of a node with so many landmarks."""
         options = _read_options(node)
         subset = options.get("subset_idxs")
@@ -184,7 +184,7 @@ class _Crop:
         )
 
 
-def _direction(node: Node, points: str, crop: _Crop) -> tuple[str, str]:
+def _direction(node: TfliteNode, points: str, crop: _Crop) -> tuple[str, str]:
     """Return cosine and sine of the angle by which the crop is turned: the target less the direction from left to right.
 
     Those of the direction are its coordinates divided by its length, which needs no angle; they are 1 and 0
@@ -211,7 +211,7 @@ def _direction(node: Node, points: str, crop: _Crop) -> tuple[str, str]:
     return turned_cos, turned_sin
 
 
-def _place_crop(node: Node, crop: _Crop, count: int) -> tuple[str, str]:
+def _place_crop(node: TfliteNode, crop: _Crop, count: int) -> tuple[str, str]:
     """Add the nodes that place the crop in the image: its axes as columns of a [2, 2] matrix, and its center [1, 2].
 
     count: the number of landmarks.
@@ -232,7 +232,7 @@ def _place_crop(node: Node, crop: _Crop, count: int) -> tuple[str, str]:
     turn, back = (node.emit("Concat", pair, {"axis": 0}, tag="turn") for pair in (rows[:2], rows[2:]))
     held = node.emit(
         "Gather",
-        [points, node.weight(np.array(crop.subset, np.int32), tag="subset")],
+        [points, node.add_constant(np.array(crop.subset, np.int32), tag="subset")],
         {"axis": 0},
         tag="held",
     )
@@ -242,7 +242,7 @@ def _place_crop(node: Node, crop: _Crop, count: int) -> tuple[str, str]:
     )
     middle = _multiply(node, _add(node, low, high), _real(node, 0.5))
     center = node.emit("MatMul", [middle, back], tag="center")
-    factors = node.weight(
+    factors = node.add_constant(
         np.array([[s / n for s, n in zip(crop.scale, crop.size, strict=True)]], np.float32), tag="factors"
     )
     scale = _multiply(node, _subtract(node, high, low), factors)
@@ -251,7 +251,7 @@ def _place_crop(node: Node, crop: _Crop, count: int) -> tuple[str, str]:
     return columns, center
 
 
-def _crop_matrix(node: Node) -> Sequence[str]:
+def _crop_matrix(node: TfliteNode) -> Sequence[str]:
     """Landmarks2TransformMatrix(landmarks [1, N, 3]): what brings pixels of a crop to the image that holds the landmarks.
 
     The crop is turned so that a line between two landmarks has the target's direction, holds a subset of the
@@ -266,17 +266,17 @@ def _crop_matrix(node: Node) -> Sequence[str]:
     )
     crop = _Crop.read(node, shape[1])
     columns, center = _place_crop(node, crop, shape[1])
-    half = node.weight(np.array([[-n / 2 for n in crop.size]], np.float32), tag="half")
+    half = node.add_constant(np.array([[-n / 2 for n in crop.size]], np.float32), tag="half")
     move = _add(node, center, node.emit("MatMul", [half, columns], tag="shift"))
     matrix = node.emit("Transpose", [columns], {"perm": (1, 0)}, tag="matrix")
-    nothing = node.weight(np.zeros((2, 1), np.float32), tag="nothing")
+    nothing = node.add_constant(np.zeros((2, 1), np.float32), tag="nothing")
     upper = node.emit(
         "Concat",
         [matrix, nothing, node.emit("Reshape", [move], {"shape": (2, 1)}, tag="move")],
         {"axis": 1},
         tag="upper",
     )
-    lower = node.weight(np.eye(4, dtype=np.float32)[2:], tag="lower")
+    lower = node.add_constant(np.eye(4, dtype=np.float32)[2:], tag="lower")
     return node.done(
         "Reshape", [node.emit("Concat", [upper, lower], {"axis": 0}, tag="whole")], {"shape": (1, 4, 4)}
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import tflite
 
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 from mace_frontend_tflite.ops.lstm_cell import Clips, Direction, Places
 
@@ -17,7 +17,7 @@ FORWARD, BACKWARD = Places(1, 5, 9, 12, 16, 35, 36), Places(18, 22, 26, 29, 33, 
 AUXILIARY = range(39, 48)
 
 
-def turned(node: Node, x: str) -> str:
+def turned(node: TfliteNode, x: str) -> str:
     """A sequence [time, ...] from its end."""
     shape = node.tensor(x).shape
     back = {
@@ -28,19 +28,19 @@ def turned(node: Node, x: str) -> str:
     return node.emit("Slice", [x], back, tag="turned")
 
 
-def time_first(node: Node, time_major: bool) -> str:
+def time_first(node: TfliteNode, time_major: bool) -> str:
     """The sequence at input 0 as [time, batch, inputs]."""
     x = node.input(0)
     node.refuse_unless(len(node.tensor(x).shape) == 3, f"a sequence of shape {list(node.tensor(x).shape)}")
     return x if time_major else node.emit("Transpose", [x], {"perm": (1, 0, 2)}, tag="time-first")
 
 
-def as_asked(node: Node, y: str, time_major: bool) -> Sequence[str]:
+def as_asked(node: TfliteNode, y: str, time_major: bool) -> Sequence[str]:
     """The node's output from a sequence [time, batch, units]."""
     return node.done("Identity", [y]) if time_major else node.done("Transpose", [y], {"perm": (1, 0, 2)})
 
 
-def both_ways(node: Node, sides: tuple[str, str], merge: bool, time_major: bool) -> Sequence[str]:
+def both_ways(node: TfliteNode, sides: tuple[str, str], merge: bool, time_major: bool) -> Sequence[str]:
     """The outputs from the sequences [time, batch, units] of the two directions."""
     if merge:
         return as_asked(node, node.emit("Concat", list(sides), {"axis": 2}, tag="merged"), time_major)
@@ -48,7 +48,7 @@ def both_ways(node: Node, sides: tuple[str, str], merge: bool, time_major: bool)
     return [node.emit("Transpose", [side], {"perm": perm}, tag="side") for side in sides]
 
 
-def _clips(node: Node, options: Any) -> Clips:
+def _clips(node: TfliteNode, options: Any) -> Clips:
     node.refuse_unless(
         options.FusedActivationFunction() == tflite.ActivationFunctionType.TANH,
         "a cell activation other than tanh",
@@ -56,7 +56,7 @@ def _clips(node: Node, options: Any) -> Clips:
     return Clips(float(options.CellClip()), float(options.ProjClip()))
 
 
-def _sequence(node: Node) -> Sequence[str]:
+def _sequence(node: TfliteNode) -> Sequence[str]:
     options = node.options("UnidirectionalSequenceLSTMOptions")
     node.refuse_unless(not options.DiagonalRecurrentTensors(), "diagonal recurrent weights")
     time_major = bool(options.TimeMajor())
@@ -64,7 +64,7 @@ def _sequence(node: Node) -> Sequence[str]:
     return as_asked(node, y, time_major)
 
 
-def _both(node: Node) -> Sequence[str]:
+def _both(node: TfliteNode) -> Sequence[str]:
     options = node.options("BidirectionalSequenceLSTMOptions")
     node.refuse_unless(not any(node.has(i) for i in AUXILIARY), "an auxiliary input")
     clips, time_major = _clips(node, options), bool(options.TimeMajor())
@@ -75,7 +75,7 @@ def _both(node: Node) -> Sequence[str]:
     )
 
 
-def _step(node: Node) -> Sequence[str]:
+def _step(node: TfliteNode) -> Sequence[str]:
     """One step.
 
     In its basic form of (x, hidden, weights of input, cell, forget and output gate in one, bias, cell).
@@ -89,7 +89,7 @@ def _step(node: Node) -> Sequence[str]:
     return node.done("Reshape", [y], {"shape": node.tensor(y).shape[1:]})
 
 
-def _basic(node: Node) -> Sequence[str]:
+def _basic(node: TfliteNode) -> Sequence[str]:
     node.refuse_unless(
         node.storage() is None,
         "the quantized basic form of LSTM; convert the model again with a newer converter",
@@ -97,7 +97,7 @@ def _basic(node: Node) -> Sequence[str]:
     together = node.emit("Concat", [node.input(0), node.input(1)], {"axis": 1}, tag="together")
     gates = node.emit("MatMul", [together, node.permuted(2, (1, 0)), node.input(3)], tag="gates")
     width = node.tensor(gates).shape[-1] // 4
-    parts = node.emit_all(
+    parts = node.emit_tagged(
         "Split", [gates], {"axis": 1, "sizes": (width,) * 4}, ("input", "cell", "forget", "output")
     )
     opened = {i: node.emit("Sigmoid", [parts[i]], tag="gate") for i in (0, 2, 3)}
@@ -106,7 +106,7 @@ def _basic(node: Node) -> Sequence[str]:
     (hidden,) = node.done("Mul", [node.emit("Tanh", [state], tag="squashed"), opened[3]])
     for index, end in ((1, hidden), (4, state)):  # the kernel writes its results over its states as well
         if node.info(index).variable:
-            node.leave(index, end)
+            node.set_state(index, end)
     return [hidden, state, together, gates]
 
 

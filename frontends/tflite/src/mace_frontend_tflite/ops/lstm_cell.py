@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.ir import DType, Quant, Storage
-from mace_frontend_tflite.node import Node, within
+from mace_frontend_tflite.fused_activation import is_within
+from mace_frontend_tflite.node import TfliteNode
 
 GATES = ("input", "forget", "cell", "output")
 GATE = Storage(DType.I16, Quant.of(2.0**-12))
@@ -55,7 +56,7 @@ class Storages:
     state: Storage | None
 
     @classmethod
-    def of(cls, node: Node, places: Places) -> Storages:
+    def of(cls, node: TfliteNode, places: Places) -> Storages:
         """From the node's state and intermediate tensors."""
         if node.storage() is None:
             return cls(None, None, None, None, None)
@@ -79,7 +80,7 @@ class Storages:
 class Direction:
     """A layer's inputs of one direction."""
 
-    node: Node
+    node: TfliteNode
     places: Places
     clips: Clips
 
@@ -112,11 +113,11 @@ class Direction:
             for first in (places.weights, places.recurrent)
         )
         hidden = node.tensor(r).shape[-1]
-        nothing = node.weight(np.zeros(hidden, np.float32), tag="no-bias")
+        nothing = node.add_constant(np.zeros(hidden, np.float32), tag="no-bias")
         biases = [node.input(places.biases + g) or nothing for g in order]
         b = self._stacked([*biases, *(nothing,) * 4])
         states = [self._state(index) for index in (places.hidden, places.cell)]
-        at_zero = all(s in node.build.weights for s in states)
+        at_zero = all(s in node.builder.weights for s in states)
         rows = (
             []
             if at_zero
@@ -131,10 +132,10 @@ class Direction:
         )
         inputs = [x, w, r, b, "", *(rows or ("", "")), p]
         attrs = {"hidden": hidden, "cell_clip": self.clips.cell}
-        y, *ends = node.emit_all("LSTM", inputs, attrs, ("sequence", "hidden", "cell"))
+        y, *ends = node.emit_tagged("LSTM", inputs, attrs, ("sequence", "hidden", "cell"))
         time, _, batch, _ = node.tensor(y).shape
         for index, end in zip((places.hidden, places.cell), ends, strict=True):
-            node.leave(index, end)
+            node.set_state(index, end)
         return node.emit("Reshape", [y], {"shape": (time, batch, hidden)}, tag="states")
 
     def _stacked(self, parts: Sequence[str]) -> str:
@@ -150,7 +151,7 @@ class Direction:
         node = self.node
         time, batch, inputs = node.tensor(x).shape
         node.refuse_unless(
-            node.work.room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
+            node.importer.has_room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
         )
         how = Storages.of(node, self.places)
         rows = node.emit("Reshape", [x], {"shape": (time * batch, inputs)}, tag="rows")
@@ -165,8 +166,8 @@ class Direction:
             made.append(
                 node.emit("Reshape", [hidden], {"shape": (1, *node.tensor(hidden).shape)}, tag="step")
             )
-        node.leave(self.places.hidden, hidden)
-        node.leave(self.places.cell, state)
+        node.set_state(self.places.hidden, hidden)
+        node.set_state(self.places.cell, state)
         return node.emit("Concat", made, {"axis": 0}, tag="sequence", storage=how.state)
 
     def _driven(self, gate: int, rows: str, how: Storages) -> str:
@@ -181,7 +182,7 @@ class Direction:
         return node.emit("MatMul", [rows, weights, *bias], tag=f"{GATES[gate]}-driven", storage=how.gate)
 
 
-def _rows(node: Node, tensor: str, first: int, count: int) -> str:
+def _rows(node: TfliteNode, tensor: str, first: int, count: int) -> str:
     width = node.tensor(tensor).shape[1]
     return node.emit(
         "Slice", [tensor], {"starts": (first, 0), "sizes": (count, width), "steps": (1, 1)}, tag="now"
@@ -204,12 +205,12 @@ class _Cell:
         if 0 in driven:
             admitted = self._gate(0, driven[0], hidden, state)
         else:
-            one = node.weight(np.float32(1), tag="one")
+            one = node.add_constant(np.float32(1), tag="one")
             admitted = node.emit("Sub", [one, forget], tag="admitted", storage=how.activated)
         kept = node.emit("Mul", [state, forget], tag="kept", storage=how.cell)
         added = node.emit("Mul", [admitted, candidate], tag="added", storage=how.cell)
         new = node.emit("Add", [kept, added], tag="cell", storage=how.cell)
-        if most and not within(how.cell, -most, most):
+        if most and not is_within(how.cell, -most, most):
             new = node.emit("Clip", [new], {"min": -most, "max": most}, tag="cell", storage=how.cell)
         shown = self._gate(3, driven[3], hidden, new)
         squashed = node.emit("Tanh", [new], tag="squashed", storage=how.activated)

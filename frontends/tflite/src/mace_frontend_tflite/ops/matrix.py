@@ -9,28 +9,28 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 MOST_PLACES = 1 << 24
 """Elements of a constant made here."""
 
 
-def _diagonal(node: Node, rows: int, columns: int) -> str:
+def _diagonal(node: TfliteNode, rows: int, columns: int) -> str:
     node.refuse_unless(rows * columns <= MOST_PLACES, f"a diagonal of {rows} by {columns}")
-    return node.weight(np.eye(rows, columns, dtype=bool), tag="diagonal")
+    return node.add_constant(np.eye(rows, columns, dtype=bool), tag="diagonal")
 
 
-def _matrix_diag(node: Node) -> Sequence[str]:
+def _matrix_diag(node: TfliteNode) -> Sequence[str]:
     """Matrices with the last axis as their diagonal."""
     *outer, size = node.shape(0)
     x = node.input(0)
     rows = node.emit("Reshape", [x], {"shape": (*outer, 1, size)}, tag="rows")
-    zero = node.weight(np.zeros((), node.tensor(x).real.dtype.numpy), tag="zero")
+    zero = node.add_constant(np.zeros((), node.tensor(x).real.dtype.numpy), tag="zero")
     return node.done("Where", [_diagonal(node, size, size), rows, zero])
 
 
-def _matrix_set_diag(node: Node) -> Sequence[str]:
+def _matrix_set_diag(node: TfliteNode) -> Sequence[str]:
     """MATRIX_SET_DIAG(x, diagonal)."""
     *outer, rows, columns = node.shape(0)
     size = min(rows, columns)
@@ -39,24 +39,26 @@ def _matrix_set_diag(node: Node) -> Sequence[str]:
     return node.done("Where", [_diagonal(node, rows, columns), values, node.input(0)])
 
 
-def _bucketize(node: Node) -> Sequence[str]:
+def _bucketize(node: TfliteNode) -> Sequence[str]:
     """How many boundaries are not above an element."""
     options, shape = node.options("BucketizeOptions"), node.shape(0)
     boundaries: Array = np.asarray(options.BoundariesAsNumpy(), np.float32).reshape(-1)
     x = node.emit("Cast", [node.input(0)], {"to": "f32"}, tag="numbers")
     each = node.emit("Reshape", [x], {"shape": (*shape, 1)}, tag="each")
-    reached = node.emit("GreaterEqual", [each, node.weight(boundaries, tag="boundaries")], tag="reached")
+    reached = node.emit(
+        "GreaterEqual", [each, node.add_constant(boundaries, tag="boundaries")], tag="reached"
+    )
     counted = node.emit("Cast", [reached], {"to": "i32"}, tag="counted")
     return node.done("ReduceSum", [counted], {"axes": (len(shape),), "keepdims": False})
 
 
-def _atan2(node: Node) -> Sequence[str]:
+def _atan2(node: TfliteNode) -> Sequence[str]:
     """ATAN2(y, x): the angle of the point (x, y)."""
     y, x = node.input(0), node.input(1)
-    zero, half, whole = (node.weight(np.float32(v), tag="angle") for v in (0, pi / 2, pi))
+    zero, half, whole = (node.add_constant(np.float32(v), tag="angle") for v in (0, pi / 2, pi))
     angle = node.emit("Atan", [node.emit("Div", [y, x], tag="slope")], tag="angle")
     below = node.emit("Less", [y, zero], tag="below")
-    turn = node.emit("Where", [below, node.weight(np.float32(-pi), tag="angle"), whole], tag="turn")
+    turn = node.emit("Where", [below, node.add_constant(np.float32(-pi), tag="angle"), whole], tag="turn")
     left = node.emit("Where", [node.emit("Less", [x, zero], tag="left"), turn, zero], tag="turn")
     upright = node.emit("Mul", [node.emit("Sign", [y], tag="side"), half], tag="upright")
     aside = node.emit("Add", [angle, left], tag="aside")

@@ -11,9 +11,9 @@ import numpy as np
 
 from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.fused_activation import limits
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
-from mace_frontend_tflite.ops.activation import limits
 
 SAME, VALID = 1, 2
 """TfLitePadding in tensorflow/lite/c; the schema of the file counts otherwise."""
@@ -22,7 +22,7 @@ INSIDE = 0.1
 """What MediaPipe adds to a place in a window, so that a conversion to an integer gives that place in any arithmetic."""
 
 
-def _parameters(node: Node, count: int) -> tuple[int, ...]:
+def _parameters(node: TfliteNode, count: int) -> tuple[int, ...]:
     """Return the first integers of the operator's C struct, which the file holds as it lies in memory."""
     data = node.operator.custom
     node.refuse_unless(
@@ -32,7 +32,7 @@ def _parameters(node: Node, count: int) -> tuple[int, ...]:
     return struct.unpack_from(f"<{count}i", data)
 
 
-def _transposed_with_bias(node: Node) -> Sequence[str]:
+def _transposed_with_bias(node: TfliteNode) -> Sequence[str]:
     """Convolution2DTransposeBias(x, filters [O, H, W, I], bias) by TfLiteTransposeConvParams: padding, stride along W, along H."""
     padding, *strides_wh = _parameters(node, 3)
     strides = (strides_wh[1], strides_wh[0])
@@ -56,7 +56,7 @@ def _transposed_with_bias(node: Node) -> Sequence[str]:
     return node.done("ConvTranspose", [node.input(0), node.input(1), node.input(2)], attrs)
 
 
-def _window(node: Node) -> tuple[int, Shape, Shape, int]:
+def _window(node: TfliteNode) -> tuple[int, Shape, Shape, int]:
     """Return padding, strides and size of the window, rows first, and the activation, as TfLitePoolParams has them."""
     padding, stride_w, stride_h, width, height, activation = _parameters(node, 6)
     node.refuse_unless(
@@ -66,7 +66,7 @@ def _window(node: Node) -> tuple[int, Shape, Shape, int]:
     return padding, (stride_h, stride_w), (height, width), activation
 
 
-def _max_pool_with_places(node: Node) -> Sequence[str]:
+def _max_pool_with_places(node: TfliteNode) -> Sequence[str]:
     """MaxPoolingWithArgmax2D: the greatest value of each window, and its place in the window, rows first, as a float."""
     padding, strides, kernel, activation = _window(node)
     node.refuse_unless(padding in (SAME, VALID), f"padding {padding}")
@@ -87,7 +87,7 @@ def _max_pool_with_places(node: Node) -> Sequence[str]:
     )
     place = node.emit("ArgMax", [apart], {"axis": 3, "keepdims": False}, tag="place")
     number = node.emit("Cast", [place], {"to": "f32"}, tag="number")
-    inside = node.emit("Add", [number, node.weight(np.float32(INSIDE), tag="inside")], tag="inside")
+    inside = node.emit("Add", [number, node.add_constant(np.float32(INSIDE), tag="inside")], tag="inside")
     values = (
         node.emit("Clip", [pool], {"min": bounds[0], "max": bounds[1]}, tag="values")
         if bounds != (-np.inf, np.inf)
@@ -96,7 +96,7 @@ def _max_pool_with_places(node: Node) -> Sequence[str]:
     return [values, inside]
 
 
-def _max_unpool(node: Node) -> Sequence[str]:
+def _max_unpool(node: TfliteNode) -> Sequence[str]:
     """MaxUnpooling2D(x, places): every value at its place in a window of its own, zeros elsewhere."""
     _, strides, kernel, _ = _window(node)
     node.refuse_unless(
@@ -115,7 +115,7 @@ def _max_unpool(node: Node) -> Sequence[str]:
         {"to": "i32"},
         tag="place",
     )
-    known = node.weight(np.arange(count, dtype=np.int32).reshape(count, 1), tag="known")
+    known = node.add_constant(np.arange(count, dtype=np.int32).reshape(count, 1), tag="known")
     here = node.emit("Cast", [node.emit("Equal", [place, known], tag="equal")], {"to": "f32"}, tag="here")
     spread = node.emit(
         "Mul", [here, node.emit("Reshape", [node.input(0)], {"shape": each}, tag="values")], tag="spread"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
@@ -20,7 +20,7 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 
 
 def _reduce(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         rank = len(node.shape(0))
         axes = tuple(sorted({node.axis(a, rank) for a in node.ints(1, "axes")}))
         keep = bool(node.options("ReducerOptions").KeepDims())
@@ -32,7 +32,7 @@ def _reduce(op: str) -> Handler:
 def _any_or_all(op: str) -> Handler:
     """Of truths as numbers: the greatest or the least."""
 
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
         rank = len(node.shape(0))
         attrs = {
@@ -45,7 +45,7 @@ def _any_or_all(op: str) -> Handler:
 
 
 def _arg(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
         place = node.emit(op, [node.input(0)], {"axis": axis, "keepdims": False}, tag="place")
         dtype = node.output().dtype
@@ -54,7 +54,7 @@ def _arg(op: str) -> Handler:
     return handle
 
 
-def _cumsum(node: Node) -> Sequence[str]:
+def _cumsum(node: TfliteNode) -> Sequence[str]:
     options = node.options("CumsumOptions")
     axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
     return node.done(
@@ -64,11 +64,11 @@ def _cumsum(node: Node) -> Sequence[str]:
     )
 
 
-def _l2_norm(node: Node) -> Sequence[str]:
+def _l2_norm(node: TfliteNode) -> Sequence[str]:
     return node.done("LpNorm", [node.input(0)], {"axis": -1, "p": 2})
 
 
-def _local_response(node: Node) -> Sequence[str]:
+def _local_response(node: TfliteNode) -> Sequence[str]:
     """X * (bias + alpha * sum of squares) ** -beta over the channels from radius before to radius - 1 behind, as the kernel has it.
 
     The IR's alpha is divided by the size, and its even windows reach further behind: so the channels are

@@ -8,9 +8,9 @@ from types import MappingProxyType
 import numpy as np
 import tflite
 
-from mace_frontend_tflite.node import Node
+from mace_frontend_tflite.fused_activation import limits
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
-from mace_frontend_tflite.ops.activation import limits
 from mace_frontend_tflite.ops.lstm import as_asked, both_ways, time_first, turned
 
 _Type = tflite.ActivationFunctionType
@@ -21,7 +21,7 @@ AUXILIARY = (9, 10, 11)
 STEP_NODES = 5
 
 
-def _direction(node: Node, x: str, first: int, function: int) -> str:
+def _direction(node: TfliteNode, x: str, first: int, function: int) -> str:
     """Hidden states [time, batch, units] of a sequence.
 
     weights, recurrent weights, bias and state lie from input `first` on.
@@ -34,7 +34,7 @@ def _direction(node: Node, x: str, first: int, function: int) -> str:
         node.emit("Reshape", [node.input(i)], {"shape": (1, *node.shape(i))}, tag="weights")
         for i in (first, first + 1)
     )
-    both = [node.input(first + 2), node.weight(np.zeros(hidden, np.float32), tag="no-bias")]
+    both = [node.input(first + 2), node.add_constant(np.zeros(hidden, np.float32), tag="no-bias")]
     b = node.emit(
         "Reshape",
         [node.emit("Concat", both, {"axis": 0}, tag="bias")],
@@ -42,22 +42,24 @@ def _direction(node: Node, x: str, first: int, function: int) -> str:
         tag="bias",
     )
     inputs = [x, w, r, b]
-    if state not in node.build.weights:
+    if state not in node.builder.weights:
         inputs += ["", node.emit("Reshape", [state], {"shape": (1, *node.tensor(state).shape)}, tag="state")]
-    y, end = node.emit_all(
+    y, end = node.emit_tagged(
         "RNN", inputs, {"hidden": hidden, "activations": (FUNCTIONS[function],)}, ("sequence", "state")
     )
-    node.leave(first + 3, end)
+    node.set_state(first + 3, end)
     time, _, batch, _ = node.tensor(y).shape
     return node.emit("Reshape", [y], {"shape": (time, batch, hidden)}, tag="states")
 
 
-def _unrolled(node: Node, x: str, first: int, function: int) -> str:
+def _unrolled(node: TfliteNode, x: str, first: int, function: int) -> str:
     bounds = limits(function)
     node.refuse_unless(bounds is not None, f"activation {function} is not supported")
     assert bounds is not None
     time, batch, width = node.tensor(x).shape
-    node.refuse_unless(node.work.room_for(time * STEP_NODES), f"{time} steps are too many to be written out")
+    node.refuse_unless(
+        node.importer.has_room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
+    )
     w, r = (node.permuted(i, (1, 0)) for i in (first, first + 1))
     hidden, made = node.stored(first + 3), []
     for step in range(time):
@@ -69,11 +71,11 @@ def _unrolled(node: Node, x: str, first: int, function: int) -> str:
         total = node.emit("Add", [driven, node.emit("MatMul", [hidden, r], tag="recurrent")], tag="total")
         hidden = node.emit("Clip", [total], {"min": bounds[0], "max": bounds[1]}, tag="hidden")
         made.append(node.emit("Reshape", [hidden], {"shape": (1, *node.tensor(hidden).shape)}, tag="step"))
-    node.leave(first + 3, hidden)
+    node.set_state(first + 3, hidden)
     return node.emit("Concat", made, {"axis": 0}, tag="sequence")
 
 
-def _sequence(node: Node) -> Sequence[str]:
+def _sequence(node: TfliteNode) -> Sequence[str]:
     """UNIDIRECTIONAL_SEQUENCE_RNN(x, weights, recurrent weights, bias, state)."""
     options = node.options("SequenceRNNOptions")
     time_major = bool(options.TimeMajor())
@@ -82,7 +84,7 @@ def _sequence(node: Node) -> Sequence[str]:
     )
 
 
-def _both(node: Node) -> Sequence[str]:
+def _both(node: TfliteNode) -> Sequence[str]:
     options = node.options("BidirectionalSequenceRNNOptions")
     node.refuse_unless(not any(node.has(i) for i in AUXILIARY), "an auxiliary input")
     function, time_major = options.FusedActivationFunction(), bool(options.TimeMajor())
@@ -91,7 +93,7 @@ def _both(node: Node) -> Sequence[str]:
     return both_ways(node, (_direction(node, x, 1, function), back), bool(options.MergeOutputs()), time_major)
 
 
-def _step(node: Node) -> Sequence[str]:
+def _step(node: TfliteNode) -> Sequence[str]:
     """RNN, a single step."""
     batch, width = node.shape(0)
     x = node.emit("Reshape", [node.input(0)], {"shape": (1, batch, width)}, tag="sequence")
@@ -99,7 +101,7 @@ def _step(node: Node) -> Sequence[str]:
     return node.done("Reshape", [y], {"shape": node.tensor(y).shape[1:]})
 
 
-def _svdf(node: Node) -> Sequence[str]:
+def _svdf(node: TfliteNode) -> Sequence[str]:
     """SVDF(x, feature filters, time filters, bias, state): a sum over time of what the feature filters found.
 
     R. Nakkiran et al., "Compressing deep neural networks using a rank-constrained topology", 2015.
@@ -115,7 +117,7 @@ def _svdf(node: Node) -> Sequence[str]:
     state = node.emit(
         "Concat", [node.emit("Slice", [before], cut, tag="kept"), newest], {"axis": 2}, tag="state"
     )
-    node.leave(4, state)
+    node.set_state(4, state)
     weighted = node.emit("Mul", [state, node.input(2)], tag="weighted")
     grouped = node.emit(
         "Reshape", [weighted], {"shape": (batch, filters // rank, rank * memory)}, tag="grouped"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mace_core.translation import RefusedError
-from mace_frontend_tflite.node import Node
+from mace_core.importer import RefusedError
+from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 from mace_frontend_tflite.source import TensorInfo
 
@@ -14,7 +14,7 @@ COMPLEX = ("COMPLEX64", "COMPLEX128")
 """The format's names of complex types."""
 
 
-def is_complex(node: Node) -> bool:
+def is_complex(node: TfliteNode) -> bool:
     """Tell whether an operator reads complex numbers."""
     return any(node.has(i) and node.info(i).kind in COMPLEX for i in range(node.count))
 
@@ -25,7 +25,7 @@ def refuse_complex(output: TensorInfo) -> None:
         raise RefusedError("it is of complex numbers; name their REAL and IMAG parts under output_tensors")
 
 
-def handle_complex(node: Node) -> Sequence[str]:
+def handle_complex(node: TfliteNode) -> Sequence[str]:
     """Add what computes an operator on complex numbers; RefusedError for one that is not known on them."""
     handler = ON_COMPLEX.get(node.operator.code)
     if handler is None:
@@ -36,7 +36,7 @@ def handle_complex(node: Node) -> Sequence[str]:
     return [made] if isinstance(made, str) else made
 
 
-def _rfft_2d(node: Node) -> Sequence[str]:
+def _rfft_2d(node: TfliteNode) -> Sequence[str]:
     """Frequencies of the last two axes, cut or filled up with zeros to the stated lengths.
 
     Half of those along the last one.
@@ -53,7 +53,7 @@ def _rfft_2d(node: Node) -> Sequence[str]:
     return node.done("DFT", [rows], {"axis": len(shape) - 2, "length": lengths[0]})
 
 
-def _absolute(node: Node) -> Sequence[str]:
+def _absolute(node: TfliteNode) -> Sequence[str]:
     x = node.stored(0)
     last = len(node.shape(0)) - 1
     squares = node.emit("Mul", [x, x], tag="squares")
@@ -63,7 +63,7 @@ def _absolute(node: Node) -> Sequence[str]:
 
 
 def _part(place: int) -> Handler:
-    def handle(node: Node) -> Sequence[str]:
+    def handle(node: TfliteNode) -> Sequence[str]:
         shape = node.shape(0)
         attrs = {
             "starts": (*(0 for _ in shape[1:]), place),
@@ -76,7 +76,7 @@ def _part(place: int) -> Handler:
     return handle
 
 
-def _reshaped(node: Node) -> Sequence[str]:
+def _reshaped(node: TfliteNode) -> Sequence[str]:
     """RESHAPE, SQUEEZE or EXPAND_DIMS: the shape that the file states."""
     return node.done("Reshape", [node.stored(0)], {"shape": (*node.output().shape, 2)})
 
