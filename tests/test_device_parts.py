@@ -100,9 +100,10 @@ def plan(target: Fake, divided: Graph) -> Plan:
 def build(made: Plan, folder: Path) -> Path:
     """The shared library of a plan, with the engine and the fake device in it."""
     sources = code.library("lib", [made], {"cpu": Cpu().levels("host")})
-    copies = {name: FAKE / name for name in ("fake_driver.c", "fake_driver.h")}
+    headers = ("fake_driver.h", "sha256.h")
+    copies = {name: FAKE / name for name in ("fake_driver.c", *headers)}
     driver = Manifest(
-        "lib", copies=copies, units=(Unit("fake_driver.c", reads=("fake_driver.h",)),), drivers=("fake_own",)
+        "lib", copies=copies, units=(Unit("fake_driver.c", reads=headers),), drivers=("fake_own",)
     )
     joined = sources.manifests[0].join([driver, describe_engine(sources.manifests[0])])
     return shared_library(replace(sources, manifests=(joined,)), host(), folder, ("-O1",))

@@ -24,7 +24,13 @@ RUNTIME = Path(__file__).parent / "runtime"
 TOOLS = ("mace_run", "mace_benchmark")
 """The programs that come with every library, each a source of that name."""
 
-ENGINE = ("mace_engine.c", "mace_engine_layout.c", "mace_engine_ports.c")
+ENGINE = (
+    "mace_engine.c",
+    "mace_engine_cache.c",
+    "mace_engine_layout.c",
+    "mace_engine_ports.c",
+    "mace_engine_run.c",
+)
 """Sources of the engine."""
 
 SHIPPED = ("mace_threads.c", "mace_run.c", "mace_benchmark.c", "mace_tool.h")

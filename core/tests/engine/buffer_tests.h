@@ -3,14 +3,16 @@
 #include <unistd.h>
 
 static mace_buffer host_buffer(void *host, size_t offset, size_t bytes) {
-  const mace_buffer buffer = {sizeof buffer, MACE_HOST, host, 0, offset, bytes};
+  const mace_buffer buffer = {sizeof buffer, MACE_HOST, host, 0, offset, bytes, -1};
   return buffer;
 }
 
 /* A device that wants more than the build planned is refused at open, with both in the text. */
 static void test_needs(void) {
-  static const mace_need raises[] = {{sizeof(mace_need), 0, 0, 0, 0, 48}, {sizeof(mace_need), 0, 128, 0, 0, 0},
-                                     {sizeof(mace_need), 0, 0, 4096, 0, 0}, {sizeof(mace_need), 0, 0, 0, 16, 0}};
+  static const mace_need raises[] = {{sizeof(mace_need), 0, 0, 0, 0, 48},
+                                     {sizeof(mace_need), 0, 128, 0, 0, 0},
+                                     {sizeof(mace_need), 0, 0, 4096, 0, 0},
+                                     {sizeof(mace_need), 0, 0, 0, 16, 0}};
   static const char *const wanted[] = {"48 bytes, alignment 64", "alignment 128", "granule 4096", "slack 16"};
   fixture f;
   size_t bytes;
@@ -21,13 +23,15 @@ static void test_needs(void) {
     fake.raise = raises[i];
     CHECK(mace_open(&f.device, NULL, memory, bytes, &session) == MACE_STALE);
     CHECK(strstr(mace_error(session), wanted[i]));
-    CHECK(strstr(mace_error(session), "the build planned 32 bytes, alignment 64, granule 64, slack 0; build for this device"));
+    CHECK(strstr(mace_error(session),
+                 "the build planned 32 bytes, alignment 64, granule 64, slack 0; build for this device"));
     mace_close(session);
     balanced();
   }
   free(memory);
   fake_forget();
-  make_models(&f, &fake_import, 0, 0); /* no memory of its own: the session makes it, as aligned and as large as asked for */
+  make_models(&f, &fake_import, 0,
+              0); /* no memory of its own: the session makes it, as aligned and as large as asked for */
   f.space.need.alignment = 256, f.space.need.granule = 4096, f.space.need.slack = 100;
   memory = session_memory(&f.device, NULL, &bytes);
   CHECK(!mace_open(&f.device, NULL, memory, bytes, &session));
@@ -142,14 +146,18 @@ static void test_kinds(void) {
       buffer.kind = (mace_buffer_kind)kind;
       const mace_status status = mace_bind(session, port, &buffer);
       CHECK(status == (kind == MACE_HOST || (!port && kind == MACE_DMABUF) ? MACE_OK : MACE_REFUSED));
-      if (status) CHECK(strstr(mace_error(session), port ? "give one of MACE_HOST" : "give one of MACE_HOST MACE_DMABUF"));
+      if (status)
+        CHECK(strstr(mace_error(session),
+                     port ? "give one of MACE_HOST" : "give one of MACE_HOST MACE_DMABUF"));
     }
-  const mace_buffer shared = {sizeof shared, MACE_DMABUF, NULL, (uintptr_t)area, 0, sizeof area}; /* without an address */
+  const mace_buffer shared = {sizeof shared, MACE_DMABUF, NULL, (uintptr_t)area, 0,
+                              sizeof area,   -1}; /* without an address */
   area[0] = 4;
   CHECK(!mace_bind(session, 0, &shared) && !mace_bind(session, 1, NULL));
   CHECK(!mace_run(session, inputs, outputs));
   CHECK(y[0] == 22);
-  const mace_buffer none_at_all = {0}, small = host_buffer(area, 60, sizeof area), lost = host_buffer(NULL, 0, 64);
+  const mace_buffer none_at_all = {0}, small = host_buffer(area, 60, sizeof area),
+                    lost = host_buffer(NULL, 0, 64);
   const mace_buffer crooked = host_buffer((char *)area + 4, 0, 56);
   CHECK(mace_bind(session, 0, &none_at_all) == MACE_REFUSED && strstr(mace_error(session), "struct_bytes"));
   CHECK(mace_bind(session, 0, &small) == MACE_REFUSED && strstr(mace_error(session), "smaller"));
@@ -172,7 +180,9 @@ static void test_kinds(void) {
 }
 
 static int32_t observed;
-static void observe(void *observer, int32_t layer, const void *result) { observed += observer == &observed && result ? layer + 1 : 100; }
+static void observe(void *observer, int32_t layer, const void *result) {
+  observed += observer == &observed && result ? layer + 1 : 100;
+}
 
 /* What needs no device. */
 static void test_calls(void) {
@@ -190,7 +200,8 @@ static void test_calls(void) {
     for (int i = 0; i < 3 * FAKE_VALUES; i++) x[i] = (float)i, y[i] = 0;
     CHECK(!mace_run_batch(session, 3, inputs, outputs));
     for (int i = 0; i < 3 * FAKE_VALUES; i++) CHECK(y[i] == 3 * (x[i] + 1) + 8);
-    CHECK(!mace_run_batch(session, 0, inputs, outputs) && mace_run_batch(session, -1, inputs, outputs) == MACE_REFUSED);
+    CHECK(!mace_run_batch(session, 0, inputs, outputs) &&
+          mace_run_batch(session, -1, inputs, outputs) == MACE_REFUSED);
     CHECK(mace_run(session, nothing, outputs) == MACE_NO_TENSOR && strstr(mace_error(session), "input"));
     CHECK(mace_run(session, NULL, outputs) == MACE_NO_TENSOR);
     CHECK(mace_run(session, inputs, nowhere) == MACE_NO_TENSOR && strstr(mace_error(session), "output"));
@@ -209,11 +220,14 @@ static void test_calls(void) {
   void *memory = session_memory(&f.cpu, NULL, &bytes);
   f.cpu.abi = 1;
   CHECK(!mace_session_bytes(&f.cpu, NULL) && !mace_session_bytes(NULL, NULL));
-  CHECK(mace_open(&f.cpu, NULL, memory, bytes, &session) == MACE_OTHER_ABI && strstr(mace_error(session), "mace.h"));
-  CHECK(mace_open(NULL, NULL, memory, bytes, &session) == MACE_NO_MODEL && strstr(mace_error(session), "NULL"));
+  CHECK(mace_open(&f.cpu, NULL, memory, bytes, &session) == MACE_OTHER_ABI &&
+        strstr(mace_error(session), "mace.h"));
+  CHECK(mace_open(NULL, NULL, memory, bytes, &session) == MACE_NO_MODEL &&
+        strstr(mace_error(session), "NULL"));
   CHECK(mace_run(session, inputs, outputs) == MACE_REFUSED);
   CHECK(mace_bind(session, 0, NULL) == MACE_REFUSED && mace_reset(session) == MACE_REFUSED);
   mace_close(session);
   free(memory);
-  CHECK(mace_run(NULL, inputs, outputs) == MACE_REFUSED && mace_reset(NULL) == MACE_REFUSED && !*mace_part_device(NULL, 0));
+  CHECK(mace_run(NULL, inputs, outputs) == MACE_REFUSED && mace_reset(NULL) == MACE_REFUSED &&
+        !*mace_part_device(NULL, 0));
 }

@@ -1,4 +1,5 @@
-/* The contract of sessions with drivers, held against a fake device; each test is a function, called by name. */
+/* The contract of sessions with drivers, held against a fake device; each test is a function, called by name.
+ */
 #define _GNU_SOURCE
 #include "models.h"
 
@@ -54,14 +55,16 @@ static void test_devices(void) {
   free(memory);
 }
 
-/* A driver that was compiled with an earlier driver.h has a shorter table; one that is cut off within the required members has none. */
+/* A driver that was compiled with an earlier driver.h has a shorter table; one that is cut off within the
+ * required members has none. */
 static void test_tables(void) {
   fixture f;
   size_t bytes;
   mace_session *session;
   mace_driver driver = fake_import;
   driver.describe = fake_own.describe;
-  for (size_t end = offsetof(mace_driver, close) + sizeof driver.close; end <= sizeof driver; end += sizeof(void *)) {
+  for (size_t end = offsetof(mace_driver, close) + sizeof driver.close; end <= sizeof driver;
+       end += sizeof(void *)) {
     driver.struct_bytes = (uint32_t)end;
     make_models(&f, &driver, 0, 0);
     works(&f.device, NULL);
@@ -106,7 +109,8 @@ static void test_configs(void) {
   balanced();
 }
 
-/* Exact memory at every alignment: it works, or there is too little; a sanitizer sees whatever lies beside. */
+/* Exact memory at every alignment: it works, or there is too little; a sanitizer sees whatever lies beside.
+ */
 static void test_memory(void) {
   fixture f;
   mace_session *session;
@@ -212,7 +216,8 @@ static void test_loss(void) {
     fake.fails = kinds[i % 3], fake.status = MACE_LOST, fake.text = "the chip fell asleep; wake it";
     CHECK(!mace_open(&f.device, &burst, memory, bytes, &session));
     CHECK(run_and_check(session, 0, 0) == MACE_LOST);
-    CHECK(!fake.open && !fake.loaded && !fake.allocated && !fake.imported); /* at once, for others to open it */
+    CHECK(!fake.open && !fake.loaded && !fake.allocated &&
+          !fake.imported); /* at once, for others to open it */
     CHECK(run_and_check(session, 0, 0) == MACE_LOST);
     CHECK(mace_reset(session) == MACE_LOST);
     CHECK(strstr(mace_error(session), "fell asleep"));
@@ -274,7 +279,8 @@ static void test_states(void) {
 
 static void test_fallback(void) {
   static const int at_open[] = {MACE_NO_DEVICE, MACE_STALE, MACE_LOST, MACE_FAILED};
-  mace_config allowed = {.struct_bytes = sizeof allowed, .fallback = MACE_FALLBACK_AT_OPEN, .power = MACE_POWER_LOW};
+  mace_config allowed = {
+      .struct_bytes = sizeof allowed, .fallback = MACE_FALLBACK_AT_OPEN, .power = MACE_POWER_LOW};
   fixture f;
   size_t bytes;
   mace_session *session;
@@ -283,8 +289,10 @@ static void test_fallback(void) {
   void *memory = session_memory(&f.device, &allowed, &bytes);
   for (int i = 0; i < 4; i++) {
     fake_forget();
-    fake.fails = i % 2 ? FAKE_LOAD : FAKE_OPEN, fake.status = (mace_status)at_open[i], fake.text = "it is not there; plug it in";
-    CHECK((int)mace_open(&f.device, NULL, memory, bytes, &session) == at_open[i]); /* never without being asked */
+    fake.fails = i % 2 ? FAKE_LOAD : FAKE_OPEN, fake.status = (mace_status)at_open[i],
+    fake.text = "it is not there; plug it in";
+    CHECK((int)mace_open(&f.device, NULL, memory, bytes, &session) ==
+          at_open[i]); /* never without being asked */
     CHECK(run_and_check(session, 0, 0) == MACE_REFUSED);
     mace_close(session);
     memset(fake.calls, 0, sizeof fake.calls);
@@ -323,36 +331,59 @@ static void test_fallback(void) {
   fake_forget();
 }
 
-/* What the build made for another device, or what was damaged since. */
-static void test_stale(void) {
-  fixture f;
+/* Opening is refused with MACE_STALE and a text that says so; nothing stays open. */
+static void refuse_stale(const mace_model *model, const char *expected) {
   size_t bytes;
   mace_session *session;
-  unsigned char code[sizeof f.code];
-  make_models(&f, &fake_own, 0, 0);
-  void *memory = session_memory(&f.device, NULL, &bytes);
-  for (int kind = 0; kind < 2; kind++) {
-    make_models(&f, &fake_own, 0, 0);
-    if (kind) f.payload.built_by = "fakec 8";
-    if (!kind) f.payload.built_for = "fake mark 2";
-    CHECK(mace_open(&f.device, NULL, memory, bytes, &session) == MACE_STALE);
-    CHECK(strstr(mace_error(session), "part fake1 (fake 1.0): built by another fakec"));
-    mace_close(session);
-    balanced();
-  }
-  make_models(&f, &fake_own, 0, 0);
-  for (size_t i = 0; i < sizeof code; i++)
-    for (int cut = 0; cut < 2; cut++) {
+  void *memory = session_memory(model, NULL, &bytes);
+  CHECK(mace_open(model, NULL, memory, bytes, &session) == MACE_STALE);
+  CHECK(strstr(mace_error(session), expected) && strstr(mace_error(session), "build again"));
+  mace_close(session);
+  free(memory);
+  balanced();
+}
+
+/* What the build made for another device, or what was damaged since: code, weights and digest, byte by byte.
+ */
+static void test_stale(void) {
+  static const mace_driver *const drivers[] = {&fake_own, &fake_compile};
+  fixture f;
+  unsigned char code[sizeof f.code], altered[sizeof weights];
+  for (int d = 0; d < 2; d++) {
+    make_models(&f, drivers[d], 0, 0);
+    f.payload.built_by = "fakec 8";
+    refuse_stale(&f.device, "part fake1 (fake 1.0): built by another fakec");
+    make_models(&f, drivers[d], 0, 0);
+    f.payload.built_for = "fake mark 2";
+    refuse_stale(&f.device, "part fake1 (fake 1.0): built by another fakec");
+    make_models(&f, drivers[d], 0, 0);
+    for (size_t i = 0; i < sizeof code; i++) {
       memcpy(code, &f.code, sizeof code);
       code[i] ^= 0x10;
-      f.payload.code = cut ? (const void *)&f.code : code;
-      f.payload.code_bytes = cut ? i : sizeof code;
-      CHECK(mace_open(&f.device, NULL, memory, bytes, &session) == MACE_STALE);
-      CHECK(strstr(mace_error(session), "build again"));
-      mace_close(session);
-      balanced();
+      f.payload.code = code;
+      refuse_stale(&f.device, "damaged");
+      f.payload.code = &f.code;
+      f.payload.code_bytes = i;
+      refuse_stale(&f.device, "damaged");
+      f.payload.code_bytes = sizeof code;
     }
-  free(memory);
+    for (size_t i = 0; i < sizeof weights; i += 64) {
+      f.payload.weight_bytes = i;
+      refuse_stale(&f.device, "digest");
+      f.payload.weight_bytes = sizeof weights;
+      memcpy(altered, weights, sizeof weights);
+      altered[i + 63] ^= 1;
+      f.payload.weights = altered;
+      refuse_stale(&f.device, "digest");
+      f.payload.weights = weights;
+    }
+    for (size_t i = 0; i < 64; i++) {
+      f.digest[i] ^= 1;
+      refuse_stale(&f.device, "digest");
+      f.digest[i] ^= 1;
+    }
+    works(&f.device, NULL);
+  }
 }
 
 static void test_options(void) {
@@ -385,18 +416,95 @@ static void test_options(void) {
   balanced();
 }
 
+/* Nothing is asked of a device before the first run; it is idle after a failure, and after the last run. */
+static void test_power(void) {
+  mace_config config = none;
+  fixture f;
+  size_t bytes;
+  mace_session *session;
+  make_models(&f, &fake_own, 0, 0);
+  for (int level = MACE_POWER_IDLE; level <= MACE_POWER_BURST; level++) {
+    config.power = (mace_power)level;
+    void *memory = session_memory(&f.device, &config, &bytes);
+    fake_forget();
+    CHECK(!mace_open(&f.device, &config, memory, bytes, &session) && fake.power == MACE_POWER_IDLE);
+    for (int i = 0; i < 3; i++) {
+      CHECK(!run_and_check(session, 0, 0) && (int)fake.power == level);
+      CHECK(fake.calls[FAKE_POWER] == (level ? i + 1 : 0)); /* once for the runs between two failures */
+      CHECK(!run_and_check(session, 0, 0) && fake.calls[FAKE_POWER] == (level ? i + 1 : 0));
+      fake.fails = FAKE_RUN, fake.status = MACE_FAILED, fake.after = fake.calls[FAKE_RUN];
+      CHECK(run_and_check(session, 0, 0) == MACE_FAILED && fake.power == MACE_POWER_IDLE);
+      fake.fails = FAKE_NONE;
+    }
+    CHECK(!run_and_check(session, 0, 0));
+    mace_close(session);
+    free(memory);
+    balanced();
+  }
+}
+
+/* A process may end with open sessions: nothing of ours runs at its end. */
+static void test_exit(void) {
+  static const mace_config burst = {.struct_bytes = sizeof burst, .power = MACE_POWER_BURST};
+  static fixture f;
+  static mace_session *session;
+  static void *memory;
+  size_t bytes;
+  float x[FAKE_VALUES] = {0}, y[FAKE_VALUES];
+  const void *inputs[] = {x};
+  void *outputs[] = {y};
+  make_models(&f, &fake_async, 0, 0);
+  memory = session_memory(&f.device, &burst, &bytes);
+  CHECK(!mace_open(&f.device, &burst, memory, bytes, &session) && !run_and_check(session, 0, 0));
+  CHECK(!mace_submit(session, inputs, outputs)); /* and one run is in flight */
+  exit(0);
+}
+
 #include "buffer_tests.h"
+#include "cache_tests.h"
+#include "fence_tests.h"
+#include "submit_tests.h"
 
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(void);
   } tests[] = {
-      {"run", test_run},       {"devices", test_devices}, {"tables", test_tables},         {"configs", test_configs},
-      {"memory", test_memory}, {"faults", test_faults},   {"long_texts", test_long_texts}, {"loss", test_loss},
-      {"states", test_states}, {"fallback", test_fallback}, {"stale", test_stale},         {"options", test_options},
-      {"needs", test_needs},   {"pages", test_pages},     {"bind", test_bind},             {"kinds", test_kinds},
+      {"run", test_run},
+      {"devices", test_devices},
+      {"tables", test_tables},
+      {"configs", test_configs},
+      {"memory", test_memory},
+      {"faults", test_faults},
+      {"long_texts", test_long_texts},
+      {"loss", test_loss},
+      {"states", test_states},
+      {"fallback", test_fallback},
+      {"stale", test_stale},
+      {"options", test_options},
+      {"power", test_power},
+      {"exit", test_exit},
+      {"needs", test_needs},
+      {"pages", test_pages},
+      {"bind", test_bind},
+      {"kinds", test_kinds},
+      {"fences", test_fences},
+      {"refused_fences", test_refused_fences},
+      {"allocate", test_allocate},
+      {"allocate_host", test_allocate_host},
       {"calls", test_calls},
+      {"cache", test_cache},
+      {"cache_facts", test_cache_facts},
+      {"cache_faults", test_cache_faults},
+      {"cache_tables", test_cache_tables},
+      {"submit", test_submit},
+      {"submit_parts", test_submit_parts},
+      {"submit_states", test_submit_states},
+      {"one_in_flight", test_one_in_flight},
+      {"submit_faults", test_submit_faults},
+      {"submit_fallback", test_submit_fallback},
+      {"hangs", test_hangs},
+      {"unbounded", test_unbounded},
   };
   for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++) {
     if (strcmp(argv[1], tests[i].name)) continue;

@@ -1,12 +1,28 @@
-/* fake_driver.h - a device without hardware whose every call can be made to fail, and which records what it was asked. */
+/* fake_driver.h - a device without hardware whose every call can be made to fail, and which records what it
+ * was asked. */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 
 #include "driver.h"
 
-enum { FAKE_VALUES = 8, FAKE_BYTES = FAKE_VALUES * 4, FAKE_RUNTIME = 7 };
+enum { FAKE_VALUES = 8, FAKE_BYTES = FAKE_VALUES * 4 };
 
-typedef enum fake_call { FAKE_NONE, FAKE_OPEN, FAKE_LOAD, FAKE_NEED, FAKE_ALLOCATE, FAKE_IMPORT, FAKE_COPY, FAKE_RUN, FAKE_POWER, FAKE_CALLS } fake_call;
+typedef enum fake_call {
+  FAKE_NONE,
+  FAKE_OPEN,
+  FAKE_LOAD,
+  FAKE_NEED,
+  FAKE_ALLOCATE,
+  FAKE_IMPORT,
+  FAKE_COPY,
+  FAKE_RUN,
+  FAKE_POWER,
+  FAKE_SUBMIT,
+  FAKE_WAIT,
+  FAKE_COMPILE,
+  FAKE_RESTORE,
+  FAKE_CALLS
+} fake_call;
 
 /* The compiled form of a part: y = factor * x, then y += scratch[0], which the driver sets to addend. */
 typedef struct fake_code {
@@ -18,14 +34,18 @@ typedef struct fake_code {
 
 /* What the device does next, and what it did. One for all sessions of a thread. */
 typedef struct fake_record {
-  fake_call fails;      /* this call fails, after `after` of its kind went well, with `status` and `text` */
+  fake_call fails; /* this call fails, after `after` of its kind went well, with `status` and `text` */
   int32_t after;
   mace_status status;
   const char *text;
-  mace_need raise;      /* what the device wants more than the build planned */
+  mace_need raise; /* what the device wants more than the build planned */
   int32_t calls[FAKE_CALLS];
   int32_t open, loaded, allocated, imported; /* now */
-  int32_t after_loss;   /* calls that touched the device after it was lost */
+  int32_t submitted;                         /* runs in flight, now */
+  int32_t waits;                             /* so many calls of wait find the run going on */
+  int32_t hangs;  /* a run never ends by itself: after its timeout it answers `status`, else MACE_TIMEOUT */
+  int32_t fences; /* closed, after they had signaled */
+  int32_t after_loss; /* calls that touched the device after it was lost */
   int32_t lost;
   mace_power power;
   uint32_t timeout_ms;
@@ -42,8 +62,11 @@ void fake_forget(void);
 
 uint32_t fake_checksum(const fake_code *code);
 
-extern const mace_driver fake_own;     /* memory of its own, which only copies reach; imports it */
-extern const mace_driver fake_shared;  /* no memory, no copies: works in host memory as it is */
-extern const mace_driver fake_import;  /* works in host memory that was imported, and in dma-bufs */
+extern const mace_driver fake_own;    /* memory of its own, which only copies reach; imports it */
+extern const mace_driver fake_shared; /* no memory, no copies: works in host memory as it is */
+extern const mace_driver
+    fake_import; /* works in host memory that was imported, and in dma-bufs; waits for fences */
+extern const mace_driver fake_async;   /* as fake_own, and runs by itself; uses the heap, and a descriptor */
+extern const mace_driver fake_compile; /* as fake_own, and compiles on the device */
 
 #endif

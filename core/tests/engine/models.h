@@ -1,7 +1,9 @@
-/* models.h - models by hand, as the build would write them, whose members a test may change before it opens a session.
+/* models.h - models by hand, as the build would write them, whose members a test may change before it opens a
+ * session.
  *
- * All compute y = 3 * (x + 1) + 8 of FAKE_VALUES floats; with a state, which begins at 5, y = 3 * (x + 1) + 8 + state, and y is the next
- * state. The device computes z = 3 * u + 10 between two kernel calls, u = x + 1 and y = z - 2.
+ * All compute y = 3 * (x + 1) + 8 of FAKE_VALUES floats; with a state, which begins at 5, y = 3 * (x + 1) + 8
+ * + state, and y is the next state. The device computes z = 3 * u + 10 between two kernel calls, u = x + 1
+ * and y = z - 2.
  */
 #ifndef MODELS_H
 #define MODELS_H
@@ -12,13 +14,14 @@
 
 #include "fake_driver.h"
 #include "mace.h"
+#include "sha256.h"
 
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);  \
-      exit(1);                                                                 \
-    }                                                                          \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
   } while (0)
 
 typedef struct fixture {
@@ -27,6 +30,7 @@ typedef struct fixture {
   mace_part parts[3];
   mace_need needs[2];
   fake_code code;
+  char digest[65];
   mace_payload payload;
   const mace_driver *drivers[1];
   mace_space space;
@@ -38,7 +42,8 @@ typedef struct fixture {
   mace_model cpu, device;
 } fixture;
 
-/* A model whose part has memory of its own: two calls, two copies and one task. With `direct`, the task alone, on the model's ports. */
+/* A model whose part has memory of its own: two calls, two copies and one task. With `direct`, the task
+ * alone, on the model's ports. */
 static inline void make_models(fixture *f, const mace_driver *driver, int states, int direct);
 
 static float in_arena(const mace_frame *f, size_t offset, int i) {
@@ -62,7 +67,8 @@ static void after(const mace_frame *f) {
 
 static void after_with_state(const mace_frame *f) {
   after(f);
-  for (int i = 0; i < FAKE_VALUES; i++) ((float *)f->out[0])[i] += ((const float *)(const void *)f->states)[i];
+  for (int i = 0; i < FAKE_VALUES; i++)
+    ((float *)f->out[0])[i] += ((const float *)(const void *)f->states)[i];
   memcpy(f->states + 64, f->out[0], FAKE_BYTES);
 }
 
@@ -81,6 +87,7 @@ static void run_direct(const mace_frame *f) {
 static void choose(int32_t *levels) { levels[0] = 1; }
 
 static const char *const devices[] = {"cpu: fast", "cpu: plain"};
+static const unsigned char weights[256] = {1, 2, 3};
 static const float start[FAKE_VALUES] = {5, 5, 5, 5, 5, 5, 5, 5};
 
 static inline void make_models(fixture *f, const mace_driver *driver, int states, int direct) {
@@ -97,7 +104,10 @@ static inline void make_models(fixture *f, const mace_driver *driver, int states
   f->needs[0] = f->needs[1] = need;
   f->code = (fake_code){{'F', 'A', 'K', 'E'}, sizeof(fake_code), 0, FAKE_VALUES, 3, 10};
   f->code.checksum = fake_checksum(&f->code);
-  f->payload = (mace_payload){sizeof f->payload, 1, 1, &f->code, sizeof f->code, NULL, 0, "fakec 7", "fake mark 1", "00", f->needs, need};
+  f->payload = (mace_payload){
+      sizeof f->payload, 1,         1,        &f->code, sizeof f->code, weights, sizeof weights, "fakec 7",
+      "fake mark 1",     f->digest, f->needs, need};
+  sha256_hex(&f->code, sizeof f->code, weights, sizeof weights, f->digest);
   f->drivers[0] = driver;
   f->space = (mace_space){"fake", 0, {sizeof need, 0, 64, 64, 0, 192}};
   memcpy(f->places, own, sizeof own);
@@ -107,7 +117,8 @@ static inline void make_models(fixture *f, const mace_driver *driver, int states
   f->steps[2].task = 0;
   f->steps[3] = (mace_step){NULL, -1, {arena[1], own[1]}, FAKE_BYTES};
   f->steps[4].calls = states ? after_with_state : after;
-  f->plan = (mace_plan){sizeof f->plan, 1, 1, 1, 5, f->drivers, &f->space, &f->task, f->steps, NULL, f->host_ports};
+  f->plan =
+      (mace_plan){sizeof f->plan, 1, 1, 1, 5, f->drivers, &f->space, &f->task, f->steps, NULL, f->host_ports};
   f->host_ports[0] = f->host_ports[1] = 1;
   if (direct) {
     f->parts[0] = f->parts[1];
@@ -121,7 +132,8 @@ static inline void make_models(fixture *f, const mace_driver *driver, int states
   f->cpu.abi = MACE_ABI, f->cpu.struct_bytes = sizeof f->cpu, f->cpu.name = "m";
   f->cpu.input_count = f->cpu.output_count = f->cpu.part_count = 1;
   f->cpu.state_count = states ? 1 : 0;
-  f->cpu.inputs = &f->input, f->cpu.outputs = &f->output, f->cpu.states = &f->state, f->cpu.parts = &f->parts[2];
+  f->cpu.inputs = &f->input, f->cpu.outputs = &f->output, f->cpu.states = &f->state,
+  f->cpu.parts = &f->parts[2];
   f->cpu.arena_bytes = 128, f->cpu.state_bytes = states ? 128 : 0;
   f->cpu.worker_bytes = 64;
   f->cpu.choose = choose;

@@ -1,4 +1,5 @@
-/* Sessions and threads, under the thread sanitizer: several sessions of one model at a time, and one session in two threads. */
+/* Sessions and threads, under the thread sanitizer: several sessions of one model at a time, and one session
+ * in two threads. */
 #define _GNU_SOURCE
 #include <pthread.h>
 
@@ -59,7 +60,8 @@ int main(void) {
   pthread_barrier_init(&barrier, NULL, THREADS);
   make_models(&own, &fake_own, 0, 0);
   make_models(&plain, &fake_shared, 0, 0);
-  for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(&threads[i], NULL, work, i % 2 ? &own.device : &plain.cpu));
+  for (int i = 0; i < THREADS; i++)
+    CHECK(!pthread_create(&threads[i], NULL, work, i % 2 ? &own.device : &plain.cpu));
   join(threads, &busy);
   void *memory = session_memory(&plain.cpu, NULL, &bytes);
   CHECK(!mace_open(&plain.cpu, NULL, memory, bytes, &session)); /* opened here, run elsewhere */

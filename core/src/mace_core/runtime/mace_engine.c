@@ -1,7 +1,9 @@
-/* mace_engine.c - runs models that have parts on devices, through their drivers. Linked only into libraries that have such models.
+/* mace_engine.c - runs models that have parts on devices, through their drivers. Linked only into libraries
+ * that have such models.
  *
- * It allocates nothing and calls no library function but memcpy and memset. Everything that it opens, loads, allocates and imports
- * is recorded when it succeeds and given back in the reverse order, so that closing works on whatever a failed open left.
+ * It allocates nothing and calls no library function but memcpy and memset. Everything that it opens, loads,
+ * allocates and imports is recorded when it succeeds and given back in the reverse order, so that closing
+ * works on whatever a failed open left.
  */
 #include "mace_engine.h"
 
@@ -9,17 +11,20 @@ mace_status mace_engine_import(mace_session *s, int32_t device, const mace_need 
   engine *e = s->engine;
   const mace_driver *driver = driver_of(s, device);
   mace_status status;
+  if (!mace_has_fence(&h->memory.buffer)) h->memory.buffer.fence = -1; /* one word for none, for drivers */
   if (imports(driver)) {
     status = driver->import(e->devices[device], need, &h->memory, mace_engine_text(e));
     if (status) return mace_engine_report(s, device, -1, status, NULL);
     h->imported = 1;
+    h->memory.buffer.fence = -1; /* the driver has closed its descriptor */
   }
   h->live = 1;
   return MACE_OK;
 }
 
-static mace_status import_host(mace_session *s, int32_t device, const mace_need *need, held *h, void *at, size_t bytes) {
-  const mace_buffer buffer = {sizeof buffer, MACE_HOST, at, 0, 0, bytes};
+mace_status mace_engine_import_host(mace_session *s, int32_t device, const mace_need *need, held *h, void *at,
+                                    size_t bytes) {
+  const mace_buffer buffer = {sizeof buffer, MACE_HOST, at, 0, 0, bytes, -1};
   __builtin_memset(h, 0, sizeof *h);
   h->memory.buffer = buffer;
   return mace_engine_import(s, device, need, h);
@@ -35,25 +40,33 @@ void mace_engine_release(const mace_session *s, int32_t device, held *h) {
 
 /* ---- closing ---- */
 
-/* Drop what was asked of the devices' power. */
-static void rest(mace_session *s) {
+void mace_engine_rest(mace_session *s) {
   engine *e = s->engine;
   const mace_plan *plan = s->model->plan;
   for (int32_t i = 0; e->powered && i < plan->device_count; i++)
-    if (e->devices[i] && MACE_HAS(plan->drivers[i], power)) plan->drivers[i]->power(e->devices[i], MACE_POWER_IDLE, mace_engine_text(e));
+    if (e->devices[i] && MACE_HAS(plan->drivers[i], power))
+      plan->drivers[i]->power(e->devices[i], MACE_POWER_IDLE, mace_engine_text(e));
   e->powered = 0;
 }
 
-/* Give back everything that was opened, in reverse order. lost: no device is asked for anything more. */
-static void close_devices(mace_session *s, int lost) {
+void mace_engine_close_devices(mace_session *s, int lost) {
   engine *e = s->engine;
   const mace_plan *plan = s->model->plan;
   const mace_lock *lock = s->config.lock;
-  if (!lost) rest(s);
+  /* Nothing that a device still uses may be given back; the run's own timeout bounds the wait. */
+  if (e->flight >= 0 && !lost) lost = mace_engine_wait_task(s, MACE_FOREVER) == MACE_LOST;
+  e->flight = -1;
+  if (!lost) mace_engine_rest(s);
   e->powered = 0;
   if (lock) lock->acquire(lock->context);
   for (int32_t i = plan->device_count - 1; i >= 0; i--)
-    for (int32_t h = FIXED + 2 * e->ports - 1; e->devices[i] && h >= 0; h--) mace_engine_release(s, i, host_of(e, i, h));
+    for (int32_t h = FIXED + 2 * e->ports - 1; e->devices[i] && h >= 0; h--)
+      mace_engine_release(s, i, host_of(e, i, h));
+  for (int32_t i = e->ports - 1; i >= 0; i--) {
+    mace_need need;
+    const int32_t owner = mace_engine_join_needs(s->model, i, &need);
+    if (owner >= 0 && e->devices[owner]) mace_engine_release(s, owner, &e->owned[i]);
+  }
   for (int32_t i = plan->task_count - 1; i >= 0; i--) {
     if (e->loaded[i]) driver_of(s, plan->tasks[i].device)->unload(e->loaded[i]);
     e->loaded[i] = NULL;
@@ -68,12 +81,15 @@ static void close_devices(mace_session *s, int lost) {
 }
 
 static void engine_close(mace_session *s) {
-  if (s->engine) close_devices(s, 0);
+  if (s->engine) mace_engine_close_devices(s, 0);
 }
 
-/* Whether a buffer is bound that only a device can reach. */
+/* Whether a buffer is bound that only a device can reach, or the application has memory that ends with a
+ * device. */
 static int is_remote(const mace_session *s) {
   engine *e = s->engine;
+  for (int32_t port = 0; port < e->ports; port++)
+    if (e->owned[port].allocated) return 1;
   for (int32_t i = 0; i < s->model->plan->device_count; i++)
     for (int32_t port = 0; port < e->ports; port++) {
       const held *h = host_of(e, i, FIXED + e->ports + port);
@@ -82,22 +98,22 @@ static int is_remote(const mace_session *s) {
   return 0;
 }
 
-/* Whether the CPU may compute in the devices' place after a failure at this time. */
-static int may_fall_back(const mace_session *s, mace_status status, mace_fallback when) {
+int mace_engine_may_fall_back(const mace_session *s, mace_status status, mace_fallback when) {
   /* A failed run leaves states undefined, and the CPU cannot read every buffer. */
   const int repeatable = when == MACE_FALLBACK_AT_OPEN || (!s->model->state_count && !is_remote(s));
-  return s->model->fallback && s->config.fallback >= when && repeatable && status != MACE_REFUSED && status != MACE_BUSY;
+  return s->model->fallback && s->config.fallback >= when && repeatable && status != MACE_REFUSED &&
+         status != MACE_BUSY;
 }
 
-/* Let the CPU compute from now on; the devices are closed. */
-static void fall_back(mace_session *s) {
+void mace_engine_fall_back(mace_session *s) {
   engine *e = s->engine;
   const mace_model *other = s->model->fallback;
   const char *const end = e->device + MACE_TEXT_BYTES, *const reason = s->error;
   char *at = e->device;
   e->fallen = 1;
   mace_prepare(s, other);
-  at = mace_engine_append(at, end, other->part_count ? other->parts[0].devices[s->levels[other->parts[0].table]] : "host");
+  at = mace_engine_append(
+      at, end, other->part_count ? other->parts[0].devices[s->levels[other->parts[0].table]] : "host");
   at = mace_engine_append(at, end, " (fallback: ");
   at = mace_engine_append(at, end, reason);
   mace_engine_append(at, end, ")");
@@ -105,7 +121,8 @@ static void fall_back(mace_session *s) {
 
 /* ---- opening ---- */
 
-/* Whether options name only drivers that the model uses; the drivers themselves refuse keys that they do not know. */
+/* Whether options name only drivers that the model uses; the drivers themselves refuse keys that they do not
+ * know. */
 static int options_fit(const mace_plan *plan, const char *options) {
   while (options && *options) {
     int fits = 0;
@@ -125,9 +142,13 @@ static mace_status open_device(mace_session *s, int32_t i) {
   engine *e = s->engine;
   const mace_driver *driver = driver_of(s, i);
   mace_device *device = NULL;
+  if (driver->flags & MACE_UNBOUNDED && s->config.timeout_ms)
+    return mace_engine_report(s, i, -1, MACE_REFUSED, "it cannot stop a run; leave mace_config.timeout_ms 0");
   const mace_status status = driver->open(&s->config, e->device_memory[i], &device, mace_engine_text(e));
   if (status) return mace_engine_report(s, i, -1, status, NULL);
-  if (!device) return mace_engine_report(s, i, -1, MACE_FAILED, "it opened and gave no device; report this to its author");
+  if (!device)
+    return mace_engine_report(s, i, -1, MACE_FAILED,
+                              "it opened and gave no device; report this to its author");
   e->devices[i] = device;
   return MACE_OK;
 }
@@ -139,20 +160,25 @@ static mace_status make_space(mace_session *s, int32_t i) {
   held *h = &e->spaces[i];
   mace_buffer *buffer = &h->memory.buffer;
   if (allocates(driver)) {
-    const mace_status status = driver->allocate(e->devices[space->device], &space->need, buffer, mace_engine_text(e));
+    const mace_status status =
+        driver->allocate(e->devices[space->device], &space->need, buffer, mace_engine_text(e));
     if (status) return mace_engine_report(s, space->device, -1, status, NULL);
     h->allocated = 1;
     if (!mace_engine_meets(buffer, &space->need)) {
-      const char *const text = "it allocated fewer bytes or a lower alignment than it was asked for; report this to its author";
+      const char *const text =
+          "it allocated fewer bytes or a lower alignment than it was asked for; report this to its author";
       return mace_engine_report(s, space->device, -1, MACE_FAILED, text);
     }
   } else {
-    const mace_buffer own = {sizeof own, MACE_HOST, (void *)round_up((uintptr_t)buffer->host, space->need.alignment), 0, 0,
-                             round_up(space->need.bytes, space->need.granule) + space->need.slack};
+    const mace_need *need = &space->need;
+    void *at = (void *)round_up((uintptr_t)buffer->host, need->alignment);
+    const mace_buffer own = {
+        sizeof own, MACE_HOST, at, 0, 0, round_up(need->bytes, need->granule) + need->slack, -1};
     *buffer = own;
   }
   if (!MACE_HAS(driver, copy) && !buffer->host)
-    return mace_engine_report(s, space->device, -1, MACE_FAILED, "its memory has no address, and it cannot copy; report this to its author");
+    return mace_engine_report(s, space->device, -1, MACE_FAILED,
+                              "its memory has no address, and it cannot copy; report this to its author");
   return mace_engine_import(s, space->device, &space->need, h);
 }
 
@@ -165,18 +191,20 @@ static mace_status compare_need(mace_session *s, const mace_task *task, mace_loa
   if (!MACE_HAS(driver, need)) return MACE_OK;
   status = driver->need(loaded, port, &wanted, mace_engine_text(s->engine));
   if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
-  if (wanted.bytes <= planned->bytes && wanted.alignment <= planned->alignment && wanted.granule <= planned->granule &&
-      wanted.slack <= planned->slack)
+  if (wanted.bytes <= planned->bytes && wanted.alignment <= planned->alignment &&
+      wanted.granule <= planned->granule && wanted.slack <= planned->slack)
     return MACE_OK;
   return mace_engine_report_need(s, task, port, &wanted);
 }
 
-/* Import the host memory that a task's port lies in, unless that has been done, and check that it meets the port's needs. */
+/* Import the host memory that a task's port lies in, unless that has been done, and check that it meets the
+ * port's needs. */
 static mace_status import_place(mace_session *s, const mace_task *task, int32_t i) {
   engine *e = s->engine;
   const mace_place *place = &task->places[i];
   const mace_need *need = need_of(task->payload, i);
   const mace_model *model = s->model;
+  mace_need joined;
   mace_status status = MACE_OK;
   char *at;
   held *h;
@@ -184,22 +212,31 @@ static mace_status import_place(mace_session *s, const mace_task *task, int32_t 
   if (is_port(place)) {
     const int32_t port = port_of(model, place);
     h = host_of(e, task->device, FIXED + port);
-    at = (char *)round_up((uintptr_t)e->staging[port], need->alignment);
-    if (!h->live) status = import_host(s, task->device, need, h, at, round_up(need->bytes, need->granule) + need->slack);
-    at = h->memory.buffer.host;
+    mace_engine_join_needs(model, port, &joined);
+    at = (char *)round_up((uintptr_t)e->staging[port], joined.alignment);
+    if (!h->live)
+      status = mace_engine_import_host(s, task->device, &joined, h, at,
+                                       round_up(joined.bytes, joined.granule) + joined.slack);
   } else {
-    h = host_of(e, task->device, place->where == MACE_IN_ARENA ? ARENA : place->where == MACE_IN_STATES ? STATES : WEIGHTS);
+    h = host_of(e, task->device,
+                place->where == MACE_IN_ARENA    ? ARENA
+                : place->where == MACE_IN_STATES ? STATES
+                                                 : WEIGHTS);
     at = place->where == MACE_IN_ARENA    ? s->frame.arena
          : place->where == MACE_IN_STATES ? s->frame.states
                                           : (char *)(uintptr_t)model->plan->weights;
-    if (!h->live && place->where == MACE_IN_ARENA) status = import_host(s, task->device, need, h, at, model->arena_bytes);
-    if (!h->live && place->where == MACE_IN_STATES) status = import_host(s, task->device, need, h, at, model->state_bytes);
-    if (!h->live && place->where == MACE_IN_WEIGHTS) status = import_host(s, task->device, need, h, at, model->weight_bytes);
+    if (!h->live && place->where == MACE_IN_ARENA)
+      status = mace_engine_import_host(s, task->device, need, h, at, model->arena_bytes);
+    if (!h->live && place->where == MACE_IN_STATES)
+      status = mace_engine_import_host(s, task->device, need, h, at, model->state_bytes);
+    if (!h->live && place->where == MACE_IN_WEIGHTS)
+      status = mace_engine_import_host(s, task->device, need, h, at, model->weight_bytes);
     at += place->offset;
   }
   if (!status && need->alignment && (uintptr_t)at % need->alignment)
-    return mace_engine_report(s, task->device, task->part, MACE_REFUSED,
-                              "host memory is not aligned as the device wants it; give its parts a memory space of their own");
+    return mace_engine_report(
+        s, task->device, task->part, MACE_REFUSED,
+        "host memory is not aligned as the device wants it; give its parts a memory space of their own");
   return status;
 }
 
@@ -207,10 +244,15 @@ static mace_status load_task(mace_session *s, int32_t t) {
   engine *e = s->engine;
   const mace_task *task = &s->model->plan->tasks[t];
   mace_loaded *loaded = NULL;
-  mace_status status = driver_of(s, task->device)->load(e->devices[task->device], task->payload, e->task_memory[t], &loaded, mace_engine_text(e));
+  const mace_driver *driver = driver_of(s, task->device);
+  mace_status status =
+      driver->load(e->devices[task->device], task->payload, e->task_memory[t], &loaded, mace_engine_text(e));
   if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
-  if (!loaded) return mace_engine_report(s, task->device, task->part, MACE_FAILED, "it loaded and gave nothing; report this to its author");
+  if (!loaded)
+    return mace_engine_report(s, task->device, task->part, MACE_FAILED,
+                              "it loaded and gave nothing; report this to its author");
   e->loaded[t] = loaded;
+  if (compiles(driver)) status = mace_engine_compile(s, t);
   for (int32_t i = 0; !status && i < count_ports(task->payload); i++) {
     status = compare_need(s, task, loaded, i);
     if (!status) status = import_place(s, task, i);
@@ -241,7 +283,13 @@ static mace_status engine_open(mace_session *s) {
     if (fault) return mace_engine_report(s, i, -1, MACE_REFUSED, fault);
   }
   if (!options_fit(plan, s->config.options))
-    return mace_fail(s, MACE_REFUSED, "mace_config.options names a driver that the model does not use; write DRIVER.KEY=VALUE");
+    return mace_fail(
+        s, MACE_REFUSED,
+        "mace_config.options names a driver that the model does not use; write DRIVER.KEY=VALUE");
+  const mace_cache *cache = s->config.cache;
+  if (cache && !(MACE_HAS(cache, load) && MACE_HAS(cache, store) && MACE_HAS(cache, reallocate)))
+    return mace_fail(s, MACE_REFUSED,
+                     "mace_config.cache lacks a function; set struct_bytes, load, store and reallocate");
   mace_prepare(s, s->model);
   s->phase = MACE_CLOSED;
   status = open_devices(s);
@@ -249,62 +297,10 @@ static mace_status engine_open(mace_session *s) {
     s->phase = MACE_OPEN;
     return MACE_OK;
   }
-  close_devices(s, status == MACE_LOST);
-  if (!may_fall_back(s, status, MACE_FALLBACK_AT_OPEN)) return status;
-  fall_back(s);
+  mace_engine_close_devices(s, status == MACE_LOST);
+  if (!mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_OPEN)) return status;
+  mace_engine_fall_back(s);
   return MACE_OK;
-}
-
-/* ---- running ---- */
-
-/* Ask all devices for the power that the application wants, before the first run. */
-static mace_status wake(mace_session *s) {
-  engine *e = s->engine;
-  const mace_plan *plan = s->model->plan;
-  if (e->powered || s->config.power == MACE_POWER_IDLE) return MACE_OK;
-  e->powered = 1;
-  for (int32_t i = 0; i < plan->device_count; i++) {
-    if (!MACE_HAS(plan->drivers[i], power)) continue;
-    const mace_status status = plan->drivers[i]->power(e->devices[i], s->config.power, mace_engine_text(e));
-    if (status) return mace_engine_report(s, i, -1, status, NULL);
-  }
-  return MACE_OK;
-}
-
-/* Compute on the CPU what a device was to compute; the numbers of layers are the fallback's, so nobody observes. */
-static mace_status run_fallback(mace_session *s) {
-  mace_frame frame = s->frame;
-  frame.observe = NULL;
-  s->model->fallback->run(&frame);
-  return MACE_OK;
-}
-
-static mace_status engine_run(mace_session *s) {
-  engine *e = s->engine;
-  const mace_plan *plan = s->model->plan;
-  mace_status status;
-  if (e->fallen) return run_fallback(s);
-  status = wake(s);
-  for (int32_t i = 0; !status && i < plan->step_count; i++) {
-    const mace_step *step = &plan->steps[i];
-    if (step->calls)
-      step->calls(&s->frame);
-    else
-      status = step->task >= 0 ? mace_engine_run_task(s, step->task) : mace_engine_run_copy(s, step);
-  }
-  if (!status) return MACE_OK;
-  if (may_fall_back(s, status, MACE_FALLBACK_AT_RUN)) {
-    close_devices(s, status == MACE_LOST);
-    fall_back(s);
-    return run_fallback(s);
-  }
-  if (status != MACE_LOST) {
-    rest(s);
-    return status;
-  }
-  close_devices(s, 1); /* at once, so that another session can open the device */
-  s->phase = MACE_DEAD;
-  return status;
 }
 
 /* ---- telling ---- */
@@ -334,5 +330,6 @@ static size_t engine_bytes(const mace_model *model, const mace_config *config) {
 }
 
 const mace_engine mace_device_engine = {
-    sizeof(mace_engine), engine_bytes, engine_open, engine_run, mace_engine_bind, engine_device, engine_close,
+    sizeof(mace_engine), engine_bytes, engine_open,        mace_engine_run,  mace_engine_bind,
+    engine_device,       engine_close, mace_engine_submit, mace_engine_wait, mace_engine_allocate,
 };

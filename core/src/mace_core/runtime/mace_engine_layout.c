@@ -9,9 +9,12 @@ static void *take(char *base, size_t *at, size_t bytes) {
 }
 
 const char *mace_engine_refuse(const mace_driver *d) {
-  const char *const shape = "its table of functions is not that of this driver.h; compile the driver with the library's own driver.h";
+  const char *const shape =
+      "its table of functions is not that of this driver.h; compile the driver with the library's own "
+      "driver.h";
   if (!d || d->struct_bytes < offsetof(mace_driver, name)) return shape;
-  if (d->major != MACE_DRIVER_MAJOR) return "it was written for another major version of driver.h; install a driver for this one";
+  if (d->major != MACE_DRIVER_MAJOR)
+    return "it was written for another major version of driver.h; install a driver for this one";
   if (!MACE_HAS(d, name) || !MACE_HAS(d, version) || !MACE_HAS(d, bytes) || !MACE_HAS(d, open)) return shape;
   if (!MACE_HAS(d, load) || !MACE_HAS(d, run) || !MACE_HAS(d, unload) || !MACE_HAS(d, close)) return shape;
   return NULL;
@@ -26,16 +29,33 @@ static size_t room(const mace_need *need) {
   return round_up(need->bytes, need->granule) + need->slack + need->alignment;
 }
 
-/* Bytes that staging a port takes: the most that a task wants of it; 0 if none has it. */
-static size_t staging_bytes(const mace_model *model, int32_t port) {
-  size_t most = 0;
+static uint32_t larger(uint32_t left, uint32_t right) { return left > right ? left : right; }
+
+int32_t mace_engine_join_needs(const mace_model *model, int32_t port, mace_need *joined) {
+  int32_t device = -1;
+  __builtin_memset(joined, 0, sizeof *joined);
+  joined->struct_bytes = sizeof *joined;
   for (int32_t t = 0; t < model->plan->task_count; t++) {
     const mace_task *task = &model->plan->tasks[t];
-    for (int32_t i = 0; i < count_ports(task->payload); i++)
-      if (is_port(&task->places[i]) && port_of(model, &task->places[i]) == port && room(need_of(task->payload, i)) > most)
-        most = room(need_of(task->payload, i));
+    for (int32_t i = 0; i < count_ports(task->payload); i++) {
+      const mace_need *need = need_of(task->payload, i);
+      const uint32_t kinds = need->kinds ? need->kinds : 1u << MACE_HOST;
+      if (!is_port(&task->places[i]) || port_of(model, &task->places[i]) != port) continue;
+      joined->kinds = device < 0 ? kinds : joined->kinds & kinds;
+      joined->alignment = larger(joined->alignment, need->alignment);
+      joined->granule = larger(joined->granule, need->granule);
+      joined->slack = larger(joined->slack, need->slack);
+      joined->bytes = joined->bytes > need->bytes ? joined->bytes : need->bytes;
+      if (device < 0) device = task->device;
+    }
   }
-  return most;
+  return device;
+}
+
+/* Bytes that staging a port takes: 0 if no task has it. */
+static size_t staging_bytes(const mace_model *model, int32_t port) {
+  mace_need joined;
+  return mace_engine_join_needs(model, port, &joined) < 0 ? 0 : room(&joined);
 }
 
 size_t mace_engine_lay_out(const mace_model *model, char *base) {
@@ -49,6 +69,7 @@ size_t mace_engine_lay_out(const mace_model *model, char *base) {
   if (!e) e = &counted;
   __builtin_memset(e, 0, sizeof *e);
   e->ports = ports;
+  e->flight = -1;
   for (int32_t i = 0; i < plan->task_count; i++)
     if (count_ports(plan->tasks[i].payload) > most) most = count_ports(plan->tasks[i].payload);
   e->devices = take(base, &at, sizeof *e->devices * (size_t)plan->device_count);
@@ -58,6 +79,7 @@ size_t mace_engine_lay_out(const mace_model *model, char *base) {
   e->spaces = take(base, &at, sizeof *e->spaces * (size_t)plan->space_count);
   e->hosts = take(base, &at, sizeof *e->hosts * hosts);
   e->staging = take(base, &at, sizeof *e->staging * (size_t)ports);
+  e->owned = take(base, &at, sizeof *e->owned * (size_t)ports);
   e->bindings = take(base, &at, sizeof *e->bindings * (size_t)most);
   if (base) __builtin_memset(base + MACE_ROUND_UP(sizeof *e), 0, at - MACE_ROUND_UP(sizeof *e));
   for (int32_t i = 0; i < plan->device_count; i++) {
@@ -65,7 +87,8 @@ size_t mace_engine_lay_out(const mace_model *model, char *base) {
     if (base) e->device_memory[i] = memory;
   }
   for (int32_t i = 0; i < plan->task_count; i++) {
-    void *memory = take(base, &at, driver_bytes(plan->drivers[plan->tasks[i].device], plan->tasks[i].payload));
+    void *memory =
+        take(base, &at, driver_bytes(plan->drivers[plan->tasks[i].device], plan->tasks[i].payload));
     if (base) e->task_memory[i] = memory;
   }
   for (int32_t i = 0; i < plan->space_count; i++) {
@@ -112,7 +135,9 @@ static const char *say_status(mace_status status) {
 
 /* A status that a driver may answer, whatever it answered. */
 static mace_status sane(mace_status status) {
-  return (unsigned)status <= MACE_FAILED && (unsigned)status >= MACE_REFUSED ? status : status == MACE_NO_MEMORY ? status : MACE_FAILED;
+  return (unsigned)status <= MACE_FAILED && (unsigned)status >= MACE_REFUSED ? status
+         : status == MACE_NO_MEMORY                                          ? status
+                                                                             : MACE_FAILED;
 }
 
 mace_text mace_engine_text(engine *e) {
@@ -121,7 +146,8 @@ mace_text mace_engine_text(engine *e) {
   return text;
 }
 
-mace_status mace_engine_report(mace_session *s, int32_t device, int32_t part, mace_status status, const char *text) {
+mace_status mace_engine_report(mace_session *s, int32_t device, int32_t part, mace_status status,
+                               const char *text) {
   engine *e = s->engine;
   const mace_driver *driver = s->model->plan->drivers[device];
   char *at = e->error;
@@ -166,7 +192,8 @@ static char *append_need(char *at, const char *end, const mace_need *need) {
   return append_number(at, end, need->slack);
 }
 
-mace_status mace_engine_report_need(mace_session *s, const mace_task *task, int32_t port, const mace_need *wanted) {
+mace_status mace_engine_report_need(mace_session *s, const mace_task *task, int32_t port,
+                                    const mace_need *wanted) {
   engine *e = s->engine;
   char *at = e->text;
   const char *const end = at + MACE_TEXT_BYTES;
@@ -181,7 +208,8 @@ mace_status mace_engine_report_need(mace_session *s, const mace_task *task, int3
 }
 
 mace_status mace_engine_report_kind(mace_session *s, int32_t port, uint32_t kinds) {
-  static const char *const names[] = {"MACE_HOST", "MACE_DMABUF", "MACE_AHARDWAREBUFFER", "MACE_CL_MEM", "MACE_RPCMEM", "MACE_BUS_ADDRESS"};
+  static const char *const names[] = {"MACE_HOST",   "MACE_DMABUF", "MACE_AHARDWAREBUFFER",
+                                      "MACE_CL_MEM", "MACE_RPCMEM", "MACE_BUS_ADDRESS"};
   engine *e = s->engine;
   char *at = e->error;
   const char *const end = at + MACE_TEXT_BYTES;
@@ -198,6 +226,8 @@ mace_status mace_engine_report_kind(mace_session *s, int32_t port, uint32_t kind
 }
 
 int mace_engine_meets(const mace_buffer *buffer, const mace_need *need) {
-  const int aligned = !need->alignment || !buffer->host || ((uintptr_t)buffer->host + buffer->offset) % need->alignment == 0;
-  return aligned && buffer->bytes >= buffer->offset && buffer->bytes - buffer->offset >= need->bytes + need->slack;
+  const int aligned =
+      !need->alignment || !buffer->host || ((uintptr_t)buffer->host + buffer->offset) % need->alignment == 0;
+  return aligned && buffer->bytes >= buffer->offset &&
+         buffer->bytes - buffer->offset >= need->bytes + need->slack;
 }

@@ -1,4 +1,5 @@
-/* mace_engine_ports.c - the steps of a run that touch memory of devices, and buffers that are bound to ports; see mace_engine.c. */
+/* mace_engine_ports.c - the steps of a run that touch memory of devices, and buffers that are bound to ports;
+ * see mace_engine.c. */
 #include "mace_engine.h"
 
 /* The address of a place in host memory or in memory of a device that has one; NULL if it has none. */
@@ -16,6 +17,11 @@ static char *address(const mace_session *s, const mace_place *place) {
   return buffer->host ? (char *)buffer->host + buffer->offset + place->offset : NULL;
 }
 
+/* Copy a tensor, unless both are one: memory of the session that mace_allocate gave. */
+static void move(void *to, const void *from, size_t bytes) {
+  if (to != from) __builtin_memcpy(to, from, bytes);
+}
+
 /* Whether a port's buffer of the application is bound to the device and used in this run. */
 static held *bound_to(mace_session *s, int32_t device, const mace_place *place) {
   engine *e = s->engine;
@@ -25,33 +31,71 @@ static held *bound_to(mace_session *s, int32_t device, const mace_place *place) 
   return h->live && used == s->bound[port] ? h : NULL;
 }
 
-mace_status mace_engine_run_task(mace_session *s, int32_t t) {
+/* Gather the memory of a task's ports, and copy what lies in memory of the application that is not bound. */
+static void bring_inputs(mace_session *s, int32_t t) {
   engine *e = s->engine;
   const mace_model *model = s->model;
   const mace_task *task = &model->plan->tasks[t];
   const mace_payload *payload = task->payload;
-  mace_status status;
   for (int32_t i = 0; i < count_ports(payload); i++) {
     const mace_place *place = &task->places[i];
     held *h;
     if (place->where == MACE_IN_SPACE) {
       h = &e->spaces[place->index];
     } else if (!is_port(place)) {
-      h = host_of(e, task->device, place->where == MACE_IN_ARENA ? ARENA : place->where == MACE_IN_STATES ? STATES : WEIGHTS);
+      h = host_of(e, task->device,
+                  place->where == MACE_IN_ARENA    ? ARENA
+                  : place->where == MACE_IN_STATES ? STATES
+                                                   : WEIGHTS);
     } else if (!(h = bound_to(s, task->device, place))) {
       h = host_of(e, task->device, FIXED + port_of(model, place));
-      if (i < payload->inputs) __builtin_memcpy(h->memory.buffer.host, address(s, place), port_bytes(model, place));
+      if (i < payload->inputs) move(h->memory.buffer.host, address(s, place), port_bytes(model, place));
     }
     e->bindings[i].memory = &h->memory;
     e->bindings[i].offset = place->offset;
   }
-  status = driver_of(s, task->device)->run(e->loaded[t], e->bindings, s->config.timeout_ms, mace_engine_text(e));
-  if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
+}
+
+/* Copy what a task computed to memory of the application that is not bound. */
+static void take_outputs(mace_session *s, const mace_task *task) {
+  engine *e = s->engine;
+  const mace_payload *payload = task->payload;
   for (int32_t i = payload->inputs; i < payload->inputs + payload->outputs; i++) {
     const mace_place *place = &task->places[i];
-    if (is_port(place) && !bound_to(s, task->device, place))
-      __builtin_memcpy(address(s, place), host_of(e, task->device, FIXED + port_of(model, place))->memory.buffer.host, port_bytes(model, place));
+    if (!is_port(place) || bound_to(s, task->device, place)) continue;
+    const held *h = host_of(e, task->device, FIXED + port_of(s->model, place));
+    move(address(s, place), h->memory.buffer.host, port_bytes(s->model, place));
   }
+}
+
+mace_status mace_engine_run_task(mace_session *s, int32_t t, int submit) {
+  engine *e = s->engine;
+  const mace_task *task = &s->model->plan->tasks[t];
+  const mace_driver *driver = driver_of(s, task->device);
+  const uint32_t timeout_ms = s->config.timeout_ms;
+  mace_status status;
+  bring_inputs(s, t);
+  if (submit)
+    status = driver->submit(e->loaded[t], e->bindings, timeout_ms, mace_engine_text(e));
+  else
+    status = driver->run(e->loaded[t], e->bindings, timeout_ms, mace_engine_text(e));
+  if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
+  if (submit)
+    e->flight = t;
+  else
+    take_outputs(s, task);
+  return MACE_OK;
+}
+
+mace_status mace_engine_wait_task(mace_session *s, uint32_t timeout_ms) {
+  engine *e = s->engine;
+  const mace_task *task = &s->model->plan->tasks[e->flight];
+  const mace_status status =
+      driver_of(s, task->device)->wait(e->loaded[e->flight], timeout_ms, mace_engine_text(e));
+  if (status == MACE_BUSY) return mace_fail(s, MACE_BUSY, "the run goes on; call mace_wait again");
+  e->flight = -1;
+  if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
+  take_outputs(s, task);
   return MACE_OK;
 }
 
@@ -77,7 +121,8 @@ mace_status mace_engine_run_copy(mace_session *s, const mace_step *step) {
     sides[side].memory = local ? &host : &e->spaces[place->index].memory;
     sides[side].offset = local ? 0 : place->offset;
   }
-  status = driver_of(s, device)->copy(e->devices[device], sides[0], sides[1], step->bytes, mace_engine_text(e));
+  status =
+      driver_of(s, device)->copy(e->devices[device], sides[0], sides[1], step->bytes, mace_engine_text(e));
   return status ? mace_engine_report(s, device, -1, status, NULL) : MACE_OK;
 }
 
@@ -92,37 +137,66 @@ static void unbind(mace_session *s, int32_t port) {
 }
 
 /* Check a buffer against a need and the kinds that serve it; record what does not fit. */
-static mace_status check_buffer(mace_session *s, int32_t port, const mace_buffer *buffer, const mace_need *need) {
+static mace_status check_buffer(mace_session *s, int32_t port, const mace_buffer *buffer,
+                                const mace_need *need) {
   const uint32_t kinds = need && need->kinds ? need->kinds : 1u << MACE_HOST;
-  if ((uint32_t)buffer->kind > 31 || !(kinds >> buffer->kind & 1u)) return mace_engine_report_kind(s, port, kinds);
+  if ((uint32_t)buffer->kind > 31 || !(kinds >> buffer->kind & 1u))
+    return mace_engine_report_kind(s, port, kinds);
   if (buffer->kind == MACE_HOST && !buffer->host)
     return mace_fail(s, MACE_REFUSED, "the buffer is MACE_HOST and has no address; set host");
   if (need && !mace_engine_meets(buffer, need))
-    return mace_fail(s, MACE_REFUSED, "the device reads more bytes behind the tensor, or wants a higher alignment; give a larger buffer");
+    return mace_fail(
+        s, MACE_REFUSED,
+        "the device reads more bytes behind the tensor, or wants a higher alignment; give a larger buffer");
   return MACE_OK;
 }
 
-mace_status mace_engine_bind(mace_session *s, int32_t port, const mace_buffer *buffer) {
-  engine *e = s->engine;
-  const mace_model *model = s->model;
-  const mace_plan *plan = model->plan;
+/* Whether a task has the port at its place i. */
+static int has_port(const mace_session *s, const mace_task *task, int32_t i, int32_t port) {
+  return is_port(&task->places[i]) && port_of(s->model, &task->places[i]) == port;
+}
+
+/* Check a buffer of the application against all that use the port. owner: the device that made the buffer;
+ * -1: none did. */
+static mace_status check_users(mace_session *s, int32_t port, const mace_buffer *buffer, int32_t owner) {
+  const mace_plan *plan = s->model->plan;
+  const int by_host = ((engine *)s->engine)->fallen || plan->host_ports[port];
+  int32_t users = 0, user = -1;
   mace_status status = MACE_OK;
+  if (by_host && !(owner >= 0 && buffer->host)) status = check_buffer(s, port, buffer, NULL);
+  for (int32_t t = 0; !status && !((engine *)s->engine)->fallen && t < plan->task_count; t++) {
+    const mace_task *task = &plan->tasks[t];
+    for (int32_t i = 0; !status && i < count_ports(task->payload); i++) {
+      if (!has_port(s, task, i, port)) continue;
+      if (task->device != user) users++;
+      user = task->device;
+      if (user != owner) status = check_buffer(s, port, buffer, need_of(task->payload, i));
+    }
+  }
+  if (status || !mace_has_fence(buffer)) return status;
+  if (by_host || users != 1 || !(driver_of(s, user)->flags & MACE_FENCES) || !imports(driver_of(s, user)))
+    return mace_fail(s, MACE_REFUSED,
+                     "nothing at this port waits for a fence, or more than one device would; wait for it, "
+                     "and give fence -1");
+  return MACE_OK;
+}
+
+/* Bind a complete buffer, or none. */
+static mace_status bind(mace_session *s, int32_t port, const mace_buffer *buffer, int32_t owner) {
+  engine *e = s->engine;
+  const mace_plan *plan = s->model->plan;
+  mace_status status = buffer ? check_users(s, port, buffer, owner) : MACE_OK;
   held *h = NULL;
-  if (buffer && (e->fallen || plan->host_ports[port])) status = check_buffer(s, port, buffer, NULL);
-  for (int32_t t = 0; buffer && !status && !e->fallen && t < plan->task_count; t++)
-    for (int32_t i = 0; !status && i < count_ports(plan->tasks[t].payload); i++)
-      if (is_port(&plan->tasks[t].places[i]) && port_of(model, &plan->tasks[t].places[i]) == port)
-        status = check_buffer(s, port, buffer, need_of(plan->tasks[t].payload, i));
   if (status) return status;
   unbind(s, port);
   for (int32_t t = 0; buffer && !status && !e->fallen && t < plan->task_count; t++) {
     const mace_task *task = &plan->tasks[t];
     for (int32_t i = 0; !status && i < count_ports(task->payload); i++) {
-      if (!is_port(&task->places[i]) || port_of(model, &task->places[i]) != port) continue;
+      if (!has_port(s, task, i, port)) continue;
       h = host_of(e, task->device, FIXED + e->ports + port);
       if (h->live) continue;
       __builtin_memset(h, 0, sizeof *h);
-      __builtin_memcpy(&h->memory.buffer, buffer, buffer->struct_bytes < sizeof *buffer ? buffer->struct_bytes : sizeof *buffer);
+      h->memory.buffer = *buffer;
       status = mace_engine_import(s, task->device, need_of(task->payload, i), h);
     }
   }
@@ -132,5 +206,70 @@ mace_status mace_engine_bind(mace_session *s, int32_t port, const mace_buffer *b
   }
   /* A buffer without an address is known by the memory that imported it; only tasks use it. */
   if (buffer) s->bound[port] = buffer->host ? (char *)buffer->host + buffer->offset : (void *)h;
+  return MACE_OK;
+}
+
+mace_status mace_engine_bind(mace_session *s, int32_t port, const mace_buffer *buffer) {
+  mace_buffer whole;
+  if (!buffer) return bind(s, port, NULL, -1);
+  __builtin_memset(&whole, 0, sizeof whole);
+  __builtin_memcpy(&whole, buffer, buffer->struct_bytes < sizeof whole ? buffer->struct_bytes : sizeof whole);
+  whole.struct_bytes = sizeof whole;
+  return bind(s, port, &whole, -1);
+}
+
+/* Make memory for a port: of its device, or the session's own that was imported when it was opened. */
+static mace_status make_owned(mace_session *s, int32_t port, int32_t device, const mace_need *need) {
+  engine *e = s->engine;
+  const mace_driver *driver = driver_of(s, device);
+  held *own = &e->owned[port];
+  mace_status status;
+  __builtin_memset(own, 0, sizeof *own);
+  if (!allocates(driver)) {
+    own->memory.buffer = host_of(e, device, FIXED + port)->memory.buffer;
+    own->live = 1;
+    return MACE_OK;
+  }
+  status = driver->allocate(e->devices[device], need, &own->memory.buffer, mace_engine_text(e));
+  if (status) return mace_engine_report(s, device, -1, status, NULL);
+  own->live = own->allocated = 1;
+  own->memory.buffer.fence = -1;
+  if (mace_engine_meets(&own->memory.buffer, need)) return MACE_OK;
+  mace_engine_release(s, device, own);
+  return mace_engine_report(
+      s, device, -1, MACE_FAILED,
+      "it allocated fewer bytes or a lower alignment than it was asked for; report this to its author");
+}
+
+/* Bind the session's own memory, which was imported when it was opened: no run copies what lies there
+ * already. */
+static void bind_staging(mace_session *s, int32_t port, void *at) {
+  unbind(s, port);
+  s->bound[port] = at;
+}
+
+mace_status mace_engine_allocate(mace_session *s, int32_t port, mace_buffer *buffer) {
+  engine *e = s->engine;
+  mace_need need;
+  const int32_t device = mace_engine_join_needs(s->model, port, &need);
+  const uint32_t struct_bytes = buffer->struct_bytes;
+  held *own = &e->owned[port];
+  mace_status status = MACE_OK;
+  if (e->fallen || device < 0)
+    return mace_fail(s, MACE_REFUSED,
+                     "no device uses the port directly; pass the address of any memory to mace_run");
+  if (!own->live) status = make_owned(s, port, device, &need);
+  if (status) return status;
+  if (own->allocated)
+    status = bind(s, port, &own->memory.buffer, device);
+  else
+    bind_staging(s, port, own->memory.buffer.host);
+  if (status) {
+    mace_engine_release(s, device, own);
+    return status;
+  }
+  __builtin_memcpy(buffer, &own->memory.buffer,
+                   struct_bytes < sizeof *buffer ? struct_bytes : sizeof *buffer);
+  buffer->struct_bytes = struct_bytes;
   return MACE_OK;
 }

@@ -1,0 +1,95 @@
+/* mace_engine_run.c - executes the steps of a run, at once or from mace_submit to mace_wait; see
+ * mace_engine.c. */
+#include "mace_engine.h"
+
+/* Ask all devices for the power that the application wants, before the first run. */
+static mace_status wake(mace_session *s) {
+  engine *e = s->engine;
+  const mace_plan *plan = s->model->plan;
+  if (e->powered || s->config.power == MACE_POWER_IDLE) return MACE_OK;
+  e->powered = 1;
+  for (int32_t i = 0; i < plan->device_count; i++) {
+    if (!MACE_HAS(plan->drivers[i], power)) continue;
+    const mace_status status = plan->drivers[i]->power(e->devices[i], s->config.power, mace_engine_text(e));
+    if (status) return mace_engine_report(s, i, -1, status, NULL);
+  }
+  return MACE_OK;
+}
+
+/* Compute on the CPU what a device was to compute; the numbers of layers are the fallback's, so nobody
+ * observes. */
+static mace_status run_fallback(mace_session *s) {
+  mace_frame frame = s->frame;
+  frame.observe = NULL;
+  s->model->fallback->run(&frame);
+  return MACE_OK;
+}
+
+/* Execute the next steps, until one fails, a part was submitted, or the run is complete. */
+static mace_status advance(mace_session *s, int may_submit) {
+  engine *e = s->engine;
+  const mace_plan *plan = s->model->plan;
+  mace_status status = MACE_OK;
+  while (!status && e->flight < 0 && e->step < plan->step_count) {
+    const mace_step *step = &plan->steps[e->step++];
+    if (step->calls)
+      step->calls(&s->frame);
+    else if (step->task < 0)
+      status = mace_engine_run_copy(s, step);
+    else
+      status = mace_engine_run_task(s, step->task,
+                                    may_submit && submits(driver_of(s, plan->tasks[step->task].device)));
+  }
+  return status;
+}
+
+static mace_status begin(mace_session *s, int may_submit) {
+  engine *e = s->engine;
+  mace_status status;
+  e->step = 0;
+  e->flight = -1;
+  status = wake(s);
+  return status ? status : advance(s, may_submit);
+}
+
+/* React to how a run ended: let the CPU repeat it, or let devices rest that failed, or give them back if one
+ * is lost. */
+static mace_status react(mace_session *s, mace_status status) {
+  if (!status) return MACE_OK;
+  if (mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_RUN)) {
+    mace_engine_close_devices(s, status == MACE_LOST);
+    mace_engine_fall_back(s);
+    return run_fallback(s);
+  }
+  if (status != MACE_LOST) {
+    mace_engine_rest(s);
+    return status;
+  }
+  mace_engine_close_devices(s, 1); /* at once, so that another session can open the device */
+  s->phase = MACE_DEAD;
+  return status;
+}
+
+mace_status mace_engine_run(mace_session *s) {
+  const engine *e = s->engine;
+  return e->fallen ? run_fallback(s) : react(s, begin(s, 0));
+}
+
+mace_status mace_engine_submit(mace_session *s) {
+  const engine *e = s->engine;
+  return e->fallen ? run_fallback(s) : react(s, begin(s, 1));
+}
+
+mace_status mace_engine_wait(mace_session *s, uint32_t timeout_ms) {
+  engine *e = s->engine;
+  mace_status status = MACE_OK;
+  while (!status && e->flight >= 0) {
+    status = mace_engine_wait_task(s, timeout_ms);
+    if (e->flight >= 0) return MACE_BUSY;
+    if (!status) status = advance(s, 1);
+  }
+  s->phase = MACE_OPEN;
+  status = react(s, status);
+  /* A driver's own MACE_BUSY must not look like a run that goes on: nothing is in flight. */
+  return status == MACE_BUSY ? MACE_FAILED : status;
+}
