@@ -10,7 +10,7 @@ import pytest
 
 from mace_core.ir import DType, Quant, Storage
 from mace_core.run.reference import execute
-from mace_transform_standard.canonicalize.merge_casts import exact, merge_casts
+from mace_transform_standard.canonicalize.merge_casts import is_exact, merge_casts
 from mace_transform_standard.canonicalize.reduce_strength import reduce_strength
 from mace_transform_standard.canonicalize.remove_duplicates import remove_duplicates
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
@@ -58,7 +58,7 @@ def samples(dtype: DType) -> np.ndarray:
 @pytest.mark.parametrize("between", TYPES)
 def test_a_lossless_cast_before_another_is_left_out(expressions: Any, source: DType, between: DType) -> None:
     values = samples(source)
-    lossless = exact(source, between)
+    lossless = is_exact(source, between)
     for to in TYPES:
         e = expressions(0)
         graph = e.graph(
@@ -66,7 +66,7 @@ def test_a_lossless_cast_before_another_is_left_out(expressions: Any, source: DT
         )
         after = merge_casts(graph)
         wraps = (
-            between.is_float and not source.is_float and not exact(source, to)
+            between.is_float and not source.is_float and not is_exact(source, to)
         )  # where floats would saturate
         assert len(after.nodes) == (1 if lossless and not wraps else 2)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -80,7 +80,7 @@ def test_lossless_is_what_comes_back(source: DType, between: DType) -> None:
     values = samples(source)
     with np.errstate(invalid="ignore", over="ignore"):
         back = values.astype(between.numpy).astype(source.numpy)
-    assert not exact(source, between) or np.array_equal(back, values)
+    assert not is_exact(source, between) or np.array_equal(back, values)
 
 
 def test_a_cast_of_stored_integers_stays(expressions: Any, ops_after: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_core import recipes
+from mace_core import decompositions
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
 from mace_transform_standard.fuse.fuse_crop import fuse_crop
@@ -19,8 +19,8 @@ STORED = Storage(DType.I8, Quant.of(0.05))
 PLAIN = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
 
 
-def steps(e: Any, made: recipes.Steps, x: str) -> str:
-    return recipes.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
+def steps(e: Any, made: decompositions.Steps, x: str) -> str:
+    return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
 
 
 def blocks(e: Any, size: int, block: int, reach: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -34,8 +34,8 @@ def around(e: Any, x: str, block: tuple[int, ...], conv: Any, kernel: tuple[int,
     """A convolution between space-to-batch and batch-to-space."""
     shape = e.new.shape(x)
     found = [blocks(e, n, b, b * (k - 1)) for n, b, k in zip(shape[1:], block, kernel, strict=False)]
-    y = conv(steps(e, recipes.space_to_batch(shape, block, [pads for pads, _ in found]), x))
-    return steps(e, recipes.batch_to_space(e.new.shape(y), block, [crops for _, crops in found]), y)
+    y = conv(steps(e, decompositions.space_to_batch(shape, block, [pads for pads, _ in found]), x))
+    return steps(e, decompositions.batch_to_space(e.new.shape(y), block, [crops for _, crops in found]), y)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -113,8 +113,15 @@ def test_other_blocks_after_than_before_stay(expressions: Any, ops_after: Any, s
     e = expressions(seed)
     x, filters = e.input(1, 8, 8, 2), e.constant(2, 1, 1, 2)
     before, after = e.pick(((2, 1), (1, 2)), ((4, 1), (2, 2)), ((2, 2), (4, 1)))
-    y = e("Conv", steps(e, recipes.space_to_batch((1, 8, 8, 2), before, [(0, 0)] * 2), x), filters, **PLAIN)
-    graph = remove_identity(e.graph(steps(e, recipes.batch_to_space(e.new.shape(y), after, [(0, 0)] * 2), y)))
+    y = e(
+        "Conv",
+        steps(e, decompositions.space_to_batch((1, 8, 8, 2), before, [(0, 0)] * 2), x),
+        filters,
+        **PLAIN,
+    )
+    graph = remove_identity(
+        e.graph(steps(e, decompositions.batch_to_space(e.new.shape(y), after, [(0, 0)] * 2), y))
+    )
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
 
@@ -122,12 +129,12 @@ def test_a_convolution_that_something_else_reads_stays(expressions: Any, ops_aft
     e = expressions(0)
     y = e(
         "Conv",
-        steps(e, recipes.space_to_batch((1, 8, 8, 2), (2, 2), [(0, 0)] * 2), e.input(1, 8, 8, 2)),
+        steps(e, decompositions.space_to_batch((1, 8, 8, 2), (2, 2), [(0, 0)] * 2), e.input(1, 8, 8, 2)),
         e.constant(2, 1, 1, 2),
         **PLAIN,
     )
     graph = remove_identity(
-        e.graph(steps(e, recipes.batch_to_space(e.new.shape(y), (2, 2), [(0, 0)] * 2), y), y)
+        e.graph(steps(e, decompositions.batch_to_space(e.new.shape(y), (2, 2), [(0, 0)] * 2), y), y)
     )
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
@@ -136,9 +143,9 @@ def test_other_padding_than_zeros_stays_before_it(expressions: Any, ops_after: A
     e = expressions(0)
     padded = e("Pad", e.input(1, 6, 6, 2), before=(0, 1, 1, 0), after=(0, 1, 1, 0), value=1.0)
     filters = e.constant(2, 2, 2, 2)
-    split = [s for s in recipes.space_to_batch((1, 8, 8, 2), (2, 2), [(0, 0)] * 2) if s[0] != "Pad"]
+    split = [s for s in decompositions.space_to_batch((1, 8, 8, 2), (2, 2), [(0, 0)] * 2) if s[0] != "Pad"]
     y = e("Conv", steps(e, split, padded), filters, **PLAIN)
-    graph = e.graph(steps(e, recipes.batch_to_space(e.new.shape(y), (2, 2), [(0, 0)] * 2), y))
+    graph = e.graph(steps(e, decompositions.batch_to_space(e.new.shape(y), (2, 2), [(0, 0)] * 2), y))
     assert ops_after(PASSES, graph) == ["Pad", "Conv"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_core import recipes
+from mace_core import decompositions
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant
 from mace_core.transforms import PHASES
@@ -22,14 +22,14 @@ Case = Callable[[Any], str | tuple[str, ...]]
 
 
 def atrous(e: Any, between: Callable[[str], str]) -> str:
-    def steps(made: recipes.Steps, x: str) -> str:
-        return recipes.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
+    def steps(made: decompositions.Steps, x: str) -> str:
+        return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
 
     # Channels first, so that there is a Transpose which layout moves.
     x = between(e("Transpose", e("Sin", e.input(1, 2, 4, 4)), perm=TO_LAST))
-    blocks = between(steps(recipes.space_to_batch((1, 4, 4, 2), (2, 2), [(0, 0)] * 2), x))
+    blocks = between(steps(decompositions.space_to_batch((1, 4, 4, 2), (2, 2), [(0, 0)] * 2), x))
     y = between(e("Conv", blocks, e.constant(3, 1, 1, 2), **PLAIN))
-    return str(e("Neg", steps(recipes.batch_to_space(e.new.shape(y), (2, 2), [(0, 0)] * 2), y)))
+    return str(e("Neg", steps(decompositions.batch_to_space(e.new.shape(y), (2, 2), [(0, 0)] * 2), y)))
 
 
 def group_norm(e: Any, between: Callable[[str], str]) -> str:

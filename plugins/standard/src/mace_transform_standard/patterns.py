@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,44 +17,44 @@ CLOSE = 1e-5
 """Constants are rounded where models are written: 0.7978846 is the square root of 2 / pi."""
 
 
-def near(found: float | None, wanted: float) -> bool:
+def near(value: float | None, constant: float) -> bool:
     """Whether a number is a constant as models write it."""
-    return found is not None and abs(found - wanted) <= CLOSE * abs(wanted)
+    return value is not None and abs(value - constant) <= CLOSE * abs(constant)
 
 
-def number(new: Builder, tensor: str) -> float | None:
+def read_number(builder: Builder, tensor: str) -> float | None:
     """The number that a constant of one element is; None for any other tensor."""
-    array = new.constant(tensor)
+    array = builder.constant(tensor)
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
 
-def made_by(new: Builder, tensor: str, *ops: str) -> Node | None:
+def find_maker(builder: Builder, tensor: str, *ops: str) -> Node | None:
     """The node that computes a tensor, if it is one of these ops, no matter who else reads it."""
-    node = new.producer(tensor)
+    node = builder.producer(tensor)
     return node if node and node.op.name in ops else None
 
 
-def orders(node: Node) -> tuple[tuple[str, str], tuple[str, str]]:
+def both_orders(node: Node) -> tuple[tuple[str, str], tuple[str, str]]:
     """The two inputs of a commutative node in both orders."""
     a, b = node.inputs
     return (a, b), (b, a)
 
 
-def sum_with_number(new: Builder, tensor: str) -> tuple[str, float] | None:
+def sum_with_number(builder: Builder, tensor: str) -> tuple[str, float] | None:
     """The term and the number where a tensor is term + number, in either order, or term - number."""
-    node = made_by(new, tensor, "Add", "Sub")
+    node = find_maker(builder, tensor, "Add", "Sub")
     if node is None:
         return None
-    for term, other in orders(node) if node.op.name == "Add" else (node.inputs,):
-        value = number(new, other)
+    for term, other in both_orders(node) if node.op.name == "Add" else (node.inputs,):
+        value = read_number(builder, other)
         if value is not None:
             return term, value if node.op.name == "Add" else -value
     return None
 
 
-def is_square(new: Builder, tensor: str) -> str | None:
+def is_square(builder: Builder, tensor: str) -> str | None:
     """The x where a tensor is x * x."""
-    node = made_by(new, tensor, "Mul")
+    node = find_maker(builder, tensor, "Mul")
     return node.inputs[0] if node and node.inputs[0] == node.inputs[1] else None
 
 
@@ -69,7 +70,7 @@ class Product:
         """The constants' product if it is one number."""
         return float(self.factor.reshape(-1)[0]) if self.factor.size == 1 else None
 
-    def without(self, *terms: str) -> tuple[str, ...] | None:
+    def remove_terms(self, *terms: str) -> tuple[str, ...] | None:
         """The terms that are left when these are taken out, each as often as it stands there.
 
         None if one is missing.
@@ -85,7 +86,7 @@ class Product:
 ONE = Product(np.ones(()), ())
 
 
-def product(match: Match, node: Node) -> Product | None:
+def read_product(match: Match, node: Node) -> Product | None:
     """What a Mul, Neg or Div multiplies, through those before it that nothing else reads.
 
     None if it divides by what is computed.
@@ -96,29 +97,27 @@ def product(match: Match, node: Node) -> Product | None:
     first, second = (_factors(match, tensor) for tensor in node.inputs)
     if node.op.name == "Mul":
         return Product(first.factor * second.factor, (*first.terms, *second.terms))
-    return (
-        None
-        if second.terms or not np.all(second.factor)
-        else Product(first.factor / second.factor, first.terms)
-    )
+    if second.terms or not np.all(second.factor):
+        return None
+    return Product(first.factor / second.factor, first.terms)
 
 
 def _factors(match: Match, tensor: str) -> Product:
     constant = match.new.constant(tensor)
     if constant is not None and constant.dtype.kind == "f":
         return Product(constant.astype(np.float64), ())
-    node = made_by(match.new, tensor, "Mul", "Div", "Neg")
-    alone = match.uses.get(tensor, 1) == 1 and not match.new.tensors[tensor].quant
-    inner = product(match, node) if node and alone else None
+    node = find_maker(match.new, tensor, "Mul", "Div", "Neg")
+    is_single = match.uses.get(tensor, 1) == 1 and not match.new.tensors[tensor].quant
+    inner = read_product(match, node) if node and is_single else None
     return inner or Product(ONE.factor, (tensor,))
 
 
-def product_at(match: Match, tensor: str) -> Product:
+def read_factors(match: Match, tensor: str) -> Product:
     """What a tensor is the product of; itself, if of nothing else."""
     return _factors(match, tensor)
 
 
-def enclosed(match: Match, *ends: str) -> list[Node] | None:
+def find_enclosed_nodes(match: Match, *boundary: str) -> list[Node] | None:
     """The nodes between these tensors and the one matched.
 
     None if another node or a graph output reads a result of theirs. Nor may a result be stored as
@@ -131,15 +130,16 @@ def enclosed(match: Match, *ends: str) -> list[Node] | None:
         for tensor in filter(None, stack.pop().inputs):
             reads[tensor] = reads.get(tensor, 0) + 1
             node = match.new.producer(tensor)
-            if tensor not in ends and node is not None and node.name not in inside:
+            if tensor not in boundary and node is not None and node.name not in inside:
                 inside[node.name] = node
                 stack.append(node)
-    results = [o for node in inside.values() for o in node.outputs]
-    closed = all(
-        reads.get(o, 0) == match.uses.get(o, reads.get(o, 0)) and not match.new.tensors[o].quant
-        for o in results
-    )
-    return list(inside.values()) if closed else None
+    nodes = list(inside.values())
+    for tensor in chain.from_iterable(node.outputs for node in nodes):
+        read_inside = reads.get(tensor, 0)
+        # `uses` counts the old graph; a tensor that a rule has made is read only where we came from.
+        if read_inside != match.uses.get(tensor, read_inside) or match.new.tensors[tensor].quant:
+            return None
+    return nodes
 
 
 @dataclass(frozen=True)
@@ -164,14 +164,16 @@ def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
     if fused is None:
         return None
     x = match.new.tensors[fused.inputs[0]]
-    inside = enclosed(match, x.name)
+    inside = find_enclosed_nodes(match, x.name)
     result = match.node.op.infer([match.new.tensors[i].real for i in match.node.inputs], match.node.attrs)[0]
     if inside is None or (x.real.dtype, x.shape) != result or not x.real.dtype.is_float:
         return None
-    sources = dict.fromkeys(source for node in (*reversed(inside), match.node) for source in node.sources)
+    # In the order of the graph, as reports name what a node stands for.
+    origins = (node.sources for node in (*reversed(inside), match.node))
+    sources = dict.fromkeys(chain.from_iterable(origins))
     stands_for = replace(match.node, sources=tuple(sources))
     if fused.shape is None:
         return match.new.add(fused.op, fused.inputs, fused.attrs, outputs=match.node.outputs, like=stands_for)
     wide = match.new.one("Reshape", [x.name], {"shape": fused.shape}, like=stands_for)
-    made = match.new.one(fused.op, [wide, *fused.inputs[1:]], fused.attrs, like=stands_for)
-    return match.emit("Reshape", [made], {"shape": x.shape})
+    spelled = match.new.one(fused.op, [wide, *fused.inputs[1:]], fused.attrs, like=stands_for)
+    return match.emit("Reshape", [spelled], {"shape": x.shape})

@@ -18,28 +18,24 @@ def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
     if node.op.name != "Concat":
         return None
-    inner = [_inner(match, i) for i in range(len(node.inputs))]
+    inner = [_find_inner(match, i) for i in range(len(node.inputs))]
     if not any(inner):
         return None
-    parts = [
-        part
-        for name, found in zip(node.inputs, inner, strict=True)
-        for part in (found.inputs if found else (name,))
-    ]
+    parts: list[str] = []
+    for name, concat in zip(node.inputs, inner, strict=True):
+        parts += concat.inputs if concat else (name,)
     first = next(filter(None, inner))
     return match.new.add("Concat", parts, node.attrs, outputs=node.outputs, like=match.merge_origins(first))
 
 
-def _inner(match: Match, index: int) -> Node | None:
+def _find_inner(match: Match, index: int) -> Node | None:
     """The Concat that makes a part, if it only moves its own parts, along the same axis."""
-    found = match.sole_producer(index, "Concat")
-    if found is None:
+    concat = match.sole_producer(index, "Concat")
+    if concat is None:
         return None
     rank = len(match.shape(index))
-    storages = {match.new.tensors[t].storage for t in (*found.inputs, *found.outputs)}
-    return (
-        found
-        if len(storages) == 1
-        and integer(found.attrs, "axis") % rank == integer(match.node.attrs, "axis") % rank
-        else None
-    )
+    storages = {match.new.tensors[t].storage for t in (*concat.inputs, *concat.outputs)}
+    # A part in another storage would be rounded once where the chain rounds twice.
+    if len(storages) != 1 or integer(concat.attrs, "axis") % rank != integer(match.node.attrs, "axis") % rank:
+        return None
+    return concat

@@ -16,11 +16,11 @@ def merge_pads(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     inner = match.sole_producer(0, "Pad") if match.node.op.name == "Pad" else None
-    if inner is None or not _alike(inner.attrs, match.node.attrs):
+    if inner is None or not _can_merge(inner.attrs, match.node.attrs):
         return None
     if match.new.tensors[inner.inputs[0]].storage != match.new.storages.get(match.node.outputs[0]):
         return None  # the constant would be rounded once where it was rounded twice
-    wider = {key: _sum(inner.attrs, match.node.attrs, key) for key in ("before", "after")}
+    wider = {key: _add_pads(inner.attrs, match.node.attrs, key) for key in ("before", "after")}
     return match.new.add(
         "Pad",
         inner.inputs,
@@ -30,12 +30,12 @@ def _rule(match: Match) -> Sequence[str] | None:
     )
 
 
-def _alike(inner: Attrs, outer: Attrs) -> bool:
+def _can_merge(inner: Attrs, outer: Attrs) -> bool:
     """Reflections and rotations see what the inner padding made, so they do not add up."""
     return inner["mode"] == outer["mode"] == "edge" or (
         inner["mode"] == outer["mode"] == "constant" and inner["value"] == outer["value"]
     )
 
 
-def _sum(inner: Attrs, outer: Attrs, key: str) -> tuple[int, ...]:
+def _add_pads(inner: Attrs, outer: Attrs, key: str) -> tuple[int, ...]:
     return tuple(a + b for a, b in zip(integers(inner, key), integers(outer, key), strict=True))

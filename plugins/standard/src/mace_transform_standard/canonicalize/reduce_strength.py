@@ -27,60 +27,64 @@ def _rule(match: Match) -> Sequence[str] | None:
     return reduce(match) if reduce and first and first.is_float else None
 
 
-def _number(match: Match, index: int) -> float | None:
+def _read_number(match: Match, index: int) -> float | None:
     """The number that an operand is, if the other one has the shape of the result."""
     constant = match.constant(index)
-    whole = np.broadcast_shapes(match.shape(0), match.shape(1)) == match.shape(1 - index)
-    return float(constant.reshape(-1)[0]) if constant is not None and constant.size == 1 and whole else None
+    keeps_shape = np.broadcast_shapes(match.shape(0), match.shape(1)) == match.shape(1 - index)
+    if constant is None or constant.size != 1 or not keeps_shape:
+        return None
+    return float(constant.reshape(-1)[0])
 
 
-def _power(match: Match) -> Sequence[str] | None:
-    x, exponent = match.node.inputs[0], _number(match, 1)
-    if exponent == 3:
+def _reduce_power(match: Match) -> Sequence[str] | None:
+    x, exponent = match.node.inputs[0], _read_number(match, 1)
+    if exponent == 3:  # a chain of two: more would lose digits that pow keeps
         return match.emit("Mul", [match.new.one("Mul", [x, x], like=match.node), x])
     roots = {2: "Mul", 0.5: "Sqrt", -0.5: "Rsqrt", -1: "Reciprocal"}
     op = roots.get(exponent) if exponent is not None else None
-    return match.emit(op, [x, x] if op == "Mul" else [x]) if op else None
+    if op is None:
+        return None
+    return match.emit(op, [x, x] if op == "Mul" else [x])
 
 
-def _quotient(match: Match) -> Sequence[str] | None:
-    if _number(match, 0) == 1:
-        return _reciprocal(match, 1) or match.emit("Reciprocal", match.node.inputs[1:])
+def _reduce_quotient(match: Match) -> Sequence[str] | None:
+    if _read_number(match, 0) == 1:
+        return _reduce_reciprocal(match, 1) or match.emit("Reciprocal", match.node.inputs[1:])
     divisor = match.constant(1)
-    if divisor is None or not _powers_of_two(divisor):
+    if divisor is None or not _are_powers_of_two(divisor):
         return None
     factor = match.new.weight(f"{match.node.outputs[0]}.factor", (1 / divisor).astype(divisor.dtype))
     return match.emit("Mul", [match.node.inputs[0], factor])
 
 
-def _powers_of_two(array: Array) -> bool:
+def _are_powers_of_two(array: Array) -> bool:
     """Whether each element is one whose inverse is a normal number as well."""
+    # Both x / c and x * (1 / c) are then the exact quotient, rounded only where it is denormal.
     mantissa, exponent = np.frexp(array)
     return array.size > 0 and bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 100))
 
 
-def _reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
+def _reduce_reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
     root = match.sole_producer(index, "Sqrt")
-    return (
-        match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.merge_origins(root))
-        if root
-        else None
-    )
+    if root is None:
+        return None
+    return match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.merge_origins(root))
 
 
-def _limit(match: Match) -> Sequence[str] | None:
+def _reduce_limit(match: Match) -> Sequence[str] | None:
     side = "min" if match.node.op.name == "Maximum" else "max"
     for index in (0, 1):
-        bound = _number(match, index)
+        bound = _read_number(match, index)
+        # Clip by NaN is undefined, while Maximum with NaN is NaN.
         if bound is not None and not np.isnan(bound):
             return match.emit("Clip", [match.node.inputs[1 - index]], {side: bound})
     return None
 
 
 RULES: Mapping[str, Callable[[Match], Sequence[str] | None]] = {
-    "Pow": _power,
-    "Div": _quotient,
-    "Reciprocal": _reciprocal,
-    "Maximum": _limit,
-    "Minimum": _limit,
+    "Pow": _reduce_power,
+    "Div": _reduce_quotient,
+    "Reciprocal": _reduce_reciprocal,
+    "Maximum": _reduce_limit,
+    "Minimum": _reduce_limit,
 }

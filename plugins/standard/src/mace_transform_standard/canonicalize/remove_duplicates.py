@@ -15,39 +15,42 @@ COMMUTATIVE = ("Add", "Mul", "Minimum", "Maximum", "Equal", "And", "Or", "Xor")
 
 def remove_duplicates(graph: Graph) -> Graph:
     """Let equal constants be one, then nodes of equal op, inputs, attributes and storage of the results."""
-    same = _equal_constants(graph)
-    made: dict[Hashable, tuple[str, ...]] = {}
+    same = _find_equal_constants(graph)
+    results: dict[Hashable, tuple[str, ...]] = {}
 
     def rule(match: Match) -> Sequence[str] | None:
         node = match.node
         inputs = tuple(same.get(i, i) for i in node.inputs)
-        key = _key(match, inputs)
-        if key not in made:
-            made[key] = match.emit(node.op, inputs, node.attrs)
-        return made[key]
+        key = _make_key(match, inputs)
+        if key not in results:
+            results[key] = match.emit(node.op, inputs, node.attrs)
+        return results[key]
 
     return rewrite(graph, rule)
 
 
-def _key(match: Match, inputs: tuple[str, ...]) -> Hashable:
+def _make_key(match: Match, inputs: tuple[str, ...]) -> Hashable:
     node: Node = match.node
     operands = tuple(sorted(inputs)) if node.op.name in COMMUTATIVE else inputs
     storages = tuple(match.new.storages.get(o) for o in node.outputs)
     return node.op.name, operands, tuple(sorted(node.attrs.items())), storages
 
 
-def _equal_constants(graph: Graph) -> dict[str, str]:
+def _find_equal_constants(graph: Graph) -> dict[str, str]:
     """For each constant that has an equal before it, that one.
 
     Only constants of one form are compared at all.
     """
-    forms = {name: (t.dtype, t.shape, t.quant) for name in graph.weights for t in (graph.tensors[name],)}
+    tensors = {name: graph.tensors[name] for name in graph.weights}
+    forms = {name: (t.dtype, t.shape, t.quant) for name, t in tensors.items()}
     count = Counter(forms.values())
     first: dict[Hashable, str] = {}
     same = {}
     for name, form in forms.items():
+        # Hashing every weight of a large model would take longer than all other transforms.
         if count[form] > 1:
             content = hashlib.blake2b(graph.weights[name].tobytes()).digest()
-            if (found := first.setdefault((form, content), name)) != name:
-                same[name] = found
+            twin = first.setdefault((form, content), name)
+            if twin != name:
+                same[name] = twin
     return same

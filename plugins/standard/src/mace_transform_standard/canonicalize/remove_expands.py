@@ -24,18 +24,19 @@ def remove_expands(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
+    # Ops with `keep` are those that compute element by element, so they broadcast.
     if node.op.move is not keep or len(node.inputs) < 2 or not all(node.inputs):
         return None
     inputs = list(node.inputs)
     for place, name in enumerate(node.inputs):
-        source = _source(match, name)
+        source = _find_source(match, name)
         trial = [*inputs[:place], source or name, *inputs[place + 1 :]]
-        if source and _same_results(match, trial):
+        if source and _keeps_results(match, trial):
             inputs = trial
     return match.emit(node.op, inputs, node.attrs) if inputs != list(node.inputs) else None
 
 
-def _source(match: Match, name: str) -> str | None:
+def _find_source(match: Match, name: str) -> str | None:
     """What is stretched to make a tensor."""
     node = match.new.producer(name)
     if node is None or node.op.name not in ("Expand", "Tile"):
@@ -47,10 +48,10 @@ def _source(match: Match, name: str) -> str | None:
     return node.inputs[0] if all(d == 1 or r == 1 for d, r in zip(shape, repeats, strict=False)) else None
 
 
-def _same_results(match: Match, inputs: Sequence[str]) -> bool:
-    old, new = ([match.new.tensors[i].real for i in names] for names in (match.node.inputs, inputs))
+def _keeps_results(match: Match, inputs: Sequence[str]) -> bool:
+    old, changed = ([match.new.tensors[i].real for i in names] for names in (match.node.inputs, inputs))
     try:
-        results = match.node.op.infer(new, match.node.attrs)
+        results = match.node.op.infer(changed, match.node.attrs)
     except OpError:
         return False
     return results == match.node.op.infer(old, match.node.attrs) and len(results[0][1]) <= RANK

@@ -22,45 +22,45 @@ def _rule(match: Match) -> Sequence[str] | None:
         and match.new.tensors[feeder.inputs[0]].storage == match.new.tensors[node.inputs[0]].storage
     ):
         return match.emit("Reshape", feeder.inputs, node.attrs)
-    same = SAME.get(node.op.name)
-    return [node.inputs[0]] if same and _same_storage(match) and same(match) else None
+    is_identity = SAME.get(node.op.name)
+    return [node.inputs[0]] if is_identity and _keeps_storage(match) and is_identity(match) else None
 
 
-def _same_storage(match: Match) -> bool:
+def _keeps_storage(match: Match) -> bool:
     return match.new.tensors[match.node.inputs[0]].storage == match.new.storages.get(match.node.outputs[0])
 
 
-def _always(match: Match) -> bool:
+def _is_identity(match: Match) -> bool:
     return True
 
 
-def _same_type(match: Match) -> bool:
+def _keeps_type(match: Match) -> bool:
     tensor = match.new.tensors[match.node.inputs[0]]
     return tensor.quant is None and tensor.dtype.value == match.node.attrs["to"]
 
 
-def _same_shape(match: Match) -> bool:
+def _keeps_shape(match: Match) -> bool:
     return match.shape(0) == match.node.attrs["shape"]
 
 
-def _whole(match: Match) -> bool:
+def _is_full_slice(match: Match) -> bool:
     attrs = match.node.attrs
     return attrs["sizes"] == match.shape(0) and all(step == 1 for step in _ints(match, "steps"))
 
 
-def _no_repeats(match: Match) -> bool:
+def _repeats_nothing(match: Match) -> bool:
     return all(r == 1 for r in _ints(match, "repeats"))
 
 
-def _no_padding(match: Match) -> bool:
+def _pads_nothing(match: Match) -> bool:
     return not any((*_ints(match, "before"), *_ints(match, "after")))
 
 
-def _alone(match: Match) -> bool:
+def _has_one_input(match: Match) -> bool:
     return len(match.node.inputs) == 1
 
 
-def _in_order(match: Match) -> bool:
+def _keeps_order(match: Match) -> bool:
     return list(_ints(match, "perm")) == list(range(len(match.shape(0))))
 
 
@@ -71,14 +71,14 @@ def _ints(match: Match, key: str) -> tuple[int, ...]:
 
 
 SAME: Mapping[str, Callable[[Match], bool]] = {
-    "Identity": _always,
-    "Cast": _same_type,
-    "Reshape": _same_shape,
-    "Expand": _same_shape,
-    "Slice": _whole,
-    "Tile": _no_repeats,
-    "Pad": _no_padding,
-    "Concat": _alone,
-    "Transpose": _in_order,
+    "Identity": _is_identity,
+    "Cast": _keeps_type,
+    "Reshape": _keeps_shape,
+    "Expand": _keeps_shape,
+    "Slice": _is_full_slice,
+    "Tile": _repeats_nothing,
+    "Pad": _pads_nothing,
+    "Concat": _has_one_input,
+    "Transpose": _keeps_order,
 }
 """Op -> whether a node of it returns its first input unchanged."""

@@ -30,7 +30,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         constant, x = match.constant(place), match.node.inputs[1 - place]
         if constant is None or not np.all(constant == number):
             continue
-        whole = np.broadcast_shapes(constant.shape, match.new.shape(x)) == match.new.shape(x)
-        if whole and match.new.tensors[x].storage == match.new.storages.get(match.node.outputs[0]):
+        keeps_shape = np.broadcast_shapes(constant.shape, match.new.shape(x)) == match.new.shape(x)
+        if keeps_shape and match.new.tensors[x].storage == match.new.storages.get(match.node.outputs[0]):
             return [x]
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Perm
@@ -16,47 +17,48 @@ def merge_transposes(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    node, new = match.node, match.new
-    shaped = match.sole_producer(0, "Reshape") if node.op.name == "Transpose" else None
-    first = new.producer(shaped.inputs[0]) if shaped else None
+    node, builder = match.node, match.new
+    reshape = match.sole_producer(0, "Reshape") if node.op.name == "Transpose" else None
+    first = builder.producer(reshape.inputs[0]) if reshape else None
     if (
-        shaped is None
+        reshape is None
         or first is None
         or first.op.name != "Transpose"
-        or match.uses.get(shaped.inputs[0], 1) != 1
+        or match.uses.get(reshape.inputs[0], 1) != 1
     ):
         return None
-    lifted = _lifted(match, _perm(node), shaped)
-    if lifted is None:
+    permutation = _lift_permutation(match, _permutation_of(node), reshape)
+    if permutation is None:
         return None
-    before = _perm(first)
-    once = new.one(
+    before = _permutation_of(first)
+    transposed = builder.one(
         "Transpose",
         first.inputs,
-        {"perm": tuple(before[p] for p in lifted)},
-        outputs=[new.fresh(node.outputs[0])],
+        {"perm": tuple(before[p] for p in permutation)},
+        outputs=[builder.fresh(node.outputs[0])],
         like=node,
     )
-    shape = new.shape(shaped.outputs[0])
-    return match.emit("Reshape", [once], {"shape": tuple(shape[p] for p in _perm(node))})
+    shape = builder.shape(reshape.outputs[0])
+    return match.emit("Reshape", [transposed], {"shape": tuple(shape[p] for p in _permutation_of(node))})
 
 
-def _lifted(match: Match, perm: Perm, shaped: Node) -> Perm | None:
+def _lift_permutation(match: Match, perm: Perm, reshape: Node) -> Perm | None:
     """The permutation of the axes before a Reshape that does what one behind it does.
 
     None if it tears apart what was one axis.
     """
-    groups = axis_groups(match.new.shape(shaped.inputs[0]), match.new.shape(shaped.outputs[0]))
+    groups = axis_groups(match.new.shape(reshape.inputs[0]), match.new.shape(reshape.outputs[0]))
     if groups is None:
         return None
     places = [[perm.index(axis) for axis in after] for _, after in groups]
+    # The axes that one axis was split into must stay neighbors in their order, or it cannot move as one.
     if any(p != list(range(p[0], p[0] + len(p))) for p in places if p):
         return None
     order = sorted(range(len(groups)), key=lambda i: places[i][0] if places[i] else -1)
-    return tuple(axis for i in order for axis in groups[i][0])
+    return tuple(chain.from_iterable(groups[i][0] for i in order))
 
 
-def _perm(node: Node) -> Perm:
+def _permutation_of(node: Node) -> Perm:
     perm = node.attrs["perm"]
     assert isinstance(perm, tuple)
     return perm

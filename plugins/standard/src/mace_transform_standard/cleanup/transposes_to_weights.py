@@ -15,38 +15,49 @@ def transposes_to_weights(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    node, new = match.node, match.new
-    if node.op.name != "MatMul" or node.inputs[1] not in new.weights or len(new.shape(node.inputs[1])) != 2:
+    node, builder = match.node, match.new
+    if (
+        node.op.name != "MatMul"
+        or node.inputs[1] not in builder.weights
+        or len(builder.shape(node.inputs[1])) != 2
+    ):
         return None
-    flat = match.sole_producer(0, "Reshape")
-    turn = new.producer(flat.inputs[0]) if flat else None
-    if flat is None or turn is None or turn.op.name != "Transpose":
+    reshape = match.sole_producer(0, "Reshape")
+    transpose = builder.producer(reshape.inputs[0]) if reshape else None
+    if reshape is None or transpose is None or transpose.op.name != "Transpose":
         return None
-    kept, matrix = _kept(new.shape(turn.outputs[0]), new.shape(flat.outputs[0])), new.tensors[node.inputs[1]]
-    perm = _perm(turn)
-    if kept is None or perm[:kept] != tuple(range(kept)) or (matrix.quant and matrix.quant.axis == 0):
+    kept_axes = _count_kept_axes(builder.shape(transpose.outputs[0]), builder.shape(reshape.outputs[0]))
+    matrix = builder.tensors[node.inputs[1]]
+    perm = _permutation_of(transpose)
+    if (
+        kept_axes is None
+        or perm[:kept_axes] != tuple(range(kept_axes))
+        or (matrix.quant and matrix.quant.axis == 0)
+    ):
         return None
-    rows = new.shape(turn.outputs[0])[kept:]
-    back = [perm.index(axis) - kept for axis in range(kept, len(perm))]
-    array = new.weights[matrix.name].reshape(*rows, -1).transpose(*back, len(rows)).reshape(matrix.shape)
-    x = new.one("Reshape", [turn.inputs[0]], flat.attrs, outputs=[new.fresh(f"{flat.outputs[0]}.flat")])
+    rows = builder.shape(transpose.outputs[0])[kept_axes:]
+    back = [perm.index(axis) - kept_axes for axis in range(kept_axes, len(perm))]
+    array = builder.weights[matrix.name].reshape(*rows, -1).transpose(*back, len(rows)).reshape(matrix.shape)
+    x = builder.one(
+        "Reshape", [transpose.inputs[0]], reshape.attrs, outputs=[builder.fresh(f"{reshape.outputs[0]}.flat")]
+    )
     return match.emit(
-        node.op, [x, new.weight(matrix.name, array.copy(), matrix.quant), *node.inputs[2:]], node.attrs
+        node.op, [x, builder.weight(matrix.name, array.copy(), matrix.quant), *node.inputs[2:]], node.attrs
     )
 
 
-def _perm(node: Node) -> tuple[int, ...]:
+def _permutation_of(node: Node) -> tuple[int, ...]:
     perm = node.attrs["perm"]
     assert isinstance(perm, tuple)
     return perm
 
 
-def _kept(shape: Shape, flat: Shape) -> int | None:
+def _count_kept_axes(shape: Shape, reshape: Shape) -> int | None:
     """How many axes stay in front of those that make up the last one of `flat`.
 
     None if it is made up otherwise.
     """
-    if not flat or 0 in shape:
+    if not reshape or 0 in shape:
         return None
-    found = [i for i in range(len(shape) + 1) if prod(shape[i:]) == flat[-1]]
-    return found[0] if found else None
+    counts = [i for i in range(len(shape) + 1) if prod(shape[i:]) == reshape[-1]]
+    return counts[0] if counts else None

@@ -24,11 +24,17 @@ def fold_conv_conv(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     first = match.sole_producer(0, "Conv") if match.node.op.name == "Conv" else None
-    if first is None or not _single_pixels(match.new, first) or match.node.attrs["group"] != 1:
+    if first is None or not _is_linear_pixelwise(match.new, first) or match.node.attrs["group"] != 1:
         return None
     filters, outer = match.new.constant(first.inputs[1]), match.constant(1)
-    shift, bias = (_bias(match.new, node) for node in (first, match.node))
-    if filters is None or outer is None or shift is None or bias is None or not _less(match, first, outer):
+    shift, bias = (_read_bias(match.new, node) for node in (first, match.node))
+    if (
+        filters is None
+        or outer is None
+        or shift is None
+        or bias is None
+        or not _saves_products(match, first, outer)
+    ):
         return None
     if np.any(shift) and any(
         (*integers(match.node.attrs, "pads_before"), *integers(match.node.attrs, "pads_after"))
@@ -54,30 +60,30 @@ def _rule(match: Match) -> Sequence[str] | None:
     )
 
 
-def _single_pixels(new: Builder, conv: Node) -> bool:
+def _is_linear_pixelwise(builder: Builder, conv: Node) -> bool:
     attrs = conv.attrs
     free = (attrs["low"], attrs["high"], attrs["group"]) == (-math.inf, math.inf, 1)
     plain = not any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))) and set(
         integers(attrs, "strides")
     ) == {1}
-    return free and plain and math.prod(new.shape(conv.inputs[1])[1:-1]) == 1
+    return free and plain and math.prod(builder.shape(conv.inputs[1])[1:-1]) == 1
 
 
-def _bias(new: Builder, conv: Node) -> Array | None:
+def _read_bias(builder: Builder, conv: Node) -> Array | None:
     """In double precision; zero if there is none, None if it is no constant."""
     if len(conv.inputs) < 3 or not conv.inputs[2]:
         return np.zeros(())
-    bias = new.constant(conv.inputs[2])
+    bias = builder.constant(conv.inputs[2])
     return None if bias is None else bias.astype(np.float64)
 
 
-def _less(match: Match, first: Node, outer: Array) -> bool:
+def _saves_products(match: Match, first: Node, outer: Array) -> bool:
     """Whether one Conv takes fewer products than two, counted over the whole images."""
-    new = match.new
-    given, between = math.prod(new.shape(first.inputs[0])), new.shape(first.outputs[0])
+    builder = match.new
+    pixels_in, between = math.prod(builder.shape(first.inputs[0])), builder.shape(first.outputs[0])
     (spec,) = match.node.op.infer(
-        [new.tensors[i] if i else None for i in match.node.inputs], match.node.attrs
+        [builder.tensors[i] if i else None for i in match.node.inputs], match.node.attrs
     )
     results = math.prod(spec[1]) * math.prod(outer.shape[1:-1])
-    channels = new.shape(first.inputs[0])[-1]
-    return bool(results * channels < given * between[-1] + results * between[-1])
+    channels = builder.shape(first.inputs[0])[-1]
+    return bool(results * channels < pixels_in * between[-1] + results * between[-1])

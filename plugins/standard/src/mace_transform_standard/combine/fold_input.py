@@ -31,8 +31,8 @@ def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in READERS:
         return None
     node = match.node
-    while folded := _folded(Match(node, match.new, match.uses)):
-        node = folded
+    while next_node := _fold_one(Match(node, match.new, match.uses)):
+        node = next_node
     return (
         match.new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
         if node is not match.node
@@ -40,7 +40,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     )
 
 
-def _folded(match: Match) -> Node | None:
+def _fold_one(match: Match) -> Node | None:
     """The node as it reads what the op before it reads; None if it must stay."""
     before, filters = match.sole_producer(0, *CONSTANTS, *ORDERS, "Transpose"), match.constant(1)
     perm: tuple[int, ...] | None = None
@@ -57,24 +57,24 @@ def _folded(match: Match) -> Node | None:
     ):
         return None
     if before.op.name in ORDERS:
-        return _reordered(match, filters, before, perm)
-    for at in (0, 1) if before.op.name in ("Mul", "Add") else (1,):
-        vector = _along_channels(match, before, at, perm)
+        return _reorder_filters(match, filters, before, perm)
+    for index in (0, 1) if before.op.name in ("Mul", "Add") else (1,):
+        vector = _read_channel_vector(match, before, index, perm)
         if vector is None:
             continue
         inputs = (
-            _scaled(match, filters, vector, before)
+            _scale_filters(match, filters, vector, before)
             if before.op.name in ("Mul", "Div")
-            else _shifted(match, filters, vector, before)
+            else _shift_bias(match, filters, vector, before)
         )
         if inputs:
-            x = before.inputs[1 - at]
+            x = before.inputs[1 - index]
             x = match.new.one("Transpose", [x], {"perm": perm}, like=match.node) if perm else x
             return replace(match.merge_origins(before), inputs=(x, *inputs))
     return None
 
 
-def _reordered(match: Match, filters: Array, before: Node, perm: tuple[int, ...] | None) -> Node | None:
+def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int, ...] | None) -> Node | None:
     """The node with its filters in the order of channels before a Gather.
 
     None if that does more than to reorder all of them.
@@ -97,12 +97,14 @@ def _reordered(match: Match, filters: Array, before: Node, perm: tuple[int, ...]
     return replace(match.merge_origins(before), inputs=(x, name, *match.node.inputs[2:]))
 
 
-def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] | None) -> Array | None:
+def _read_channel_vector(
+    match: Match, before: Node, index: int, perm: tuple[int, ...] | None
+) -> Array | None:
     """A constant operand as a vector of all channels.
 
     None if it lies otherwise or stretches the other operand.
     """
-    constant, shape = match.new.constant(before.inputs[at]), match.new.shape(before.inputs[1 - at])
+    constant, shape = match.new.constant(before.inputs[index]), match.new.shape(before.inputs[1 - index])
     if constant is None or shape != match.new.shape(before.outputs[0]) or len(shape) < 2:
         return None
     wide = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
@@ -113,7 +115,7 @@ def _along_channels(match: Match, before: Node, at: int, perm: tuple[int, ...] |
     return np.broadcast_to(moved.reshape(-1), (channels,)).astype(np.float64)
 
 
-def _spread(match: Match, vector: Array, filters: Array) -> Array:
+def _spread_over_filters(match: Match, vector: Array, filters: Array) -> Array:
     """The input's channels as a vector shaped like filters: [O, 1, ..., I / group], or [K, 1] of a matrix."""
     if match.node.op.name == "MatMul":
         return vector[:, None]
@@ -122,17 +124,17 @@ def _spread(match: Match, vector: Array, filters: Array) -> Array:
     return rows.reshape(filters.shape[0], *(1,) * (filters.ndim - 2), -1)
 
 
-def _scaled(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
+def _scale_filters(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
     with np.errstate(divide="ignore"):
         factor = 1 / vector if before.op.name == "Div" else vector
     if not np.all(np.isfinite(factor)):
         return None
-    spread = _spread(match, factor, filters)
+    spread = _spread_over_filters(match, factor, filters)
     name = match.new.weight(f"{match.node.outputs[0]}.filters", (filters * spread).astype(filters.dtype))
     return (name, *match.node.inputs[2:])
 
 
-def _shifted(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
+def _shift_bias(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
     attrs, inputs = match.node.attrs, match.node.inputs
     if "pads_before" in attrs and any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))):
         return None
@@ -140,6 +142,6 @@ def _shifted(match: Match, filters: Array, vector: Array, before: Node) -> tuple
     if old is None:
         return None
     axes = (0,) if match.node.op.name == "MatMul" else tuple(range(1, filters.ndim))
-    more = (filters * _spread(match, vector, filters)).sum(axis=axes)
+    more = (filters * _spread_over_filters(match, vector, filters)).sum(axis=axes)
     total = old + (more if before.op.name == "Add" else -more)
     return (inputs[1], match.new.weight(f"{match.node.outputs[0]}.bias", total.astype(filters.dtype)))

@@ -23,7 +23,7 @@ def fuse_scale_shift(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    outer = _affine(match, match.node)
+    outer = _read_affine(match, match.node)
     if outer is None:
         return None
     x, factor, summand = outer
@@ -31,7 +31,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         match.node.inputs.index(x),
         *(("Mul", "Div") if match.node.op.name in ("Add", "Sub") else ("Add", "Sub")),
     )
-    inner = _affine(match, inner_node) if inner_node else None
+    inner = _read_affine(match, inner_node) if inner_node else None
     if inner is None or inner_node is None:
         return None
     source, shape = match.new.tensors[inner[0]], match.new.shape(x)
@@ -58,32 +58,32 @@ def _rule(match: Match) -> Sequence[str] | None:
     )
 
 
-def _affine(match: Match, node: Node) -> tuple[str, Array, Array] | None:
+def _read_affine(match: Match, node: Node) -> tuple[str, Array, Array] | None:
     """X, factor and summand of x * factor + summand, each along the channels or one number."""
     op = node.op.name
     if op not in ("Mul", "Div", "Add", "Sub"):
         return None
-    for at in (0, 1):
-        constant = match.new.constant(node.inputs[at])
-        if constant is None or not _along_channels(constant, match.new.shape(node.inputs[1 - at])):
+    for index in (0, 1):
+        constant = match.new.constant(node.inputs[index])
+        if constant is None or not _lies_along_channels(constant, match.new.shape(node.inputs[1 - index])):
             continue
         vector = (
             constant.astype(np.float64).reshape(-1)
             if constant.size > 1
             else constant.astype(np.float64).reshape(())
         )
-        if op == "Div" and (at == 0 or not np.all(vector)):
+        if op == "Div" and (index == 0 or not np.all(vector)):
             return None
         factors = {
             "Mul": vector,
             "Div": 1 / vector if op == "Div" else vector,
-            "Sub": np.full((), 1.0 if at else -1.0),
+            "Sub": np.full((), 1.0 if index else -1.0),
         }
-        summands = {"Add": vector, "Sub": -vector if at else vector}
-        return node.inputs[1 - at], factors.get(op, np.ones(())), summands.get(op, np.zeros(()))
+        summands = {"Add": vector, "Sub": -vector if index else vector}
+        return node.inputs[1 - index], factors.get(op, np.ones(())), summands.get(op, np.zeros(()))
     return None
 
 
-def _along_channels(constant: Array, shape: tuple[int, ...]) -> bool:
+def _lies_along_channels(constant: Array, shape: tuple[int, ...]) -> bool:
     flat = constant.size == (constant.shape[-1] if constant.ndim else 1)
     return bool(shape) and flat and constant.ndim <= len(shape) and constant.size in (1, shape[-1])

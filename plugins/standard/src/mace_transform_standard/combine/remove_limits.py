@@ -33,35 +33,35 @@ LIMITS: Mapping[str, tuple[str, str]] = {
 
 def remove_limits(graph: Graph) -> Graph:
     """Drop Relu, Clip and Abs of what lies within their limits, as after Sigmoid, Softmax, a limited Conv."""
-    known: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
 
+    # Filled as the graph is rebuilt, in order, so that what a node reads is bounded before the node.
     def rule(match: Match) -> Sequence[str] | None:
         node = match.node
         if node.op.name in ("Relu", "Abs", "Clip"):
-            low, high = _limits(node) if node.op.name == "Clip" else POSITIVE
-            given = known.get(node.inputs[0], ANY)
+            low, high = _read_limits(node) if node.op.name == "Clip" else POSITIVE
+            value_range = ranges.get(node.inputs[0], ANY)
             same = match.new.tensors[node.inputs[0]].storage == match.new.storages.get(node.outputs[0])
-            if same and low <= given[0] and given[1] <= high:
+            if same and low <= value_range[0] and value_range[1] <= high:
                 return [node.inputs[0]]
-        if all(
-            o not in match.new.storages for o in node.outputs
-        ):  # rounding to stored integers may leave the range
-            known.update(dict.fromkeys(node.outputs, _range(node, known)))
+        # Rounding to stored integers may leave the range.
+        if all(output not in match.new.storages for output in node.outputs):
+            ranges.update(dict.fromkeys(node.outputs, _bound_results(node, ranges)))
         return None
 
     return rewrite(graph, rule)
 
 
-def _range(node: Node, known: Mapping[str, Range]) -> Range:
+def _bound_results(node: Node, ranges: Mapping[str, Range]) -> Range:
     if node.op.name in LIMITS:
-        return _limits(node)
+        return _read_limits(node)
     if node.op.name == "MaxPool" and (
         node.attrs["ceil"] or any((*integers(node.attrs, "pads_before"), *integers(node.attrs, "pads_after")))
     ):
         return ANY  # a window may see nothing but padding
     if node.op.name == "Mul" and node.inputs[0] == node.inputs[1]:
         return POSITIVE
-    read = [known.get(i, ANY) for i in node.inputs[node.op.name == "Where" :]]
+    read = [ranges.get(i, ANY) for i in node.inputs[node.op.name == "Where" :]]
     if node.op.name == "Add":
         return read[0][0] + read[1][0], read[0][1] + read[1][1]
     if node.op.name == "Pad" and node.attrs["mode"] == "constant":
@@ -73,6 +73,6 @@ def _range(node: Node, known: Mapping[str, Range]) -> Range:
     return RANGES.get(node.op.name, ANY)
 
 
-def _limits(node: Node) -> Range:
+def _read_limits(node: Node) -> Range:
     low, high = LIMITS[node.op.name]
     return float(str(node.attrs[low])), float(str(node.attrs[high]))

@@ -28,79 +28,83 @@ def fold_scale(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in ("Mul", "Div"):
         return None
-    for at in (0, 1) if match.node.op.name == "Mul" else (1,):
-        factor, path = match.constant(at), _path(match, 1 - at)
-        if (
-            factor is None
-            or path is None
-            or (len(path) > 1 and factor.size != 1)
-            or not _foldable(match, path, factor)
-        ):
+    is_division = match.node.op.name == "Div"
+    for index in (1,) if is_division else (0, 1):
+        factor, path = match.constant(index), _find_path(match, 1 - index)
+        if factor is None or path is None:
             continue
+        # Only a single number keeps its meaning through ops that move elements between channels.
+        if (len(path) > 1 and factor.size != 1) or not _can_fold(match, path, factor):
+            continue
+        # Double precision, so that the product of filters and factor is rounded once.
         with np.errstate(divide="ignore"):
-            wide = 1 / factor.astype(np.float64) if match.node.op.name == "Div" else factor.astype(np.float64)
+            wide = factor.astype(np.float64)
+            wide = 1 / wide if is_division else wide
+        # Filters of infinity would give NaN where the model gives infinity.
         if np.all(np.isfinite(wide)):
-            return _scaled(match, path, wide)
+            return _scale_path(match, path, wide)
     return None
 
 
-def _path(match: Match, index: int) -> list[Node] | None:
+def _find_path(match: Match, index: int) -> list[Node] | None:
     """The nodes from an operand back to one with constant filters, none with another reader."""
-    found: list[Node] = []
-    at = Match(match.node, match.new, match.uses)
-    while node := at.sole_producer(0 if found else index, *FILTERED, *MOVING):
-        found.append(node)
-        if node.op.name in FILTERED and _constant(match.new, node):
-            return found
-        free = node.op.name in MOVING or (
-            node.op.name == "MatMul" and len(node.inputs) == 2 and _unlimited(node)
-        )
-        if not free:
+    path: list[Node] = []
+    current = Match(match.node, match.new, match.uses)
+    while node := current.sole_producer(0 if path else index, *FILTERED, *MOVING):
+        path.append(node)
+        if node.op.name in FILTERED and _has_constant_filters(match.new, node):
+            return path
+        # (s a) b = s (a b): a product lets a number through unless a bias or a limit comes after it.
+        is_product = node.op.name == "MatMul" and len(node.inputs) == 2 and _has_no_limits(node)
+        if node.op.name not in MOVING and not is_product:
             return None
-        at = Match(node, match.new, match.uses)
+        current = Match(node, match.new, match.uses)
     return None
 
 
-def _constant(new: Builder, node: Node) -> bool:
-    return all(not i or new.constant(i) is not None for i in node.inputs[1:])
+def _has_constant_filters(builder: Builder, node: Node) -> bool:
+    return all(not i or builder.constant(i) is not None for i in node.inputs[1:])
 
 
-def _unlimited(node: Node) -> bool:
+def _has_no_limits(node: Node) -> bool:
     return node.attrs["low"] == -math.inf and node.attrs["high"] == math.inf
 
 
-def _foldable(match: Match, path: Sequence[Node], factor: Array) -> bool:
+def _can_fold(match: Match, path: Sequence[Node], factor: Array) -> bool:
     shape = match.new.shape(path[0].outputs[0])
-    along = factor.shape[-1:] if factor.ndim else ()
+    channels = factor.shape[-1:] if factor.ndim else ()
     flat = (
         math.prod(factor.shape[:-1]) == 1
-        and (not along or along[0] in (1, shape[-1]))
+        and (not channels or channels[0] in (1, shape[-1]))
         and factor.ndim <= len(shape)
     )
-    return _unlimited(path[-1]) and flat and len(match.new.shape(path[-1].inputs[1])) > 1
+    # A limit before a factor is another limit after it; a vector as matrix has no columns to scale.
+    return _has_no_limits(path[-1]) and flat and len(match.new.shape(path[-1].inputs[1])) > 1
 
 
-def _scaled(match: Match, path: Sequence[Node], factor: Array) -> tuple[str, ...]:
+def _scale_path(match: Match, path: Sequence[Node], factor: Array) -> tuple[str, ...]:
     """The path from the filters on again, those multiplied by the factor."""
-    made: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
     for node in reversed(path):
-        inputs = [*_filters(match, node, factor)] if node is path[-1] else [made[0], *node.inputs[1:]]
-        outputs = match.node.outputs if node is path[0] else [match.new.fresh(f"{node.outputs[0]}.scaled")]
-        like = match.merge_origins(node) if node is path[0] else node
-        made = match.new.add(node.op, inputs, node.attrs, outputs=outputs, like=like)
-    return made
+        is_filtered, is_last = node is path[-1], node is path[0]
+        inputs = _scale_filters(match, node, factor) if is_filtered else (results[0], *node.inputs[1:])
+        names = match.node.outputs if is_last else (match.new.fresh(f"{node.outputs[0]}.scaled"),)
+        like = match.merge_origins(node) if is_last else node
+        results = match.new.add(node.op, inputs, node.attrs, outputs=names, like=like)
+    return results
 
 
-def _filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...]:
+def _scale_filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...]:
     """What a node with constant filters reads when its results are multiplied."""
-    new, name = match.new, match.node.outputs[0]
-    weight = new.weights[feeder.inputs[1]]
+    builder, name = match.new, match.node.outputs[0]
+    weight = builder.weights[feeder.inputs[1]]
     columns = match.new.shape(feeder.outputs[0])[-1]
     each = np.broadcast_to(factor.reshape(-1), (columns,))
+    # Filters of a Conv are [outputs, ..., inputs], a matrix is [inputs, outputs].
     axis = weight.ndim - 1 if feeder.op.name == "MatMul" else 0
     spread = each.reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
-    inputs = (feeder.inputs[0], new.weight(f"{name}.filters", (weight * spread).astype(weight.dtype)))
+    inputs = (feeder.inputs[0], builder.weight(f"{name}.filters", (weight * spread).astype(weight.dtype)))
     if len(feeder.inputs) < 3 or not feeder.inputs[2]:
         return inputs
-    bias = new.weights[feeder.inputs[2]]
-    return (*inputs, new.weight(f"{name}.bias", (bias * each).astype(bias.dtype)))
+    bias = builder.weights[feeder.inputs[2]]
+    return (*inputs, builder.weight(f"{name}.bias", (bias * each).astype(bias.dtype)))

@@ -21,33 +21,37 @@ def fuse_bias(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in ("Add", "Sub"):
         return None
-    for at in (0, 1) if match.node.op.name == "Add" else (1,):
-        feeder = match.sole_producer(1 - at, *FILTERED)
-        constant = match.constant(at)
-        if feeder is not None and constant is not None and _fusable(match, feeder, constant):
-            return _biased(match, feeder, -constant if match.node.op.name == "Sub" else constant)
+    for index in (0, 1) if match.node.op.name == "Add" else (1,):
+        feeder = match.sole_producer(1 - index, *FILTERED)
+        constant = match.constant(index)
+        if feeder is not None and constant is not None and _can_fuse(match, feeder, constant):
+            return _add_bias(match, feeder, -constant if match.node.op.name == "Sub" else constant)
     return None
 
 
-def _fusable(match: Match, feeder: Node, constant: Array) -> bool:
+def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
     shape = match.new.shape(feeder.outputs[0])
     free = feeder.attrs["low"] == -math.inf and feeder.attrs["high"] == math.inf
     bias = feeder.inputs[2] if len(feeder.inputs) > 2 else ""
     known = not bias or match.new.constant(bias) is not None
-    along = constant.shape[-1] if constant.ndim else 1
-    flat = constant.size == along and along in (1, shape[-1] if shape else 1) and constant.ndim <= len(shape)
+    channels = constant.shape[-1] if constant.ndim else 1
+    flat = (
+        constant.size == channels
+        and channels in (1, shape[-1] if shape else 1)
+        and constant.ndim <= len(shape)
+    )
     matrix = feeder.op.name != "MatMul" or len(match.new.shape(feeder.inputs[1])) > 1
     return free and known and flat and matrix
 
 
-def _biased(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
-    new = match.new
-    columns = new.shape(feeder.outputs[0])[-1]
+def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
+    builder = match.new
+    columns = builder.shape(feeder.outputs[0])[-1]
     total = np.broadcast_to(constant.reshape(-1), (columns,)).astype(np.float64)
     if len(feeder.inputs) > 2 and feeder.inputs[2]:
-        total = total + new.weights[feeder.inputs[2]]
-    bias = new.weight(f"{match.node.outputs[0]}.bias", total.astype(constant.dtype))
+        total = total + builder.weights[feeder.inputs[2]]
+    bias = builder.weight(f"{match.node.outputs[0]}.bias", total.astype(constant.dtype))
     inputs = [*feeder.inputs[:2], bias]
-    return new.add(
+    return builder.add(
         feeder.op, inputs, feeder.attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
     )

@@ -24,23 +24,23 @@ def _rule(match: Match) -> Sequence[str] | None:
     op = match.node.op.name
     if op not in ("Mul", "Div", "Add", "Sub"):
         return None
-    for at in (0, 1) if op in ("Mul", "Add") else (1,):
-        norm, constant = match.sole_producer(1 - at, *NORMS), match.constant(at)
+    for index in (0, 1) if op in ("Mul", "Add") else (1,):
+        norm, constant = match.sole_producer(1 - index, *NORMS), match.constant(index)
         if (
             norm is not None
             and constant is not None
             and not (norm.op.name == "RMSNorm" and op in ("Add", "Sub"))
         ):
-            return _joined(match, norm, constant)
+            return _fold_into_norm(match, norm, constant)
     return None
 
 
-def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
-    new, shape = match.new, match.new.shape(norm.inputs[0])
-    scale = new.constant(norm.inputs[1])
-    bias = new.constant(norm.inputs[2]) if len(norm.inputs) > 2 and norm.inputs[2] else np.zeros(())
-    along = shape[int(str(norm.attrs["axis"])) % len(shape) :] if "axis" in norm.attrs else shape[-1:]
-    vector = _along(constant, along, shape)
+def _fold_into_norm(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
+    builder, shape = match.new, match.new.shape(norm.inputs[0])
+    scale = builder.constant(norm.inputs[1])
+    bias = builder.constant(norm.inputs[2]) if len(norm.inputs) > 2 and norm.inputs[2] else np.zeros(())
+    normalized = shape[int(str(norm.attrs["axis"])) % len(shape) :] if "axis" in norm.attrs else shape[-1:]
+    vector = _strip_leading_axes(constant, normalized, shape)
     if scale is None or bias is None or vector is None:
         return None
     op = match.node.op.name
@@ -51,12 +51,12 @@ def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
     summand = {"Add": vector, "Sub": -vector}.get(op, np.zeros(()))
     vectors = [scale * factor, *([bias * factor + summand] if norm.op.name != "RMSNorm" else [])]
     names = [
-        new.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype))
+        builder.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype))
         for n, v in zip(("scale", "bias"), vectors, strict=False)
     ]
     if len(vectors) > 1 and len(norm.inputs) < 3 and not np.any(vectors[1]):
         names.pop()
-    return new.add(
+    return builder.add(
         norm.op,
         [norm.inputs[0], *names],
         norm.attrs,
@@ -65,12 +65,12 @@ def _joined(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
     )
 
 
-def _along(constant: Array, along: Shape, shape: Shape) -> Array | None:
+def _strip_leading_axes(constant: Array, normalized: Shape, shape: Shape) -> Array | None:
     """A constant in double precision without the leading axes that are not normalized.
 
     None if it differs along one.
     """
-    lead = max(constant.ndim - len(along), 0)
+    lead = max(constant.ndim - len(normalized), 0)
     if np.broadcast_shapes(constant.shape, shape) != shape or any(d != 1 for d in constant.shape[:lead]):
         return None
     return constant.reshape(constant.shape[lead:]).astype(np.float64)

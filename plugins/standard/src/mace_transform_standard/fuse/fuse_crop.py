@@ -16,7 +16,7 @@ def fuse_crop(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     conv = match.sole_producer(0, "Conv") if match.node.op.name == "Slice" else None
-    conv = conv or _stored_conv(match)
+    conv = conv or _find_stored_conv(match)
     if (
         conv is None
         or any(step != 1 for step in integers(match.node.attrs, "steps"))
@@ -28,7 +28,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     last = tuple(n - f - s for n, f, s in zip(shape, first, sizes, strict=True))
     if any((first[0], first[-1], last[0], last[-1])) or not any((*first, *last)):
         return None
-    before, after = _less(conv, "pads_before", first), _less(conv, "pads_after", last)
+    before, after = _reduce_padding(conv, "pads_before", first), _reduce_padding(conv, "pads_after", last)
     if min((*before, *after)) < 0:
         return None
     attrs = {**conv.attrs, "pads_before": before, "pads_after": after}
@@ -37,7 +37,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     )
 
 
-def _stored_conv(match: Match) -> Node | None:
+def _find_stored_conv(match: Match) -> Node | None:
     """A Conv whose result is stored as the Slice's is, so that cutting it rounds nothing more."""
     name = match.node.inputs[0] if match.node.op.name == "Slice" else ""
     conv = match.new.producer(name) if name and match.uses.get(name, 1) == 1 else None
@@ -45,7 +45,7 @@ def _stored_conv(match: Match) -> Node | None:
     return conv if conv and same and conv.op.name == "Conv" else None
 
 
-def _less(conv: Node, key: str, cut: tuple[int, ...]) -> tuple[int, ...]:
+def _reduce_padding(conv: Node, key: str, cut: tuple[int, ...]) -> tuple[int, ...]:
     """The padding without what made so many results."""
     pairs = zip(integers(conv.attrs, key), cut[1:-1], integers(conv.attrs, "strides"), strict=True)
     return tuple(pad - n * stride for pad, n, stride in pairs)

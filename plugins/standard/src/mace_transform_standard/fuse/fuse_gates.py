@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from mace_core.ir import Graph
 from mace_core.rewrite import Match, rewrite
-from mace_transform_standard.patterns import Fused, fuse, made_by, near, product, product_at, sum_with_number
+from mace_transform_standard.patterns import (
+    Fused,
+    find_maker,
+    fuse,
+    near,
+    read_factors,
+    read_product,
+    sum_with_number,
+)
 
 
 def fuse_gates(graph: Graph) -> Graph:
@@ -20,47 +28,47 @@ def fuse_gates(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     op = match.node.op.name
     if op == "Mul":
-        return fuse(match, _gated(match))
+        return fuse(match, _match_gated(match))
     if op == "Div":
-        return fuse(match, _quotient(match))
+        return fuse(match, _match_quotient(match))
     if op == "Reciprocal":
-        return fuse(match, _sigmoid(match, match.node.inputs[0]))
-    return fuse(match, _softplus(match)) if op == "Log" else None
+        return fuse(match, _match_sigmoid(match, match.node.inputs[0]))
+    return fuse(match, _match_softplus(match)) if op == "Log" else None
 
 
-def _gated(match: Match) -> Fused | None:
-    whole = product(match, match.node)
-    if whole is None or len(whole.terms) != 2 or whole.number != 1:
+def _match_gated(match: Match) -> Fused | None:
+    factors = read_product(match, match.node)
+    if factors is None or len(factors.terms) != 2 or factors.number != 1:
         return None
-    for x, gate in (whole.terms, whole.terms[::-1]):
-        node = made_by(match.new, gate, "Sigmoid", "Tanh")
+    for x, gate in (factors.terms, factors.terms[::-1]):
+        node = find_maker(match.new, gate, "Sigmoid", "Tanh")
         if node and node.op.name == "Sigmoid":
-            argument = product_at(match, node.inputs[0])
+            argument = read_factors(match, node.inputs[0])
             if argument.terms == (x,) and argument.number is not None:
                 return Fused("Swish", [x], {"alpha": argument.number})
-        softplus = made_by(match.new, node.inputs[0], "Softplus") if node else None
+        softplus = find_maker(match.new, node.inputs[0], "Softplus") if node else None
         if softplus and softplus.inputs[0] == x:
             return Fused("Mish", [x], {})
     return None
 
 
-def _quotient(match: Match) -> Fused | None:
+def _match_quotient(match: Match) -> Fused | None:
     """Swish as x / (1 + exp(-x)), the gate a divisor."""
     dividend, divisor = match.node.inputs
-    sigmoid = _sigmoid(match, divisor)
+    sigmoid = _match_sigmoid(match, divisor)
     return Fused("Swish", [dividend], {"alpha": 1.0}) if sigmoid and sigmoid.inputs[0] == dividend else None
 
 
-def _sigmoid(match: Match, divisor: str) -> Fused | None:
+def _match_sigmoid(match: Match, divisor: str) -> Fused | None:
     """The sigmoid that 1 / divisor is."""
     term, one = sum_with_number(match.new, divisor) or ("", 0.0)
-    power = made_by(match.new, term, "Exp") if one == 1 else None
-    exponent = product_at(match, power.inputs[0]) if power else None
+    power = find_maker(match.new, term, "Exp") if one == 1 else None
+    exponent = read_factors(match, power.inputs[0]) if power else None
     negative = exponent and len(exponent.terms) == 1 and near(exponent.number, -1)
     return Fused("Sigmoid", [exponent.terms[0]], {}) if exponent and negative else None
 
 
-def _softplus(match: Match) -> Fused | None:
+def _match_softplus(match: Match) -> Fused | None:
     term, one = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
-    power = made_by(match.new, term, "Exp") if one == 1 else None
+    power = find_maker(match.new, term, "Exp") if one == 1 else None
     return Fused("Softplus", [power.inputs[0]], {}) if power else None

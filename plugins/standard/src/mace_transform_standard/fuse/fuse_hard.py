@@ -9,11 +9,11 @@ from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
     Product,
+    find_maker,
     fuse,
-    made_by,
     near,
-    product,
-    product_at,
+    read_factors,
+    read_product,
     sum_with_number,
 )
 
@@ -31,56 +31,60 @@ def fuse_hard(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name == "Clip":
-        return fuse(match, _clipped(match))
-    whole = product(match, match.node) if match.node.op.name in ("Mul", "Div") else None
-    return fuse(match, (_gated(match, whole) or _ramped(match, whole)) if whole else None)
+        return fuse(match, _match_clip(match))
+    factors = read_product(match, match.node) if match.node.op.name in ("Mul", "Div") else None
+    return fuse(match, (_match_gated(match, factors) or _match_ramp(match, factors)) if factors else None)
 
 
-def _gated(match: Match, whole: Product) -> Fused | None:
+def _match_gated(match: Match, factors: Product) -> Fused | None:
     """X times its gate."""
-    if len(whole.terms) != 2:
+    if len(factors.terms) != 2:
         return None
-    for x, gate in (whole.terms, whole.terms[::-1]):
-        sigmoid = made_by(match.new, gate, "HardSigmoid")
+    for x, gate in (factors.terms, factors.terms[::-1]):
+        sigmoid = find_maker(match.new, gate, "HardSigmoid")
         if (
             sigmoid
             and sigmoid.inputs[0] == x
-            and near(_float(sigmoid.attrs["alpha"]), 1 / 6)
+            and near(_to_float(sigmoid.attrs["alpha"]), 1 / 6)
             and sigmoid.attrs["beta"] == 0.5
         ):
-            return Fused("HardSwish", [x], {}) if near(whole.number, 1) else None
-        if _ramp(match, gate) == x:
-            return Fused("HardSwish", [x], {}) if near(whole.number, 1 / 6) else None
+            return Fused("HardSwish", [x], {}) if near(factors.number, 1) else None
+        if _read_ramp(match, gate) == x:
+            return Fused("HardSwish", [x], {}) if near(factors.number, 1 / 6) else None
     return None
 
 
-def _ramped(match: Match, whole: Product) -> Fused | None:
-    x = _ramp(match, whole.terms[0]) if len(whole.terms) == 1 and near(whole.number, 1 / 6) else None
+def _match_ramp(match: Match, factors: Product) -> Fused | None:
+    x = (
+        _read_ramp(match, factors.terms[0])
+        if len(factors.terms) == 1 and near(factors.number, 1 / 6)
+        else None
+    )
     return Fused("HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}) if x else None
 
 
-def _ramp(match: Match, tensor: str) -> str | None:
+def _read_ramp(match: Match, tensor: str) -> str | None:
     """X where the tensor is Clip(x + 3, 0, 6)."""
-    ramp = made_by(match.new, tensor, "Clip")
+    ramp = find_maker(match.new, tensor, "Clip")
     if ramp is None or (ramp.attrs["min"], ramp.attrs["max"]) != (0.0, 6.0):
         return None
     x, three = sum_with_number(match.new, ramp.inputs[0]) or ("", 0.0)
     return x if three == 3 else None
 
 
-def _clipped(match: Match) -> Fused | None:
+def _match_clip(match: Match) -> Fused | None:
     """Clip(a * x + b, 0, 1)."""
     if (match.node.attrs["min"], match.node.attrs["max"]) != (0.0, 1.0):
         return None
     term, beta = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
-    slope = product_at(match, term) if term else None
+    slope = read_factors(match, term) if term else None
     if slope is None or len(slope.terms) != 1 or slope.number is None:
         return None
     (x,) = slope.terms
-    if made_by(match.new, x, *FILTERED) and match.uses.get(x, 1) == 1:
+    if find_maker(match.new, x, *FILTERED) and match.uses.get(x, 1) == 1:
         return None
     return Fused("HardSigmoid", [x], {"alpha": slope.number, "beta": beta})
 
 
-def _float(value: object) -> float:
+def _to_float(value: object) -> float:
     return float(str(value))

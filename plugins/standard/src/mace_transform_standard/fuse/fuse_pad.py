@@ -29,14 +29,14 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     attrs = {
         **match.node.attrs,
-        "pads_before": _sum(match, "pads_before", before),
-        "pads_after": _sum(match, "pads_after", after),
+        "pads_before": _add_pads(match, "pads_before", before),
+        "pads_after": _add_pads(match, "pads_after", after),
     }
     inputs = [pad.inputs[0], *match.node.inputs[1:]]
     return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(pad))
 
 
-def _sum(match: Match, key: str, more: tuple[int, ...]) -> tuple[int, ...]:
-    own = match.node.attrs[key]
-    assert isinstance(own, tuple)
-    return tuple(a + b for a, b in zip(own, more[1:-1], strict=True))
+def _add_pads(match: Match, key: str, more: tuple[int, ...]) -> tuple[int, ...]:
+    pads = match.node.attrs[key]
+    assert isinstance(pads, tuple)
+    return tuple(a + b for a, b in zip(pads, more[1:-1], strict=True))

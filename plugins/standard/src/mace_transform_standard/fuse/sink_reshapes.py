@@ -27,40 +27,46 @@ def sink_reshapes(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in SUNK:
         return None
-    for at in range(len(match.node.inputs)):
-        reshape = match.sole_producer(at, "Reshape")
-        inputs = _inputs(match, at, reshape) if reshape and _from_filters(match, reshape.inputs[0]) else None
+    for index in range(len(match.node.inputs)):
+        reshape = match.sole_producer(index, "Reshape")
+        inputs = (
+            _inputs_before(match, index, reshape)
+            if reshape and _comes_from_filters(match, reshape.inputs[0])
+            else None
+        )
         if inputs:
-            stored = match.new.stored(
+            name = match.new.stored(
                 f"{match.node.outputs[0]}.before", match.new.storages.get(match.node.outputs[0])
             )
-            made = match.new.add(match.node.op, inputs, match.node.attrs, outputs=[stored], like=match.node)
-            return match.emit("Reshape", made, {"shape": match.shape(at)})
+            outputs = match.new.add(match.node.op, inputs, match.node.attrs, outputs=[name], like=match.node)
+            return match.emit("Reshape", outputs, {"shape": match.shape(index)})
     return None
 
 
-def _inputs(match: Match, at: int, reshape: Node) -> list[str] | None:
+def _inputs_before(match: Match, index: int, reshape: Node) -> list[str] | None:
     """What the node reads before the Reshape; None if its constant would lie along other elements there."""
     source = reshape.inputs[0]
     if len(match.node.inputs) == 1:
         return [source]
-    constant = match.constant(1 - at)
-    if constant is None or not _along_channels(constant.shape, match.shape(at), match.new.shape(source)):
+    constant = match.constant(1 - index)
+    if constant is None or not _lies_along_channels(
+        constant.shape, match.shape(index), match.new.shape(source)
+    ):
         return None
     flat = constant.reshape(-1) if constant.size > 1 else constant.reshape(())
     other = match.new.weight(f"{match.node.outputs[0]}.flat", flat)
-    return [source, other] if at == 0 else [other, source]
+    return [source, other] if index == 0 else [other, source]
 
 
-def _along_channels(constant: Shape, now: Shape, before: Shape) -> bool:
+def _lies_along_channels(constant: Shape, shape: Shape, before: Shape) -> bool:
     """Whether a constant is one number, or one for each channel, that is the last axis before and after."""
     elements = int(np.prod(constant))
-    if np.broadcast_shapes(constant, now) != now or not before:
+    if np.broadcast_shapes(constant, shape) != shape or not before:
         return False
-    return elements == 1 or elements == constant[-1] == now[-1] == before[-1]
+    return elements == 1 or elements == constant[-1] == shape[-1] == before[-1]
 
 
-def _from_filters(match: Match, tensor: str) -> bool:
+def _comes_from_filters(match: Match, tensor: str) -> bool:
     """Whether a tensor comes from a Conv or MatMul through what has been sunk.
 
     Only this Reshape may read it.
@@ -71,4 +77,4 @@ def _from_filters(match: Match, tensor: str) -> bool:
     if node.op.name in FILTERED:
         return True
     computed = [i for i in node.inputs if i not in match.new.weights]
-    return node.op.name in SUNK and len(computed) == 1 and _from_filters(match, computed[0])
+    return node.op.name in SUNK and len(computed) == 1 and _comes_from_filters(match, computed[0])

@@ -30,49 +30,52 @@ def flatten_atrous(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    after = _chain(match, match.node, BATCH_TO_SPACE)
+    after = _match_chain(match, match.node, BATCH_TO_SPACE)
     conv = match.new.producer(after[-1].inputs[0]) if after else None
-    if conv is None or conv.op.name != "Conv" or not _plain(conv) or match.uses.get(conv.outputs[0], 1) != 1:
+    if (
+        conv is None
+        or conv.op.name != "Conv"
+        or not _is_plain(conv)
+        or match.uses.get(conv.outputs[0], 1) != 1
+    ):
         return None
-    maker = match.new.producer(conv.inputs[0])
+    last_before = match.new.producer(conv.inputs[0])
     for steps in (SPACE_TO_BATCH, SPACE_TO_BATCH[1:]):
-        before = _chain(match, maker, steps) if maker else None
-        flat = _flattened(match, before, conv, after) if before and after else None
+        before = _match_chain(match, last_before, steps) if last_before else None
+        flat = _flatten(match, before, conv, after) if before and after else None
         if flat:
             return flat
     return None
 
 
-def _chain(match: Match, node: Node, ops: Sequence[str]) -> list[Node] | None:
+def _match_chain(match: Match, node: Node, ops: Sequence[str]) -> list[Node] | None:
     """The nodes that end with this one, the last first, if they are of these ops and round nothing."""
-    found: list[Node] = []
+    chain: list[Node] = []
     for op in reversed(ops):
-        if found:
-            maker = match.new.producer(found[-1].inputs[0])
-            if maker is None:
+        if chain:
+            last_before = match.new.producer(chain[-1].inputs[0])
+            if last_before is None:
                 return None
-            node = maker
+            node = last_before
         if node.op.name != op or _storage(match.new, node.inputs[0]) != _storage(match.new, node.outputs[0]):
             return None
-        found.append(node)
-    return found
+        chain.append(node)
+    return chain
 
 
-def _storage(new: Builder, tensor: str) -> object:
-    return new.tensors[tensor].storage if tensor in new.tensors else new.storages.get(tensor)
+def _storage(builder: Builder, tensor: str) -> object:
+    return builder.tensors[tensor].storage if tensor in builder.tensors else builder.storages.get(tensor)
 
 
-def _plain(conv: Node) -> bool:
-    ones = all(v == 1 for key in ("strides", "dilations") for v in integers(conv.attrs, key))
-    return ones and not any(v for key in ("pads_before", "pads_after") for v in integers(conv.attrs, key))
+def _is_plain(conv: Node) -> bool:
+    ones = {*integers(conv.attrs, "strides"), *integers(conv.attrs, "dilations")} <= {1}
+    return ones and not any((*integers(conv.attrs, "pads_before"), *integers(conv.attrs, "pads_after")))
 
 
-def _flattened(
-    match: Match, before: Sequence[Node], conv: Node, after: Sequence[Node]
-) -> Sequence[str] | None:
-    new, source = match.new, before[-1].inputs[0]
-    shape, seen, made = (new.shape(t) for t in (source, conv.inputs[0], conv.outputs[0]))
-    pads = _pads(before[-1], len(shape))
+def _flatten(match: Match, before: Sequence[Node], conv: Node, after: Sequence[Node]) -> Sequence[str] | None:
+    builder, source = match.new, before[-1].inputs[0]
+    shape, seen, result = (builder.shape(t) for t in (source, conv.inputs[0], conv.outputs[0]))
+    pads = _read_pads(before[-1], len(shape))
     blocks = integers(after[-1].attrs, "shape")
     rank = (len(blocks) - len(shape)) if len(blocks) > len(shape) else 0
     block = blocks[:rank]
@@ -86,15 +89,15 @@ def _flattened(
     if any((n + low + high) % b for n, (low, high), b in zip(shape[1:], pads[1:], block, strict=False)):
         return None
     steps = [s for s in space_to_batch(shape, block, pads[1 : rank + 1]) if s[0] != "Pad"]
-    places = _places(integers(steps[-1][1], "shape"), seen)
+    places = _match_axes(integers(steps[-1][1], "shape"), seen)
     inner = [node for node in reversed(before) if node.op.name != "Pad"]
-    if places is None or not _same(inner[:2], steps[:2]):
+    if places is None or not _are_steps(inner[:2], steps[:2]):
         return None
-    narrow = tuple(made[p] for p in places)
-    whole = batch_to_space(narrow, block, [(0, 0)] * rank)
-    if prod(narrow) != prod(made) or not _same([*reversed(after)][:2], whole[:2]):
+    narrow = tuple(result[p] for p in places)
+    steps_after = batch_to_space(narrow, block, [(0, 0)] * rank)
+    if prod(narrow) != prod(result) or not _are_steps([*reversed(after)][:2], steps_after[:2]):
         return None
-    return _dilated(match, conv, _Geometry(source, places, block, pads))
+    return _add_dilated_conv(match, conv, _Geometry(source, places, block, pads))
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,13 @@ class _Geometry:
     block: Shape
     pads: Sequence[tuple[int, int]]
 
-    def along(self, rank: int, values: Mapping[int, int], default: int) -> tuple[int, ...]:
+    def per_spatial_axis(self, rank: int, values: Mapping[int, int], default: int) -> tuple[int, ...]:
         """A value for each spatial axis of the Conv from those of the tensor's axes."""
         placed = {self.places[axis]: value for axis, value in values.items()}
         return tuple(placed.get(axis, default) for axis in range(1, rank - 1))
 
 
-def _pads(first: Node, rank: int) -> list[tuple[int, int]] | None:
+def _read_pads(first: Node, rank: int) -> list[tuple[int, int]] | None:
     """How many zeros stand before and after each axis; None if it is padded with something else."""
     if first.op.name != "Pad":
         return [(0, 0)] * rank
@@ -121,7 +124,7 @@ def _pads(first: Node, rank: int) -> list[tuple[int, int]] | None:
     return list(zip(integers(first.attrs, "before"), integers(first.attrs, "after"), strict=True))
 
 
-def _places(shape: Shape, wide: Shape) -> Shape | None:
+def _match_axes(shape: Shape, wide: Shape) -> Shape | None:
     """For each axis of a shape the axis of another, of as many elements, that has more of length 1.
 
     None if they differ otherwise.
@@ -135,34 +138,38 @@ def _places(shape: Shape, wide: Shape) -> Shape | None:
     return None
 
 
-def _same(nodes: Sequence[Node], steps: Steps) -> bool:
+def _are_steps(nodes: Sequence[Node], steps: Steps) -> bool:
     return all(
         node.op.name == op and dict(node.attrs) == attrs
         for node, (op, attrs) in zip(nodes, steps, strict=True)
     )
 
 
-def _dilated(match: Match, conv: Node, at: _Geometry) -> Sequence[str]:
-    new, rank = match.new, len(match.new.shape(conv.inputs[0]))
+def _add_dilated_conv(match: Match, conv: Node, geometry: _Geometry) -> Sequence[str]:
+    builder, rank = match.new, len(match.new.shape(conv.inputs[0]))
     wide = [1] * rank
-    for axis, place in enumerate(at.places):
-        wide[place] = new.shape(at.source)[axis]
-    spatial = range(1, len(at.block) + 1)
+    for axis, place in enumerate(geometry.places):
+        wide[place] = builder.shape(geometry.source)[axis]
+    spatial = range(1, len(geometry.block) + 1)
     attrs: dict[str, Any] = {
         **conv.attrs,
-        "dilations": at.along(rank, dict(zip(spatial, at.block, strict=True)), 1),
-        "pads_before": at.along(rank, {a: at.pads[a][0] for a in spatial}, 0),
-        "pads_after": at.along(rank, {a: at.pads[a][1] for a in spatial}, 0),
+        "dilations": geometry.per_spatial_axis(rank, dict(zip(spatial, geometry.block, strict=True)), 1),
+        "pads_before": geometry.per_spatial_axis(rank, {a: geometry.pads[a][0] for a in spatial}, 0),
+        "pads_after": geometry.per_spatial_axis(rank, {a: geometry.pads[a][1] for a in spatial}, 0),
     }
     x = (
-        new.one("Reshape", [at.source], {"shape": tuple(wide)}, like=conv)
-        if tuple(wide) != new.shape(at.source)
-        else at.source
+        builder.one("Reshape", [geometry.source], {"shape": tuple(wide)}, like=conv)
+        if tuple(wide) != builder.shape(geometry.source)
+        else geometry.source
     )
-    shape, stored = integers(match.node.attrs, "shape"), new.tensors[conv.outputs[0]].storage
-    spec = conv.op.infer([new.tensors[i].real if i else None for i in (x, *conv.inputs[1:])], attrs)[0]
+    shape, storage = integers(match.node.attrs, "shape"), builder.tensors[conv.outputs[0]].storage
+    spec = conv.op.infer([builder.tensors[i].real if i else None for i in (x, *conv.inputs[1:])], attrs)[0]
     name = (
-        match.node.outputs[0] if spec[1] == shape else new.stored(f"{match.node.outputs[0]}.dilated", stored)
+        match.node.outputs[0]
+        if spec[1] == shape
+        else builder.stored(f"{match.node.outputs[0]}.dilated", storage)
     )
-    made = new.add("Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.merge_origins(conv))
-    return made if spec[1] == shape else match.emit("Reshape", made, {"shape": shape})
+    outputs = builder.add(
+        "Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.merge_origins(conv)
+    )
+    return outputs if spec[1] == shape else match.emit("Reshape", outputs, {"shape": shape})

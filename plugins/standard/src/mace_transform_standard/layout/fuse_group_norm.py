@@ -9,7 +9,7 @@ import numpy as np
 from mace_core.ir import Graph
 from mace_core.ops.arguments import integers
 from mace_core.rewrite import Match, rewrite
-from mace_transform_standard.patterns import enclosed, made_by
+from mace_transform_standard.patterns import find_enclosed_nodes, find_maker
 
 SWAP = (0, 2, 1)
 
@@ -26,13 +26,13 @@ def fuse_group_norm(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     steps = [match.node] if match.node.op.name == "Reshape" else []
     for op in ("Transpose", "InstanceNorm", "Transpose", "Reshape"):
-        before = made_by(match.new, steps[-1].inputs[0], op) if steps else None
+        before = find_maker(match.new, steps[-1].inputs[0], op) if steps else None
         if before is None:
             return None
         steps.append(before)
     _, outer, norm, inner, first = steps
-    new, x = match.new, first.inputs[0]
-    shape, apart = new.shape(x), new.shape(first.outputs[0])
+    builder, x = match.new, first.inputs[0]
+    shape, apart = builder.shape(x), builder.shape(first.outputs[0])
     if (
         shape != match.node.attrs["shape"]
         or not 2 <= len(shape) <= 5
@@ -40,15 +40,15 @@ def _rule(match: Match) -> Sequence[str] | None:
         or shape[1] % max(apart[1], 1)
     ):
         return None
-    scale, bias = (new.constant(name) for name in norm.inputs[1:])
+    scale, bias = (builder.constant(name) for name in norm.inputs[1:])
     swapped = len(apart) == len(SWAP) and all(integers(t.attrs, "perm") == SWAP for t in (outer, inner))
-    if scale is None or bias is None or not swapped or enclosed(match, x) is None:
+    if scale is None or bias is None or not swapped or find_enclosed_nodes(match, x) is None:
         return None
     vectors = [
-        new.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1]))
+        builder.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1]))
         for n, v in (("scale", scale), ("bias", bias))
     ]
-    last = new.one("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, like=match.node)
+    last = builder.one("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, like=match.node)
     attrs = {"groups": apart[1], "epsilon": norm.attrs["epsilon"]}
-    made = new.one("GroupNorm", [last, *vectors], attrs, like=match.merge_origins(norm))
-    return match.emit("Transpose", [made], {"perm": (0, len(shape) - 1, *range(1, len(shape) - 1))})
+    result = builder.one("GroupNorm", [last, *vectors], attrs, like=match.merge_origins(norm))
+    return match.emit("Transpose", [result], {"perm": (0, len(shape) - 1, *range(1, len(shape) - 1))})

@@ -9,6 +9,7 @@ the order of their framework.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Perm
@@ -27,19 +28,19 @@ def layout(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name in ("Transpose", "Reshape"):
-        stored = match.new.tensors[match.node.inputs[0]].storage
-        if stored != match.new.storages.get(match.node.outputs[0], stored):
+        storage = match.new.tensors[match.node.inputs[0]].storage
+        if storage != match.new.storages.get(match.node.outputs[0], storage):
             return None  # it rounds as well
-        return _merge(match) if match.node.op.name == "Transpose" else _sink_reshape(match)
+        return _merge_transposes(match) if match.node.op.name == "Transpose" else _sink_reshape(match)
     return _sink(match) if match.node.op.move else None
 
 
-def _merge(match: Match) -> Sequence[str] | None:
-    before = _transpose(match, match.node.inputs[0])
-    perm = _perm(match.node)
+def _merge_transposes(match: Match) -> Sequence[str] | None:
+    before = _find_transpose(match, match.node.inputs[0])
+    perm = _permutation_of(match.node)
     source = match.node.inputs[0]
     if before:
-        perm, source = tuple(_perm(before)[p] for p in perm), before.inputs[0]
+        perm, source = tuple(_permutation_of(before)[p] for p in perm), before.inputs[0]
     if perm == tuple(range(len(perm))):
         return [source]
     return match.emit("Transpose", [source], {"perm": perm}) if before else None
@@ -48,12 +49,12 @@ def _merge(match: Match) -> Sequence[str] | None:
 def _sink(match: Match) -> Sequence[str] | None:
     node = match.node
     assert node.op.move is not None
-    perm = _common(match)
+    perm = _find_common_permutation(match)
     moved = node.op.move(node.attrs, perm) if perm else None
     if perm is None or moved is None:
         return None
     attrs, after = moved
-    inputs = [_untransposed(match, name, perm) for name in node.inputs]
+    inputs = [_strip_transpose(match, name, perm) for name in node.inputs]
     names = [match.new.stored(f"{o}.moved", match.new.storages.get(o)) for o in node.outputs]
     results = match.new.add(node.op, inputs, attrs, outputs=names, like=node)
     if after == tuple(range(len(after))):
@@ -64,7 +65,7 @@ def _sink(match: Match) -> Sequence[str] | None:
     ]
 
 
-def _common(match: Match) -> Perm | None:
+def _find_common_permutation(match: Match) -> Perm | None:
     """The permutation that every operand which is computed went through.
 
     None if they differ or the op cannot take it.
@@ -75,17 +76,18 @@ def _common(match: Match) -> Perm | None:
     rank = max(len(match.new.shape(i)) for i in node.inputs)
     perms = set()
     for name in node.inputs:
-        before = _transpose(match, name)
+        before = _find_transpose(match, name)
         if before and len(match.new.shape(name)) == rank:
-            perms.add(_perm(before))
+            perms.add(_permutation_of(before))
+        # Constants are transposed when they are folded, and one element lies the same in every order.
         elif name not in match.new.weights and match.new.tensors[name].elements != 1:
             return None
     return perms.pop() if len(perms) == 1 else None
 
 
-def _untransposed(match: Match, name: str, perm: Perm) -> str:
+def _strip_transpose(match: Match, name: str, perm: Perm) -> str:
     """An operand in the order of axes before the permutation."""
-    before = _transpose(match, name)
+    before = _find_transpose(match, name)
     if before and len(match.new.shape(name)) == len(perm):
         return before.inputs[0]
     shape = match.new.shape(name)
@@ -99,18 +101,18 @@ def _untransposed(match: Match, name: str, perm: Perm) -> str:
 
 
 def _sink_reshape(match: Match) -> Sequence[str] | None:
-    """Through a Reshape that splits, drops and adds axes, and one that merges some that stay neighbours."""
+    """Through a Reshape that splits, drops and adds axes, and one that merges some that stay neighbors."""
     node = match.node
-    before = _transpose(match, node.inputs[0])
+    before = _find_transpose(match, node.inputs[0])
     shape = node.attrs["shape"]
     assert isinstance(shape, tuple)
     groups = axis_groups(match.shape(0), shape) if before else None
     if before is None or groups is None:
         return None
-    perm = _perm(before)
+    perm = _permutation_of(before)
     groups.sort(key=lambda group: min((perm[a] for a in group[0]), default=-1))
-    first = tuple(perm[a] for old, _ in groups for a in old)
-    order = [place for _, new in groups for place in new]
+    first = tuple(perm[axis] for axis in chain.from_iterable(before_axes for before_axes, _ in groups))
+    order = list(chain.from_iterable(after_axes for _, after_axes in groups))
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
     inside = first != tuple(range(len(first)))
     if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
@@ -122,7 +124,7 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     return match.emit("Transpose", [flat], {"perm": back}) if back != tuple(range(len(back))) else [flat]
 
 
-def _transpose(match: Match, name: str) -> Node | None:
+def _find_transpose(match: Match, name: str) -> Node | None:
     """The Transpose that makes a tensor, if it does no more: one to another storage rounds."""
     node = match.new.producer(name) if name else None
     if node is None or node.op.name != "Transpose":
@@ -130,7 +132,7 @@ def _transpose(match: Match, name: str) -> Node | None:
     return node if match.new.tensors[node.inputs[0]].storage == match.new.tensors[name].storage else None
 
 
-def _perm(node: Node) -> Perm:
+def _permutation_of(node: Node) -> Perm:
     perm = node.attrs["perm"]
     assert isinstance(perm, tuple)
     return perm

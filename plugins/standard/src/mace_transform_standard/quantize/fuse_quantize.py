@@ -32,19 +32,20 @@ def _sink(match: Match) -> Sequence[str] | None:
 
     A product behind it then reads integers.
     """
-    node, new = match.node, match.new
-    if not node.op.moves or node.op.name in STAYING or any(o in new.storages for o in node.outputs):
+    node, builder = match.node, match.new
+    if not node.op.moves or node.op.name in STAYING or any(o in builder.storages for o in node.outputs):
         return None
-    inputs = [_stored(new, i) or i for i in node.inputs]
-    tensors = [new.tensors[i] for i in inputs if i]
+    inputs = [_find_stored(builder, i) or i for i in node.inputs]
+    tensors = [builder.tensors[i] for i in inputs if i]
     storages = {t.storage for t in tensors if t.quant or t.dtype.is_float}
     storage = tensors[0].storage
     if len(storages) != 1 or storage is None or storage.quant.axis is not None or inputs == list(node.inputs):
         return None
-    names = [new.stored(f"{o}.stored", storage) for o in node.outputs]
-    moved = new.add(node.op, inputs, node.attrs, outputs=names, like=node)
+    names = [builder.stored(f"{o}.stored", storage) for o in node.outputs]
+    moved = builder.add(node.op, inputs, node.attrs, outputs=names, like=node)
     return [
-        new.one("Dequantize", [m], outputs=[o], like=node) for m, o in zip(moved, node.outputs, strict=True)
+        builder.one("Dequantize", [m], outputs=[o], like=node)
+        for m, o in zip(moved, node.outputs, strict=True)
     ]
 
 
@@ -52,8 +53,8 @@ def _fuse(match: Match) -> Sequence[str] | None:
     node = match.node
     if node.op.name == "Quantize":
         return _store(match)
-    if node.op.name in PRODUCTS and all(_stored(match.new, i) for i in node.inputs[:2]):
-        return match.emit(node.op, [_stored(match.new, i) or i for i in node.inputs], node.attrs)
+    if node.op.name in PRODUCTS and all(_find_stored(match.new, i) for i in node.inputs[:2]):
+        return match.emit(node.op, [_find_stored(match.new, i) or i for i in node.inputs], node.attrs)
     return None
 
 
@@ -62,35 +63,37 @@ def _store(match: Match) -> Sequence[str] | None:
 
     What is stored already is at most rounded to another storage.
     """
-    source, storage = _stored(match.new, match.node.inputs[0]), match.new.storages[match.node.outputs[0]]
+    source, storage = _find_stored(match.new, match.node.inputs[0]), match.new.storages[match.node.outputs[0]]
     if source and match.new.tensors[source].storage == storage:
         return [source]
     if source:
         return match.emit("Quantize", [source])
-    moves = _moves(match)
+    moves = _find_moves(match)
     tensor = moves[-1].inputs[0] if moves else match.node.inputs[0]
-    maker = _maker(match, tensor)
-    if not moves and maker is None:
+    real_op = _find_real_op(match, tensor)
+    if not moves and real_op is None:
         return None
     names = [*(match.new.stored(move.name, storage) for move in moves), match.node.outputs[0]]
-    if maker:
-        inputs = [_stored(match.new, i) or i for i in maker.inputs]
-        made = match.new.add(
-            maker.op, inputs, maker.attrs, outputs=[names[0]], like=match.merge_origins(maker)
+    if real_op:
+        inputs = [_find_stored(match.new, i) or i for i in real_op.inputs]
+        outputs = match.new.add(
+            real_op.op, inputs, real_op.attrs, outputs=[names[0]], like=match.merge_origins(real_op)
         )
     else:
-        made = match.new.add("Quantize", [tensor], outputs=[names[0]], like=match.node)
+        outputs = match.new.add("Quantize", [tensor], outputs=[names[0]], like=match.node)
     for move, name in zip(reversed(moves), names[1:], strict=True):
-        made = match.new.add(move.op, [made[0], *move.inputs[1:]], move.attrs, outputs=[name], like=move)
-    return made
+        outputs = match.new.add(
+            move.op, [outputs[0], *move.inputs[1:]], move.attrs, outputs=[name], like=move
+        )
+    return outputs
 
 
-def _moves(match: Match) -> list[Node]:
+def _find_moves(match: Match) -> list[Node]:
     """The nodes before a Quantize that only move one tensor's elements, none read by anything else.
 
     The last first.
     """
-    found: list[Node] = []
+    moves: list[Node] = []
     tensor = match.node.inputs[0]
     while (
         (node := match.new.producer(tensor))
@@ -100,28 +103,35 @@ def _moves(match: Match) -> list[Node]:
     ):
         if match.uses.get(tensor, 1) != 1 or match.new.tensors[tensor].quant or node.op.name == "Pad":
             break
-        found.append(node)
+        moves.append(node)
         tensor = node.inputs[0]
-    return found
+    return moves
 
 
-def _maker(match: Match, tensor: str) -> Node | None:
+def _find_real_op(match: Match, tensor: str) -> Node | None:
     """The op that computes real numbers, from integers at least in part, for nothing but to be stored."""
-    new = match.new
-    node = new.producer(tensor)
-    if node is None or len(node.outputs) != 1 or match.uses.get(tensor, 1) != 1 or new.tensors[tensor].quant:
+    builder = match.new
+    node = builder.producer(tensor)
+    if (
+        node is None
+        or len(node.outputs) != 1
+        or match.uses.get(tensor, 1) != 1
+        or builder.tensors[tensor].quant
+    ):
         return None
-    sources = [_stored(new, i) for i in node.inputs]
+    sources = [_find_stored(builder, i) for i in node.inputs]
     pairs = zip(sources, node.inputs, strict=True)
-    readable = all(s or not i or i in new.weights or not new.tensors[i].dtype.is_float for s, i in pairs)
+    readable = all(
+        s or not i or i in builder.weights or not builder.tensors[i].dtype.is_float for s, i in pairs
+    )
     return node if any(sources) and readable and node.op.name not in ("Quantize", "Dequantize") else None
 
 
-def _stored(new: Builder, tensor: str) -> str | None:
+def _find_stored(builder: Builder, tensor: str) -> str | None:
     """The stored integers whose real numbers a tensor is: what a Dequantize reads, or itself."""
-    if tensor and new.tensors[tensor].quant:
+    if tensor and builder.tensors[tensor].quant:
         return tensor
-    node = new.producer(tensor) if tensor else None
+    node = builder.producer(tensor) if tensor else None
     return node.inputs[0] if node and node.op.name == "Dequantize" else None
 
 
