@@ -45,6 +45,7 @@ def sum_with_number(builder: Builder, tensor: str) -> tuple[str, float] | None:
     node = find_maker(builder, tensor, "Add", "Sub")
     if node is None:
         return None
+    # number - term is another function: the caller looks for a Sub itself.
     for term, other in both_orders(node) if node.op.name == "Add" else (node.inputs,):
         value = read_number(builder, other)
         if value is not None:
@@ -103,10 +104,12 @@ def read_product(match: Match, node: Node) -> Product | None:
 
 
 def _factors(match: Match, tensor: str) -> Product:
+    # Double precision: a product of several rounded constants would be off by more than one rounding.
     constant = match.new.constant(tensor)
     if constant is not None and constant.dtype.kind == "f":
         return Product(constant.astype(np.float64), ())
     node = find_maker(match.new, tensor, "Mul", "Div", "Neg")
+    # A factor that others read must be computed anyway, and a stored one has been rounded.
     is_single = match.uses.get(tensor, 1) == 1 and not match.new.tensors[tensor].quant
     inner = read_product(match, node) if node and is_single else None
     return inner or Product(ONE.factor, (tensor,))
@@ -166,6 +169,7 @@ def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
     x = match.new.tensors[fused.inputs[0]]
     inside = find_enclosed_nodes(match, x.name)
     result = match.node.op.infer([match.new.tensors[i].real for i in match.node.inputs], match.node.attrs)[0]
+    # A shape that broadcasting made, or a Cast on the way, is not what the one op gives.
     if inside is None or (x.real.dtype, x.shape) != result or not x.real.dtype.is_float:
         return None
     # In the order of the graph, as reports name what a node stands for.

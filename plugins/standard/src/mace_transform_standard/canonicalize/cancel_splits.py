@@ -11,9 +11,10 @@ from mace_core.rewrite import Match, rewrite
 
 
 def cancel_splits(graph: Graph) -> Graph:
-    """Drop a Concat of all pieces of a Split in their order, and a Split between the parts of a Concat.
+    """Cancel Split with Concat: Concat(Split(x)) -> x, and Split(Concat(a, b, c)) -> a, Concat(b, c).
 
-    Both along one axis.
+    Both along one axis. A Concat must read all pieces in their order; a piece of a Split must begin and end
+    where parts do. Exact: elements only move, and a change of storage, which would round, stops it.
     """
     return rewrite(graph, _rule)
 
@@ -51,6 +52,7 @@ def _cancel_split(match: Match) -> Sequence[str] | None:
         *(match.new.storages.get(o) for o in match.node.outputs),
     }
     pieces = _group_parts(match, concat)
+    # Parts or pieces that are stored differently are rounded on the way.
     if pieces is None or len(storages) > 1:
         return None
     if any(len(parts) > 1 for parts in pieces) and match.uses.get(match.node.inputs[0], 1) != 1:

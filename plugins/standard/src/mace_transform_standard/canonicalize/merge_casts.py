@@ -14,7 +14,11 @@ WIDE_INTEGERS = ("i64", "u64")
 
 
 def merge_casts(graph: Graph) -> Graph:
-    """Let a Cast read what a lossless Cast before it reads."""
+    """Let a Cast read what a lossless Cast before it reads: Cast(Cast(x, A), B) -> Cast(x, B).
+
+    Exact where A holds every value of x's type, and where A is a float and x an integer, only if B holds them
+    too: out of range floats saturate and integers wrap.
+    """
     return rewrite(graph, _rule)
 
 
@@ -24,6 +28,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     source, middle = (match.new.tensors[t] for t in (inner.inputs[0], inner.outputs[0]))
     target = DType(match.node.attrs["to"])
+    # What a Cast reads or makes as stored integers is rounded there.
     if middle.quant or not is_exact(source.real.dtype, middle.dtype):
         return None
     rounds = middle.dtype.is_float and not source.real.dtype.is_float

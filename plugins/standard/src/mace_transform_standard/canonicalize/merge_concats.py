@@ -10,7 +10,11 @@ from mace_core.rewrite import Match, rewrite
 
 
 def merge_concats(graph: Graph) -> Graph:
-    """Take the parts of each Concat that only another Concat along the same axis reads into that one."""
+    """Merge nested Concats: Concat(a, Concat(b, c)) -> Concat(a, b, c).
+
+    Where only the outer one reads the inner one, along the same axis, and all storages are equal. Exact:
+    elements only move.
+    """
     return rewrite(graph, _rule)
 
 

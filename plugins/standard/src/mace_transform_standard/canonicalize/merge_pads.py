@@ -10,7 +10,12 @@ from mace_core.rewrite import Match, rewrite
 
 
 def merge_pads(graph: Graph) -> Graph:
-    """Merge a Pad with the one before it where both put the same constant, or both repeat the edge."""
+    """Merge Pads: Pad(Pad(x, p), q) -> Pad(x, p + q).
+
+    Where both put the same constant or both repeat the edge, and nothing else reads the inner one. Exact:
+    each new element has the same value. Reflected and wrapped padding reads what the inner Pad made, so
+    widths do not add up.
+    """
     return rewrite(graph, _rule)
 
 

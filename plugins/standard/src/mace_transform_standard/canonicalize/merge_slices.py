@@ -10,9 +10,12 @@ from mace_core.rewrite import Match, rewrite
 
 
 def merge_slices(graph: Graph) -> Graph:
-    """Let a Slice read what the Slice before it reads.
+    """Merge Slices.
 
-    If that one stays for other readers, this one moves no more.
+    Slice(Slice(x, s, t), u, v) -> Slice(x, s + u * t, v * t), starts and steps of each axis.
+
+    If other nodes read the inner Slice it stays, and this one moves no more bytes than before. Exact:
+    elements only move, and a change of storage, which would round, stops it.
     """
     return rewrite(graph, _rule)
 
@@ -21,6 +24,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     inner = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Slice" else None
     if inner is None or inner.op.name != "Slice":
         return None
+    # A Slice to another storage rounds its elements.
     if match.new.tensors[inner.inputs[0]].storage != match.new.tensors[inner.outputs[0]].storage:
         return None
     first, stride = integers(inner.attrs, "starts"), integers(inner.attrs, "steps")

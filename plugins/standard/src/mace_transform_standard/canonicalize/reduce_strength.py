@@ -11,12 +11,17 @@ from mace_core.rewrite import Match, rewrite
 
 
 def reduce_strength(graph: Graph) -> Graph:
-    """Rewrite powers, roots, limits and divisions of floats by constants, where the shape stays.
+    """Rewrite powers, roots, limits and quotients of floats by constants as the op that costs least.
 
-    Pow by 2 and 3 as products, by 0.5, -0.5 and -1 as Sqrt, Rsqrt and Reciprocal; 1 / x as Reciprocal,
-    that of a Sqrt as Rsqrt; Maximum and Minimum with a number as Clip; x / c as x * (1 / c) where each c
-    is a power of two, so that both are exact. Other quotients stay: their products would round otherwise.
-    So do all of integers, which round.
+    - x ** 2 -> x * x, x ** 3 -> x * x * x, x ** 0.5 -> Sqrt(x), x ** -0.5 -> Rsqrt(x), x ** -1 ->
+      Reciprocal(x);
+    - 1 / x -> Reciprocal(x), 1 / Sqrt(x) -> Rsqrt(x);
+    - Maximum(x, c) -> Clip(x, min=c), Minimum(x, c) -> Clip(x, max=c);
+    - x / c -> x * (1 / c) where each c is a power of two.
+
+    Only where the constant does not stretch x. Quotients and limits are exact; powers and roots differ in
+    rounding by an ulp or two. Quotients by other constants stay, because their products would round
+    otherwise; so do all of integers, whose division rounds.
     """
     return rewrite(graph, _rule)
 

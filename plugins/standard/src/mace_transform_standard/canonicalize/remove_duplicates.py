@@ -14,7 +14,12 @@ COMMUTATIVE = ("Add", "Mul", "Minimum", "Maximum", "Equal", "And", "Or", "Xor")
 
 
 def remove_duplicates(graph: Graph) -> Graph:
-    """Let equal constants be one, then nodes of equal op, inputs, attributes and storage of the results."""
+    """Compute once what is computed twice.
+
+    equal constants first, then nodes of equal op, inputs, attributes.
+
+    Inputs of commutative ops count in any order. Exact: results of equal storage are the same tensors.
+    """
     same = _find_equal_constants(graph)
     results: dict[Hashable, tuple[str, ...]] = {}
 
@@ -31,7 +36,9 @@ def remove_duplicates(graph: Graph) -> Graph:
 
 def _make_key(match: Match, inputs: tuple[str, ...]) -> Hashable:
     node: Node = match.node
+    # Sorted, so that a + b and b + a have one key.
     operands = tuple(sorted(inputs)) if node.op.name in COMMUTATIVE else inputs
+    # The same numbers stored with another scale are rounded to other values.
     storages = tuple(match.new.storages.get(o) for o in node.outputs)
     return node.op.name, operands, tuple(sorted(node.attrs.items())), storages
 

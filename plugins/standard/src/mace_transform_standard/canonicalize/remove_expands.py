@@ -15,9 +15,11 @@ RANK = 6
 
 
 def remove_expands(graph: Graph) -> Graph:
-    """Let element-wise ops read what an Expand reads where their results keep their shapes.
+    """Let element-wise ops broadcast themselves.
 
-    So for a Tile of axes of length 1.
+    f(Expand(x), y) -> f(x, y), where the result keeps its shape.
+
+    The same for a Tile of axes of length 1. Exact: each element has the same operands.
     """
     return rewrite(graph, _rule)
 
@@ -30,6 +32,8 @@ def _rule(match: Match) -> Sequence[str] | None:
     inputs = list(node.inputs)
     for place, name in enumerate(node.inputs):
         source = _find_source(match, name)
+        # One operand after another: where both are expanded, the result needs one of them to keep its
+        # shape.
         trial = [*inputs[:place], source or name, *inputs[place + 1 :]]
         if source and _keeps_results(match, trial):
             inputs = trial

@@ -9,13 +9,19 @@ from mace_core.rewrite import Match, rewrite
 
 
 def remove_identity(graph: Graph) -> Graph:
-    """Drop Identity, Cast to the same type, Reshape to the same shape, whole Slices, empty Pads ..."""
+    """Drop nodes that return their input: Identity, Cast to the same type, Reshape to the same shape ...
+
+    Slices of everything, Pads by nothing, Tiles by one, Concats of one tensor and Transposes in order too.
+    Merges Reshape(Reshape(x)) -> Reshape(x). Exact: a node that stores its result otherwise rounds, and
+    stays.
+    """
     return rewrite(graph, _rule)
 
 
 def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
     feeder = match.new.producer(node.inputs[0]) if node.op.name == "Reshape" else None
+    # A Reshape looks at the number of elements only, so the last of a chain decides.
     if (
         feeder
         and feeder.op.name == "Reshape"
@@ -35,6 +41,7 @@ def _is_identity(match: Match) -> bool:
 
 
 def _keeps_type(match: Match) -> bool:
+    # A Cast of a quantized tensor converts the numbers, not what stores them.
     tensor = match.new.tensors[match.node.inputs[0]]
     return tensor.quant is None and tensor.dtype.value == match.node.attrs["to"]
 

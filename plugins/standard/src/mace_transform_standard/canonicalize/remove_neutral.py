@@ -20,7 +20,10 @@ NEUTRAL: Mapping[str, tuple[float, tuple[int, ...]]] = {
 
 
 def remove_neutral(graph: Graph) -> Graph:
-    """Drop x + 0, x - 0, x * 1, x / 1 and x ** 1 where the constant does not stretch x."""
+    """Drop x + 0, x - 0, x * 1, x / 1 and x ** 1.
+
+    Where the constant does not stretch x. Exact but for the sign of zero: -0 + 0 is 0, and -0 stays -0 here.
+    """
     return rewrite(graph, _rule)
 
 
@@ -30,6 +33,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         constant, x = match.constant(place), match.node.inputs[1 - place]
         if constant is None or not np.all(constant == number):
             continue
+        # ones of [3] + x of [1] makes three elements of one.
         keeps_shape = np.broadcast_shapes(constant.shape, match.new.shape(x)) == match.new.shape(x)
         if keeps_shape and match.new.tensors[x].storage == match.new.storages.get(match.node.outputs[0]):
             return [x]

@@ -12,7 +12,11 @@ from mace_transform_standard.layout.axis_groups import axis_groups
 
 
 def merge_transposes(graph: Graph) -> Graph:
-    """Lift a Transpose through the Reshape before it to the Transpose before that."""
+    """Merge Transpose(Reshape(Transpose(x, p)), q) -> Reshape(Transpose(x, r)).
+
+    Where the Reshape splits, merges, adds or drops axes that q keeps together, so that q can be done before
+    it. Exact: elements only move.
+    """
     return rewrite(graph, _rule)
 
 
@@ -30,6 +34,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     permutation = _lift_permutation(match, _permutation_of(node), reshape)
     if permutation is None:
         return None
+    # One Transpose where there were two: the axes before the first, in the order behind the second.
     before = _permutation_of(first)
     transposed = builder.one(
         "Transpose",

@@ -10,7 +10,10 @@ from mace_core.rewrite import Match, rewrite
 
 
 def transposes_to_views(graph: Graph) -> Graph:
-    """Turn Transposes that move only axes of length 1 into Reshapes, which cost nothing."""
+    """Turn a Transpose that moves only axes of length 1 into a Reshape, which costs nothing.
+
+    Exact: every element stays where it lies in memory.
+    """
     return rewrite(graph, _rule)
 
 

@@ -10,7 +10,13 @@ from mace_core.rewrite import Match, rewrite
 
 
 def transposes_to_weights(graph: Graph) -> Graph:
-    """Reorder the rows of a constant matrix instead of the axes that are flattened before it."""
+    """Reorder a matrix instead of its operand.
+
+    Reshape(Transpose(x)) W -> Reshape(x) W', W' with its rows in x's order.
+
+    Where the Transpose leaves the axes in front that stay rows of the product. Exact but for the order in
+    which the products are summed.
+    """
     return rewrite(graph, _rule)
 
 
@@ -28,6 +34,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     kept_axes = _count_kept_axes(builder.shape(transpose.outputs[0]), builder.shape(reshape.outputs[0]))
     matrix = builder.tensors[node.inputs[1]]
+    # Axes in front that stay are rows of the product, and must not be reordered.
     perm = _permutation_of(transpose)
     if (
         kept_axes is None
@@ -36,6 +43,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     ):
         return None
     rows = builder.shape(transpose.outputs[0])[kept_axes:]
+    # The inverse of the Transpose: row r of the new matrix is multiplied with element r of x as it lies.
     back = [perm.index(axis) - kept_axes for axis in range(kept_axes, len(perm))]
     array = builder.weights[matrix.name].reshape(*rows, -1).transpose(*back, len(rows)).reshape(matrix.shape)
     x = builder.one(

@@ -14,10 +14,12 @@ from mace_core.rewrite import Match, rewrite
 
 
 def fold_conv_conv(graph: Graph) -> Graph:
-    """Multiply the filters of a linear 1x1 Conv into those of its only reader, if fewer products are left.
+    """Multiply the filters of a 1x1 Conv into those of its only reader: V * (U * x) -> (V U) * x.
 
-    Fewer they are where the first makes many channels of few. A bias of the first keeps it apart from a
-    padded second: zeros around what it makes are not what it would make of zeros.
+    Where the first has no limits, padding, strides or groups, and the product of filters needs fewer
+    multiplications than both: it does where the first makes many channels of few. A bias b of the first
+    becomes V b in the second's, unless the second is padded: zeros around U x + b are not U 0 + b. Rounding
+    differs as in every reordered sum.
     """
     return rewrite(graph, _rule)
 
@@ -36,10 +38,12 @@ def _rule(match: Match) -> Sequence[str] | None:
         or not _saves_products(match, first, outer)
     ):
         return None
+    # Zeros around W x + b are not W 0 + b, so a bias keeps the two apart where the second is padded.
     if np.any(shift) and any(
         (*integers(match.node.attrs, "pads_before"), *integers(match.node.attrs, "pads_after"))
     ):
         return None
+    # Double precision, so that each new filter is rounded once.
     wide = outer.astype(np.float64)
     inner = filters.reshape(filters.shape[0], -1).astype(np.float64)
     total = bias + np.tensordot(wide, np.broadcast_to(shift, inner.shape[:1]), 1).sum(
@@ -47,6 +51,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     )
     stem = match.node.outputs[0]
     names = [match.new.weight(f"{stem}.filters", (wide @ inner).astype(outer.dtype))]
+    # A bias of zeros would be read and added for nothing.
     if np.any(total):
         names.append(
             match.new.weight(f"{stem}.bias", np.broadcast_to(total, outer.shape[:1]).astype(outer.dtype))
@@ -84,6 +89,8 @@ def _saves_products(match: Match, first: Node, outer: Array) -> bool:
     (spec,) = match.node.op.infer(
         [builder.tensors[i] if i else None for i in match.node.inputs], match.node.attrs
     )
+    # The two Convs compute pixels * channels * between + results * between, the merged one results *
+    # channels.
     results = math.prod(spec[1]) * math.prod(outer.shape[1:-1])
     channels = builder.shape(first.inputs[0])[-1]
     return bool(results * channels < pixels_in * between[-1] + results * between[-1])

@@ -17,12 +17,12 @@ ORDERS = ("Gather",)
 
 
 def fold_input(graph: Graph) -> Graph:
-    """Take Mul, Div, Add and Sub by constants along the channels into the Conv or MatMul after them.
+    """Fold constants before a Conv or MatMul into its filters: W (a * x + b) -> (W a) x + W b, by channels.
 
-    So is a Gather that only reorders the channels, as from BGR to RGB: those of the filters take the
-    other order. A summand only where the Conv is not padded: zeros around x + b are not b more than zeros
-    around x. A Transpose between them, as images with the channels first have, comes before all that is
-    left.
+    Mul and Div scale the filters, Add and Sub change the bias, and a Gather that only reorders the channels
+    (BGR to RGB) reorders them. A summand only where the Conv is not padded: zeros around x + b are not b more
+    than zeros around x. A Transpose between them, as images with the channels first have, comes before all
+    that is left. Rounding differs as in every reordered product.
     """
     return rewrite(graph, _rule)
 
@@ -31,6 +31,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in READERS:
         return None
     node = match.node
+    # A chain of factors and summands goes one by one, nearest to the filters first.
     while next_node := _fold_one(Match(node, match.new, match.uses)):
         node = next_node
     return (
@@ -82,6 +83,7 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
     indices, data = match.new.constant(before.inputs[1]), before.inputs[0]
     axis, channels = integer(before.attrs, "axis") % len(match.new.shape(data)), match.shape(0)[-1]
     last = perm[-1] if perm else len(match.new.shape(data)) - 1
+    # Filters of a group see only its channels; a Gather may bring others.
     grouped = match.node.op.name == "Conv" and integer(match.node.attrs, "group") != 1
     if (
         indices is None
@@ -90,6 +92,7 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
         or not np.array_equal(np.sort(indices), np.arange(channels))
     ):
         return None
+    # Channel c of the Gather's result is channel indices[c] of its input: so c of the filters goes there.
     inverse = np.argsort(indices)
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
     name = match.new.weight(f"{match.node.outputs[0]}.filters", np.ascontiguousarray(ordered))
@@ -105,6 +108,7 @@ def _read_channel_vector(
     None if it lies otherwise or stretches the other operand.
     """
     constant, shape = match.new.constant(before.inputs[index]), match.new.shape(before.inputs[1 - index])
+    # A constant that stretches the other operand makes a larger tensor than the filters would read.
     if constant is None or shape != match.new.shape(before.outputs[0]) or len(shape) < 2:
         return None
     wide = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
@@ -120,6 +124,7 @@ def _spread_over_filters(match: Match, vector: Array, filters: Array) -> Array:
     if match.node.op.name == "MatMul":
         return vector[:, None]
     group = integer(match.node.attrs, "group")
+    # Every filter of a group sees the channels of that group alone.
     rows = np.repeat(vector.reshape(group, -1), filters.shape[0] // group, axis=0)
     return rows.reshape(filters.shape[0], *(1,) * (filters.ndim - 2), -1)
 
@@ -127,6 +132,7 @@ def _spread_over_filters(match: Match, vector: Array, filters: Array) -> Array:
 def _scale_filters(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
     with np.errstate(divide="ignore"):
         factor = 1 / vector if before.op.name == "Div" else vector
+    # A division by zero gives infinities that the products with zeros would turn to NaN.
     if not np.all(np.isfinite(factor)):
         return None
     spread = _spread_over_filters(match, factor, filters)
@@ -136,6 +142,7 @@ def _scale_filters(match: Match, filters: Array, vector: Array, before: Node) ->
 
 def _shift_bias(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
     attrs, inputs = match.node.attrs, match.node.inputs
+    # Zeros around x + b are not b more than zeros around x.
     if "pads_before" in attrs and any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))):
         return None
     old = match.constant(2) if len(inputs) > 2 and inputs[2] else np.zeros(())

@@ -12,9 +12,10 @@ LIMITED = ("Conv", "ConvTranspose", "MatMul")
 
 
 def fuse_activation(graph: Graph) -> Graph:
-    """Take Relu and Clip into `low` and `high` of Conv, ConvTranspose and MatMul.
+    """Make Relu and Clip the limits of the op before them: Clip(Conv(x), a, b) -> Conv(x, low=a, high=b).
 
-    Merge a Clip with one before it.
+    For Conv, ConvTranspose and MatMul; Clip(Clip(x)) -> Clip(x) too. Limits meet as min(max(v, low), high)
+    does, so it is exact also where they do not overlap.
     """
     return rewrite(graph, _rule)
 
@@ -24,9 +25,11 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     low, high = _limits(match.node)
     feeder = match.sole_producer(0, *LIMITED, "Relu", "Clip")
+    # Clip with min above max gives max for every element; limits of a Conv promise nothing there.
     if feeder is None or low > high:
         return None
     inner_low, inner_high = _limits(feeder)
+    # As the two clamps one after the other, also where their ranges do not overlap.
     low, high = min(max(inner_low, low), high), max(min(inner_high, high), low)
     if feeder.op.name in LIMITED:
         attrs = {**feeder.attrs, "low": low, "high": high}

@@ -32,7 +32,11 @@ LIMITS: Mapping[str, tuple[str, str]] = {
 
 
 def remove_limits(graph: Graph) -> Graph:
-    """Drop Relu, Clip and Abs of what lies within their limits, as after Sigmoid, Softmax, a limited Conv."""
+    """Drop Relu, Clip and Abs of what lies within their limits already: Relu(Sigmoid(x)) -> Sigmoid(x).
+
+    Ranges are carried along the graph: from ops that bound their results, from limits of a Conv, through ops
+    that only move. Exact: a limit that nothing exceeds changes nothing.
+    """
     ranges: dict[str, Range] = {}
 
     # Filled as the graph is rebuilt, in order, so that what a node reads is bounded before the node.

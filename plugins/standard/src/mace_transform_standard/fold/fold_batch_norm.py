@@ -11,7 +11,11 @@ from mace_core.rewrite import Match, rewrite
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Turn each BatchNorm with constants into Mul and Add; fold-scale takes those into the op before."""
+    """Turn BatchNorm with constants into Mul and Add: (x - m) / sqrt(v + e) * s + b -> x * f + (b - m * f).
+
+    f = s / sqrt(v + e), in double precision. fold-scale and fuse-bias take both into the filters before; what
+    finds none is one BatchNorm again after fuse-scale-shift. Rounding differs by an ulp.
+    """
     return rewrite(graph, _rule)
 
 
@@ -24,6 +28,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     scale, bias, mean, variance = (np.asarray(c, np.float64) for c in constants)
     epsilon = match.node.attrs["epsilon"]
     assert isinstance(epsilon, float)
+    # Double precision, so that factor and shift are rounded once each.
     factor = scale / np.sqrt(variance + epsilon)
     dtype = match.new.tensors[match.node.inputs[0]].dtype.numpy
     name = match.node.outputs[0]

@@ -17,10 +17,11 @@ MOVING = ("Reshape", "Transpose", "Slice", "Gather")
 
 
 def fold_scale(graph: Graph) -> Graph:
-    """Take Mul and Div by constants along the channels into the filters and bias of the op before them.
+    """Multiply constants along the channels into the filters before: a * (W x + b) -> (a W) x + a b.
 
-    A single number goes through ops that only move, and through the first operand of a product of two
-    computed matrices: the scores of an attention are scaled by what makes the queries.
+    For Mul and Div after Conv, ConvTranspose and MatMul without limits. A single number goes through ops that
+    only move, and through the first operand of a product of two computed matrices: so the scores of an
+    attention are scaled by the filters that make the queries. Rounding differs as in every reordered product.
     """
     return rewrite(graph, _rule)
 

@@ -14,7 +14,12 @@ FILTERED = ("Conv", "ConvTranspose", "MatMul")
 
 
 def fuse_bias(graph: Graph) -> Graph:
-    """Take Add and Sub of constants along the channels into the bias of Conv, ConvTranspose and MatMul."""
+    """Make Add and Sub of constants along the channels the bias of the op before.
+
+    (W x + b) + c -> W x + (b + c).
+
+    For Conv, ConvTranspose and MatMul without limits. Biases are added in double precision and rounded once.
+    """
     return rewrite(graph, _rule)
 
 
@@ -41,12 +46,15 @@ def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
         and constant.ndim <= len(shape)
     )
     matrix = feeder.op.name != "MatMul" or len(match.new.shape(feeder.inputs[1])) > 1
+    # A limit comes before the summand, and a computed bias cannot be added to at build time; a vector as
+    # second factor leaves no axis for a bias.
     return free and known and flat and matrix
 
 
 def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
     builder = match.new
     columns = builder.shape(feeder.outputs[0])[-1]
+    # Added in double precision: two float biases of unlike size would lose digits.
     total = np.broadcast_to(constant.reshape(-1), (columns,)).astype(np.float64)
     if len(feeder.inputs) > 2 and feeder.inputs[2]:
         total = total + builder.weights[feeder.inputs[2]]

@@ -13,9 +13,10 @@ NORMS = ("LayerNorm", "RMSNorm", "InstanceNorm", "GroupNorm")
 
 
 def fuse_affine(graph: Graph) -> Graph:
-    """Take Mul, Div, Add and Sub of constants along the normalized axes into scale and bias of the norms.
+    """Take constants after a norm into its scale and bias: (n * s + b) * c + d -> n * (s c) + (b c + d).
 
-    RMSNorm has no bias.
+    For LayerNorm, RMSNorm (which has no bias), InstanceNorm and GroupNorm, where the constants lie along the
+    normalized axes or the channels. Rounding differs by an ulp.
     """
     return rewrite(graph, _rule)
 
@@ -41,11 +42,13 @@ def _fold_into_norm(match: Match, norm: Node, constant: Array) -> Sequence[str] 
     bias = builder.constant(norm.inputs[2]) if len(norm.inputs) > 2 and norm.inputs[2] else np.zeros(())
     normalized = shape[int(str(norm.attrs["axis"])) % len(shape) :] if "axis" in norm.attrs else shape[-1:]
     vector = _strip_leading_axes(constant, normalized, shape)
+    # Vectors that are computed at run time cannot be multiplied at build time.
     if scale is None or bias is None or vector is None:
         return None
     op = match.node.op.name
     with np.errstate(divide="ignore"):
         factor = {"Mul": vector, "Div": 1 / vector}.get(op, np.ones(()))
+    # A scale of infinity would turn a bias of zero into NaN.
     if not np.all(np.isfinite(factor)):
         return None
     summand = {"Add": vector, "Sub": -vector}.get(op, np.zeros(()))

@@ -10,7 +10,13 @@ from mace_core.rewrite import Match, rewrite
 
 
 def fuse_crop(graph: Graph) -> Graph:
-    """Take a Slice of the edges of a Conv's result into its padding, if that is at least as wide."""
+    """Make a Slice of the edges of a Conv's result smaller padding.
+
+    Slice(Conv(x, pads=p), c) -> Conv(x, pads=p - c * stride).
+
+    Where the padding is at least as wide as what is cut off. Exact: the results that stay see the same
+    windows.
+    """
     return rewrite(graph, _rule)
 
 
@@ -26,9 +32,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     shape = match.shape(0)
     first, sizes = (integers(match.node.attrs, key) for key in ("starts", "sizes"))
     last = tuple(n - f - s for n, f, s in zip(shape, first, sizes, strict=True))
+    # Only spatial edges come from padding, not images or channels.
     if any((first[0], first[-1], last[0], last[-1])) or not any((*first, *last)):
         return None
     before, after = _reduce_padding(conv, "pads_before", first), _reduce_padding(conv, "pads_after", last)
+    # What is cut off beyond the padding was computed from the image: smaller padding cannot remove it.
     if min((*before, *after)) < 0:
         return None
     attrs = {**conv.attrs, "pads_before": before, "pads_after": after}

@@ -18,9 +18,10 @@ from mace_transform_standard.patterns import (
 
 
 def fuse_gates(graph: Graph) -> Graph:
-    """Fuse x * Sigmoid(a * x) to Swish, x * Tanh(Softplus(x)) to Mish.
+    """Fuse x * Sigmoid(a x) -> Swish(x), x * Tanh(Softplus(x)) -> Mish(x), and what gates are made of.
 
-    1 / (1 + exp(-x)) to Sigmoid, log(1 + exp(x)) to Softplus.
+    1 / (1 + exp(-x)) -> Sigmoid(x), log(1 + exp(x)) -> Softplus(x). As exact as the kernels, which do not
+    overflow where the spelled-out form does.
     """
     return rewrite(graph, _rule)
 
@@ -64,6 +65,7 @@ def _match_sigmoid(match: Match, divisor: str) -> Fused | None:
     term, one = sum_with_number(match.new, divisor) or ("", 0.0)
     power = find_maker(match.new, term, "Exp") if one == 1 else None
     exponent = read_factors(match, power.inputs[0]) if power else None
+    # -1 as a factor, or Neg: `read_factors` sees both.
     negative = exponent and len(exponent.terms) == 1 and near(exponent.number, -1)
     return Fused("Sigmoid", [exponent.terms[0]], {}) if exponent and negative else None
 

@@ -24,10 +24,10 @@ CUBE = 0.044715
 
 
 def fuse_gelu(graph: Graph) -> Graph:
-    """Fuse x * (1 + erf(x / sqrt 2)) / 2, the factors in any order.
+    """Fuse x * (1 + erf(x / sqrt 2)) / 2 -> Gelu(x), the factors in any order.
 
     The same with tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)). The complement 1 - erf(-x / sqrt 2) is the
-    same gate.
+    same gate. Constants may be rounded as models write them (`CLOSE`), so results differ by as much.
     """
     return rewrite(graph, _rule)
 
@@ -70,6 +70,7 @@ def _is_scaled(match: Match, erf: Node, x: str, sign: float) -> bool:
 
 def _is_cubic(match: Match, tensor: str, x: str) -> bool:
     """Whether a tensor is sqrt(2 / pi) * (x + 0.044715 * x ** 3), or with one x taken out of the sum."""
+    # Constants are compared with a tolerance, since exporters round sqrt(2 / pi) in their own ways.
     argument = read_factors(match, tensor)
     if not near(argument.number, math.sqrt(2 / math.pi)):
         return False

@@ -21,10 +21,10 @@ FILTERED = ("Conv", "ConvTranspose", "MatMul")
 
 
 def fuse_hard(graph: Graph) -> Graph:
-    """Fuse Clip(x + 3, 0, 6) / 6 to HardSigmoid and x times it to HardSwish, the factors in any order.
+    """Fuse Clip(x + 3, 0, 6) / 6 -> HardSigmoid(x), x times that -> HardSwish(x), the factors in any order.
 
-    Clip(a * x + b, 0, 1) too. The last not where a Conv or MatMul makes x for nothing else: it takes in
-    a, b and the limits at no cost.
+    Clip(a x + b, 0, 1) -> HardSigmoid(x) too, but not where a Conv or MatMul makes x for nothing else: it
+    takes in a, b and the limits at no cost. Rounding differs by an ulp.
     """
     return rewrite(graph, _rule)
 
@@ -81,6 +81,7 @@ def _match_clip(match: Match) -> Fused | None:
     if slope is None or len(slope.terms) != 1 or slope.number is None:
         return None
     (x,) = slope.terms
+    # The filters take in slope, offset and limits at no cost; a HardSigmoid is a pass of its own.
     if find_maker(match.new, x, *FILTERED) and match.uses.get(x, 1) == 1:
         return None
     return Fused("HardSigmoid", [x], {"alpha": slope.number, "beta": beta})

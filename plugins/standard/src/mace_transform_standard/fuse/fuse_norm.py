@@ -243,7 +243,7 @@ def _make_row_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | 
 
 
 def _make_vectors(match: Match, x: str, affine: _Affine, axes: Shape) -> list[str] | None:
-    """Return the names of scale and bias, 1 and 0 where absent, flattened from these axes to one of channels."""
+    """Return the names of scale and bias, 1 and 0 where absent, with these axes as one of channels."""
     scale = np.ones(()) if affine.scale is None else affine.scale
     bias = np.zeros(()) if affine.bias is None else affine.bias
     vectors: list[Array | None] = []

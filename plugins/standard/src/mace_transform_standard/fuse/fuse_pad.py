@@ -9,9 +9,12 @@ from mace_core.rewrite import Match, rewrite
 
 
 def fuse_pad(graph: Graph) -> Graph:
-    """Take a constant Pad by zeros along the spatial axes into each Conv after it.
+    """Make zeros around an image the padding of the Conv that reads it.
 
-    Those that read it need no copy of their own.
+    Conv(Pad(x, p)) -> Conv(x, pads + p).
+
+    For spatial axes. The Pad stays for other readers, and no Conv needs its copy. Exact: the windows see the
+    same.
     """
     return rewrite(graph, _rule)
 
@@ -20,11 +23,13 @@ def _rule(match: Match) -> Sequence[str] | None:
     pad = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Conv" else None
     if pad is None or pad.op.name != "Pad" or (pad.attrs["mode"], pad.attrs["value"]) != ("constant", 0.0):
         return None
+    # Zeros of another storage are stored otherwise.
     if match.new.tensors[pad.inputs[0]].storage != match.new.tensors[pad.outputs[0]].storage:
         return None
     before, after = pad.attrs["before"], pad.attrs["after"]
     assert isinstance(before, tuple)
     assert isinstance(after, tuple)
+    # A Conv pads spatial axes, neither images nor channels.
     if any((before[0], before[-1], after[0], after[-1])):
         return None
     attrs = {

@@ -13,10 +13,10 @@ from mace_transform_standard.patterns import Fused, both_orders, find_maker, fus
 
 
 def fuse_prelu(graph: Graph) -> Graph:
-    """Fuse max(x, 0) + a * min(x, 0) to PRelu, or to LeakyRelu where all slopes are one.
+    """Fuse Relu(x) + a * min(x, 0) -> PRelu(x, a), or LeakyRelu where all slopes are one.
 
-    The lower half as min(x, 0), -Relu(-x) or (x - |x|) / 2, times constants in any order; max(x, a * x)
-    for slopes of 0 to 1 too.
+    The lower half may be min(x, 0), -Relu(-x) or (x - |x|) / 2, times constants in any order; Maximum(x, a x)
+    for 0 <= a <= 1 is the same. Exact but for products of several constants, which are one here.
     """
     return rewrite(graph, _rule)
 
@@ -37,6 +37,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 def _match_maximum(match: Match) -> Fused | None:
     for x, scaled in both_orders(match.node):
         factors = read_factors(match, scaled)
+        # Above 1, a * x is the larger one for x > 0, and the maximum no longer that of PRelu.
         if factors.terms == (x,) and np.all((factors.factor >= 0) & (factors.factor <= 1)):
             return _make_prelu(match, x, factors.factor)
     return None
@@ -59,6 +60,7 @@ def _match_lower(match: Match, tensor: str, x: str) -> Array | None:
         inner = read_factors(match, node.inputs[0])
         return -factors.factor if inner.terms == (x,) and inner.number == -1 else None
     if node.op.name == "Sub" and node.inputs[0] == x:
+        # x - |x| is 0 above zero and 2 x below it.
         size = find_maker(match.new, node.inputs[1], "Abs")
         return 2 * factors.factor if size and size.inputs[0] == x else None
     return None

@@ -11,11 +11,11 @@ from mace_transform_standard.patterns import Fused, find_maker, fuse, is_square
 
 
 def fuse_softmax(graph: Graph) -> Graph:
-    """Fuse exp(x) / sum(exp(x)), the maximum subtracted or not, to Softmax; its logarithm to LogSoftmax.
+    """Fuse exp(x) / sum(exp(x)) -> Softmax(x), its logarithm -> LogSoftmax(x), x / |x| -> LpNorm(x).
 
-    X / |x| to LpNorm. Along one axis. Softmax without the maximum overflows where the fused one does not;
-    x / |x| of zeros is not a number and becomes zero. x / max(|x|, epsilon) stays, since no op computes
-    that.
+    With the maximum subtracted or not, along one axis. The fused op subtracts it always, so that it does not
+    overflow where the spelled-out form does; x / |x| of zeros is not a number and becomes zero. x / max(|x|,
+    epsilon) stays, since no op computes that.
     """
     return rewrite(graph, _rule)
 

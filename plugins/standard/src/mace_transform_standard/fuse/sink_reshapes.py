@@ -16,10 +16,13 @@ SUNK = ("Add", "Sub", "Mul", "Div", "Relu", "Clip")
 
 
 def sink_reshapes(graph: Graph) -> Graph:
-    """Compute before a Reshape what the Conv or MatMul before it takes in.
+    """Compute before a Reshape what the Conv or MatMul before it can take in.
 
-    Limits, and constants along the channels. So are sequences convolved as images of one row, and
-    matrices multiplied as lists of all their rows, in frameworks that can only do the latter.
+    f(Reshape(Wx)) -> Reshape(f(Wx)).
+
+    f is a limit, or Add, Sub, Mul, Div by a number or by constants along the channels. Frameworks convolve
+    sequences as images of one row and multiply matrices as lists of rows, and put such Reshapes between.
+    Exact: each element is computed from the same operands.
     """
     return rewrite(graph, _rule)
 
@@ -53,6 +56,7 @@ def _inputs_before(match: Match, index: int, reshape: Node) -> list[str] | None:
         constant.shape, match.shape(index), match.new.shape(source)
     ):
         return None
+    # One dimension: leading axes of 1 may not fit the rank before the Reshape.
     flat = constant.reshape(-1) if constant.size > 1 else constant.reshape(())
     other = match.new.weight(f"{match.node.outputs[0]}.flat", flat)
     return [source, other] if index == 0 else [other, source]
@@ -72,6 +76,7 @@ def _comes_from_filters(match: Match, tensor: str) -> bool:
     Only this Reshape may read it.
     """
     node = match.new.producer(tensor)
+    # Read by others, the tensor must be computed as it is, and nothing is saved.
     if node is None or match.uses.get(tensor, 1) != 1 or len(node.outputs) != 1:
         return False
     if node.op.name in FILTERED:

@@ -31,6 +31,8 @@ def _count_leading_axes(before: Shape, after: Shape) -> tuple[int, int]:
         return 1, 0
     if after[:1] == (1,):
         return 0, 1
+    # The smaller product takes in its next axis until both are equal: at the latest at the end, since all
+    # elements are.
     a = b = 1
     left, right = before[0], after[0]
     while left != right:

@@ -19,12 +19,14 @@ BATCH_TO_SPACE = ("Reshape", "Transpose", "Reshape")
 
 
 def flatten_atrous(graph: Graph) -> Graph:
-    """Turn space-to-batch, Conv, batch-to-space into a padded Conv with dilations.
+    """Turn space-to-batch, Conv, batch-to-space into Conv with dilations.
 
-    Seven steps stand for the two: Pad, Reshape, Transpose, Reshape are those of `space_to_batch`, without
-    Pad where there is nothing to pad; Reshape, Transpose, Reshape those of `batch_to_space`; the Conv has
-    no padding, strides or dilations of its own. It may have spatial axes of length 1 that the blocks have
-    not: a sequence's convolution as an image's.
+    TensorFlow writes dilated Convs so.
+
+    Seven steps stand for it: Pad, Reshape, Transpose, Reshape are those of `space_to_batch`, without Pad
+    where there is nothing to pad; Reshape, Transpose, Reshape those of `batch_to_space`; the Conv has no
+    padding, strides or dilations of its own. It may have spatial axes of length 1 that the blocks have not: a
+    sequence's convolution as an image's. Exact: every window sees the same elements in the same order.
     """
     return rewrite(graph, _rule)
 
@@ -40,6 +42,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     ):
         return None
     last_before = match.new.producer(conv.inputs[0])
+    # The Pad is missing where nothing is padded.
     for steps in (SPACE_TO_BATCH, SPACE_TO_BATCH[1:]):
         before = _match_chain(match, last_before, steps) if last_before else None
         flat = _flatten(match, before, conv, after) if before and after else None
@@ -86,6 +89,7 @@ def _flatten(match: Match, before: Sequence[Node], conv: Node, after: Sequence[N
         or any(p != (0, 0) for p in (pads[0], *pads[rank + 1 :]))
     ):
         return None
+    # batch_to_space crops what does not fill a block, so only whole blocks are one Conv.
     if any((n + low + high) % b for n, (low, high), b in zip(shape[1:], pads[1:], block, strict=False)):
         return None
     steps = [s for s in space_to_batch(shape, block, pads[1 : rank + 1]) if s[0] != "Pad"]
@@ -163,6 +167,7 @@ def _add_dilated_conv(match: Match, conv: Node, geometry: _Geometry) -> Sequence
         else geometry.source
     )
     shape, storage = integers(match.node.attrs, "shape"), builder.tensors[conv.outputs[0]].storage
+    # The Conv may have more axes of length 1 than the result, which a Reshape then takes away.
     spec = conv.op.infer([builder.tensors[i].real if i else None for i in (x, *conv.inputs[1:])], attrs)[0]
     name = (
         match.node.outputs[0]

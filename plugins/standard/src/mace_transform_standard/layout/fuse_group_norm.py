@@ -15,10 +15,12 @@ SWAP = (0, 2, 1)
 
 
 def fuse_group_norm(graph: Graph) -> Graph:
-    """Fuse Reshape [N, C, ...] to [N, groups, rest], InstanceNorm between Transposes, Reshape to GroupNorm.
+    """Fuse Reshape [N, C, ...] -> [N, groups, rest], InstanceNorm, Reshape back to GroupNorm.
 
-    It stands between Transposes to channels last and back, for `layout` to move: this comes before it,
-    fuse-affine after it.
+    PyTorch exports it so.
+
+    The InstanceNorm stands between Transposes; GroupNorm gets one to channels last and one back, for `layout`
+    to move. fuse-affine takes in scale and bias after it. Exact: the same elements are averaged.
     """
     return rewrite(graph, _rule)
 
@@ -42,8 +44,10 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     scale, bias = (builder.constant(name) for name in norm.inputs[1:])
     swapped = len(apart) == len(SWAP) and all(integers(t.attrs, "perm") == SWAP for t in (outer, inner))
+    # Anything else that reads the steps would lose them.
     if scale is None or bias is None or not swapped or find_enclosed_nodes(match, x) is None:
         return None
+    # InstanceNorm has a scale for each group, GroupNorm one for each channel.
     vectors = [
         builder.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1]))
         for n, v in (("scale", scale), ("bias", bias))

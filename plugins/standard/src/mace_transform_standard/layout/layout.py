@@ -22,7 +22,11 @@ FIRST = frozenset((0, rank - 1, *range(1, rank - 1)) for rank in (3, 4, 5))
 
 
 def layout(graph: Graph) -> Graph:
-    """Move Transposes behind the ops that allow it, merge those that meet, drop those that cancel."""
+    """Move Transposes behind the ops that allow it, merge those that meet, drop those that cancel.
+
+    f(Transpose(x, p)) -> Transpose(f'(x), p), where f' is f with its axes renamed (`Op.move`). Exact: each
+    element is computed from the same operands, but for sums over several axes, whose order changes.
+    """
     return rewrite(graph, _rule)
 
 
@@ -55,6 +59,7 @@ def _sink(match: Match) -> Sequence[str] | None:
         return None
     attrs, after = moved
     inputs = [_strip_transpose(match, name, perm) for name in node.inputs]
+    # The result keeps its storage: a moved op rounds as the op did.
     names = [match.new.stored(f"{o}.moved", match.new.storages.get(o)) for o in node.outputs]
     results = match.new.add(node.op, inputs, attrs, outputs=names, like=node)
     if after == tuple(range(len(after))):
@@ -71,6 +76,7 @@ def _find_common_permutation(match: Match) -> Perm | None:
     None if they differ or the op cannot take it.
     """
     node = match.node
+    # `move` speaks of the first operand; indices or filters have axes of their own.
     if len(node.inputs) > 1 and node.op.move is not keep and not node.op.inputs[-1].endswith("*"):
         return None  # operands of other roles than the first, such as indices
     rank = max(len(match.new.shape(i)) for i in node.inputs)
@@ -93,6 +99,8 @@ def _strip_transpose(match: Match, name: str, perm: Perm) -> str:
     shape = match.new.shape(name)
     if shape == ():
         return name
+    # Broadcasting aligns last axes; after the permutation those are others, so absent ones become 1
+    # first.
     wide = match.new.one("Reshape", [name], {"shape": (1,) * (len(perm) - len(shape)) + shape})
     if name not in match.new.weights:  # a single element
         return wide
@@ -110,6 +118,8 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     if before is None or groups is None:
         return None
     perm = _permutation_of(before)
+    # In the order in which the axes lay before the Transpose, so that the Reshape comes first and moves
+    # nothing.
     groups.sort(key=lambda group: min((perm[a] for a in group[0]), default=-1))
     first = tuple(perm[axis] for axis in chain.from_iterable(before_axes for before_axes, _ in groups))
     order = list(chain.from_iterable(after_axes for _, after_axes in groups))

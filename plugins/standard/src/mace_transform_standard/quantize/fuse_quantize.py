@@ -19,10 +19,12 @@ PRODUCTS = ("Conv", "MatMul")
 
 
 def fuse_quantize(graph: Graph) -> Graph:
-    """Let ops read what Dequantize reads and store what Quantize stores.
+    """Compute over stored integers.
 
-    Constants that are still dequantized become floats. The numbers stay those of the model: exact real
-    numbers from the stored ones, one rounding where Quantize stood.
+    Quantize(f(Dequantize(a), Dequantize(b))) -> f(a, b), stored as Quantize does.
+
+    A Dequantize sinks through ops that only move; a dequantized constant becomes one of floats. The numbers
+    stay those of the model: exact real numbers from the stored ones, one rounding where Quantize stood.
     """
     return rewrite(rewrite(rewrite(graph, _sink), _fuse), _fold)
 
@@ -39,6 +41,7 @@ def _sink(match: Match) -> Sequence[str] | None:
     tensors = [builder.tensors[i] for i in inputs if i]
     storages = {t.storage for t in tensors if t.quant or t.dtype.is_float}
     storage = tensors[0].storage
+    # Only operands of one storage move as integers; a scale along an axis would have to move with it.
     if len(storages) != 1 or storage is None or storage.quant.axis is not None or inputs == list(node.inputs):
         return None
     names = [builder.stored(f"{o}.stored", storage) for o in node.outputs]
@@ -124,6 +127,7 @@ def _find_real_op(match: Match, tensor: str) -> Node | None:
     readable = all(
         s or not i or i in builder.weights or not builder.tensors[i].dtype.is_float for s, i in pairs
     )
+    # At least one operand is stored as integers: else the Quantize would gain nothing.
     return node if any(sources) and readable and node.op.name not in ("Quantize", "Dequantize") else None
 
 
