@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,15 +21,19 @@ from mace_core.errors import MaceError, PluginError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
 from mace_core.levels import Level
-from mace_core.manifest import Manifest, Unit
+from mace_core.manifest import Manifest, Product, Unit
 from mace_core.part import HOST, BlobBody, MemorySpace, Part, Port
 from mace_core.partition import partition
 from mace_core.plan import Plan, make_plan
 from mace_core.refusal import Refusal
+from mace_core.registry import Registry
 from mace_core.run import native
-from mace_core.run.compile import shared_library
+from mace_core.run.compile import link, shared_library
+from mace_core.run.files import write_all
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import host, merge
+from mace_core.testing.requirements import require
+from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu
 
 FAKE = Path(__file__).parents[1] / "core/tests/engine"
@@ -201,3 +206,35 @@ def test_payloads_lie_in_the_file_of_weights() -> None:
 def graph_without_device() -> Graph:
     new = Builder("net")
     return new.finish([new.one("Relu", [new.input("x", DType.F32, (VALUES,))])])
+
+
+HEADERS = {
+    "string.h": "#include <stddef.h>\n"
+    "void *memcpy(void *, const void *, size_t);\nvoid *memmove(void *, const void *, size_t);\n"
+    "void *memset(void *, int, size_t);\nint memcmp(const void *, const void *, size_t);\n"
+    "int strcmp(const char *, const char *);\n",
+    "math.h": "#define INFINITY __builtin_inff()\n",
+}
+"""What of a C library these kernels include; bare.c has the functions."""
+
+
+def test_a_generated_library_links_without_an_allocator(tmp_path: Path) -> None:
+    """For a bare machine, without a C library: whatever a kernel asked for would be undefined."""
+    chain = Registry.load().toolchains["arm-none-eabi"]
+    require(chain.missing("cortex-m4"))
+    compiler = chain.compiler("cortex-m4")
+    whole = merge("net", [sample(op, DType.F32) for op in ("Conv", "MatMul", "MaxPool", "Add", "Concat")])
+    config = BuildConfig("cortex-m4", "cortex-m4", Model("net", ()))
+    made = make_plan(whole, [compile_region(region, config) for region in partition(whole, [Cpu()]).regions])
+    sources = code.library("lib", [made], {"cpu": Cpu().levels("cortex-m4")})
+    (symbol,) = re.findall(r"^extern const mace_model (\w+);$", str(sources.files["lib.c"]), re.MULTILINE)
+    text = f'#include "mace.h"\nextern const mace_model {symbol};\nextern const mace_model *const MODEL;\n'
+    main = {"main.c": f"{text}const mace_model *const MODEL = &{symbol};\n" + (FAKE / "bare.c").read_text()}
+    unit = Unit("main.c", ("-fno-tree-loop-distribute-patterns",))  # which make memcpy of memcpy's own loop
+    program = Manifest("bare", Product.PROGRAM, generated=("main.c",), units=(unit,), needs=("lib",))
+    library = replace(sources.manifests[0], includes=(".",))
+    sources = replace(sources, files={**sources.files, **main}, manifests=(library, program))
+    write_all(tmp_path, HEADERS)
+    compiler = replace(compiler, flags=(*compiler.flags, f"-isystem{tmp_path}"))
+    elf = link(sources, compiler, tmp_path, ("-O1", "-Wl,-e,start"))
+    assert b"mace_engine" not in elf.read_bytes()

@@ -6,6 +6,7 @@ That they are named after the rule is tested where they are installed.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 import pytest
 from proof_plugins import build_capsule_runtime, target
@@ -34,12 +35,18 @@ class TestIsland(InProcess):
 
 
 @pytest.fixture(scope="module")
-def vendor(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Load the vendor's library into this process: dlopen finds by its name what is loaded already."""
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Load the vendor's library into this process: dlopen finds by its name what is loaded already.
+
+    Programs that tests start find it in its folder.
+    """
     folder = build_capsule_runtime(
         tmp_path_factory.mktemp("vendor"), host(), flags=["-Wl,-soname,libcapsule_rt.so.2"]
     )
     ctypes.CDLL(str(folder / "libcapsule_rt.so.2"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(folder))
+        yield
 
 
 @pytest.mark.usefixtures("vendor")

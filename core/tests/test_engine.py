@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -13,10 +14,12 @@ import pytest
 from mace_core.build_manifest import ENGINE
 from mace_core.testing.requirements import require
 
+HEAP = Path(str(files("mace_core") / "testing/heap.h"))
 RUNTIME = Path(str(files("mace_core") / "runtime"))
 SOURCES = Path(__file__).parent / "engine"
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME}", f"-I{SOURCES}")
 FLAGS = ("-std=gnu11", "-g", "-O0", *STRICT)
+THUMB = ("arm-none-eabi-gcc", "-mthumb")
 TESTS = re.findall(
     r"^static void test_(\w+)\(void\)",
     "".join(p.read_text() for p in sorted(SOURCES.glob("*_test*"))),
@@ -62,6 +65,25 @@ def test_sessions_in_threads(tmp_path: Path) -> None:
     assert "found the session busy" in done.stdout
 
 
+def test_nothing_asks_for_the_heap(tmp_path: Path) -> None:
+    """Sessions, the engine, and drivers without the flag MACE_ALLOCATES, in every call; the one with the flag is counted."""
+    require(None if platform.libc_ver()[0] == "glibc" else "the heap is counted with the GNU C library only")
+    program = compile_program("heap_test", tmp_path, (f"-I{HEAP.parent}",))
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m7"])
+def test_a_bare_machine_with_a_driver_links_without_an_allocator(cpu: str, tmp_path: Path) -> None:
+    """Neither C library nor start-up code: an allocator that anything asked for would be undefined."""
+    require(None if shutil.which(THUMB[0]) else f"{THUMB[0]} is not installed")
+    units = [SOURCES / "bare.c", SOURCES / "bare_driver.c", *(RUNTIME / unit for unit in ENGINE)]
+    flags = ("-std=gnu11", "-Os", "-ffreestanding", "-fno-tree-loop-distribute-patterns", *STRICT)
+    link = ("-nostdlib", "-Wl,-e,start", "-Wl,--no-warn-rwx-segments")
+    command = [*THUMB, f"-mcpu={cpu}", *flags, *link]
+    subprocess.run([*command, *units, "-lgcc", "-o", tmp_path / "bare.elf"], check=True)
+
+
 def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...] = ()) -> set[str]:
     """The symbols that an object needs from elsewhere."""
     made = folder / "unit.o"
@@ -72,7 +94,6 @@ def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[
     return {line.split()[-1] for line in listed.splitlines() if " U " in line}
 
 
-THUMB = ("arm-none-eabi-gcc", "-mthumb")
 COMPILERS = (("gcc",), ("clang-14",), (*THUMB, "-mcpu=cortex-m4"), (*THUMB, "-mcpu=cortex-m0"))
 
 

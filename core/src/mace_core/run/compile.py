@@ -44,8 +44,9 @@ def link(sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple
     """Compile the library of models and the one program among the manifests into that program in the folder."""
     (made,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
     words = _compile(sources, sources.manifests, compiler, folder, flags)
+    threads = ["-pthread"] if compiler.hosted else []
     _run(
-        [*compiler.cc, *compiler.flags, *compiler.program, *flags, "-o", made.name, "-pthread", *words],
+        [*compiler.cc, *compiler.flags, *compiler.program, *flags, "-o", made.name, *threads, *words],
         folder,
     )
     return folder / made.name

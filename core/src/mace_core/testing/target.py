@@ -13,6 +13,7 @@ from mace_core.api import BuildConfig, Part, Refusal, Region, Target
 from mace_core.deployment import Model
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
+from mace_core.manifest import Manifest
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
 from mace_core.testing import hostile
@@ -26,6 +27,7 @@ from mace_core.testing.compiled import (
     random_inputs,
     with_levels,
 )
+from mace_core.testing.heap import list_allocators, measure_heap
 from mace_core.testing.plugin import PluginContract
 from mace_core.testing.samples import VARIANTS, sample
 from mace_core.testing.strategies import random_graph
@@ -127,11 +129,7 @@ class TargetContract(PluginContract):
 
     def test_parts_fit_their_regions(self) -> None:
         """A part has the ports of its region, in order, and a driver of the target's manifests if any."""
-        drivers = {
-            driver
-            for manifest in self.target.manifests("contract", [Model("small", ())], self.abi)
-            for driver in manifest.drivers
-        }
+        drivers = {driver for manifest in self._manifests() for driver in manifest.drivers}
         for graph in self.accepted()[:5]:
             part = self.target.compile(
                 Region(self.target, graph), BuildConfig(self.abi, self.abi, Model(graph.name, ()))
@@ -184,6 +182,17 @@ class TargetContract(PluginContract):
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         """Every op and random networks, as one library: what a target accepts it must compute."""
         check_merged(self._portable(), self.accepted(), tmp_path, self.tolerance, self.abi)
+        if not any(manifest.drivers for manifest in self._manifests()):
+            assert list_allocators(tmp_path) == [], "kernels must not use the heap"
+
+    def test_sessions_use_the_heap_only_if_a_driver_says_so(self, tmp_path: Path) -> None:
+        """From opening to closing a session, and in every call between; MACE_ALLOCATES of driver.h says otherwise."""
+        graph = merge("heap", self.accepted()[:5])
+        (use,) = measure_heap(generate_library([self._portable()], [graph], self.abi), tmp_path)
+        assert use.status == 0, f"a session of the program {tmp_path / 'heap_probe'} fails with {use.status}"
+        assert use.is_declared or not use.requests, (
+            f"{use.requests} requests: set MACE_ALLOCATES in the driver's flags, or use the memory that open and load get"
+        )
 
     def test_several_regions_compute_what_one_does(self, tmp_path: Path) -> None:
         """Parts of one target share what lies in its memory, and nothing of one is lost where another runs in between."""
@@ -258,6 +267,9 @@ class TargetContract(PluginContract):
             if self._accepts(builder.finish([_add(builder, op, x, 0)])):
                 return op
         raise AssertionError(f"{self.name} takes none of {', '.join(SHAPED)} over floats: override chain()")
+
+    def _manifests(self) -> tuple[Manifest, ...]:
+        return self.target.manifests("contract", [Model("small", ())], self.abi)
 
     def _accepts(self, graph: Graph) -> bool:
         return not any(self.target.refuses(node, graph) for node in graph.nodes)

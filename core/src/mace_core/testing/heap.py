@@ -1,0 +1,58 @@
+"""Whether generated code asks for memory of the heap: it must not, and a driver only if it says so."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mace_core.api import GeneratedFiles
+from mace_core.manifest import Manifest, Product, Unit
+from mace_core.run.compile import link
+from mace_core.testing.compiled import CASES, host
+from mace_core.testing.requirements import require
+
+ALLOCATORS = frozenset(
+    {"malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "valloc"}
+)
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class HeapUse:
+    """What a session of one model asked of the heap from `mace_open` to `mace_close`.
+
+    is_declared: whether a driver of the model has the flag MACE_ALLOCATES.
+    """
+
+    model: str
+    is_declared: bool
+    status: int
+    requests: int
+
+
+def measure_heap(sources: GeneratedFiles, folder: Path) -> list[HeapUse]:
+    """Compile a library with a program that counts its requests of the heap, and run it; one result a model."""
+    require(None if platform.libc_ver()[0] == "glibc" else "the heap is counted with the GNU C library only")
+    unit = Unit("heap_probe.c", reads=("heap.h",))
+    names = (unit.source, "heap.h")
+    copies = {name: FOLDER / name for name in names}
+    probe = Manifest("heap_probe", Product.PROGRAM, copies=copies, units=(unit,), needs=(CASES,))
+    library = tuple(manifest for manifest in sources.manifests if manifest.joins_library)
+    program = link(replace(sources, manifests=(*library, probe)), host(), folder, ("-O1",))
+    done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return [HeapUse(name, flag == "1", int(status), int(count)) for name, flag, status, count in rows]
+
+
+def list_allocators(folder: Path) -> list[str]:
+    """Return the functions of the heap that objects in a folder need; threads, which only applications ask for, may."""
+    require(None if shutil.which("nm") else "nm is not installed: apt-get install binutils")
+    objects = [path for path in folder.glob("*.o") if path.stem != "mace_threads"]
+    assert objects, f"{folder}: no objects; compile a library there"
+    command = (shutil.which("nm") or "nm", "-u", *objects)
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    symbols = {line.split()[-1] for line in listed.splitlines() if line.strip()}
+    return sorted(symbols & ALLOCATORS)
