@@ -20,6 +20,7 @@ from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
 from mace_target_max78000.device import PROCESSORS, Device
 from mace_target_max78000.legalize.copies import (
+    LINE_RANK,
     UNIT_QUANT,
     add_copies,
     copying_filters,
@@ -30,6 +31,8 @@ from mace_target_max78000.legalize.copies import (
 )
 from mace_target_max78000.legalize.refusals import RefusedError
 from mace_target_max78000.legalize.window_plans import (
+    IMAGE_RANK,
+    NEIGHBORS,
     CopyPlan,
     DirectPlan,
     WindowAxis,
@@ -42,36 +45,44 @@ from mace_target_max78000.legalize.window_plans import (
 MAX_DILATED_KERNEL = 3
 """The longest kernel along a line that the hardware dilates beyond its longest kernel; it pads none."""
 
+MAX_PAD = 2
+"""Padding on each side of an image's kernel."""
+
 MAX_COPY_STAGES = 4
-"""Stages of copies that are tried."""
+"""Stages of copies that are tried; each is a layer more."""
 
 
 def describe_axes(
     node: Node, x: Sequence[int], kernel: Sequence[int], count: Sequence[int]
 ) -> tuple[WindowAxis, ...]:
-    """What a convolution wants along each spatial axis.
+    """Describe what a convolution needs along each spatial axis.
 
     x, kernel, count: spatial sizes of its input, filters and output.
     """
     windows = Windows.of(tuple(kernel), node.attrs)
-    found = []
-    for n, k, c, s, before, d in zip(
-        x, kernel, count, windows.strides, windows.before, windows.dilations, strict=True
-    ):
-        found.append(WindowAxis(n, c, s, tuple(d * tap - before for tap in range(k))))
-    return tuple(found)
+    sizes = zip(x, kernel, count, windows.strides, windows.before, windows.dilations, strict=True)
+    axes = []
+    for size, length, results, stride, before, dilation in sizes:
+        offsets = tuple(dilation * tap - before for tap in range(length))
+        axes.append(WindowAxis(size, results, stride, offsets))
+    return tuple(axes)
 
 
 def share_stride(axes: Sequence[WindowAxis]) -> tuple[WindowAxis, ...] | None:
-    """The axes with one stride, which does not matter along an axis of one result; None if two are needed."""
+    """Return the axes with one stride, which the hardware has for both; None if they need two.
+
+    Along an axis of one result any stride gives the same.
+    """
     strides = {axis.stride for axis in axes if axis.count > 1} or {1}
-    return tuple(replace(axis, stride=min(strides)) for axis in axes) if len(strides) == 1 else None
+    if len(strides) > 1:
+        return None
+    return tuple(replace(axis, stride=min(strides)) for axis in axes)
 
 
 def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
-    """Rewrites each Conv that the device lacks."""
+    """Return the rule that rewrites each Conv that the device lacks."""
 
-    def convolution(match: Match) -> Sequence[str] | None:
+    def rewrite_convolution(match: Match) -> Sequence[str] | None:
         if match.node.op.name != "Conv":
             return None
         x, w = match.shape(0), match.new.weights[match.node.inputs[1]]
@@ -79,35 +90,35 @@ def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
         count = Windows.of(w.shape[1:-1], match.node.attrs).count(x[1:-1])
         axes = share_stride(describe_axes(match.node, x[1:-1], w.shape[1:-1], count))
         if axes is None:
-            strides = integers(match.node.attrs, "strides")
-            raise RefusedError(
-                f"its strides {list(strides)} differ; the hardware has one for rows and columns"
-            )
-        job = ConvolutionRewrite(match, axes, w, device)
-        if group > 1 and not (device.pipelined and group == x[-1] == w.shape[0] and job.direct()):
+            strides = list(integers(match.node.attrs, "strides"))
+            problem = f"its strides {strides} differ, and the hardware has one for rows and columns"
+            raise RefusedError(f"{problem}; use equal strides")
+        rewrite = ConvolutionRewrite(match, axes, w, device)
+        is_depthwise = group == x[-1] == w.shape[0]
+        # The second generation has kernels for each channel, but none for groups of several channels.
+        if group > 1 and not (device.pipelined and is_depthwise and rewrite.plan_alone()):
             return replace_filters(match, make_dense(w, group), group=1)
-        return job.rewritten()
+        return rewrite.apply()
 
-    return convolution
+    return rewrite_convolution
 
 
 def replace_filters(match: Match, filters: Array, **attrs: object) -> tuple[str, ...]:
-    """The node with other filters of the same storage."""
+    """Emit the node with other filters of the same storage."""
     w = match.node.inputs[1]
     name = match.new.weight(f"{w}.formed", filters, match.new.tensors[w].quant)
-    return match.emit(
-        match.node.op, [match.node.inputs[0], name, *match.node.inputs[2:]], {**match.node.attrs, **attrs}
-    )
+    inputs = [match.node.inputs[0], name, *match.node.inputs[2:]]
+    return match.emit(match.node.op, inputs, {**match.node.attrs, **attrs})
 
 
 def make_dense(filters: Array, group: int) -> Array:
-    """Filters over all channels, zero where a group does not look.  filters: [O, *kernel, I / group]."""
+    """Extend filters [O, *kernel, I / group] to all channels, with zeros where a group does not look."""
     outputs, width = len(filters) // group, filters.shape[-1]
-    whole = np.zeros((*filters.shape[:-1], width * group), filters.dtype)
+    dense = np.zeros((*filters.shape[:-1], width * group), filters.dtype)
     for g in range(group):
         rows = slice(g * outputs, (g + 1) * outputs)
-        whole[rows, ..., g * width : (g + 1) * width] = filters[rows]
-    return whole
+        dense[rows, ..., g * width : (g + 1) * width] = filters[rows]
+    return dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +132,7 @@ class ConvolutionRewrite:
 
     @property
     def rank(self) -> int:
-        """Of the data."""
+        """Axes of the data."""
         return len(self.axes) + 2
 
     @property
@@ -131,177 +142,177 @@ class ConvolutionRewrite:
 
     @property
     def is_native(self) -> bool:
-        """Whether it can stay as it is."""
+        """Whether the node can stay as it is."""
         attrs, kernel = self.match.node.attrs, self.filters.shape[1:-1]
         before, after = (integers(attrs, key) for key in ("pads_before", "pads_after"))
-        dilated = max(integers(attrs, "dilations"))
-        if (
-            dilated > 1
-            and self.rank == 3
-            and kernel[0] <= MAX_DILATED_KERNEL
-            and (kernel[0] - 1) * dilated >= list_kernel_lengths(self.rank)[-1]
-        ):
-            return not any(before + after) and integers(attrs, "strides") == (1,)
-        plain = set(integers(attrs, "strides")) == {1} and dilated == 1
-        alike = (
-            len(set(kernel)) == 1
-            and kernel[0] in list_kernel_lengths(self.rank)
-            and before == after
-            and max(before) <= 2
-        )
-        return plain and alike
+        strides, dilation = integers(attrs, "strides"), max(integers(attrs, "dilations"))
+        # A line whose dilated kernel is longer than the hardware's runs as an image of `dilation` columns
+        # (see `unit`), whose only kernel is 3x3; its padding would lie between the rows.
+        exceeds_kernels = (kernel[0] - 1) * dilation >= list_kernel_lengths(self.rank)[-1]
+        if dilation > 1 and self.rank == LINE_RANK and kernel[0] <= MAX_DILATED_KERNEL and exceeds_kernels:
+            return not any(before + after) and strides == (1,)
+        is_plain = set(strides) == {1} and dilation == 1
+        has_kernel = len(set(kernel)) == 1 and kernel[0] in list_kernel_lengths(self.rank)
+        return is_plain and has_kernel and before == after and max(before) <= MAX_PAD
 
     @property
-    def _dense(self) -> bool:
+    def _is_dense(self) -> bool:
         """Whether each output looks at all channels."""
         return int(str(self.match.node.attrs["group"])) == 1
 
     @property
     def fits(self) -> bool:
         """Whether one kernel of the hardware does it alone, with no result too many."""
-        plan = self.direct()
+        plan = self.plan_alone()
         return plan is not None and _count_unwanted(plan) == 0
 
-    def direct(self) -> tuple[DirectPlan, ...] | None:
-        """The best kernel of the hardware that does it alone: with fewest results too many, and padding alike, and short."""
-        plans = [
-            choose_together(
-                [plan_direct(a, n) for a in self.axes],
-                lambda p: (_count_unwanted(p), len({d.pad for d in p})),
-            )
-            for n in list_kernel_lengths(self.rank)
-        ]
-        return min((p for p in plans if p), key=lambda p: (_count_unwanted(p), p[0].length), default=None)
+    def plan_alone(self) -> tuple[DirectPlan, ...] | None:
+        """Plan it with one kernel of the hardware: few results too many, then equal padding, then a short one.
 
-    def copied(self) -> tuple[CopyPlan, ...] | None:
-        """The best way by copies of the data, in as few stages as there are."""
-        known = list_kernel_lengths(self.rank)[1 if self.rank == 4 else 0 :]
-        ways = (
-            choose_together([plan_copies(a, known, depth) for a in self.axes], _copy_cost)
-            for depth in range(1, MAX_COPY_STAGES + 1)
-        )
-        return next((plan for plan in ways if plan), None)
+        Results too many cost a layer that crops them; a short kernel takes less weight memory.
+        """
 
-    def rewritten(self) -> Sequence[str] | None:
-        """The outputs of what stands for the node; None if it can stay."""
+        def cost(plan: tuple[DirectPlan, ...]) -> tuple[int, int]:
+            return _count_unwanted(plan), len({axis.pad for axis in plan})
+
+        candidates = []
+        for length in list_kernel_lengths(self.rank):
+            plan = choose_together([plan_direct(axis, length) for axis in self.axes], cost)
+            if plan:
+                candidates.append(plan)
+        return min(candidates, key=lambda plan: (_count_unwanted(plan), plan[0].length), default=None)
+
+    def plan_copies(self) -> tuple[CopyPlan, ...] | None:
+        """Plan it with copies of the data, in as few stages as there can be."""
+        # A kernel of 1 moves nothing, so an image's copies are made by 3x3 only; a line has many lengths.
+        lengths = list_kernel_lengths(self.rank)[1 if self.rank == IMAGE_RANK else 0 :]
+        for depth in range(1, MAX_COPY_STAGES + 1):
+            plan = choose_together([plan_copies(axis, lengths, depth) for axis in self.axes], _copy_cost)
+            if plan:
+                return plan
+        return None
+
+    def apply(self) -> Sequence[str] | None:
+        """Return the outputs of what replaces the node; None if it can stay.
+
+        The cheapest way is tried first: subsampling alone, one kernel, copies, one kernel with a crop.
+        """
         if self.is_native:
             return None
-        stride, tensor = self.stride, self.match.new.tensors[self.match.node.inputs[0]]
-        if stride > 1 and all(a.offsets == (0,) for a in self.axes):
-            small = subsample(self.match.new, tensor.name, stride)
-            return self.match.emit(
-                "Conv",
-                [small, *self.match.node.inputs[1:]],
-                {**self.match.node.attrs, "strides": (1,) * len(self.axes)},
-            )
-        alone, wide = self.direct(), self.match.new.storages.get(self.match.node.outputs[0]) is None
-        if alone and self.fits and not (wide and stride > 1):
-            return self._alone(alone, stride)
-        copies = self.copied() if self._dense else None
+        stride = self.stride
+        if stride > 1 and all(axis.offsets == (0,) for axis in self.axes):
+            return self._subsample_first(stride)
+        alone = self.plan_alone()
+        # The output of a wide layer is 32-bit sums, which no pool can subsample and no layer can crop.
+        is_wide = self.match.new.storages.get(self.match.node.outputs[0]) is None
+        if alone and self.fits and not (is_wide and stride > 1):
+            return self._emit_alone(alone, stride)
+        copies = self.plan_copies() if self._is_dense else None
         if copies and _count_copies(copies) * self.filters.shape[-1] <= self.device.channels:
-            return self._copied(copies, stride)
-        if alone and not wide:
-            return self._alone(alone, stride)
-        kernel, pads = self.filters.shape[1:-1], integers(self.match.node.attrs, "pads_before")
-        what = f"kernel {list(kernel)} with stride {stride} and padding {list(pads)}"
+            return self._emit_copies(copies, stride)
+        if alone and not is_wide:
+            return self._emit_alone(alone, stride)
+        kernel, pads = list(self.filters.shape[1:-1]), list(integers(self.match.node.attrs, "pads_before"))
+        longest = list_kernel_lengths(self.rank)[-1]
+        problem = f"kernel {kernel} with stride {stride} and padding {pads} has no exact equivalent"
         raise RefusedError(
-            f"{what} has no exact equivalent of kernels of {list_kernel_lengths(self.rank)[-1]}; make it smaller, or stack smaller ones"
+            f"{problem} of kernels of {longest}; make the kernel smaller, or stack smaller ones"
         )
 
-    def _alone(self, plan: Sequence[DirectPlan], stride: int) -> Sequence[str]:
-        places = [[(0, place) for place in d.places] for d in plan]
+    def _subsample_first(self, stride: int) -> Sequence[str]:
+        """Subsample the data, of which a kernel of one element takes every `stride`th position only."""
+        node = self.match.node
+        small = subsample(self.match.new, node.inputs[0], stride)
+        attrs = {**node.attrs, "strides": (1,) * len(self.axes)}
+        return self.match.emit("Conv", [small, *node.inputs[1:]], attrs)
+
+    def _emit_alone(self, plan: Sequence[DirectPlan], stride: int) -> Sequence[str]:
+        """Emit one convolution, a subsampling of its results, and a crop of those too many."""
+        places = [[(0, place) for place in axis.places] for axis in plan]
         filters = spread_filters(self.filters, places, plan[0].length, [1] * len(plan))
-        pads = tuple(d.pad for d in plan)
+        pads = tuple(axis.pad for axis in plan)
         if stride == 1 and _count_unwanted(plan) == 0:
             return replace_filters(self.match, filters, **plain_window(pads))
-        name = self.match.new.stored(
-            f"{self.match.node.outputs[0]}.full", self.match.new.storages[self.match.node.outputs[0]]
-        )
-        full = add_convolution(self.match, self.match.node.inputs[0], filters, pads, [name])[0]
+        node, builder = self.match.node, self.match.new
+        name = builder.stored(f"{node.outputs[0]}.full", builder.storages[node.outputs[0]])
+        full = add_convolution(self.match, node.inputs[0], filters, pads, [name])[0]
         if stride > 1:
-            full = subsample(self.match.new, full, stride)
-        return crop_to_output(self.match, full, [d.lead for d in plan])
+            full = subsample(builder, full, stride)
+        return crop_to_output(self.match, full, [axis.lead for axis in plan])
 
-    def _copied(self, plan: Sequence[CopyPlan], stride: int) -> Sequence[str]:
-        new = self.match.new
-        made, before = self.match.node.inputs[0], [1] * len(plan)
-        for stages in zip(*(c.stages for c in plan), strict=True):
-            made = add_copies(new, made, stages, before, plan[0].copying)
-            before = [len(stage.made) for stage in stages]
+    def _emit_copies(self, plan: Sequence[CopyPlan], stride: int) -> Sequence[str]:
+        """Emit the stages of copies, a subsampling of the last, and the convolution over it."""
+        builder = self.match.new
+        x, counts = self.match.node.inputs[0], [1] * len(plan)
+        for stages in zip(*(axis.stages for axis in plan), strict=True):
+            x = add_copies(builder, x, stages, counts, plan[0].copying)
+            counts = [len(stage.sources) for stage in stages]
         if stride > 1:
-            made = subsample(new, made, stride)
-        filters = spread_filters(self.filters, [c.places for c in plan], plan[0].length, before)
-        return add_convolution(self.match, made, filters, tuple(c.pad for c in plan), self.match.node.outputs)
+            x = subsample(builder, x, stride)
+        filters = spread_filters(self.filters, [axis.places for axis in plan], plan[0].length, counts)
+        return add_convolution(self.match, x, filters, [axis.pad for axis in plan], self.match.node.outputs)
 
 
 def _count_copies(plan: Sequence[CopyPlan]) -> int:
-    """The most copies of each channel that a stage makes."""
-    return max(
-        prod(len(stage.made) for stage in stages) for stages in zip(*(c.stages for c in plan), strict=True)
-    )
+    """Return the largest number of copies of each channel that a stage makes."""
+    by_stage = zip(*(axis.stages for axis in plan), strict=True)
+    return max(prod(len(stage.sources) for stage in stages) for stages in by_stage)
 
 
 def _count_unwanted(plan: Sequence[DirectPlan]) -> int:
-    """Results too many."""
-    return sum(d.lead + d.extra for d in plan)
+    """Return the number of results too many."""
+    return sum(axis.lead + axis.extra for axis in plan)
 
 
 def _copy_cost(plan: tuple[CopyPlan, ...]) -> tuple[int, int]:
-    """Fewest channels, then padding alike on rows and columns."""
-    return prod(c.copies for c in plan), len({(tuple(s.pad for s in c.stages), c.pad) for c in plan})
+    """Return fewest channels first, because they cost weights; then equal padding on rows and columns."""
+    paddings = {(tuple(stage.pad for stage in axis.stages), axis.pad) for axis in plan}
+    return prod(axis.copies for axis in plan), len(paddings)
 
 
 def add_convolution(
     match: Match, x: str, filters: Array, pads: Sequence[int], outputs: Sequence[str]
 ) -> tuple[str, ...]:
-    """The node's convolution with other filters over another tensor."""
-    node, new = match.node, match.new
-    name = new.weight(f"{node.inputs[1]}.formed", filters, new.tensors[node.inputs[1]].quant)
-    group = new.shape(x)[-1] // filters.shape[-1]
-    return new.add(
-        "Conv",
-        [x, name, *node.inputs[2:]],
-        {**node.attrs, **plain_window(pads), "group": group},
-        outputs=outputs,
-        like=node,
-    )
+    """Add the node's convolution with other filters over another tensor."""
+    node, builder = match.node, match.new
+    name = builder.weight(f"{node.inputs[1]}.formed", filters, builder.tensors[node.inputs[1]].quant)
+    group = builder.shape(x)[-1] // filters.shape[-1]
+    attrs = {**node.attrs, **plain_window(pads), "group": group}
+    return builder.add("Conv", [x, name, *node.inputs[2:]], attrs, outputs=outputs, like=node)
 
 
 def spread_filters(
     filters: Array, places: Sequence[Sequence[tuple[int, int]]], length: int, copies: Sequence[int]
 ) -> Array:
-    """Filters over copies of the data: [O, *kernel, I] -> [O, *(length, ...), copies * I].
+    """Spread filters over copies of the data: [O, *kernel, I] -> [O, *(length, ...), copies * I].
 
     places: for each axis and tap the copy and the place in the kernel.  copies: along each axis; the last
     counts fastest.
     """
     channels = filters.shape[-1]
-    whole = np.zeros((len(filters), *(length,) * len(places), prod(copies) * channels), filters.dtype)
+    spread = np.zeros((len(filters), *(length,) * len(places), prod(copies) * channels), filters.dtype)
     for tap in product(*map(range, filters.shape[1:-1])):
         chosen = [axis[t] for axis, t in zip(places, tap, strict=True)]
         copy = int(np.ravel_multi_index([c for c, _ in chosen], tuple(copies)))
-        at: tuple[Any, ...] = (
-            slice(None),
-            *(p for _, p in chosen),
-            slice(copy * channels, (copy + 1) * channels),
-        )
-        whole[at] = filters_at_tap(filters, tap)
-    return whole
-
-
-IMAGE_KERNEL = 3
-"""The kernel of an image."""
+        columns = slice(copy * channels, (copy + 1) * channels)
+        at: tuple[Any, ...] = (slice(None), *(place for _, place in chosen), columns)
+        spread[at] = filters_at_tap(filters, tap)
+    return spread
 
 
 def pad_wide_line(match: Match) -> Sequence[str] | None:
-    """A convolution of three neighbours or fewer over an image, any longer one after copies that pad."""
+    """Compute a padded line of more than 64 channels as an image one column wide.
+
+    The second generation cannot pad such a line, but it can pad images. A kernel of three neighbors becomes
+    the middle column of an image's; before a longer one, copies add zeros at both ends.
+    """
     node = match.node
-    if node.op.name != "Conv" or len(match.shape(0)) != 3 or match.shape(0)[-1] <= PROCESSORS:
+    if node.op.name != "Conv" or len(match.shape(0)) != LINE_RANK or match.shape(0)[-1] <= PROCESSORS:
         return None
     pad, w = integers(node.attrs, "pads_before")[0], match.new.weights[node.inputs[1]]
     if not pad:
         return None
-    if w.shape[1] == IMAGE_KERNEL and pad <= 2:
+    if w.shape[1] == NEIGHBORS and pad <= MAX_PAD:
         return _convolve_as_image(match, w, pad)
     x = node.inputs[0]
     for _ in range(pad):
@@ -310,36 +321,31 @@ def pad_wide_line(match: Match) -> Sequence[str] | None:
 
 
 def _convolve_as_image(match: Match, w: Array, pad: int) -> Sequence[str]:
-    """The kernel as the middle column of an image's, which is padded by one column on both sides."""
-    node, new = match.node, match.new
-    filters = np.zeros((len(w), IMAGE_KERNEL, IMAGE_KERNEL, w.shape[-1]), w.dtype)
+    """Use the kernel as the middle column of an image's, which is padded by one column on both sides."""
+    node, builder = match.node, match.new
+    filters = np.zeros((len(w), NEIGHBORS, NEIGHBORS, w.shape[-1]), w.dtype)
     filters[:, :, 1] = w
-    weight = new.weight(f"{node.inputs[1]}.image", filters, new.tensors[node.inputs[1]].quant)
+    weight = builder.weight(f"{node.inputs[1]}.image", filters, builder.tensors[node.inputs[1]].quant)
     attrs = {**node.attrs, **plain_window((pad, 1))}
-    name = new.stored(f"{node.name}.image", new.storages.get(node.outputs[0]))
-    made = new.one(
-        "Conv",
-        [_reshape_to_image(match, node.inputs[0]), weight, *node.inputs[2:]],
-        attrs,
-        outputs=[name],
-        like=node,
-    )
-    rows = new.shape(made)[1]
-    return match.emit("Reshape", [made], {"shape": (1, rows, len(w))})
+    name = builder.stored(f"{node.name}.image", builder.storages.get(node.outputs[0]))
+    image = _reshape_to_image(match, node.inputs[0])
+    result = builder.one("Conv", [image, weight, *node.inputs[2:]], attrs, outputs=[name], like=node)
+    return match.emit("Reshape", [result], {"shape": (1, builder.shape(result)[1], len(w))})
 
 
 def _reshape_to_image(match: Match, x: str) -> str:
+    """View a line as an image one column wide, which lies in memory alike."""
     _, length, channels = match.new.shape(x)
     return match.new.one("Reshape", [x], {"shape": (1, length, 1, channels)})
 
 
 def _pad_by_one(match: Match, x: str) -> str:
-    """One zero more at both ends."""
-    new = match.new
-    _, length, channels = new.shape(x)
-    weight = new.weight(
-        f"{match.node.name}.unit", copying_filters(channels, [[1], [1]], IMAGE_KERNEL), UNIT_QUANT
-    )
-    name = new.stored(f"{match.node.name}.padded", new.tensors[x].storage)
-    made = new.one("Conv", [_reshape_to_image(match, x), weight], plain_window((2, 1)), outputs=[name])
-    return new.one("Reshape", [made], {"shape": (1, length + 2, channels)})
+    """Add a zero at both ends: a kernel of 3 that is padded by 2 makes two results more than it reads."""
+    builder = match.new
+    _, length, channels = builder.shape(x)
+    filters = copying_filters(channels, [[1], [1]], NEIGHBORS)
+    weight = builder.weight(f"{match.node.name}.unit", filters, UNIT_QUANT)
+    name = builder.stored(f"{match.node.name}.padded", builder.tensors[x].storage)
+    image = _reshape_to_image(match, x)
+    result = builder.one("Conv", [image, weight], plain_window((2, 1)), outputs=[name])
+    return builder.one("Reshape", [result], {"shape": (1, length + 2, channels)})

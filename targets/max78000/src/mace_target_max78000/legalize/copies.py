@@ -1,7 +1,7 @@
 """Copies data by convolutions: whole, moved, subsampled, or cropped.
 
-The hardware has no instruction that moves data. A convolution whose weights are 0 and 1 copies it exactly,
-because the shift of a layer can undo the unit of its accumulator.
+The hardware has no instruction that moves data. A convolution whose weights are 0 and 1 copies it exactly:
+its sums are the data itself, and the shift of a layer undoes the unit of the accumulator.
 """
 
 from __future__ import annotations
@@ -9,157 +9,211 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, Attr, DType, Quant, Storage
+from mace_core.ir import Array, Attr, Attrs, DType, Quant, Storage
 from mace_core.ops.arguments import integers
 from mace_core.rewrite import Match
 from mace_target_max78000.legalize.refusals import RefusedError
-from mace_target_max78000.legalize.window_plans import CopyStage, list_kernel_lengths
+from mace_target_max78000.legalize.window_plans import NEIGHBORS, CopyStage, list_kernel_lengths
 
 UNIT_QUANT = Quant.of(1.0)
 """The storage of weights that are 0 and 1."""
 
+ROW_RANK = 2
+"""Axes of data without rows and columns."""
+
+LINE_RANK = 3
+"""Axes of a line: batch, length, channels."""
+
+IMAGE_AXES = 2
+"""Spatial axes of an image."""
+
 
 def plain_window(pads: Sequence[int]) -> dict[str, Attr]:
-    """Attributes of a convolution as the hardware has it."""
+    """Return the window attributes of a convolution as the hardware has it: no stride, padding on both sides."""
     ones = (1,) * len(pads)
     return {"strides": ones, "dilations": ones, "pads_before": tuple(pads), "pads_after": tuple(pads)}
 
 
 def filters_at_tap(filters: Array, tap: Sequence[int]) -> Array:
-    """One position of the kernel: [O, I]."""
+    """Return one position of the kernel: [O, I]."""
     index: tuple[Any, ...] = (slice(None), *tap)
     return np.asarray(filters[index])
 
 
 def copying_filters(channels: int, places: Sequence[Sequence[int]], length: int) -> Array:
-    """Filters that copy every channel once for each place in the kernel: [copies * C, *(length, ...), C]."""
+    """Make filters that copy every channel once for each place in the kernel: [copies * C, *(length, ...), C].
+
+    places: along each spatial axis; a place beside the middle moves the data.
+    """
     count = prod(map(len, places))
-    whole = np.zeros((count, channels, *(length,) * len(places), channels), np.int8)
+    filters = np.zeros((count, channels, *(length,) * len(places), channels), np.int8)
     for copy, place in enumerate(product(*places)):
         at: tuple[Any, ...] = (copy, slice(None), *place)
-        whole[at] = np.eye(channels, dtype=np.int8)
-    return whole.reshape(count * channels, *whole.shape[2:])
+        filters[at] = np.eye(channels, dtype=np.int8)
+    return filters.reshape(count * channels, *filters.shape[2:])
 
 
-def add_copies(new: Builder, x: str, stages: Sequence[CopyStage], before: Sequence[int], length: int) -> str:
-    """Copies of a tensor of copies, moved by kernels.
+def copy_as_layer(match: Match, *, outputs: Sequence[str] | None = None, **attrs: object) -> Sequence[str]:
+    """Replace a node by a layer that copies its input; attrs: other than those of a plain window."""
+    node, builder, shape = match.node, match.new, match.shape(0)
+    names = outputs or node.outputs
+    if len(shape) == ROW_RANK:
+        weight = builder.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8), UNIT_QUANT)
+        return builder.add("MatMul", [node.inputs[0], weight], attrs, outputs=names, like=node)
+    axes = len(shape) - 2
+    weight = builder.weight(f"{node.name}.unit", copying_filters(shape[-1], [[0]] * axes, 1), UNIT_QUANT)
+    window = {**plain_window((0,) * axes), **attrs}
+    return builder.add("Conv", [node.inputs[0], weight], window, outputs=names, like=node)
 
-    before: how many copies it holds along each axis, the last counting fastest.
+
+def add_copies(
+    builder: Builder, x: str, stages: Sequence[CopyStage], before: Sequence[int], length: int
+) -> str:
+    """Add one stage of moved copies of a tensor of copies; return its name.
+
+    stages: along each spatial axis.  before: how many copies the tensor holds along each axis, the last
+    counting fastest.  length: of the kernels that copy.
     """
-    tensor, after = new.tensors[x], [len(stage.made) for stage in stages]
+    tensor, after = builder.tensors[x], [len(stage.sources) for stage in stages]
     channels = tensor.shape[-1] // prod(before)
-    whole = np.zeros((prod(after), channels, *(length,) * len(stages), prod(before), channels), np.int8)
-    for copy, made in enumerate(product(*(stage.made for stage in stages))):
-        source = int(np.ravel_multi_index([s for s, _ in made], tuple(before)))
-        at: tuple[Any, ...] = (copy, slice(None), *(place for _, place in made), source)
-        whole[at] = np.eye(channels, dtype=np.int8)
-    filters = new.weight(
-        f"{x}.copies.weight", whole.reshape(prod(after) * channels, *(length,) * len(stages), -1), UNIT_QUANT
-    )
-    pads = plain_window([stage.pad for stage in stages])
-    return new.one(
-        "Conv", [x, filters], pads, outputs=[new.stored(f"{x}.copies", require_bytes(tensor.storage, x))]
-    )
+    filters = np.zeros((prod(after), channels, *(length,) * len(stages), prod(before), channels), np.int8)
+    for copy, sources in enumerate(product(*(stage.sources for stage in stages))):
+        source = int(np.ravel_multi_index([s for s, _ in sources], tuple(before)))
+        at: tuple[Any, ...] = (copy, slice(None), *(place for _, place in sources), source)
+        filters[at] = np.eye(channels, dtype=np.int8)
+    values = filters.reshape(prod(after) * channels, *(length,) * len(stages), -1)
+    weight = builder.weight(f"{x}.copies.weight", values, UNIT_QUANT)
+    window = plain_window([stage.pad for stage in stages])
+    name = builder.stored(f"{x}.copies", require_bytes(tensor.storage, x))
+    return builder.one("Conv", [x, weight], window, outputs=[name])
 
 
 def require_bytes(storage: Storage | None, name: str) -> Storage:
-    """The storage of data that can be copied; RefusedError for sums of 32 bits."""
+    """Return the storage of data that a layer can read.
+
+    RefusedError: it is a sum of 32 bits. Processors read bytes, so such a sum can only be an output.
+    """
     if storage is None or storage.dtype is not DType.I8:
-        raise RefusedError(f"{name} is a sum of 32 bits, with which no layer goes on; quantise it to 8 bits")
+        raise RefusedError(f"{name!r} is a sum of 32 bits, which no layer can read; quantize it to 8 bits")
     return storage
 
 
-def subsample(new: Builder, x: str, stride: int) -> str:
-    """Every so many elements along each spatial axis, as the pool of size 1 that the hardware has for it."""
-    ones, zeros = (1,) * (len(new.shape(x)) - 2), (0,) * (len(new.shape(x)) - 2)
-    attrs = {
+def subsample(builder: Builder, x: str, stride: int) -> str:
+    """Add a pool of size 1, by which the hardware takes every `stride`th row and column; return its output."""
+    axes = len(builder.shape(x)) - 2
+    ones, zeros = (1,) * axes, (0,) * axes
+    window = {
         "kernel": ones,
-        "strides": tuple(stride for _ in ones),
+        "strides": (stride,) * axes,
         "pads_before": zeros,
         "pads_after": zeros,
         "dilations": ones,
     }
-    return new.one("MaxPool", [x], attrs, outputs=[new.stored(f"{x}.subsampled", new.tensors[x].storage)])
+    name = builder.stored(f"{x}.subsampled", builder.tensors[x].storage)
+    return builder.one("MaxPool", [x], window, outputs=[name])
 
 
 def crop_to_output(match: Match, x: str, starts: Sequence[int]) -> Sequence[str]:
-    """A part of a tensor as large as the node's result, from these rows and columns on."""
-    shape = match.node.op.infer(
-        [t and t.real for t in (match.new.tensors.get(i) for i in match.node.inputs)], match.node.attrs
-    )[0][1]
+    """Take a part of a tensor as large as the node's result, from these rows and columns on."""
+    tensors = [match.new.tensors.get(name) for name in match.node.inputs]
+    shape = match.node.op.infer([tensor and tensor.real for tensor in tensors], match.node.attrs)[0][1]
     if shape == match.new.shape(x):
         return [x]
     return match.emit("Slice", [x], {"starts": (0, *starts, 0), "sizes": shape, "steps": (1,) * len(shape)})
 
 
+class _Cut(NamedTuple):
+    """Elements to cut off along one axis, in front and behind."""
+
+    before: int
+    after: int
+
+    @property
+    def total(self) -> int:
+        """Elements on both sides."""
+        return self.before + self.after
+
+
 def crop_by_convolution(match: Match) -> Sequence[str] | None:
-    """Rows and columns cut off by convolutions that copy."""
+    """Rewrite a Slice of rows and columns to convolutions that copy, whose kernels lose what is cut off."""
     node = match.node
     if node.op.name != "Slice":
         return None
-    shape, starts, sizes, steps = (
-        match.shape(0),
-        *(integers(node.attrs, key) for key in ("starts", "sizes", "steps")),
-    )
-    if starts[0] or starts[-1] or sizes[-1] != shape[-1] or set(steps) != {1} or len(shape) == 2:
-        raise RefusedError(
-            "it takes a part that the hardware cannot; take rows and columns only, each next to the other"
-        )
-    cuts = [(b, n - b - m) for n, b, m in zip(shape[1:-1], starts[1:-1], sizes[1:-1], strict=True)]
+    shape = match.shape(0)
+    starts, sizes, steps = (integers(node.attrs, key) for key in ("starts", "sizes", "steps"))
+    takes_all_channels = not starts[0] and not starts[-1] and sizes[-1] == shape[-1]
+    if not takes_all_channels or set(steps) != {1} or len(shape) == ROW_RANK:
+        problem = "it takes a part that the hardware cannot take"
+        raise RefusedError(f"{problem}; take rows and columns only, each next to the other")
+    spans = zip(shape[1:-1], starts[1:-1], sizes[1:-1], strict=True)
+    cuts = [_Cut(start, length - start - size) for length, start, size in spans]
     x = node.inputs[0]
     require_bytes(match.new.tensors[x].storage, x)
-    while any(b + a for b, a in cuts):
-        odd = any((b + a) % 2 for b, a in cuts)
-        if odd and len(cuts) == 2:
+    while any(cut.total for cut in cuts):
+        # An odd number of rows cannot be lost by a kernel of 3, which loses two; a line has longer kernels.
+        if len(cuts) == IMAGE_AXES and any(cut.total % 2 for cut in cuts):
             x, cuts = _crop_odd(match, x, cuts)
         else:
             x, cuts = _crop_even(match, x, cuts)
     return [x] if x != node.inputs[0] else None
 
 
-def _crop_even(match: Match, x: str, cuts: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    """Up to as many as a kernel without padding leaves out, cut at once."""
-    rank = len(cuts)
-    length = 3 if rank == 2 else min(list_kernel_lengths(3)[-1], 1 + sum(cuts[0]))
-    pads = [0 if b + a else length // 2 for b, a in cuts]
-    places = [min(b, length - 1) if b + a else length // 2 for b, a in cuts]
-    left = [
-        (b - p, a - (length - 1 - p)) if b + a else (0, 0) for (b, a), p in zip(cuts, places, strict=True)
-    ]
-    if min(a for _, a in left) < 0:  # the kernel leaves out more behind than wanted: take more in front
-        raise RefusedError("it cuts off a single row or column in front of two; cut an even number")
-    return _add_copy(
-        match,
-        x,
-        "Conv",
-        copying_filters(match.new.shape(x)[-1], [[p] for p in places], length),
-        plain_window(pads),
-    ), left
-
-
-def _crop_odd(match: Match, x: str, cuts: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    """One row or column: doubled by a transposed convolution whose padding cuts off two, then every second taken."""
+def _crop_even(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_Cut]]:
+    """Cut off as much as one kernel without padding loses; return the tensor and what is left to cut."""
+    length = NEIGHBORS
+    if len(cuts) != IMAGE_AXES:
+        length = min(list_kernel_lengths(LINE_RANK)[-1], 1 + cuts[0].total)
     pads, places, left = [], [], []
-    for before, after in cuts:
-        odd = (before + after) % 2
-        front = odd and not after
-        pads.append(2 if odd else 1)
-        places.append(0 if front else 2 if odd else 1)
-        left.append((before - 1, after) if front else (before, after - odd))
-    filters = copying_filters(match.new.shape(x)[-1], [[p] for p in places], 3)
-    attrs = {**plain_window(pads), "strides": (2, 2), "output_padding": (1, 1)}
-    return subsample(match.new, _add_copy(match, x, "ConvTranspose", filters, attrs), 2), left
+    for cut in cuts:
+        if not cut.total:  # the other axis keeps its size: the middle of the kernel, padded by half of it
+            pads.append(length // 2)
+            places.append(length // 2)
+            left.append(cut)
+            continue
+        # The element that the kernel copies decides how many of the lost ones lie in front.
+        place = min(cut.before, length - 1)
+        pads.append(0)
+        places.append(place)
+        left.append(_Cut(cut.before - place, cut.after - (length - 1 - place)))
+    if min(cut.after for cut in left) < 0:
+        raise RefusedError("it cuts off a single row or column in front of two; cut an even number")
+    filters = copying_filters(match.new.shape(x)[-1], [[place] for place in places], length)
+    return _add_copy(match, x, "Conv", filters, plain_window(pads)), left
 
 
-def _add_copy(match: Match, x: str, op: str, filters: Array, attrs: object) -> str:
-    new = match.new
-    assert isinstance(attrs, dict)
-    weight = new.weight(f"{match.node.name}.unit", filters, UNIT_QUANT)
-    return new.one(
-        op, [x, weight], attrs, outputs=[new.stored(f"{match.node.name}.cut", new.tensors[x].storage)]
-    )
+def _crop_odd(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_Cut]]:
+    """Cut off one row or column: double them by a transposed convolution that loses two, take every second.
+
+    The transposed convolution makes 2 n + 2 - 2 pad rows of n. With a pad of 2 these are two less than 2 n, so
+    every second of them is one less than n.
+    """
+    pads, places, left = [], [], []
+    for cut in cuts:
+        if cut.total % 2 == 0:
+            pads.append(1)
+            places.append(1)
+            left.append(cut)
+        elif not cut.after:  # the tap of the kernel decides on which side the row is lost
+            pads.append(2)
+            places.append(0)
+            left.append(_Cut(cut.before - 1, cut.after))
+        else:
+            pads.append(2)
+            places.append(2)
+            left.append(_Cut(cut.before, cut.after - 1))
+    filters = copying_filters(match.new.shape(x)[-1], [[place] for place in places], NEIGHBORS)
+    window = {**plain_window(pads), "strides": (2, 2), "output_padding": (1, 1)}
+    return subsample(match.new, _add_copy(match, x, "ConvTranspose", filters, window), 2), left
+
+
+def _add_copy(match: Match, x: str, op: str, filters: Array, attrs: Attrs) -> str:
+    """Add a convolution that copies, in the storage of its input."""
+    builder = match.new
+    weight = builder.weight(f"{match.node.name}.unit", filters, UNIT_QUANT)
+    name = builder.stored(f"{match.node.name}.cut", builder.tensors[x].storage)
+    return builder.one(op, [x, weight], attrs, outputs=[name])

@@ -10,257 +10,242 @@ import numpy as np
 from mace_core.ir import Attrs, Graph, Node, Quant
 from mace_core.ops.arguments import integers
 from mace_core.rewrite import Match, Rule
-from mace_target_max78000.legalize.copies import UNIT_QUANT, copying_filters, plain_window
+from mace_target_max78000.legalize.copies import (
+    LINE_RANK,
+    ROW_RANK,
+    UNIT_QUANT,
+    copy_as_layer,
+    copying_filters,
+    plain_window,
+)
 from mace_target_max78000.legalize.layer_fields import ELTWISE_OPS, MAIN_OPS, POOL_OPS
 from mace_target_max78000.legalize.refusals import RefusedError
 from mace_target_max78000.legalize.tensors import find_exponent, is_native
+from mace_target_max78000.legalize.window_plans import IMAGE_RANK
 
-IMAGE_RANK = 4
-"""Of images, with batch and channels."""
-
-ROW_RANK = 2
-"""Axes of data without rows and columns."""
+POINTWISE_OPS = ("Relu", "Clip", "Quantize", "Identity", "Abs")
 
 
 def rewrite_pointwise(match: Match) -> Sequence[str] | None:
-    """Relu, Clip, Abs, and Quantize from one step to another, as a convolution that copies."""
-    node, new = match.node, match.new
-    if node.op.name not in ("Relu", "Clip", "Quantize", "Identity", "Abs") or not is_native(
-        new.tensors[node.inputs[0]]
-    ):
+    """Rewrite Relu, Clip, Abs, and Quantize from one step to another, to a convolution that copies.
+
+    The copy's shift, activation and saturation then do what the operation does.
+    """
+    node, builder = match.node, match.new
+    if node.op.name not in POINTWISE_OPS or not is_native(builder.tensors[node.inputs[0]]):
         return None
     if node.op.name == "Identity":
         return [node.inputs[0]]
     if node.op.name == "Abs":
         return _rewrite_abs(match)
-    low, high = 0.0 if node.op.name == "Relu" else -math.inf, math.inf
-    if node.op.name == "Clip":
-        low, high = float(str(node.attrs["min"])), float(str(node.attrs["max"]))
+    low, high = _read_limits(node)
     return copy_as_layer(match, low=low, high=high)
 
 
+def _read_limits(node: Node) -> tuple[float, float]:
+    """Return the limits of a Relu, a Clip, or another op, which has none."""
+    if node.op.name == "Clip":
+        return float(str(node.attrs["min"])), float(str(node.attrs["max"]))
+    return (0.0 if node.op.name == "Relu" else -math.inf), math.inf
+
+
 def _rewrite_abs(match: Match) -> Sequence[str] | None:
-    """An Abs over what no convolution makes for it alone gets one that copies."""
-    node, new = match.node, match.new
-    maker = new.producer(node.inputs[0])
-    if (
-        maker
-        and maker.op.name in MAIN_OPS
-        and match.uses.get(node.inputs[0], 1) == 1
-        and maker.attrs["low"] == -math.inf
-    ):
+    """Put a convolution that copies before an Abs, unless one is there whose result nothing else reads.
+
+    The hardware takes absolute values only as the activation of a layer with weights.
+    """
+    node, builder = match.node, match.new
+    maker = builder.producer(node.inputs[0])
+    is_sole_reader = match.uses.get(node.inputs[0], 1) == 1
+    if maker and maker.op.name in MAIN_OPS and is_sole_reader and maker.attrs["low"] == -math.inf:
         return None
-    return match.emit(
-        "Abs",
-        copy_as_layer(match, outputs=[new.stored(f"{node.name}.copy", new.tensors[node.inputs[0]].storage)]),
-    )
-
-
-def copy_as_layer(match: Match, *, outputs: Sequence[str] | None = None, **attrs: object) -> Sequence[str]:
-    """The node as a layer that copies; attrs: other than plain ones."""
-    node, new, shape = match.node, match.new, match.shape(0)
-    names = outputs or node.outputs
-    if len(shape) == 2:
-        weight = new.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8), UNIT_QUANT)
-        return new.add("MatMul", [node.inputs[0], weight], attrs, outputs=names, like=node)
-    rank = len(shape) - 2
-    weight = new.weight(f"{node.name}.unit", copying_filters(shape[-1], [[0]] * rank, 1), UNIT_QUANT)
-    return new.add(
-        "Conv", [node.inputs[0], weight], {**plain_window((0,) * rank), **attrs}, outputs=names, like=node
-    )
+    name = builder.stored(f"{node.name}.copy", builder.tensors[node.inputs[0]].storage)
+    return match.emit("Abs", copy_as_layer(match, outputs=[name]))
 
 
 def absorb_bias(match: Match) -> Sequence[str] | None:
-    """A constant of each channel added to sums before they are rounded is their bias."""
-    node, new = match.node, match.new
+    """Make a constant of each channel that is added to sums, before they are rounded, their bias."""
+    node, builder = match.node, match.new
     if node.op.name not in ("Add", "Sub"):
         return None
+    # A constant minus sums would need negative weights; only the subtrahend can become a bias.
     for at in (0, 1) if node.op.name == "Add" else (1,):
         feeder, constant = match.sole_producer(1 - at, *MAIN_OPS), match.constant(at)
         if feeder is None or constant is None or len(feeder.inputs) > 2 or feeder.attrs["low"] != -math.inf:
             continue
-        channels = new.shape(feeder.outputs[0])[-1]
+        channels = builder.shape(feeder.outputs[0])[-1]
         if constant.size in (1, channels) and constant.shape[-1:] in ((constant.size,), ()):
-            values = np.broadcast_to(constant.reshape(-1), (channels,)) * (1 if node.op.name == "Add" else -1)
-            return _join_nodes(
-                match, feeder, [*feeder.inputs, new.weight(f"{node.name}.bias", values)], feeder.attrs
-            )
+            sign = 1 if node.op.name == "Add" else -1
+            values = np.broadcast_to(constant.reshape(-1), (channels,)) * sign
+            bias = builder.weight(f"{node.name}.bias", values)
+            return _join_nodes(match, feeder, [*feeder.inputs, bias], feeder.attrs)
     return None
 
 
 def absorb_limit(match: Match) -> Sequence[str] | None:
-    """Limits of sums before they are rounded are the layer's own."""
+    """Make limits of sums, before they are rounded, the limits of the layer itself."""
     node = match.node
     feeder = match.sole_producer(0, *MAIN_OPS) if node.op.name in ("Relu", "Clip") else None
     if feeder is None:
         return None
-    low, high = (
-        (0.0, math.inf)
-        if node.op.name == "Relu"
-        else (float(str(node.attrs["min"])), float(str(node.attrs["max"])))
-    )
-    inner = [float(str(feeder.attrs[key])) for key in ("low", "high")]
-    return _join_nodes(
-        match, feeder, feeder.inputs, {**feeder.attrs, "low": max(low, inner[0]), "high": min(high, inner[1])}
-    )
+    low, high = _read_limits(node)
+    inner_low, inner_high = (float(str(feeder.attrs[key])) for key in ("low", "high"))
+    attrs = {**feeder.attrs, "low": max(low, inner_low), "high": min(high, inner_high)}
+    return _join_nodes(match, feeder, feeder.inputs, attrs)
 
 
 def absorb_quantize(match: Match) -> Sequence[str] | None:
-    """Sums, or their absolute values, that are rounded next are the layer's output."""
-    node, new = match.node, match.new
+    """Make sums, or their absolute values, that are rounded next the rounded output of the layer."""
+    node, builder = match.node, match.new
     if node.op.name != "Quantize":
         return None
     feeder = match.sole_producer(0, *MAIN_OPS, "Abs")
-    if feeder is None or feeder.op.name != "Abs":
-        return _join_nodes(match, feeder, feeder.inputs, feeder.attrs) if feeder else None
-    maker = new.producer(feeder.inputs[0])
-    if (
-        maker is None
-        or maker.op.name not in MAIN_OPS
-        or match.uses.get(feeder.inputs[0], 1) != 1
-        or new.tensors[feeder.inputs[0]].quant
-    ):
+    if feeder is None:
         return None
-    name = new.stored(f"{node.outputs[0]}.signed", new.storages[node.outputs[0]])
-    made = new.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.merge_origins(maker))
-    return match.emit("Abs", made)
+    if feeder.op.name != "Abs":
+        return _join_nodes(match, feeder, feeder.inputs, feeder.attrs)
+    # Rounding before Abs equals rounding after it: the hardware's activation follows its shift.
+    maker = builder.producer(feeder.inputs[0])
+    is_sole_reader = match.uses.get(feeder.inputs[0], 1) == 1
+    if maker is None or maker.op.name not in MAIN_OPS or not is_sole_reader:
+        return None
+    if builder.tensors[feeder.inputs[0]].quant:
+        return None
+    name = builder.stored(f"{node.outputs[0]}.signed", builder.storages[node.outputs[0]])
+    signed = builder.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.merge_origins(maker))
+    return match.emit("Abs", signed)
 
 
 def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
-    return match.new.add(
-        feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
-    )
+    """Replace a node and its feeder by the feeder with the node's outputs."""
+    return match.new.add(feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder))
 
 
 def split_rule(kept: frozenset[str]) -> Rule:
-    """Splits a tensor along any axis by one Slice for each part.  kept: names of nodes that stay."""
+    """Return the rule that splits a tensor by one Slice for each part.  kept: names of nodes that stay."""
 
-    def rule(match: Match) -> Sequence[str] | None:
+    def rewrite_split(match: Match) -> Sequence[str] | None:
         node = match.node
         if node.op.name != "Split" or node.name in kept:
             return None
         shape, sizes = match.shape(0), integers(node.attrs, "sizes")
         axis = int(str(node.attrs["axis"])) % len(shape)
         before, after = shape[:axis], shape[axis + 1 :]
-        made = []
+        parts = []
         for start, size, output in zip(np.cumsum((0, *sizes[:-1])), sizes, node.outputs, strict=True):
             starts = (*(0 for _ in before), int(start), *(0 for _ in after))
             attrs = {"starts": starts, "sizes": (*before, size, *after), "steps": (1,) * len(shape)}
-            made.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
-        return made
+            parts.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
+        return parts
 
-    return rule
+    return rewrite_split
 
 
 def find_input_operands(graph: Graph) -> frozenset[str]:
-    """Nodes that split the network's input into the operands of one element-wise operation: its layer reads them where they lie."""
-    return frozenset(
-        n.name
-        for n in graph.nodes
-        if n.op.name == "Split" and n.inputs[0] in graph.inputs and _are_all_operands(graph, n)
-    )
+    """Find nodes that split the network's input into the operands of one element-wise operation.
+
+    They stay, because the layer of that operation reads its operands where they lie.
+    """
+    splits = (n for n in graph.nodes if n.op.name == "Split" and n.inputs[0] in graph.inputs)
+    return frozenset(node.name for node in splits if _are_all_operands(graph, node))
 
 
 def _are_all_operands(graph: Graph, node: Node) -> bool:
     """Whether the parts, pooled or not, are all the operands of one node, in order, and nothing else reads them."""
-    readers = {i: [n for n in graph.nodes if i in n.inputs] for n in graph.nodes for i in n.inputs}
+    readers: dict[str, list[Node]] = {}
+    for reader in graph.nodes:
+        for name in dict.fromkeys(reader.inputs):
+            readers.setdefault(name, []).append(reader)
+
+    def have_one_reader(names: Sequence[str]) -> bool:
+        return all(len(readers.get(name, ())) == 1 for name in names)
+
     parts = list(node.outputs)
-    if all(len(readers.get(p, ())) == 1 and readers[p][0].op.name in POOL_OPS for p in parts):
-        parts = [readers[p][0].outputs[0] for p in parts]
-    alike = len(set(integers(node.attrs, "sizes"))) == 1 and not set(parts) & set(graph.outputs)
-    return (
-        alike
-        and any(n.op.name in ELTWISE_OPS and list(n.inputs) == parts for n in readers.get(parts[0], ()))
-        and all(len(readers.get(p, ())) == 1 for p in parts)
-    )
+    if have_one_reader(parts) and all(readers[part][0].op.name in POOL_OPS for part in parts):
+        parts = [readers[part][0].outputs[0] for part in parts]
+    if len(set(integers(node.attrs, "sizes"))) != 1 or set(parts) & set(graph.outputs):
+        return False
+    operations = (n for n in readers.get(parts[0], ()) if n.op.name in ELTWISE_OPS)
+    return any(list(n.inputs) == parts for n in operations) and have_one_reader(parts)
 
 
 def cap_by_negation(match: Match) -> Sequence[str] | None:
-    """A limit below 127 steps as the limit of -128 steps of the negative: two copies, each of the negative, with bias between.
+    """Replace a limit below 127 steps by two copies, each of the negative, with bias between.
 
-    x is limited to m where -x is moved by m - 128 and saturates at -128.  Bias counts two steps of data, so m
-    must be even.
+    The hardware has no upper limit but saturation. So x is limited to m where -x is moved by m - 128 and
+    saturates at -128. A step of bias is two steps of data with the weights of these copies, so m must be even.
     """
-    node, new = match.node, match.new
-    tensor = new.tensors[node.inputs[0]] if node.op.name == "Clip" else None
-    storage = new.storages.get(node.outputs[0])
-    high = (
-        float(str(node.attrs.get("high" if node.op.name in MAIN_OPS else "max", math.inf)))
-        if tensor or node.op.name in MAIN_OPS
-        else math.inf
-    )
-    if storage is None or find_exponent(storage.quant) is None or high >= 127 * storage.quant.scale[0]:
-        return None
-    most = high / storage.quant.scale[0]
-    if most != int(most) or int(most) % 2 or most < 0 or len(new.shape(node.inputs[0])) != IMAGE_RANK:
+    node, builder = match.node, match.new
+    if node.op.name != "Clip" and node.op.name not in MAIN_OPS:
         return None
     key = "high" if node.op.name in MAIN_OPS else "max"
-    free = new.add(
-        node.op,
-        node.inputs,
-        {**node.attrs, key: math.inf},
-        outputs=[new.stored(f"{node.name}.free", storage)],
-        like=node,
-    )[0]
-    turned = _negate(match, free, (int(most) - 128) // 2, new.stored(f"{node.name}.turned", storage))
-    return [_negate(match, turned, (int(most) - 128) // 2, node.outputs[0])]
+    storage, high = builder.storages.get(node.outputs[0]), float(str(node.attrs.get(key, math.inf)))
+    if storage is None or find_exponent(storage.quant) is None or high >= 127 * storage.quant.scale[0]:
+        return None
+    limit = high / storage.quant.scale[0]
+    if limit != int(limit) or int(limit) % 2 or limit < 0 or len(builder.shape(node.inputs[0])) != IMAGE_RANK:
+        return None
+    name = builder.stored(f"{node.name}.free", storage)
+    free = builder.add(node.op, node.inputs, {**node.attrs, key: math.inf}, outputs=[name], like=node)[0]
+    bias = (int(limit) - 128) // 2
+    negative = _negate(match, free, bias, builder.stored(f"{node.name}.turned", storage))
+    return [_negate(match, negative, bias, node.outputs[0])]
 
 
 def _negate(match: Match, x: str, bias: int, output: str) -> str:
-    """The negative of data plus twice a bias."""
-    new, quant = match.new, match.new.tensors[x].quant
+    """Add a layer that gives the negative of data plus twice a bias.
+
+    A weight of -64 in steps of 2 ** -6 is -1; 128 steps of the accumulator, one of bias, are then two of data.
+    """
+    builder, quant = match.new, match.new.tensors[x].quant
     assert quant is not None
-    channels = new.shape(x)[-1]
-    weight = new.weight(
-        f"{x}.negative",
-        copying_filters(channels, [[0]] * (len(new.shape(x)) - 2), 1) * np.int8(-64),
-        Quant.of(2.0**-6),
-    )
+    channels, axes = builder.shape(x)[-1], len(builder.shape(x)) - 2
+    filters = copying_filters(channels, [[0]] * axes, 1) * np.int8(-64)
+    weight = builder.weight(f"{x}.negative", filters, Quant.of(2.0**-6))
     values = np.full(channels, 128 * bias, np.int32)
-    steps = new.weight(f"{x}.moved", values, Quant.of(quant.scale[0] * 2.0**-6))
-    return new.one("Conv", [x, weight, steps], plain_window((0,) * (len(new.shape(x)) - 2)), outputs=[output])
+    steps = builder.weight(f"{x}.moved", values, Quant.of(quant.scale[0] * 2.0**-6))
+    return builder.one("Conv", [x, weight, steps], plain_window((0,) * axes), outputs=[output])
 
 
 def rewrite_matrix(match: Match) -> Sequence[str] | None:
-    """A matrix applied at each place of a line as a convolution of length 1."""
+    """Rewrite a matrix that is applied at each place of a line to a convolution of length 1."""
     node, shape = match.node, match.shape(0)
-    if node.op.name != "MatMul" or len(shape) != 3 or node.inputs[1] not in match.new.weights:
+    if node.op.name != "MatMul" or len(shape) != LINE_RANK or node.inputs[1] not in match.new.weights:
         return None
     w = match.new.weights[node.inputs[1]]
-    if w.ndim != 2:
+    if w.ndim != ROW_RANK:
         return None
-    weight = match.new.weight(
-        f"{node.inputs[1]}.formed", w.T[:, None, :], match.new.tensors[node.inputs[1]].quant
-    )
+    quant = match.new.tensors[node.inputs[1]].quant
+    weight = match.new.weight(f"{node.inputs[1]}.formed", w.T[:, None, :], quant)
     limits = {key: node.attrs[key] for key in ("low", "high")}
     return match.emit("Conv", [node.inputs[0], weight, *node.inputs[2:]], {**plain_window((0,)), **limits})
 
 
 def rewrite_padding(match: Match) -> Sequence[str] | None:
-    """Zeros around data, or a part of it, as a convolution that copies."""
+    """Rewrite a Pad with zeros, or with less than nothing, to a convolution that copies."""
     node = match.node
-    if node.op.name == "Pad" and node.attrs["mode"] == "constant" and node.attrs["value"] == 0:
-        before, after = (integers(node.attrs, key) for key in ("before", "after"))
-        if before[0] or before[-1] or after[0] or after[-1]:
-            raise RefusedError("it pads channels or batches; pad rows and columns only")
-        return copy_as_layer(match, pads_before=before[1:-1], pads_after=after[1:-1])
-    return None
+    if node.op.name != "Pad" or node.attrs["mode"] != "constant" or node.attrs["value"] != 0:
+        return None
+    before, after = (integers(node.attrs, key) for key in ("before", "after"))
+    if before[0] or before[-1] or after[0] or after[-1]:
+        raise RefusedError("it pads channels or batches; pad rows and columns only")
+    return copy_as_layer(match, pads_before=before[1:-1], pads_after=after[1:-1])
 
 
 def select_channels(match: Match) -> Sequence[str] | None:
-    """Some channels of a tensor as a convolution, or a matrix, that copies."""
-    node = match.node
+    """Rewrite a Slice of channels to a convolution, or a matrix, that copies these."""
+    node, builder = match.node, match.new
     if node.op.name != "Slice":
         return None
     shape, starts, sizes = match.shape(0), integers(node.attrs, "starts"), integers(node.attrs, "sizes")
     if starts[:-1] != (0,) * (len(shape) - 1) or sizes[:-1] != shape[:-1]:
         return None
-    wanted = starts[-1] + integers(node.attrs, "steps")[-1] * np.arange(sizes[-1])
+    channels = starts[-1] + integers(node.attrs, "steps")[-1] * np.arange(sizes[-1])
     if len(shape) == ROW_RANK:
-        matrix = match.new.weight(
-            f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8)[:, wanted], UNIT_QUANT
-        )
-        return match.emit("MatMul", [node.inputs[0], matrix])
-    rows = copying_filters(shape[-1], [[0]] * (len(shape) - 2), 1)[wanted]
-    weight = match.new.weight(f"{node.name}.unit", rows, UNIT_QUANT)
-    return match.emit("Conv", [node.inputs[0], weight], plain_window((0,) * (len(shape) - 2)))
+        values = np.eye(shape[-1], dtype=np.int8)[:, channels]
+        weight = builder.weight(f"{node.name}.unit", values, UNIT_QUANT)
+        return match.emit("MatMul", [node.inputs[0], weight])
+    axes = len(shape) - 2
+    filters = copying_filters(shape[-1], [[0]] * axes, 1)[channels]
+    weight = builder.weight(f"{node.name}.unit", filters, UNIT_QUANT)
+    return match.emit("Conv", [node.inputs[0], weight], plain_window((0,) * axes))

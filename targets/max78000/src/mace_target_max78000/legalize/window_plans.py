@@ -15,18 +15,22 @@ from itertools import combinations, product
 from math import prod
 from typing import TypeVar
 
-
-def list_kernel_lengths(rank: int) -> tuple[int, ...]:
-    """Lengths of kernels that the hardware has; rank: of the data with batch and channels."""
-    return (1, 3) if rank == 4 else tuple(range(1, 10))
-
-
 T = TypeVar("T")
 
+# Padding of every kernel on either part; Conv1d alone could pad by 3 as well.
 PADS = (0, 1, 2)
 
-NEIGHBOURS = 3
-"""The kernel of an image, and a short one along a line, which loses fewer elements at the ends."""
+NEIGHBORS = 3
+"""Length of an image's kernel, and of a short one along a line, which loses fewer elements at the ends."""
+
+MAX_COMBINED = 4
+"""Copies of which every combination is tried.
+
+The number of combinations grows exponentially; with more copies the nearest ones are taken.
+"""
+
+IMAGE_RANK = 4
+"""Axes of an image: batch, rows, columns, channels."""
 
 Ways = Sequence[tuple[int, int]]
 """Ways to have an element: the move or the index of a copy, and the place in the kernel that takes it."""
@@ -34,9 +38,9 @@ Ways = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """What an op wants along one axis.
+    """What an operation needs along one axis.
 
-    size: of its input.  count: of its output.  offsets: of its taps, from the window's place.
+    size: elements of its input.  count: elements of its output.  offsets: of its taps, from the window's place.
     """
 
     size: int
@@ -64,18 +68,19 @@ class DirectPlan:
 class CopyStage:
     """Copies of copies of the input.
 
-    made: for each the copy before that it is of, and the place in the kernel that takes it.
+    sources: for each copy the one of the stage before that it is made of, and the place in the kernel that
+    takes it.
     """
 
     pad: int
-    made: tuple[tuple[int, int], ...]
+    sources: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class CopyPlan:
     """Copies of the input, moved against each other in stages, subsampled, then one sum over all of them.
 
-    copying: the length of the kernels that copy.  length, pad: of the sum's kernel.
+    copying: length of the kernels that copy.  length, pad: of the sum's kernel.
     places: for each tap the copy's index and the place in the kernel.
     """
 
@@ -87,13 +92,17 @@ class CopyPlan:
 
     @property
     def copies(self) -> int:
-        """How many there are at most."""
-        return max(len(stage.made) for stage in self.stages)
+        """The largest number of copies that a stage makes."""
+        return max(len(stage.sources) for stage in self.stages)
 
 
 @dataclass(frozen=True)
 class FoldPlan:
-    """The same where the application makes the copies: copy i of length `size` has element stride * u + moves[i] at u."""
+    """Copies that the application makes: copy i, of `size` elements, has element stride * u + moves[i] at u.
+
+    pad, length: of the kernel that sums over them.  places: for each tap the copy's index and the place in
+    the kernel.
+    """
 
     moves: tuple[int, ...]
     size: int
@@ -102,169 +111,192 @@ class FoldPlan:
     places: Ways
 
 
+@dataclass(frozen=True)
+class _Window:
+    """The sum that ends a plan: elements of a copy that it runs over, its padding, the length of its kernel."""
+
+    size: int
+    pad: int
+    length: int
+
+    def outside(self, place: int, count: int) -> list[int]:
+        """List the positions outside the copy that one place of the kernel takes for `count` results."""
+        positions = range(place - self.pad, place - self.pad + count)
+        return [u for u in positions if not 0 <= u < self.size]
+
+
+def list_kernel_lengths(rank: int) -> tuple[int, ...]:
+    """List the lengths of kernels that the hardware has; rank: of the data with batch and channels.
+
+    An image has kernels of 1x1 and 3x3, because a word of weight memory holds nine weights; a line may use
+    all nine along its only axis.
+    """
+    return (1, 3) if rank == IMAGE_RANK else tuple(range(1, 10))
+
+
 def plan_direct(axis: WindowAxis, length: int) -> list[DirectPlan]:
-    """All kernels of this length that do it alone, some with results too many."""
-    found = []
-    for pad, lead in product(PADS, (0, 1) if axis.stride > 1 else (0,)):
+    """List the plans with a single kernel of this length, some of them with results too many."""
+    plans = []
+    # The hardware subsamples from its first position on. Where that is not a result, the kernel may begin one
+    # stride earlier, and the first result is dropped.
+    leads = (0, 1) if axis.stride > 1 else (0,)
+    for pad, lead in product(PADS, leads):
         places = tuple(e + pad - axis.stride * lead for e in axis.offsets)
-        extra = -(-(axis.size + 2 * pad - length + 1) // axis.stride) - lead - axis.count
+        positions = axis.size + 2 * pad - length + 1
+        extra = -(-positions // axis.stride) - lead - axis.count
         if min(places) >= 0 and max(places) < length and extra >= 0:
-            found.append(DirectPlan(length, pad, places, lead, extra))
-    return found
+            plans.append(DirectPlan(length, pad, places, lead, extra))
+    return plans
 
 
 def choose_together(
     ways: Sequence[Sequence[T]], key: Callable[[tuple[T, ...]], object]
 ) -> tuple[T, ...] | None:
-    """For each axis one of its ways, those that are best together by the key; None if an axis has none."""
+    """Choose for each axis one of its ways, together the best by the key; None if an axis has none."""
+    # Not axis by axis: both axes share one kernel and one padding where that saves a layer.
     return min(product(*ways), key=key, default=None)  # type: ignore[arg-type]  # keys are tuples of numbers
 
 
 def plan_copies(axis: WindowAxis, lengths: Sequence[int], depth: int) -> list[CopyPlan]:
-    """All ways by so many stages of copies that leave no result too many.
+    """List all plans by so many stages of copies that leave no result too many.
 
     lengths: of kernels that the hardware has, the longest last.
     """
-    found = []
-    for pads, copying, last in product(
-        product(PADS, repeat=depth + 1), {min(NEIGHBOURS, lengths[-1]), lengths[-1]}, lengths
-    ):
+    plans = []
+    # A long kernel reaches further in a stage, a short one loses fewer elements at the ends.
+    copying_lengths = {min(NEIGHBORS, lengths[-1]), lengths[-1]}
+    for pads, copying, last in product(product(PADS, repeat=depth + 1), copying_lengths, lengths):
         size = axis.size + 2 * sum(pads[:-1]) - depth * (copying - 1)
-        if size >= 1 and -(-size // axis.stride) + 2 * pads[-1] - last + 1 == axis.count:
-            found.append(_plan_stages(axis, (copying, last), pads))
-    return [plan for plan in found if plan]
+        subsampled = -(-size // axis.stride)
+        if size < 1 or subsampled + 2 * pads[-1] - last + 1 != axis.count:
+            continue
+        plan = _plan_stages(axis, (copying, last), pads)
+        if plan:
+            plans.append(plan)
+    return plans
 
 
 def _plan_stages(axis: WindowAxis, lengths: tuple[int, int], pads: Sequence[int]) -> CopyPlan | None:
-    """The way with the fewest copies for given padding, that of the sum last.
+    """Find the plan with the fewest copies for given padding, that of the sum last.
 
-    lengths: of the kernels that copy, and that sum.
+    lengths: of the kernels that copy, and of the one that sums.
     """
-    length, last = lengths
+    copying, last = lengths
+    # Forward: all copies that each stage could make. Backward, from what the sum takes: those that it needs.
     levels: list[dict[int, Ways]] = [{0: ()}]
     size = axis.size
     for pad in pads[:-1]:
-        grown = size + 2 * pad - length + 1
-        levels.append(_list_moves(axis.size, levels[-1], (size, grown, pad), length))
+        grown = size + 2 * pad - copying + 1
+        levels.append(_list_moves(axis.size, levels[-1], _Window(size, pad, copying), grown))
         size = grown
-    chosen = _choose_fewest(
-        [_list_taps(axis, e, levels[-1], (-(-size // axis.stride), pads[-1], last)) for e in axis.offsets]
-    )
+    window = _Window(-(-size // axis.stride), pads[-1], last)
+    chosen = _choose_fewest([_list_taps(axis, e, levels[-1], window) for e in axis.offsets])
     if chosen is None:
         return None
     stages, places = _trace_stages(chosen, levels, pads)
-    return CopyPlan(stages, length, last, pads[-1], places)
+    return CopyPlan(stages, copying, last, pads[-1], places)
 
 
-def _list_moves(
-    size: int, before: Mapping[int, Ways], grid: tuple[int, int, int], length: int
-) -> dict[int, Ways]:
-    """The moves that a stage can make, each with its ways.  size: of the input.
+def _list_moves(size: int, before: Mapping[int, Ways], window: _Window, count: int) -> dict[int, Ways]:
+    """List the moves that a stage can make, each with its ways.
 
-    grid: of the copies before, of these, and the padding.
-
-    A copy with move m has the input's element u + m at u, and zero where there is none; so must what a stage
-    takes from its padding be.
+    size: of the input.  before: moves of the stage before.  window: the kernel of the copies, over these.
+    count: elements of each new copy.
     """
-    old, new, pad = grid
-    found: dict[int, list[tuple[int, int]]] = {}
-    for move, place in product(before, range(length)):
-        beyond = (v for v in (u + place - pad for u in range(new)) if not 0 <= v < old)
-        if all(not 0 <= v + move < size for v in beyond):
-            found.setdefault(move + place - pad, []).append((move, place))
-    return {move: tuple(ways) for move, ways in found.items()}
+    moves: dict[int, list[tuple[int, int]]] = {}
+    for move, place in product(before, range(window.length)):
+        # A copy with move m holds the input's element u + m at u, and zero where there is none. Padding holds
+        # zeros as well, so it may only stand where the input has no element.
+        if all(not 0 <= u + move < size for u in window.outside(place, count)):
+            moves.setdefault(move + place - window.pad, []).append((move, place))
+    return {move: tuple(ways) for move, ways in moves.items()}
 
 
-def _list_taps(
-    axis: WindowAxis, offset: int, moves: Mapping[int, Ways], window: tuple[int, int, int]
-) -> Ways:
-    """The copies and the places in the last kernel that give a tap, padding included.
-
-    window: size, padding and kernel of the sum.
-    """
-    (coarse, pad, length), stride, count = window, axis.stride, axis.count
-    found = []
-    for move, place in product(moves, range(length)):
-        if stride * (place - pad) + move != offset:
+def _list_taps(axis: WindowAxis, offset: int, moves: Mapping[int, Ways], window: _Window) -> Ways:
+    """List the copies and the places in the last kernel that give a tap, its padding included."""
+    stride = axis.stride
+    taps = []
+    for move, place in product(moves, range(window.length)):
+        if stride * (place - window.pad) + move != offset:
             continue
-        beyond = (u for u in (t - pad + place for t in range(count)) if not 0 <= u < coarse)
-        if all(not 0 <= stride * u + move < axis.size for u in beyond):
-            found.append((move, place))
-    return found
+        # As in `_list_moves`, after subsampling.
+        if all(not 0 <= stride * u + move < axis.size for u in window.outside(place, axis.count)):
+            taps.append((move, place))
+    return taps
 
 
 def _trace_stages(
     chosen: Ways, levels: Sequence[Mapping[int, Ways]], pads: Sequence[int]
 ) -> tuple[tuple[CopyStage, ...], Ways]:
-    """From what the sum takes, stage by stage, what must be copied before.
+    """Trace, stage by stage from the last, which copies are needed.
 
-    With the sum's copies by their index.
+    Returned with the places of the sum's taps, by the index of their copy.
     """
     needed = tuple(dict.fromkeys(move for move, _ in chosen))
     places: Ways = tuple((needed.index(move), place) for move, place in chosen)
     stages: list[CopyStage] = []
     for level, pad in zip(reversed(levels[1:]), reversed(pads[:-1]), strict=True):
         ways = _choose_fewest([level[move] for move in needed])
-        assert ways is not None  # each move was found with its ways
+        assert ways is not None  # `_list_moves` lists no move without a way
         sources = tuple(dict.fromkeys(move for move, _ in ways))
         stages.insert(0, CopyStage(pad, tuple((sources.index(move), place) for move, place in ways)))
         needed = sources
     return tuple(stages), places
 
 
-MAX_COMBINED = 4
-"""Copies of which every choice is tried; more are taken as they come."""
-
-
 def _choose_fewest(options: Sequence[Ways]) -> Ways | None:
-    """For each element one of its ways, so that they need few copies; None if an element has none."""
+    """Choose for each element one of its ways, so that few copies are needed; None if an element has none."""
     if not all(options):
         return None
-    moves = sorted({move for option in options for move, _ in option}, key=abs)
+    # Each copy costs as many channels as the data has, so fewer copies are always better. Near moves first:
+    # they lose fewer elements at the ends.
+    moves = sorted({way[0] for ways in options for way in ways}, key=abs)
     for count in range(1, MAX_COMBINED + 1):
         for kept in combinations(moves, count):
-            if all(any(move in kept for move, _ in option) for option in options):
-                return [next(way for way in option if way[0] in kept) for option in options]
-    return [min(option, key=lambda way: moves.index(way[0])) for option in options]
+            chosen = [next((way for way in ways if way[0] in kept), None) for ways in options]
+            if None not in chosen:
+                return [way for way in chosen if way is not None]
+    return [min(ways, key=lambda way: moves.index(way[0])) for ways in options]
 
 
 def plan_fold(axes: Sequence[WindowAxis], length: int) -> tuple[FoldPlan, ...]:
-    """Few copies that the application can make so that one kernel of that length, or of 1, does the rest.
+    """Plan copies that the application makes, so that one kernel of that length, or of 1, does the rest.
 
-    The least data is best.
+    The plan with the least data is chosen.
     """
-    found = [
-        tuple(_fold_axis(axis, *way) for axis in axes) for way in {(length, length // 2), (length, 0), (1, 0)}
-    ]
-    return min(
-        found, key=lambda plan: (prod(len(f.moves) * f.size for f in plan), prod(len(f.moves) for f in plan))
-    )
+    # With and without padding, and the plain case: one copy for each tap and a kernel of one element.
+    kernels = {(length, length // 2), (length, 0), (1, 0)}
+    plans = [tuple(_fold_axis(axis, *kernel) for axis in axes) for kernel in kernels]
+
+    def cost(plan: tuple[FoldPlan, ...]) -> tuple[int, int]:
+        return prod(len(f.moves) * f.size for f in plan), prod(len(f.moves) for f in plan)
+
+    return min(plans, key=cost)
 
 
 def _fold_axis(axis: WindowAxis, length: int, pad: int) -> FoldPlan:
-    """Copies for a kernel of a length: again and again the copy that serves most of the taps that are left."""
+    """Choose copies for a kernel of a length: repeatedly the one that serves most of the taps that are left."""
     left = set(axis.offsets)
     moves: list[int] = []
     places: dict[int, tuple[int, int]] = {}
     candidates = sorted({e - axis.stride * (p - pad) for e in axis.offsets for p in range(length)}, key=abs)
+    # Each offset is a candidate itself with a place of its own, so every round serves at least one tap.
     while left:
         served = {m: [(e, p) for e, p in _list_served(axis, m, length, pad) if e in left] for m in candidates}
         move = max(candidates, key=lambda m: len(served[m]))
         places.update({e: (len(moves), p) for e, p in served[move]})
         left.difference_update(e for e, _ in served[move])
         moves.append(move)
-    return FoldPlan(
-        tuple(moves), axis.count + length - 1 - 2 * pad, pad, length, tuple(places[e] for e in axis.offsets)
-    )
+    size = axis.count + length - 1 - 2 * pad
+    return FoldPlan(tuple(moves), size, pad, length, tuple(places[e] for e in axis.offsets))
 
 
 def _list_served(axis: WindowAxis, move: int, length: int, pad: int) -> Iterator[tuple[int, int]]:
-    """The offsets that a copy has, with their places in the kernel.
+    """List the offsets that a copy serves, each with its place in the kernel.
 
-    None where padding would stand for an element of the input.
+    Places where padding would stand for an element of the input are left out.
     """
-    size = axis.count + length - 1 - 2 * pad
+    window = _Window(axis.count + length - 1 - 2 * pad, pad, length)
     for place in range(length):
-        beyond = (u for u in (t - pad + place for t in range(axis.count)) if not 0 <= u < size)
-        if all(not 0 <= axis.stride * u + move < axis.size for u in beyond):
+        if all(not 0 <= axis.stride * u + move < axis.size for u in window.outside(place, axis.count)):
             yield axis.stride * (place - pad) + move, place
