@@ -123,7 +123,9 @@ def computed(
 ) -> tuple[Array, ...]:
     """What every layer computes: [channels, rows, columns]."""
     places = (Place(1, 1),) * len(formed.layers)
-    return outputs(Network("formed", formed.layers, places, formed.entry.apply(x)), options or Options())
+    return outputs(
+        Network("formed", formed.layers, places, formed.network_input.apply(x)), options or Options()
+    )
 
 
 def assert_same(graph: Graph, device: Device, seed: int = 0) -> LegalizedGraph:

@@ -84,7 +84,7 @@ def test_input_folded_by_the_application(device: Device) -> None:
     attrs = {"strides": (2, 2), "pads_before": (4, 1), "pads_after": (5, 1)}
     formed = assert_same(w.graph(w.conv(w.input(49, 10, 1), 8, (10, 4), **attrs)), device)
     assert len(formed.layers) == 1
-    assert formed.entry.fold is not None
+    assert formed.network_input.fold is not None
     assert "folded" in formed.notes[-1]
 
 

@@ -54,7 +54,7 @@ def read(path: Path, registry: Registry) -> Graph:
 
 def results(formed: LegalizedGraph, x: Array, device: Device) -> Array:
     """What the layers that are outputs give, as real numbers."""
-    made = zip(formed.layers, formed.steps, computed(formed, x, device, ROUNDED), strict=True)
+    made = zip(formed.layers, formed.powers, computed(formed, x, device, ROUNDED), strict=True)
     return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
 
 
@@ -66,7 +66,7 @@ def test_digits_lose_no_accuracy(device: Device, registry: Registry) -> None:
         np.load(DIGITS / "test_labels.npy"),
     )
     formed = quantize_and_legalize(graph, device, [{"image": x} for x in pictures[:16]], QuantizationPolicy())
-    assert_runs(formed, formed.entry.apply(pictures[0]), device)
+    assert_runs(formed, formed.network_input.apply(pictures[0]), device)
     right = [results(formed, x, device).argmax() == label for x, label in zip(pictures, labels, strict=True)]
     exact = [
         execute(graph, {"image": x})[graph.outputs[0]].argmax() == label
@@ -114,7 +114,7 @@ def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
     samples = recorded(tiny, "fp32", graph)
     formed = quantize_and_legalize(graph, device, samples, QuantizationPolicy())
     assert len(formed.layers) == tiny.layers
-    assert_runs(formed, formed.entry.apply(samples[0][graph.inputs[0]]), device)
+    assert_runs(formed, formed.network_input.apply(samples[0][graph.inputs[0]]), device)
     inner, _ = cut_tail(graph)
     errors = []
     for sample in samples:
@@ -196,7 +196,7 @@ def test_reference_of_the_quantised_graph_is_the_hardwares() -> None:
     samples = net.samples()
     made = quantize(net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)]), samples)
     formed = legalize_graph(made, MAX78000)
-    stored = formed.entry.apply(samples[0]["x"]).transpose(1, 2, 0)[None].astype(np.int8)
+    stored = formed.network_input.apply(samples[0]["x"]).transpose(1, 2, 0)[None].astype(np.int8)
     exact = np.moveaxis(execute(made, {"x": stored})[made.outputs[0]][0], -1, 0).reshape(-1)
     assert np.array_equal(results(formed, stored, MAX78000), exact)
 

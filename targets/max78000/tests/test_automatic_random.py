@@ -37,7 +37,7 @@ def test_simulator_equals_the_reference(seed: int, device: Device) -> None:
 
 
 def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Device) -> None:
-    sample = formed.entry.apply(x)
+    sample = formed.network_input.apply(x)
     shape = sample.shape if sample.ndim < 3 or sample.shape[2] > 1 else sample.shape[:2]
     placed = place_layers(formed.layers, shape, device, Options())
     network = Network("random", placed.layers, placed.places, sample.reshape(shape))
@@ -46,7 +46,7 @@ def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Device)
     results = [made[i] for i, layer in enumerate(network.layers) if layer.output]
     expected = execute(graph, {graph.inputs[0]: x})[graph.outputs[0]]
     assert len(results) == 1
-    step = formed.steps[[layer.output for layer in formed.layers].index(True)]
+    step = formed.powers[[layer.output for layer in formed.layers].index(True)]
     whole = np.rint(expected / 2.0**step) if expected.dtype.kind == "f" else expected
     assert np.array_equal(np.moveaxis(results[0], 0, -1).reshape(-1), whole.reshape(-1).astype(np.int64))
     image = synthesise(network, placed.options, device).image

@@ -221,7 +221,7 @@ def test_sample_of_an_input_in_other_steps() -> None:
     graph = input_in_other_steps(Writer())
     made = designed(graph)
     stored = np.random.default_rng(1).integers(-128, 128, graph.tensors["x"].shape).astype(np.int8)
-    assert np.array_equal(np.moveaxis(made.formed.entry.apply(stored), 0, -1), stored[0])
+    assert np.array_equal(np.moveaxis(made.formed.network_input.apply(stored), 0, -1), stored[0])
 
 
 def test_results_that_are_views_come_in_their_own_order() -> None:

@@ -46,7 +46,7 @@ def by_copies(x: Array, axis: WindowAxis, weights: Array, plan: CopyPlan) -> Arr
     for stage in plan.stages:
         padded = [np.pad(row, stage.pad) for row in made]
         size = len(padded[0]) - plan.copying + 1
-        made = [padded[source][place : place + size] for source, place in stage.made]
+        made = [padded[source][place : place + size] for source, place in stage.sources]
     rows = [np.pad(row[:: axis.stride], plan.pad) for row in made]
     kernel = np.zeros((len(rows), plan.length), np.int64)
     for weight, (copy, place) in zip(weights, plan.places, strict=True):

@@ -111,7 +111,7 @@ def _design_with(
         # The means of real numbers are nearer than cut off ones.
         options = replace(options, avg_pool_rounding=True)
     first = samples[0] if samples else random_inputs(graph, policy.limits, 1)[0]
-    sample = formed.entry.apply(first[formed.entry.name])
+    sample = formed.network_input.apply(first[formed.network_input.name])
     placed = place_layers(formed.layers, sample.shape, device, options)
     network = Network(graph.name, placed.layers, placed.places, sample, notes=formed.notes, recounts=True)
     return DesignedNetwork(network, formed, placed.options, first)
@@ -143,7 +143,7 @@ def quantize_and_legalize(
     narrowed = _narrow_weights(plan, formed.layers, policy, device)
     if narrowed != policy.bits:
         formed = legalize_graph(plan.rounded(narrowed).graph, device)
-    return formed.noted(made.notes)
+    return formed.with_notes(made.notes)
 
 
 def _narrow_weights(

@@ -12,7 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
 from mace_target_max78000.device import Device
-from mace_target_max78000.legalize.boundary import TAIL_FUNCTIONS, InputFold, NetworkInput, cut_tail
+from mace_target_max78000.legalize.boundary import TAIL_FUNCTIONS, AxisFold, InputFold, NetworkInput, cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.legalize.tensors import VIEW_OPS
 from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
@@ -85,7 +85,7 @@ class Feed:
 
     def with_ends(self, formed: LegalizedGraph) -> Feed:
         """The feed of a network that was formed from a graph."""
-        return replace(self, entry=formed.entry, outputs=tuple(_outputs(formed)))
+        return replace(self, entry=formed.network_input, outputs=tuple(_outputs(formed)))
 
     def words(self, sample: Array, device: Device) -> dict[int, Sequence[int]]:
         """The words of each of the program's input arrays, by its number; sample: one input of the model."""
@@ -168,7 +168,11 @@ class Feed:
 
 
 def _fold(axes: Sequence[Any] | None) -> InputFold | None:
-    return InputFold(tuple((stride, tuple(moves), size) for stride, moves, size in axes)) if axes else None
+    return (
+        InputFold(tuple(AxisFold(stride, tuple(moves), size) for stride, moves, size in axes))
+        if axes
+        else None
+    )
 
 
 def _outputs(formed: LegalizedGraph) -> Iterator[Output]:

@@ -161,7 +161,7 @@ class Max78000(ProjectTarget):
     def _designed(self, model: Model, graph: Graph, options: Options, policy: QuantizationPolicy) -> Ported:
         made = design_network(graph, _samples(model, graph), self.chip, (options, policy))
         formed = made.formed
-        units = [2.0**step for layer, step in zip(formed.layers, formed.steps, strict=True) if layer.output]
+        units = [2.0**step for layer, step in zip(formed.layers, formed.powers, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
         return Ported(made.network, made.options, feed, inputs, outputs, made)

@@ -52,7 +52,7 @@ class AcceleratorResults:
         """
         found: dict[int, Array] = {INPUT: self.sample.reshape(-1)}
         pairs = list(zip(self.formed.layers, self.formed.tensors, strict=True))
-        for index in set(self.formed.made.values()) - {INPUT}:
+        for index in set(self.formed.layer_of.values()) - {INPUT}:
             parts = [
                 self.results[layer.name] for layer, tensor in pairs if tensor == self.formed.tensors[index]
             ]
@@ -121,11 +121,11 @@ class _Comparison:
         if place is None:
             return _round_half_up(tensor, real)
         # In memory are copies, which the first layer's result is compared with.
-        if place[0] == INPUT and self.formed.entry.fold:
+        if place[0] == INPUT and self.formed.network_input.fold:
             return _store(tensor, real)
         index, positions = place
         have = self.blocks[index][positions].reshape(tensor.shape)
-        step = tensor.quant.scale[0] if tensor.quant else 2.0 ** self.formed.steps[index]
+        step = tensor.quant.scale[0] if tensor.quant else 2.0 ** self.formed.powers[index]
         exact = real / step
         if tensor.quant:
             limits = np.iinfo(tensor.dtype.numpy)
@@ -195,20 +195,21 @@ def _round_half_up(tensor: Tensor, real: Array) -> Array:
 
 
 def _bias_slack(graph: Graph) -> dict[str, Array]:
-    """What layers' biases lose by their steps of 128, or because 8 bits do not hold them: real numbers by tensor and channel."""
+    """Return what layers' biases lose: real numbers by tensor, for each channel.
+
+    They count steps of 128 of the accumulator, and 8 bits may not hold them.
+    """
     inner = absorb_limits(cut_tail(graph)[0])
-    found: dict[str, Array] = {}
+    losses: dict[str, Array] = {}
     for node in inner.nodes:
-        units = (
-            [find_exponent(inner.tensors[name].quant) for name in node.inputs[:2]]
-            if node.op.name in MAIN_OPS
-            else []
-        )
-        if len(node.inputs) < 3 or None in units or not units or not node.inputs[2]:
+        if node.op.name not in MAIN_OPS or len(node.inputs) < 3 or not node.inputs[2]:
             continue
-        values, exact, unit = quantize_bias(inner, node, sum(u for u in units if u is not None))
+        data, weights = (find_exponent(inner.tensors[name].quant) for name in node.inputs[:2])
+        if data is None or weights is None:
+            continue
+        bias = quantize_bias(inner, node, data + weights)
         result = node.outputs[0]
         if result not in graph.tensors:  # the graph has only the absolute values
             result = next(n.outputs[0] for n in inner.nodes if result in n.inputs)
-        found[result] = np.abs(exact - values) * unit
-    return found
+        losses[result] = np.abs(bias.exact - bias.values) * bias.step
+    return losses

@@ -1,18 +1,25 @@
-"""Cuts off what the application computes before and after the accelerator."""
+"""Cuts off what the application computes before and after the accelerator.
+
+Before: rounding the input to bytes, and its order. After: the order of the results, their conversion to real
+numbers, and functions such as Softmax. Everything else must run on the accelerator.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
+from mace_core.ops.arguments import integers
 from mace_core.quantization import quantize
-from mace_target_max78000.legalize.copies import plain_window
+from mace_target_max78000.legalize.copies import ROW_RANK, plain_window
 from mace_target_max78000.legalize.refusals import Refusals
 from mace_target_max78000.legalize.tensors import (
     VIEW_OPS,
@@ -30,31 +37,39 @@ TAIL_FUNCTIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 TAIL_OPS = (*VIEW_OPS, *TAIL_FUNCTIONS, "Dequantize", "Cast", "Concat")
 """Ops that the application computes where they come last."""
 
-FLAT_RANK = 2
-"""Axes of data without rows and columns."""
+
+class AxisFold(NamedTuple):
+    """How copies of one axis are made: copy i, of `size` elements, has element stride * u + moves[i] at u."""
+
+    stride: int
+    moves: tuple[int, ...]
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
 class InputFold:
-    """Copies of an input that the application makes: channel (i, j, c) has at (u, v) the element (stride * u + move) of channel c.
+    """Copies of an input that the application makes, because no kernel of the hardware reaches as far.
 
-    axes: for each spatial axis the stride, the moves and how many elements; zeros where the input has none.
+    axes: for each spatial axis.  Channel (i, j, c) of the result has at (u, v) the element of channel c that
+    copy i of the rows has at u and copy j of the columns at v; zero where the input has none.
     """
 
-    axes: tuple[tuple[int, tuple[int, ...], int], ...]
+    axes: tuple[AxisFold, ...]
 
     def __str__(self) -> str:
         ways = (f"axis {i}: {n} elements at {s} i + {list(m)}" for i, (s, m, n) in enumerate(self.axes))
-        return "channels are copies of it, moved and taken in steps (" + "; ".join(ways) + ")"
+        return "its channels are copies, moved and taken in steps (" + "; ".join(ways) + ")"
 
     def apply(self, x: Array) -> Array:
-        """Folded data [N, *spatial, copies * C] of data [N, *spatial, C]."""
+        """Fold data: [N, *spatial, C] -> [N, *spatial, copies * C]."""
         for axis, (stride, moves, size) in enumerate(self.axes, start=1):
             indices = np.stack([stride * np.arange(size) + move for move in moves], axis=-1)
             inside = (indices >= 0) & (indices < x.shape[axis])
             taken = np.take(x, np.where(inside, indices, 0).reshape(-1), axis=axis)
             shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
             mask = inside.reshape(*(1,) * axis, *indices.shape, *(1,) * (x.ndim - axis - 1))
+            # The copies of this axis come before the channels and behind the copies of earlier axes, which is
+            # the order that `spread_filters` counts them in.
             x = np.moveaxis(np.where(mask, taken.reshape(shape), 0), axis + 1, -2)
         first = len(self.axes) + 1
         return np.asarray(x.reshape(*x.shape[:first], -1))
@@ -64,8 +79,8 @@ class InputFold:
 class NetworkInput:
     """How the network's input is made of the model's.
 
-    power: steps are 2 ** power.  order: the model's elements by where they lie, in the shape of the network's
-    input before folding.
+    power: its steps are 2 ** power.  order: for each element of the network's input before folding, the
+    element of the model's input.
     """
 
     name: str
@@ -76,63 +91,58 @@ class NetworkInput:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the application must do before it loads an input."""
-        found = [
-            f"the input {self.name!r} is loaded as signed bytes: values divided by {2.0**self.power:g}, rounded, limited to -128 ... 127"
-        ]
+        scaling = f"values divided by {2.0**self.power:g}, rounded, limited to -128 ... 127"
+        notes = [f"the input {self.name!r} is loaded as signed bytes: {scaling}"]
         if self.fold:
-            found.append(f"the input {self.name!r} is folded: {self.fold}")
-        return tuple(found)
+            notes.append(f"the input {self.name!r} is folded: {self.fold}")
+        return tuple(notes)
 
     def apply(self, value: Array) -> Array:
-        """The network's input, int64 [channels, rows, columns] or [channels, length], of real numbers or of stored bytes."""
-        stored = value if value.dtype == np.int8 else self._stored(value)
+        """Make the network's input, int64 [channels, rows, columns] or [channels, length].
+
+        value: real numbers, or bytes as they are stored.
+        """
+        stored = value if value.dtype == np.int8 else quantize(value, make_storage(self.power))
         data = stored.reshape(-1)[self.order]
         folded = self.fold.apply(data) if self.fold else data
-        first = np.moveaxis(folded[0], -1, 0).astype(np.int64)
-        return np.asarray(first if first.ndim > 1 else first.reshape(-1, 1, 1))
-
-    def _stored(self, value: Array) -> Array:
-        return quantize(value, make_storage(self.power))
+        channels_first = np.moveaxis(folded[0], -1, 0).astype(np.int64)
+        if channels_first.ndim == 1:  # a row is an image of one position
+            return np.asarray(channels_first.reshape(-1, 1, 1))
+        return np.asarray(channels_first)
 
 
 def cut_input(graph: Graph) -> tuple[Graph, NetworkInput]:
-    """The graph from the first tensor that lies as the network's input does, and how that is made."""
+    """Return the graph from the first tensor that lies as the network's input does, and how that is made.
+
+    MaceError: the graph has several inputs, or it is not quantized for this target.
+    """
     if len(graph.inputs) != 1:
-        raise MaceError(
-            graph.name,
-            f"it has {len(graph.inputs)} inputs, and the accelerator takes one",
-            "join them along channels outside",
-        )
-    made, name = find_producers(graph), graph.inputs[0]
-    start, steps = name, []
+        problem = f"it has {len(graph.inputs)} inputs, and the accelerator takes one"
+        raise MaceError(graph.name, problem, "join them along channels outside")
+    name = graph.inputs[0]
+    start, path = name, []
     while (reader := _find_sole_reader(graph, start)) and _is_done_by_application(graph, reader):
         start = reader.outputs[0]
-        steps.append(reader)
+        path.append(reader)
     tensor = graph.tensors[start]
     power = find_exponent(tensor.quant)
     if not is_native(tensor) or power is None:
-        raise MaceError(
-            f"{graph.name}: input {name!r}",
-            f"it is stored as {tensor}",
-            "quantise the graph for this target first",
-        )
-    order = (
-        find_view(_without_storage(graph, steps), start, made).order
-        if steps
-        else np.arange(tensor.elements).reshape(tensor.shape)
-    )
+        place = f"{graph.name}: input {name!r}"
+        raise MaceError(place, f"it is stored as {tensor}", "quantize the graph for this target first")
+    order = np.arange(tensor.elements).reshape(tensor.shape)
+    if path:
+        order = find_view(_without_storage(graph, path), start, find_producers(graph)).order
+    network_input = NetworkInput(name, power, order)
     if start == name:
-        return graph, NetworkInput(name, power, order)
-    nodes = tuple(n for n in graph.nodes if n not in steps)
-    return replace(graph, nodes=nodes, inputs=(start,)), NetworkInput(name, power, order)
+        return graph, network_input
+    nodes = tuple(node for node in graph.nodes if node not in path)
+    return replace(graph, nodes=nodes, inputs=(start,)), network_input
 
 
 def _is_done_by_application(graph: Graph, node: Node) -> bool:
-    """Whether the application does what a node does with the input.
-
-    What is stored as integers has been rounded before it comes.
-    """
+    """Whether the application does what a node does with the input."""
     if node.op.name == "Quantize":
+        # An input of integers has been rounded before it comes; another Quantize rescales, which layers do.
         return graph.tensors[node.inputs[0]].quant is None
     return node.op.name in VIEW_OPS and not _is_flatten(graph, node)
 
@@ -143,90 +153,79 @@ def _is_flatten(graph: Graph, node: Node) -> bool:
     A single line is channels as it is.
     """
     before, after = graph.tensors[node.inputs[0]].shape, graph.tensors[node.outputs[0]].shape
-    return (
-        len(after) == FLAT_RANK < len(before) and before[-1] != after[-1] and sum(n > 1 for n in before) > 1
-    )
+    joins = len(after) == ROW_RANK < len(before) and before[-1] != after[-1]
+    return joins and sum(size > 1 for size in before) > 1
 
 
-def _without_storage(graph: Graph, steps: list[Node]) -> Graph:
-    """The graph with these nodes' tensors described alike, so that all of them are views."""
-    plain = {
-        t: replace(graph.tensors[t], quant=None) for node in steps for t in (node.inputs[0], *node.outputs)
-    }
+def _without_storage(graph: Graph, nodes: list[Node]) -> Graph:
+    """Describe these nodes' tensors alike, so that a Quantize among them counts as a view."""
+    names = {name for node in nodes for name in (node.inputs[0], *node.outputs)}
+    plain = {name: replace(graph.tensors[name], quant=None) for name in names}
     return replace(graph, tensors=MappingProxyType({**graph.tensors, **plain}))
 
 
 def _find_sole_reader(graph: Graph, tensor: str) -> Node | None:
-    readers = [n for n in graph.nodes if tensor in n.inputs]
+    """Return the one node that reads a tensor; None if there are several, or if it is an output."""
+    readers = [node for node in graph.nodes if tensor in node.inputs]
     return readers[0] if len(readers) == 1 and tensor not in graph.outputs else None
 
 
 def cut_tail(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
-    """The graph up to what the application does last, and those nodes in their order."""
+    """Return the graph up to what the application computes last, and those nodes in their order."""
     tail: list[Node] = []
-    while found := next((n for n in reversed(graph.nodes) if _is_tail_node(graph, n)), None):
-        tail.insert(0, found)
-        outputs = [
-            i
-            for o in graph.outputs
-            for i in (found.inputs if o in found.outputs else (o,))
-            if i not in graph.weights
-        ]
-        nodes = tuple(n for n in graph.nodes if n is not found)
-        graph = replace(graph, nodes=nodes, outputs=tuple(dict.fromkeys(outputs)))
+    while node := next((n for n in reversed(graph.nodes) if _is_tail_node(graph, n)), None):
+        tail.insert(0, node)
+        outputs: list[str] = []
+        for name in graph.outputs:
+            outputs.extend(node.inputs if name in node.outputs else (name,))
+        computed = [name for name in outputs if name not in graph.weights]
+        nodes = tuple(n for n in graph.nodes if n is not node)
+        graph = replace(graph, nodes=nodes, outputs=tuple(dict.fromkeys(computed)))
     return graph, tuple(tail)
 
 
-def refuse_tail(graph: Graph, tail: Sequence[Node], faults: Refusals) -> None:
-    """Note outputs that the application cannot make of results: constants, and numbers of other types than real ones."""
+def refuse_tail(graph: Graph, tail: Sequence[Node], refusals: Refusals) -> None:
+    """Record outputs that the application cannot make of results: constants, and other types than real numbers."""
     for name in graph.outputs:
         if name in graph.weights:
-            faults.add(f"output {name!r}", "it is a constant; leave it out")
+            refusals.add(f"output {name!r}", "it is a constant; leave it out")
     for node in tail:
-        place = f"layer {node.name!r} ({node.op.name})"
         if any(name in graph.weights for name in node.inputs):
-            faults.add(place, "it makes an output of a constant; leave the constant out of the outputs")
-        if node.op.name == "Cast" and not graph.tensors[node.outputs[0]].dtype.is_float:
-            kind = graph.tensors[node.outputs[0]].dtype.value
-            faults.add(
-                place,
-                f"it makes {kind} of results, and the application gets real numbers; convert them outside",
-            )
+            problem = "it makes an output of a constant"
+            refusals.add_node(node, f"{problem}; leave the constant out of the outputs")
+        dtype = graph.tensors[node.outputs[0]].dtype
+        if node.op.name == "Cast" and not dtype.is_float:
+            problem = f"it makes {dtype.value} of results, and the application gets real numbers"
+            refusals.add_node(node, f"{problem}; convert them outside")
 
 
 def _is_tail_node(graph: Graph, node: Node) -> bool:
-    """Whether a node's results are nothing but outputs, and it is one that applications compute."""
-    ends = all(o in graph.outputs for o in node.outputs)
-    return (
-        node.op.name in TAIL_OPS and ends and not any(set(node.outputs) & set(n.inputs) for n in graph.nodes)
-    )
+    """Whether all results of a node are outputs that nothing reads, and applications can compute it."""
+    if node.op.name not in TAIL_OPS or not all(name in graph.outputs for name in node.outputs):
+        return False
+    return not any(set(node.outputs) & set(other.inputs) for other in graph.nodes)
 
 
 def fold_graph_input(
     graph: Graph, reader: Node, plan: tuple[FoldPlan, ...], filters: Array
 ) -> tuple[Graph, InputFold]:
-    """The graph whose input is folded for the convolution that reads it.
-
-    filters: over the folded channels.
-    """
+    """Fold the input of a graph for the convolution that reads it.  filters: over the folded channels."""
     tensor = graph.tensors[graph.inputs[0]]
-    strides = reader.attrs["strides"]
-    assert isinstance(strides, tuple)
-    fold = InputFold(tuple((int(s), f.moves, f.size) for s, f in zip(strides, plan, strict=True)))
-    channels = tensor.shape[-1] * int(np.prod([len(f.moves) for f in plan]))
-    new = Builder(graph.name)
-    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
-    new.input(tensor.name, tensor.dtype, (1, *(f.size for f in plan), channels), tensor.quant)
+    strides = integers(reader.attrs, "strides")
+    axes = zip(strides, plan, strict=True)
+    fold = InputFold(tuple(AxisFold(stride, axis.moves, axis.size) for stride, axis in axes))
+    channels = tensor.shape[-1] * prod(len(axis.moves) for axis in plan)
+    builder = Builder(graph.name)
+    builder.storages = {name: t.storage for name, t in graph.tensors.items() if t.storage}
+    builder.input(tensor.name, tensor.dtype, (1, *(axis.size for axis in plan), channels), tensor.quant)
     for name, array in graph.weights.items():
-        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+        builder.weights[name], builder.tensors[name] = array, graph.tensors[name]
     for node in graph.nodes:
         inputs, attrs = node.inputs, node.attrs
         if node is reader:
-            attrs = {**attrs, **plain_window([f.pad for f in plan])}
-            inputs = (
-                tensor.name,
-                new.weight(f"{inputs[1]}.folded", filters, graph.tensors[inputs[1]].quant),
-                *inputs[2:],
-            )
-        new.add(node.op, inputs, attrs, outputs=node.outputs, like=node)
-    return new.finish(graph.outputs), fold
+            # Each copy took the elements of its stride, so the convolution has none any more.
+            attrs = {**attrs, **plain_window([axis.pad for axis in plan])}
+            weight = builder.weight(f"{inputs[1]}.folded", filters, graph.tensors[inputs[1]].quant)
+            inputs = (tensor.name, weight, *inputs[2:])
+        builder.add(node.op, inputs, attrs, outputs=node.outputs, like=node)
+    return builder.finish(graph.outputs), fold

@@ -29,7 +29,7 @@ from mace_target_max78000.legalize.copies import (
     plain_window,
     subsample,
 )
-from mace_target_max78000.legalize.refusals import RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.window_plans import (
     IMAGE_RANK,
     NEIGHBORS,
@@ -92,7 +92,7 @@ def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
         if axes is None:
             strides = list(integers(match.node.attrs, "strides"))
             problem = f"its strides {strides} differ, and the hardware has one for rows and columns"
-            raise RefusedError(f"{problem}; use equal strides")
+            raise NoEquivalentError(f"{problem}; use equal strides")
         rewrite = ConvolutionRewrite(match, axes, w, device)
         is_depthwise = group == x[-1] == w.shape[0]
         # The second generation has kernels for each channel, but none for groups of several channels.
@@ -215,7 +215,7 @@ class ConvolutionRewrite:
         kernel, pads = list(self.filters.shape[1:-1]), list(integers(self.match.node.attrs, "pads_before"))
         longest = list_kernel_lengths(self.rank)[-1]
         problem = f"kernel {kernel} with stride {stride} and padding {pads} has no exact equivalent"
-        raise RefusedError(
+        raise NoEquivalentError(
             f"{problem} of kernels of {longest}; make the kernel smaller, or stack smaller ones"
         )
 

@@ -17,7 +17,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Attr, Attrs, DType, Quant, Storage
 from mace_core.ops.arguments import integers
 from mace_core.rewrite import Match
-from mace_target_max78000.legalize.refusals import RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.window_plans import NEIGHBORS, CopyStage, list_kernel_lengths
 
 UNIT_QUANT = Quant.of(1.0)
@@ -96,10 +96,12 @@ def add_copies(
 def require_bytes(storage: Storage | None, name: str) -> Storage:
     """Return the storage of data that a layer can read.
 
-    RefusedError: it is a sum of 32 bits. Processors read bytes, so such a sum can only be an output.
+    NoEquivalentError: it is a sum of 32 bits. Processors read bytes, so such a sum can only be an output.
     """
     if storage is None or storage.dtype is not DType.I8:
-        raise RefusedError(f"{name!r} is a sum of 32 bits, which no layer can read; quantize it to 8 bits")
+        raise NoEquivalentError(
+            f"{name!r} is a sum of 32 bits, which no layer can read; quantize it to 8 bits"
+        )
     return storage
 
 
@@ -149,7 +151,7 @@ def crop_by_convolution(match: Match) -> Sequence[str] | None:
     takes_all_channels = not starts[0] and not starts[-1] and sizes[-1] == shape[-1]
     if not takes_all_channels or set(steps) != {1} or len(shape) == ROW_RANK:
         problem = "it takes a part that the hardware cannot take"
-        raise RefusedError(f"{problem}; take rows and columns only, each next to the other")
+        raise NoEquivalentError(f"{problem}; take rows and columns only, each next to the other")
     spans = zip(shape[1:-1], starts[1:-1], sizes[1:-1], strict=True)
     cuts = [_Cut(start, length - start - size) for length, start, size in spans]
     x = node.inputs[0]
@@ -181,7 +183,7 @@ def _crop_even(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_C
         places.append(place)
         left.append(_Cut(cut.before - place, cut.after - (length - 1 - place)))
     if min(cut.after for cut in left) < 0:
-        raise RefusedError("it cuts off a single row or column in front of two; cut an even number")
+        raise NoEquivalentError("it cuts off a single row or column in front of two; cut an even number")
     filters = copying_filters(match.new.shape(x)[-1], [[place] for place in places], length)
     return _add_copy(match, x, "Conv", filters, plain_window(pads)), left
 

@@ -18,117 +18,138 @@ from mace_target_max78000.legalize.refusals import Refusals
 from mace_target_max78000.network import INPUT, Layer, Operation, Weights
 
 UNIT_SHIFT = 7
-"""What makes a sum of weight 1 its input again."""
+"""The shift that makes a sum of weight 1 its input again."""
+
+COPY_BITS = 2
+"""Weights of a layer that only copies: the fewest bits that can be 0 and 1."""
 
 
 def align_joined_inputs(
-    layers: Sequence[Layer], faults: Refusals
+    layers: Sequence[Layer], refusals: Refusals
 ) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
-    """The layers with joined inputs of whole words, and which of them each layer given has become."""
-    new: list[Layer] = []
-    now: list[int] = []
-    readers = Counter(i for layer in layers for i in layer.inputs)
-    for layer in layers:
-        whole = replace(layer, inputs=tuple(i if i == INPUT else now[i] for i in layer.inputs))
+    """Return the layers with joined inputs of whole words, and the new number of each layer given."""
+    aligner = _Aligner(layers, refusals)
+    for index in range(len(layers)):
+        aligner.add(index)
+    return tuple(aligner.layers), tuple(aligner.numbers)
+
+
+class _Aligner:
+    """Renumbers layers one by one and inserts copies.
+
+    layers: those done so far.  numbers: of each old layer the new one.
+    """
+
+    def __init__(self, old: Sequence[Layer], refusals: Refusals) -> None:
+        self.old, self.refusals = old, refusals
+        self.layers: list[Layer] = []
+        self.numbers: list[int] = []
+        self.read_counts = Counter(index for layer in old for index in layer.inputs)
+
+    def add(self, index: int) -> None:
+        """Append an old layer, before it the copies that it needs."""
+        layer = self.old[index]
+        inputs = tuple(i if i == INPUT else self.numbers[i] for i in layer.inputs)
+        renumbered = replace(layer, inputs=inputs)
         if len(layer.inputs) > 1 and layer.eltwise is None:
-            sole = {now[i] for i in layer.inputs if i != INPUT and readers[i] == 1 and not layers[i].output}
-            whole = _align_inputs(whole, (new, sole), faults)
-        now.append(len(new))
-        new.append(whole)
-    return tuple(new), tuple(now)
+            # Only a layer that nothing else reads, and that is no result, can make more channels.
+            sole = (i for i in layer.inputs if i != INPUT and self.read_counts[i] == 1)
+            growable = {self.numbers[i] for i in sole if not self.old[i].output}
+            renumbered = self._align(renumbered, growable)
+        self.numbers.append(len(self.layers))
+        self.layers.append(renumbered)
 
+    def _align(self, layer: Layer, growable: set[int]) -> Layer:
+        """Return a layer whose inputs fill their words.  growable: layers that may make more channels."""
+        channels = self._input_channels(layer)
+        # The last input may end inside a word, because nothing follows it.
+        if not any(count % PER_MEMORY for count in channels[:-1]):
+            return layer
+        if layer.weights is None or layer.groups > 1:
+            problem = f"it joins inputs of {channels} channels and has no weights for further ones"
+            remedy = f"make all but the last multiples of {PER_MEMORY}"
+            self.refusals.add(f"layer {layer.name!r}", f"{problem}; {remedy}")
+            return layer
+        aligned = [-(-count // PER_MEMORY) * PER_MEMORY for count in channels[:-1]] + channels[-1:]
+        inputs = []
+        for source, before, after in zip(layer.inputs, channels, aligned, strict=True):
+            if before == after:
+                inputs.append(source)
+            elif source in growable and _can_grow(self.layers[source]):
+                self.layers[source] = _grow(self.layers[source], after)
+                inputs.append(source)
+            else:
+                self.layers.append(_make_wide_copy(layer, source, before, after))
+                inputs.append(len(self.layers) - 1)
+        weights = replace(layer.weights, values=_spread_weights(layer, channels, aligned))
+        return replace(layer, inputs=tuple(inputs), channels=sum(aligned), weights=weights)
 
-def _align_inputs(layer: Layer, before: tuple[list[Layer], set[int]], faults: Refusals) -> Layer:
-    """A layer whose inputs fill their words.  before: the layers so far, and which of them it alone reads."""
-    new, sole = before
-    known = {i: new[i].out_channels for i in layer.inputs if i != INPUT}
-    own = (layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)) // max(
-        layer.inputs.count(INPUT), 1
-    )
-    channels = [known.get(i, own) for i in layer.inputs]
-    if not any(count % PER_MEMORY for count in channels[:-1]):
-        return layer
-    if layer.weights is None or layer.groups > 1:
-        faults.add(
-            f"layer {layer.name!r}",
-            f"it joins {channels} channels; all but the last must be multiples of {PER_MEMORY}",
-        )
-        return layer
-    wide = [-(-count // PER_MEMORY) * PER_MEMORY for count in channels[:-1]] + channels[-1:]
-    inputs = []
-    for source, narrow, count in zip(layer.inputs, channels, wide, strict=True):
-        if narrow != count and source in sole and _can_grow(new[source]):
-            new[source] = _grow(new[source], count)
-        elif narrow != count:
-            source = _add_wide_copy(layer, source, (narrow, count), new)
-        inputs.append(source)
-    values = _spread_weights(layer, channels, wide)
-    return replace(
-        layer, inputs=tuple(inputs), channels=sum(wide), weights=replace(layer.weights, values=values)
-    )
+    def _input_channels(self, layer: Layer) -> list[int]:
+        """Return the channels of each input; what no layer makes is the network's input."""
+        made = {i: self.layers[i].out_channels for i in layer.inputs if i != INPUT}
+        rest = layer.channels - sum(made[i] for i in layer.inputs if i != INPUT)
+        from_input = rest // max(layer.inputs.count(INPUT), 1)
+        return [made.get(i, from_input) for i in layer.inputs]
 
 
 def _can_grow(layer: Layer) -> bool:
-    """Whether a layer can make channels of zeros itself."""
+    """Whether a layer can make channels of zeros itself; weights of -1 and +1 cannot be zero."""
     return layer.weights is not None and layer.groups == 1 and not layer.weights.binary
 
 
 def _grow(layer: Layer, channels: int) -> Layer:
-    """A layer that makes channels of zeros behind its own."""
+    """Return a layer that makes channels of zeros behind its own."""
     assert layer.weights is not None
-    axis, more = int(layer.operation is Operation.CONV_TRANSPOSE2D), channels - layer.out_channels
+    axis, added = int(layer.operation is Operation.CONV_TRANSPOSE2D), channels - layer.out_channels
     values = layer.weights.values
-    widths = [(0, more if a == axis else 0) for a in range(values.ndim)]
-    bias = None if layer.bias is None else np.pad(layer.bias, (0, more))
-    return replace(
-        layer, out_channels=channels, weights=replace(layer.weights, values=np.pad(values, widths)), bias=bias
-    )
+    widths = [(0, added if a == axis else 0) for a in range(values.ndim)]
+    bias = None if layer.bias is None else np.pad(layer.bias, (0, added))
+    weights = replace(layer.weights, values=np.pad(values, widths))
+    return replace(layer, out_channels=channels, weights=weights, bias=bias)
 
 
-def _add_wide_copy(layer: Layer, source: int, sizes: Sequence[int], new: list[Layer]) -> int:
-    """A copy of an input with channels of zeros behind its own.  sizes: channels of both."""
-    narrow, wide = sizes
-    values = np.eye(wide, narrow, dtype=np.int64).reshape(
-        wide, narrow, *(1,) * (1 if layer.one_dimensional else 2)
-    )
+def _make_wide_copy(layer: Layer, source: int, before: int, after: int) -> Layer:
+    """Return a layer that copies an input, with channels of zeros behind its own."""
+    spatial = (1,) if layer.one_dimensional else (1, 1)
+    values = np.eye(after, before, dtype=np.int64).reshape(after, before, *spatial)
     operation = Operation.CONV1D if layer.one_dimensional else Operation.CONV2D
-    name = f"{layer.name}/words of {source}"
-    new.append(
-        Layer(
-            name, operation, (source,), narrow, layer.dim, wide, weights=Weights(values, 2), shift=UNIT_SHIFT
-        )
-    )
-    return len(new) - 1
+    name, weights = f"{layer.name}/words of {source}", Weights(values, COPY_BITS)
+    return Layer(name, operation, (source,), before, layer.dim, after, weights=weights, shift=UNIT_SHIFT)
 
 
-def _spread_weights(layer: Layer, channels: Sequence[int], wide: Sequence[int]) -> Array:
-    """Weights with zeros for the channels that were added."""
+def _spread_weights(layer: Layer, channels: Sequence[int], aligned: Sequence[int]) -> Array:
+    """Return weights with zeros for the channels that were added."""
     assert layer.weights is not None
+    firsts = np.cumsum([0, *aligned[:-1]])
+    places = np.concatenate([first + np.arange(n) for first, n in zip(firsts, channels, strict=True)])
+    values = layer.weights.values
+    if layer.operation is Operation.LINEAR:
+        # Its inputs count channels, then positions.
+        by_channel = values.reshape(layer.out_channels, layer.channels, -1)
+        spread = np.zeros((layer.out_channels, sum(aligned), by_channel.shape[2]), np.int64)
+        spread[:, places] = by_channel
+        return spread.reshape(layer.out_channels, -1)
     axis = 0 if layer.operation is Operation.CONV_TRANSPOSE2D else 1
-    places = np.concatenate(
-        [first + np.arange(n) for first, n in zip(np.cumsum([0, *wide[:-1]]), channels, strict=True)]
-    )
-    values = np.moveaxis(layer.weights.values, axis, 0).reshape(
-        layer.channels, -1, *layer.weights.values.shape[2:]
-    )
-    if layer.operation is Operation.LINEAR:
-        values = layer.weights.values.reshape(layer.out_channels, layer.channels, -1).swapaxes(0, 1)
-    whole = np.zeros((sum(wide), *values.shape[1:]), np.int64)
-    whole[places] = values
-    if layer.operation is Operation.LINEAR:
-        return whole.swapaxes(0, 1).reshape(layer.out_channels, -1)
-    return np.asarray(np.moveaxis(whole, 0, axis))
+    shape = list(values.shape)
+    shape[axis] = sum(aligned)
+    spread = np.zeros(shape, np.int64)
+    np.moveaxis(spread, axis, 0)[places] = np.moveaxis(values, axis, 0)
+    return spread
 
 
 def use_binary_weights(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The layers, those with weights of -1 and +1 only in one bit each."""
+    """Store weights of -1 and +1 only in one bit each, which the second generation can.
+
+    One bit of the accelerator's control register says what one-bit weights mean, for all layers together. So
+    nothing changes in a network that has one-bit weights of -1 and 0.
+    """
     if any(layer.weights is not None and layer.weights.bits == 1 for layer in layers):
         return tuple(layers)
-    return tuple(
-        replace(layer, weights=_as_binary(layer.weights)) if layer.weights is not None else layer
-        for layer in layers
-    )
+    return tuple(_use_binary(layer) for layer in layers)
 
 
-def _as_binary(weights: Weights) -> Weights:
-    return Weights(weights.values, 1, True) if bool(np.all(np.abs(weights.values) == 1)) else weights
+def _use_binary(layer: Layer) -> Layer:
+    weights = layer.weights
+    if weights is None or not np.all(np.abs(weights.values) == 1):
+        return layer
+    return replace(layer, weights=Weights(weights.values, 1, True))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
 from mace_target_max78000.device import PROCESSORS, Device
+from mace_target_max78000.legalize.copies import LINE_RANK, ROW_RANK
 from mace_target_max78000.legalize.layer_fields import (
     ELTWISE_OPS,
     MAIN_OPS,
@@ -18,324 +18,333 @@ from mace_target_max78000.legalize.layer_fields import (
     SHIFTS,
     FusedInput,
     InputFusion,
-    LayerArithmetic,
     as_pair,
     derive_arithmetic,
     find_operation,
     pack_weights,
     spatial_size,
 )
-from mace_target_max78000.legalize.refusals import Refusals, RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError, Refusals
 from mace_target_max78000.legalize.tensors import VIEW_OPS, TensorView, find_exponent, find_view, is_native
 from mace_target_max78000.network import INPUT, Activation, Layer, Operation
 
 UNIT_SHIFT = 7
-"""What makes a sum of weight 1 its input again."""
+"""The shift that makes a sum of weight 1 its input again."""
 
 
 @dataclass
 class LayerBuilder:
-    """A graph on its way to layers.
+    """Builds the layers of a graph.
 
-    tensors: of each layer what it computes.  steps: the power of two that it counts.
-    made: for each tensor in memory the layer that makes it, or INPUT; views of them are not there.
+    tensors: of each layer the one that it computes.  powers: of each layer the power of two whose steps its
+    output counts.
+    layer_of: for each tensor in memory the layer that writes it, or INPUT; views of them are not there.
     """
 
     graph: Graph
     device: Device
-    faults: Refusals
+    refusals: Refusals
     layers: list[Layer] = field(default_factory=list)
     tensors: list[str] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
+    powers: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    made: dict[str, int] = field(default_factory=dict)
+    layer_of: dict[str, int] = field(default_factory=dict)
 
-    def form(self) -> None:
-        """Make every layer; what cannot be is noted."""
-        self.fronts = InputFusion.of(self.graph)
-        self.made |= dict.fromkeys(self.graph.inputs, INPUT)
-        main = {node.name: self.fronts.before(node) for node in self.graph.nodes if node.op.name in MAIN_OPS}
-        absorbed = {n.name for front in main.values() for n in front.absorbed}
-        absorbed |= self._absorbed_alone(absorbed)
+    def __post_init__(self) -> None:
+        self.fusion = InputFusion.of(self.graph)
+        self.refused: set[str] = set()
+
+    def build(self) -> None:
+        """Build every layer; what cannot be built is recorded."""
+        self.layer_of |= dict.fromkeys(self.graph.inputs, INPUT)
+        # Convolutions take what they can first; other layers only get what is left.
+        main = {node.name: self.fusion.before(node) for node in self.graph.nodes if node.op.name in MAIN_OPS}
+        absorbed = {node.name for fused in main.values() for node in fused.absorbed}
+        absorbed |= self._list_absorbed_alone(absorbed)
         for node in self.graph.nodes:
+            # Views only count words anew; Concat and Split are where the layers around them read and write.
             if node.name in absorbed or node.op.name in (*VIEW_OPS, "Concat", "Split"):
                 continue
             try:
-                self._node(node, main.get(node.name))
-            except RefusedError as error:
-                self.faults.add(f"layer {node.name!r} ({node.op.name})", str(error))
-                # So that its readers are looked at as well.
-                self.made.update(dict.fromkeys(node.outputs, INPUT))
+                self._build_node(node, main.get(node.name))
+            except NoEquivalentError as error:
+                self.refusals.add_node(node, str(error))
+                # As if it were the input, so that its readers are looked at as well.
+                self.layer_of.update(dict.fromkeys(node.outputs, INPUT))
+                self.refused.update(node.outputs)
         for name in dict.fromkeys(self.graph.outputs):
-            self._output(name)
+            self._mark_output(name)
 
-    def _absorbed_alone(self, taken: set[str]) -> set[str]:
-        """The nodes that layers without a convolution compute besides their own, from the last on."""
-        found: set[str] = set()
+    def _list_absorbed_alone(self, taken: set[str]) -> set[str]:
+        """List the nodes that layers without a convolution compute besides their own.
+
+        The last nodes come first, because each layer takes along what lies before it.
+        """
+        absorbed: set[str] = set()
         for node in reversed(self.graph.nodes):
-            if node.op.name in (*POOL_OPS, *ELTWISE_OPS) and node.name not in taken | found:
-                found |= {n.name for n in self.fronts.alone(node).absorbed if n is not node}
-        return found
+            if node.op.name in (*POOL_OPS, *ELTWISE_OPS) and node.name not in taken | absorbed:
+                absorbed |= {n.name for n in self.fusion.alone(node).absorbed if n is not node}
+        return absorbed
 
-    def _node(self, node: Node, front: FusedInput | None) -> None:
-        if front:
-            self._main(node, front)
+    def _build_node(self, node: Node, fused: FusedInput | None) -> None:
+        """Build the layer of a node.  fused: what a convolution or a matrix computes before it."""
+        if fused:
+            self._build_main(node, fused)
         elif node.op.name in (*POOL_OPS, *ELTWISE_OPS):
-            self._alone(node)
-        elif node.op.name == "Abs" and self._takes_abs(node.inputs[0]):
-            self._abs(node)
+            self._build_alone(node)
+        elif node.op.name == "Abs" and self._can_activate_abs(node.inputs[0]):
+            self._activate_abs(node)
         else:
-            raise RefusedError(
-                "the hardware has no such operation; compute it before or after the network, or replace it in the model"
-            )
+            remedy = "compute it before or after the network, or replace it in the model"
+            raise NoEquivalentError(f"the hardware has no such operation; {remedy}")
 
-    def _main(self, node: Node, front: FusedInput) -> None:
-        w, tensors = self.graph.weights.get(node.inputs[1]), self.graph.tensors
-        if w is None:
-            raise RefusedError("its weights are computed; the hardware's are constant")
-        if not is_native(tensors[node.inputs[0]]):
-            raise RefusedError(
-                f"its data is {tensors[node.inputs[0]]}; the hardware computes with signed bytes in steps of a power of two"
-            )
-        units = find_exponent(tensors[node.inputs[0]].quant), find_exponent(tensors[node.inputs[1]].quant)
-        if units[0] is None or units[1] is None:
-            raise RefusedError(
-                "its weights are not stored in steps of one power of two; quantise them for this target"
-            )
-        after = derive_arithmetic(self.graph, node, (units[0], units[1]))
-        if after.note:
-            self.notes.append(f"layer {node.name!r}: {after.note}")
-        operation = find_operation(node, len(tensors[node.inputs[0]].shape))
-        shape = self._main_of_matrix(node, w) if node.op.name == "MatMul" else self._main_of_windows(node, w)
-        if node.op.name == "MatMul" and front.absorbed:
-            operation = Operation.CONV2D
-        layer = self._layer(node, front, operation)
-        self._append(
-            _with_arithmetic(layer, after, shape),
-            node.outputs[0],
-            units[0] + units[1] if after.wide else None,
+    def _build_main(self, node: Node, fused: FusedInput) -> None:
+        """Build the layer of a convolution or a matrix."""
+        data, weights = (self.graph.tensors[name] for name in node.inputs[:2])
+        if node.inputs[1] not in self.graph.weights:
+            problem = "its weights are computed, and those of the hardware are constant"
+            raise NoEquivalentError(f"{problem}; compute it outside")
+        data_power, weight_power = find_exponent(data.quant), find_exponent(weights.quant)
+        if not is_native(data) or data_power is None:
+            problem = f"its data is {data}, and the hardware computes signed bytes in steps of a power of two"
+            raise NoEquivalentError(f"{problem}; quantize it for this target")
+        if weight_power is None:
+            problem = "its weights are not stored in steps of one power of two"
+            raise NoEquivalentError(f"{problem}; quantize them for this target")
+        arithmetic = derive_arithmetic(self.graph, node, data_power, weight_power)
+        if arithmetic.note:
+            self.notes.append(f"layer {node.name!r}: {arithmetic.note}")
+        operation = find_operation(node, len(data.shape))
+        layer = self._start_layer(node, fused, operation)
+        layer = self._with_matrix(layer, node) if node.op.name == "MatMul" else self._with_window(layer, node)
+        layer = replace(
+            layer,
+            bias=arithmetic.bias,
+            shift=arithmetic.shift,
+            activation=arithmetic.activation,
+            wide=arithmetic.wide,
+        )
+        sum_power = data_power + weight_power if arithmetic.wide else None
+        self._append(layer, node.outputs[0], sum_power)
+
+    def _with_matrix(self, layer: Layer, node: Node) -> Layer:
+        """Add the weights of a matrix; after a pool to one position it is a 1x1 convolution."""
+        view = self._find_view(node.inputs[0])
+        base = self.graph.tensors[view.base]
+        values = order_linear_weights(self.graph.weights[node.inputs[1]], view.order, base.shape)
+        flatten = spatial_size(base) != (1, 1)
+        if not self.fusion.before(node).absorbed:
+            return replace(layer, weights=pack_weights(values), flatten=flatten)
+        # A layer that flattens cannot pool (the vendor's limits), and one position needs no flattening.
+        weights = pack_weights(values[:, :, None, None])
+        return replace(layer, operation=Operation.CONV2D, weights=weights, flatten=flatten)
+
+    def _with_window(self, layer: Layer, node: Node) -> Layer:
+        """Add the weights and the window of a convolution."""
+        w, pads = self.graph.weights[node.inputs[1]], integers(node.attrs, "pads_before")
+        return replace(
+            layer,
+            weights=pack_weights(order_filters(w, node.op.name)),
+            kernel=as_pair(w.shape[1:-1]),
+            pad=(pads[0], pads[1] if len(pads) > 1 else 0),
+            dilation=as_pair(integers(node.attrs, "dilations")),
+            groups=int(str(node.attrs["group"])),
         )
 
-    def _takes_abs(self, tensor: str) -> bool:
-        """Whether the layer that makes a tensor can give absolute values instead."""
-        layer = self.layers[self.made[tensor]] if self.made.get(tensor, INPUT) != INPUT else None
-        free = layer and layer.weights is not None and layer.activation is Activation.NONE and not layer.wide
-        return bool(free) and self.fronts.uses[tensor] == 1
+    def _can_activate_abs(self, tensor: str) -> bool:
+        """Whether the layer that computes a tensor can give absolute values instead."""
+        index = self.layer_of.get(tensor, INPUT)
+        if index == INPUT or self.fusion.uses[tensor] != 1:
+            return False
+        layer = self.layers[index]
+        return layer.weights is not None and layer.activation is Activation.NONE and not layer.wide
 
-    def _abs(self, node: Node) -> None:
-        index = self.made[node.inputs[0]]
+    def _activate_abs(self, node: Node) -> None:
+        """Make an Abs the activation of the layer before it."""
+        index = self.layer_of[node.inputs[0]]
         self.layers[index] = replace(self.layers[index], activation=Activation.ABS)
         self.tensors[index] = node.outputs[0]
-        del self.made[node.inputs[0]]  # the values with their signs are in memory no more
-        self.made[node.outputs[0]] = index
+        del self.layer_of[node.inputs[0]]  # the values with their signs are not in memory any more
+        self.layer_of[node.outputs[0]] = index
 
-    def _main_of_matrix(self, node: Node, w: Array) -> dict[str, Any]:
-        view = self._view(node.inputs[0])
-        base = self.graph.tensors[view.base]
-        values = order_linear_weights(w, view.order, base.shape)
-        pooled = bool(self.fronts.before(node).absorbed)
-        return {
-            "weights": pack_weights(values[:, :, None, None] if pooled else values),
-            "flatten": spatial_size(base) != (1, 1),
-        }
-
-    def _main_of_windows(self, node: Node, w: Array) -> dict[str, Any]:
-        pads = integers(node.attrs, "pads_before")
-        return {
-            "weights": pack_weights(order_filters(w, node.op.name)),
-            "kernel": as_pair(w.shape[1:-1]),
-            "pad": (pads[0], pads[1] if len(pads) > 1 else 0),
-            "dilation": as_pair(node.attrs["dilations"]),
-            "groups": int(str(node.attrs["group"])),
-        }
-
-    def _alone(self, node: Node) -> None:
-        """A layer without weights, or with those of a copy where the part needs them."""
-        if node.op.name in ELTWISE_OPS and not self.fronts.same_steps(node):
-            self._sum(node)
+    def _build_alone(self, node: Node) -> None:
+        """Build a layer without weights, or with those of a copy where the part needs them."""
+        if node.op.name in ELTWISE_OPS and not self.fusion.same_steps(node):
+            self._build_rescaled_sum(node)
             return
-        front = self.fronts.alone(node)
-        layer = self._layer(node, front, Operation.PASSTHROUGH)
-        subsamples = front.pool is not None or front.stride > 1
-        if (
-            subsamples
-            and not self.device.pipelined
-            and layer.channels > PROCESSORS
-            and layer.pooled != (1, 1)
-        ):
-            flat = len(self.graph.tensors[node.outputs[0]].shape) == 3
-            values = np.eye(layer.channels, dtype=np.int64)[:, :, None]
-            weights = pack_weights(values if flat else values[..., None])
-            layer = replace(
-                layer,
-                operation=Operation.CONV1D if flat else Operation.CONV2D,
-                weights=weights,
-                shift=UNIT_SHIFT,
+        layer = self._start_layer(node, self.fusion.alone(node), Operation.PASSTHROUGH)
+        # The first generation pools several passes in a convolution only, except to a single position.
+        is_wide_pool = (layer.pool is not None or layer.stride > 1) and layer.channels > PROCESSORS
+        if is_wide_pool and not self.device.pipelined and layer.pooled != (1, 1):
+            is_line = len(self.graph.tensors[node.outputs[0]].shape) == LINE_RANK
+            operation = Operation.CONV1D if is_line else Operation.CONV2D
+            values = np.eye(layer.channels, dtype=np.int64).reshape(
+                layer.channels, layer.channels, *((1,) if is_line else (1, 1))
             )
+            layer = replace(layer, operation=operation, weights=pack_weights(values), shift=UNIT_SHIFT)
         self._append(layer, node.outputs[0])
 
-    def _sum(self, node: Node) -> None:
-        """A sum of data in different steps: a convolution that reads both side by side, each with its own power of two."""
-        out, *operands = (self.graph.tensors[n] for n in (*node.outputs, *node.inputs))
-        powers = [find_exponent(t.quant) for t in operands]
-        if None in powers or any(t.shape != out.shape for t in operands) or not is_native(out):
-            raise RefusedError(
-                "its operands are not of one shape and in steps of powers of two; quantise them for this target"
+    def _build_rescaled_sum(self, node: Node) -> None:
+        """Build a sum of data in different steps as a convolution that reads the operands side by side.
+
+        Each operand has its own power of two as weights. An element-wise operation adds bytes as they are.
+        """
+        output = self.graph.tensors[node.outputs[0]]
+        operands = [self.graph.tensors[name] for name in node.inputs]
+        powers = [power for t in operands if (power := find_exponent(t.quant)) is not None]
+        same_shape = all(tensor.shape == output.shape for tensor in operands)
+        if len(powers) < len(operands) or not same_shape or not is_native(output):
+            problem = "its operands are not of one shape and in steps of powers of two"
+            raise NoEquivalentError(f"{problem}; quantize them for this target")
+        finest, rank = min(powers), len(output.shape)
+        shift = finest - (find_exponent(output.quant) or 0) + UNIT_SHIFT
+        # A weight of 8 bits holds 2 ** 6 at most.
+        if max(powers) - finest >= UNIT_SHIFT or shift not in SHIFTS:
+            problem = (
+                f"its operands count in steps of 2^{powers[0]} and 2^{powers[1]}, too far apart for weights"
             )
-        known = [p for p in powers if p is not None]
-        least, rank, signs = min(known), len(out.shape), (1, -1 if node.op.name == "Sub" else 1)
-        shift = least - (find_exponent(out.quant) or 0) + UNIT_SHIFT
-        if max(known) - least >= UNIT_SHIFT or shift not in SHIFTS:
-            raise RefusedError(
-                f"its operands count in steps of 2^{known[0]} and 2^{known[1]}, too far apart for weights; choose closer scales"
-            )
-        eye = np.eye(out.shape[-1], dtype=np.int64)
-        values = np.concatenate(
-            [sign * (eye << p - least) for sign, p in zip(signs, known, strict=True)], axis=1
-        )
-        operation = {2: Operation.LINEAR, 3: Operation.CONV1D}.get(rank, Operation.CONV2D)
-        weights = pack_weights(values.reshape(*values.shape, *(1,) * (rank - 2)))
-        inputs = tuple(piece for name in node.inputs for piece in self._pieces(name))
+            raise NoEquivalentError(f"{problem}; choose closer scales")
+        eye = np.eye(output.shape[-1], dtype=np.int64)
+        signs = (1, -1 if node.op.name == "Sub" else 1)
+        factors = [sign * (eye << power - finest) for sign, power in zip(signs, powers, strict=True)]
+        values = np.concatenate(factors, axis=1)
+        operation = {ROW_RANK: Operation.LINEAR, LINE_RANK: Operation.CONV1D}.get(rank, Operation.CONV2D)
+        inputs: list[int] = []
+        for name in node.inputs:
+            inputs.extend(self._list_pieces(name))
         layer = Layer(
-            node.name,
-            operation,
-            inputs,
-            values.shape[1],
-            spatial_size(out),
-            len(eye),
-            weights=weights,
+            name=node.name,
+            operation=operation,
+            inputs=tuple(inputs),
+            channels=values.shape[1],
+            dim=spatial_size(output),
+            out_channels=len(eye),
+            weights=pack_weights(values.reshape(*values.shape, *(1,) * (rank - 2))),
             shift=shift,
         )
         self._append(layer, node.outputs[0])
 
-    def _layer(self, node: Node, front: FusedInput, operation: Operation) -> Layer:
-        """A layer with what comes before its main operation.
+    def _start_layer(self, node: Node, fused: FusedInput, operation: Operation) -> Layer:
+        """Return a layer with its inputs and what it computes before its main operation.
 
         Its channels, rows and columns are those of the tensor that it reads, which may be a view: the same
         words counted as other rows and columns.  A linear layer reads what its view is of, because its
-        weights are put into the order of the memory (see `Fronts.before`).
+        weights are put into the order of the memory (see `InputFusion.before`).
         """
         tensors = self.graph.tensors
-        read = tensors[front.tensors[0]]
-        inputs = self._operands(front) if front.eltwise else tuple(self._pieces(read.name))
+        source = tensors[fused.tensors[0]]
         return Layer(
             name=node.name,
             operation=operation,
-            inputs=inputs,
-            channels=read.shape[-1],
-            dim=spatial_size(read),
+            inputs=self._list_operands(fused) if fused.eltwise else tuple(self._list_pieces(source.name)),
+            channels=source.shape[-1],
+            dim=spatial_size(source),
             out_channels=tensors[node.outputs[0]].shape[-1],
-            pool=front.pool,
-            stride=front.stride,
-            eltwise=front.eltwise,
-            operands=len(front.tensors) if front.eltwise else 1,
-            pool_first=front.pool_first,
+            pool=fused.pool,
+            stride=fused.stride,
+            eltwise=fused.eltwise,
+            operands=len(fused.tensors) if fused.eltwise else 1,
+            pool_first=fused.pool_first,
         )
 
-    def _operands(self, front: FusedInput) -> tuple[int, ...]:
-        """The layers that make the operands of an element-wise operation.
+    def _list_operands(self, fused: FusedInput) -> tuple[int, ...]:
+        """List the layers that make the operands of an element-wise operation; the input alone if they are its parts."""
+        producers = [self.fusion.producers.get(name) for name in fused.tensors]
+        names = {node.name for node in producers if node}
+        if producers[0] and producers[0].op.name == "Split" and names == {producers[0].name}:
+            return (INPUT,)
+        return tuple(self._find_single(name) for name in fused.tensors)
 
-        The input alone if they are its parts.
+    def _find_view(self, tensor: str) -> TensorView:
+        return find_view(self.graph, tensor, self.fusion.producers)
+
+    def _find_base(self, tensor: str) -> str:
+        """Return the tensor whose words a layer finds where it reads another one.
+
+        NoEquivalentError: its channels are not those of the memory, or it is a constant.
         """
-        made = {self.fronts.producers[t].name for t in front.tensors if t in self.fronts.producers}
-        sole = self.fronts.producers.get(front.tensors[0])
-        return (
-            (INPUT,)
-            if sole and sole.op.name == "Split" and made == {sole.name}
-            else tuple(map(self._in_memory, front.tensors))
-        )
-
-    def _view(self, tensor: str) -> TensorView:
-        return find_view(self.graph, tensor, self.fronts.producers)
-
-    def _base(self, tensor: str) -> str:
-        """The tensor whose words a layer finds where it reads another one.
-
-        RefusedError where its channels are not those of the memory, or where it is a constant.
-        """
-        view = self._view(tensor)
+        view = self._find_view(tensor)
         if view.base in self.graph.weights:
-            raise RefusedError(
-                "it reads a constant; the hardware adds constants as the bias of a convolution only"
-            )
+            problem = "it reads a constant, and the hardware adds constants as the bias of a convolution only"
+            raise NoEquivalentError(f"{problem}; compute it outside")
         if view.order.ndim == 0:
-            raise RefusedError("it is a single number without channels; keep the axes of the data")
-        if not (view.in_order and view.order.shape[-1] == self.graph.tensors[view.base].shape[-1]):
-            raise RefusedError("its input is rearranged; the hardware keeps rows, columns and channels")
+            raise NoEquivalentError("it is a single number without channels; keep the axes of the data")
+        if not view.in_order or view.order.shape[-1] != self.graph.tensors[view.base].shape[-1]:
+            problem = "its input is rearranged, and the hardware keeps rows, columns and channels"
+            raise NoEquivalentError(f"{problem}; rearrange it outside")
         return view.base
 
-    def _pieces(self, tensor: str) -> Iterator[int]:
-        """The layers that make a tensor's channels, one after another."""
-        base = self._base(tensor)
-        node = self.fronts.producers.get(base)
+    def _list_pieces(self, tensor: str) -> Iterator[int]:
+        """List the layers that make a tensor's channels, one after another."""
+        base = self._find_base(tensor)
+        node = self.fusion.producers.get(base)
         if node is None or node.op.name != "Concat":
-            yield self.made[base]
+            yield self.layer_of[base]
             return
         axes = len(self.graph.tensors[base].shape)
         if int(str(node.attrs["axis"])) % axes != axes - 1:
-            raise RefusedError(
-                f"{node.name!r} joins its input along another axis than channels; join channels, or outside the network"
-            )
-        if not self.fronts.same_steps(node):
-            raise RefusedError(f"what {node.name!r} joins is stored in different steps; quantise all alike")
+            problem = f"{node.name!r} joins its input along another axis than channels"
+            raise NoEquivalentError(f"{problem}; join channels, or outside the network")
+        if not self.fusion.same_steps(node):
+            problem = f"what {node.name!r} joins is stored in different steps"
+            raise NoEquivalentError(f"{problem}; quantize all alike")
         for name in node.inputs:
-            yield from self._pieces(name)
+            yield from self._list_pieces(name)
 
-    def _in_memory(self, tensor: str) -> int:
-        """The one layer that makes a tensor; what is joined is copied."""
-        base = self._base(tensor)
-        node = self.fronts.producers.get(base)
-        if node and node.op.name == "Concat" and base not in self.made:
-            made = self.graph.tensors[base]
-            pieces, channels = tuple(self._pieces(base)), made.shape[-1]
-            self._append(
-                Layer(node.name, Operation.PASSTHROUGH, pieces, channels, spatial_size(made), channels), base
-            )
-        return self.made[base]
+    def _find_single(self, tensor: str) -> int:
+        """Return the one layer that makes a tensor; joined channels are copied by a layer."""
+        base = self._find_base(tensor)
+        node = self.fusion.producers.get(base)
+        if node and node.op.name == "Concat" and base not in self.layer_of:
+            joined = self.graph.tensors[base]
+            pieces, channels, size = tuple(self._list_pieces(base)), joined.shape[-1], spatial_size(joined)
+            self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, size, channels), base)
+        return self.layer_of[base]
 
-    def _append(self, layer: Layer, tensor: str, step: int | None = None) -> None:
-        """step: the power of two that sums of 32 bits count."""
-        found = find_exponent(self.graph.tensors[tensor].quant) if step is None else step
-        if found is None:
-            stored = self.graph.tensors[tensor]
-            raise RefusedError(
-                f"its result is {stored}; the hardware computes signed bytes in steps of a power of two, compute it outside"
-            )
-        self.steps.append(found)
-        self.made[tensor] = len(self.layers)
+    def _append(self, layer: Layer, tensor: str, sum_power: int | None = None) -> None:
+        """Append a layer.  sum_power: of the steps that sums of 32 bits count; None for bytes."""
+        power = find_exponent(self.graph.tensors[tensor].quant) if sum_power is None else sum_power
+        if power is None:
+            result = f"its result is {self.graph.tensors[tensor]}"
+            problem = f"{result}, and the hardware computes signed bytes in steps of a power of two"
+            raise NoEquivalentError(f"{problem}; compute it outside")
+        self.powers.append(power)
+        self.layer_of[tensor] = len(self.layers)
         self.layers.append(layer)
         self.tensors.append(tensor)
 
-    def _output(self, name: str) -> None:
+    def _mark_output(self, name: str) -> None:
         """Mark the layer whose result, in any order, is an output of the graph."""
+        base = self._find_view(name).base
+        if base in self.refused:
+            return
         try:
-            index = self._in_memory(self._view(name).base)
-        except RefusedError as error:
-            self.faults.add(f"output {name!r}", str(error))
+            index = self._find_single(base)
+        except NoEquivalentError as error:
+            self.refusals.add(f"output {name!r}", str(error))
             return
         if index == INPUT:
-            self.faults.add(f"output {name!r}", "it is the network's input; leave it out")
+            self.refusals.add(f"output {name!r}", "it is the network's input; leave it out")
             return
         self.layers[index] = replace(self.layers[index], output=True)
 
 
-def _with_arithmetic(layer: Layer, after: LayerArithmetic, shape: dict[str, Any]) -> Layer:
-    return replace(
-        layer, bias=after.bias, shift=after.shift, activation=after.activation, wide=after.wide, **shape
-    )
-
-
 def order_linear_weights(w: Array, order: Array, shape: tuple[int, ...]) -> Array:
-    """Weights [out, in] of a matrix [in, out], its inputs counted channels first.
+    """Return weights [out, in] of a matrix [in, out], its inputs counted channels first.
 
     order: where each input lies in the tensor that it is a view of.  shape: of that tensor, channels last.
     """
-    base = np.zeros_like(w)
-    base[order.reshape(-1)] = w
-    return np.moveaxis(base.reshape(-1, shape[-1], w.shape[1]), 2, 0).swapaxes(1, 2).reshape(w.shape[1], -1)
+    rows = np.zeros_like(w)
+    rows[order.reshape(-1)] = w
+    outputs = w.shape[1]
+    by_position = rows.reshape(-1, shape[-1], outputs)  # [positions, channels, out]
+    return np.asarray(by_position.transpose(2, 1, 0).reshape(outputs, -1))
 
 
 def order_filters(w: Array, op: str) -> Array:
-    """Filters [out, *kernel, in] as `Weights` has them: [out, in, *kernel], those of a transposed convolution [in, out, *kernel]."""
+    """Return filters [out, *kernel, in] as `Weights` has them.
+
+    That is [out, in, *kernel], and [in, out, *kernel] for a transposed convolution.
+    """
     values = np.moveaxis(w, -1, 1)
     return np.swapaxes(values, 0, 1) if op == "ConvTranspose" else values

@@ -9,15 +9,16 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node, Tensor
+from mace_core.ops.arguments import integers
 from mace_core.quantization import dequantize
-from mace_target_max78000.legalize.refusals import RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.tensors import find_exponent, find_producers, find_view, is_native
 from mace_target_max78000.network import Activation, Eltwise, Operation, Pool, Weights
 
 WEIGHT_RANGES: Mapping[int, tuple[int, int]] = MappingProxyType(
-    {1: (-1, 0), 2: (-2, 1), 4: (-8, 7), 8: (-128, 127)}
+    {bits: (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (1, 2, 4, 8)}
 )
-"""Least and greatest weight of so many bits."""
+"""Minimum and maximum weight of so many bits."""
 
 SHIFTS = range(-15, 16)
 ACCUMULATOR_SHIFT = 7
@@ -34,56 +35,54 @@ OPERATIONS: Mapping[tuple[str, int], Operation] = MappingProxyType(
         ("MatMul", 2): Operation.LINEAR,
     }
 )
+"""The hardware's operation for an op and the number of axes of its data."""
 
 
 def find_operation(node: Node, rank: int) -> Operation:
-    """The hardware's operation for a node; rank: of its data.  RefusedError where there is none."""
-    found = OPERATIONS.get((node.op.name, rank))
-    if found is None:
-        raise RefusedError(
-            f"its data has {rank} axes; the hardware takes images, lines and, for matrices, one row"
-        )
-    return found
+    """Return the hardware's operation for a node; rank: of its data."""
+    operation = OPERATIONS.get((node.op.name, rank))
+    if operation is None:
+        problem = f"its data has {rank} axes, and the hardware has {node.op.name} for other data only"
+        raise NoEquivalentError(f"{problem}; use images, lines or, for matrices, one row")
+    return operation
 
 
 def pack_weights(values: Array) -> Weights:
-    """Weights in the fewest bits that hold them."""
-    least, most = int(values.min(initial=0)), int(values.max(initial=0))
-    bits = next(b for b, (low, high) in WEIGHT_RANGES.items() if low <= least and most <= high)
-    return Weights(values.astype(np.int64), bits)
+    """Store weights in the fewest bits that hold them."""
+    minimum, maximum = int(values.min(initial=0)), int(values.max(initial=0))
+    fitting = (bits for bits, (low, high) in WEIGHT_RANGES.items() if low <= minimum and maximum <= high)
+    return Weights(values.astype(np.int64), next(fitting))
 
 
 def spatial_size(tensor: Tensor) -> tuple[int, int]:
-    """Rows and columns of a tensor with batch and channels."""
-    spatial = tensor.shape[1:-1]
-    return (spatial[0] if spatial else 1, spatial[1] if len(spatial) > 1 else 1)
+    """Return rows and columns of a tensor with batch and channels; 1 where it has none."""
+    rows, columns, *_ = (*tensor.shape[1:-1], 1, 1)
+    return rows, columns
 
 
-def as_pair(values: object) -> tuple[int, int]:
-    """One or two numbers as rows and columns; one-dimensional data has 1 column."""
-    assert isinstance(values, tuple)
-    first, *rest = values
-    return int(first), int(rest[0]) if rest else 1
+def as_pair(values: Sequence[int]) -> tuple[int, int]:
+    """Return one or two numbers as rows and columns; one-dimensional data has 1 column."""
+    rows, columns, *_ = (*values, 1)
+    return int(rows), int(columns)
 
 
 def read_pool(node: Node) -> Pool | None:
-    """A pool as the hardware has it; None for subsampling, which is a stride."""
-    size = as_pair(node.attrs["kernel"])
+    """Return a pool as the hardware has it; None for subsampling, which is a stride."""
+    size = as_pair(integers(node.attrs, "kernel"))
     if node.op.name == "MaxPool" and size == (1, 1):
         return None
-    return Pool(node.op.name == "AveragePool", size, read_stride(node), as_pair(node.attrs["dilations"]))
+    dilation = as_pair(integers(node.attrs, "dilations"))
+    return Pool(node.op.name == "AveragePool", size, read_stride(node), dilation)
 
 
 def read_stride(node: Node) -> int:
-    """The one stride of a pool."""
-    strides = node.attrs["strides"]
-    assert isinstance(strides, tuple)
-    return int(strides[0])
+    """Return the one stride of a pool."""
+    return integers(node.attrs, "strides")[0]
 
 
 @dataclass(frozen=True, eq=False)
 class LayerArithmetic:
-    """What follows a layer's sum."""
+    """What follows a layer's sum.  wide: whether its output is the sum itself, in 32 bits."""
 
     bias: Array | None
     shift: int
@@ -92,85 +91,100 @@ class LayerArithmetic:
     note: str = ""
 
 
-def derive_arithmetic(graph: Graph, node: Node, units: tuple[int, int]) -> LayerArithmetic:
-    """Bias, shift and activation of a Conv, ConvTranspose or MatMul.
+def derive_arithmetic(graph: Graph, node: Node, data_power: int, weight_power: int) -> LayerArithmetic:
+    """Derive bias, shift and activation of a Conv, ConvTranspose or MatMul.
 
-    units: the exponents of its data and its weights.  Raises RefusedError where the hardware has no such
-    shift or limit.
+    data_power, weight_power: of the steps of its data and its weights.
+    NoEquivalentError: the hardware has no such shift or limit.
     """
-    step, out = sum(units), graph.tensors[node.outputs[0]]
-    bias, note = _read_bias(graph, node, step)
+    sum_power, output = data_power + weight_power, graph.tensors[node.outputs[0]]
+    bias, note = _read_bias(graph, node, sum_power)
     low, high = (float(str(node.attrs[key])) for key in ("low", "high"))
-    if not is_native(out):
-        _check_wide(out, step, (low, high))
+    if not is_native(output):
+        _check_wide(output, sum_power, (low, high))
         return LayerArithmetic(bias, 0, Activation.NONE, True, note)
-    power = find_exponent(out.quant)
+    power = find_exponent(output.quant)
     assert power is not None
-    shift = step - power + ACCUMULATOR_SHIFT
+    # The hardware computes floor(sum * 2 ** shift / 128 + 1/2): a shift of 7 keeps the steps of the sum.
+    shift = sum_power - power + ACCUMULATOR_SHIFT
     if shift not in SHIFTS:
-        raise RefusedError(
-            f"its sums are shifted by {shift}, the hardware shifts by -15 to 15; choose closer scales for data and weights"
-        )
-    return LayerArithmetic(bias, shift, _find_activation((low, high), power), False, note)
+        problem = f"its sums are shifted by {shift}, and the hardware shifts by {SHIFTS[0]} to {SHIFTS[-1]}"
+        raise NoEquivalentError(f"{problem}; choose closer scales for data and weights")
+    return LayerArithmetic(bias, shift, _find_activation(low, high, power), False, note)
 
 
-def _check_wide(out: Tensor, step: int, limits: tuple[float, float]) -> None:
+def _check_wide(output: Tensor, sum_power: int, limits: tuple[float, float]) -> None:
+    """Refuse an output of 32 bits that is not the sum itself."""
     if limits != (-np.inf, np.inf):
-        raise RefusedError(
-            "its 32-bit sums are limited, and an output of 32 bits has no activation; quantise it to 8 bits"
-        )
-    if out.quant is not None and find_exponent(out.quant) != step:
-        raise RefusedError(
-            f"its output is stored as {out.dtype.value} in other steps than those of its sums; quantise it to 8 bits"
-        )
+        problem = "its 32-bit sums are limited, and an output of 32 bits has no activation"
+        raise NoEquivalentError(f"{problem}; quantize it to 8 bits")
+    if output.quant is not None and find_exponent(output.quant) != sum_power:
+        problem = f"its output is stored as {output.dtype.value} in other steps than those of its sums"
+        raise NoEquivalentError(f"{problem}; quantize it to 8 bits")
 
 
-def _find_activation(limits: tuple[float, float], power: int) -> Activation:
-    least, most = (limit / 2.0**power for limit in limits)
-    if most < 127:
-        raise RefusedError(
-            f"it is limited to {limits[1]:g}, which is {most:g} of 127 steps; scale its channels so that the limit is 127 steps"
-        )
-    if least <= -128:
+def _find_activation(low: float, high: float, power: int) -> Activation:
+    """Return the activation for limits; saturation to -128 and 127 steps is free."""
+    minimum, maximum = low / 2.0**power, high / 2.0**power
+    if maximum < 127:
+        problem = f"it is limited to {high:g}, which is {maximum:g} of 127 steps"
+        raise NoEquivalentError(f"{problem}; scale its channels so that the limit is 127 steps")
+    if minimum <= -128:
         return Activation.NONE
-    if least == 0:
+    if minimum == 0:
         return Activation.RELU
-    raise RefusedError(
-        f"it is limited to {limits[0]:g} and above; the hardware's least output is 0 or {-128 * 2.0**power:g}"
-    )
+    problem = f"it is limited to {low:g} and above, and the hardware limits to 0 or {-128 * 2.0**power:g}"
+    raise NoEquivalentError(f"{problem}; limit it to 0, or limit it outside")
 
 
-def quantize_bias(graph: Graph, node: Node, step: int) -> tuple[Array, Array, float]:
-    """A layer's bias: the bytes that the hardware takes, the real bias in their steps, and what a step stands for.
+@dataclass(frozen=True, eq=False)
+class QuantizedBias:
+    """A layer's bias.
 
-    step: the power of two that the layer's sums count.  The hardware adds 128 times the byte.
+    values: bytes, of which the hardware adds 128 times as much.  exact: the real bias in the same steps.
+    step: what one of these is as a real number.
     """
-    tensor = graph.tensors[node.inputs[2]]
-    stored = graph.weights[node.inputs[2]]
-    exact = dequantize(stored, tensor.quant) if tensor.quant else stored.astype(np.float64)
-    unit = 2.0 ** (step + ACCUMULATOR_SHIFT)
-    steps = exact / unit
-    return np.clip(np.floor(steps + 0.5), -128, 127).astype(np.int64), steps, unit
+
+    values: Array
+    exact: Array
+    step: float
 
 
-def _read_bias(graph: Graph, node: Node, step: int) -> tuple[Array | None, str]:
-    """Bytes of bias, and what is lost by their steps of 128; None for a bias of zeros."""
+def quantize_bias(graph: Graph, node: Node, sum_power: int) -> QuantizedBias:
+    """Round a layer's bias to bytes.  sum_power: of the steps that the layer's sums count."""
+    tensor, stored = graph.tensors[node.inputs[2]], graph.weights[node.inputs[2]]
+    real = dequantize(stored, tensor.quant) if tensor.quant else stored.astype(np.float64)
+    step = 2.0 ** (sum_power + ACCUMULATOR_SHIFT)
+    exact = real / step
+    # The quantizer puts half a step of the accumulator into a bias (see `quantize.plan`); rounding half up
+    # removes it, and the hardware adds its own.
+    values = np.clip(np.floor(exact + 0.5), -128, 127).astype(np.int64)
+    return QuantizedBias(values, exact, step)
+
+
+def _read_bias(graph: Graph, node: Node, sum_power: int) -> tuple[Array | None, str]:
+    """Return bytes of bias, None if all are zero, and a note on what their range loses."""
     if len(node.inputs) < 3 or not node.inputs[2]:
         return None, ""
-    values, steps, _ = quantize_bias(graph, node, step)
-    beyond = int(np.sum((steps < -128.5) | (steps >= 127.5)))
-    worst = np.abs(steps - values).max()
-    note = (
-        f"{beyond} of its biases do not fit into 8 bits and are clamped, the worst by {worst:.0f} steps"
-        if beyond
-        else ""
-    )
-    return (values if values.any() else None), note
+    bias = quantize_bias(graph, node, sum_power)
+    clamped = int(np.sum((bias.exact < -128.5) | (bias.exact >= 127.5)))
+    note = ""
+    if clamped:
+        worst = np.abs(bias.exact - bias.values).max()
+        note = (
+            f"{clamped} of its biases do not fit into 8 bits and are clamped, the worst by {worst:.0f} steps"
+        )
+    # A bias of zeros takes no bias memory.
+    return (bias.values if bias.values.any() else None), note
 
 
 @dataclass(frozen=True)
 class FusedInput:
-    """tensors: what the layer reads.  absorbed: the nodes that it computes besides its own."""
+    """What a layer reads, and what it computes before its main operation.
+
+    tensors: what it reads.  stride: subsampling without a pool.  absorbed: the nodes that it computes besides
+    its own.
+    """
 
     tensors: tuple[str, ...]
     pool: Pool | None = None
@@ -182,7 +196,10 @@ class FusedInput:
 
 @dataclass(frozen=True, eq=False)
 class InputFusion:
-    """The fronts of a graph's layers."""
+    """Finds the pools and element-wise operations that layers can compute before their main operation.
+
+    A node joins a layer only if nothing else reads its result, because that is never in memory then.
+    """
 
     graph: Graph
     producers: Mapping[str, Node]
@@ -190,30 +207,34 @@ class InputFusion:
 
     @classmethod
     def of(cls, graph: Graph) -> InputFusion:
-        """Look at a graph."""
+        """Prepare the look-ups for a graph."""
         return cls(graph, find_producers(graph), graph.uses())
 
     def before(self, node: Node) -> FusedInput:
-        """What a convolution's layer can do on the way.
+        """Return what a convolution's layer computes before it.
 
-        One that flattens or doubles does nothing before, a linear one only pools.
+        A transposed convolution computes nothing before (its counters run over twice the rows), a matrix only
+        pools.
         """
         if node.op.name == "Conv":
-            return self._ending(node.inputs[0])
+            return self._fuse_operand(node.inputs[0])
         if node.op.name != "MatMul":
             return FusedInput((node.inputs[0],))
         view = find_view(self.graph, node.inputs[0], self.producers)
-        pool = self._sole(view.base, POOL_OPS)
-        pooled = (
-            pool and spatial_size(self.graph.tensors[view.base]) == (1, 1) and self.uses[node.inputs[0]] == 1
-        )
-        return (
-            self._pooled(FusedInput((pool.inputs[0],)), pool) if pool and pooled else FusedInput((view.base,))
-        )
+        pool = self._find_sole(view.base, POOL_OPS)
+        # With one position left, the layer is a 1x1 convolution over pooled data and does not flatten.
+        is_one_position = spatial_size(self.graph.tensors[view.base]) == (1, 1)
+        if pool and is_one_position and self.uses[node.inputs[0]] == 1:
+            return self._add_pool(FusedInput((pool.inputs[0],)), pool)
+        return FusedInput((view.base,))
 
     def alone(self, node: Node) -> FusedInput:
-        """What the layer of a pool or element-wise operation does that no convolution takes along."""
-        return self._ending(node.outputs[0], node)
+        """Return what the layer of a pool or an element-wise operation computes that no convolution takes along."""
+        if node.op.name in POOL_OPS:
+            return self._fuse(node, node.inputs[0])
+        if not self.same_steps(node):
+            return FusedInput((node.outputs[0],))
+        return self._fuse_eltwise(node, None)
 
     def same_steps(self, node: Node) -> bool:
         """Whether a node's operands and result count in the same steps."""
@@ -222,38 +243,44 @@ class InputFusion:
             == 1
         )
 
-    def _ending(self, tensor: str, own: Node | None = None) -> FusedInput:
-        """own: the node whose layer it is, computed even where several read its result."""
-        pool = (
-            own if own and own.op.name in POOL_OPS else self._sole(tensor, POOL_OPS) if own is None else None
-        )
-        inner = pool.inputs[0] if pool else tensor
-        eltwise = own if own and pool is None else self._sole(inner, tuple(ELTWISE_OPS))
+    def _fuse_operand(self, tensor: str) -> FusedInput:
+        """Return what is computed before a layer that reads a tensor."""
+        pool = self._find_sole(tensor, POOL_OPS)
+        return self._fuse(pool, pool.inputs[0] if pool else tensor)
+
+    def _fuse(self, pool: Node | None, tensor: str) -> FusedInput:
+        """Return a pool, if there is one, and the element-wise operation before it."""
+        eltwise = self._find_sole(tensor, tuple(ELTWISE_OPS))
         if eltwise is None or not self.same_steps(eltwise):
-            return self._pooled(FusedInput((inner,)), pool)
-        front = FusedInput(eltwise.inputs, eltwise=ELTWISE_OPS[eltwise.op.name], absorbed=(eltwise,))
+            return self._add_pool(FusedInput((tensor,)), pool)
+        return self._fuse_eltwise(eltwise, pool)
+
+    def _fuse_eltwise(self, eltwise: Node, pool: Node | None) -> FusedInput:
+        """Return an element-wise operation with the pool behind it, else with the pools of its operands."""
+        fused = FusedInput(eltwise.inputs, eltwise=ELTWISE_OPS[eltwise.op.name], absorbed=(eltwise,))
         if pool:
-            return replace(self._pooled(front, pool), pool_first=False)
-        return self._pooled_alike(front)
+            return replace(self._add_pool(fused, pool), pool_first=False)
+        return self._fuse_operand_pools(fused)
 
-    def _pooled_alike(self, front: FusedInput) -> FusedInput:
-        """Pools of all operands as one that comes first, where they are the same."""
-        pools = [self._sole(i, POOL_OPS) for i in front.tensors]
-        known = [p for p in pools if p]
+    def _fuse_operand_pools(self, fused: FusedInput) -> FusedInput:
+        """Take the pools of all operands as one that comes first, if they are the same."""
+        pools = [self._find_sole(name, POOL_OPS) for name in fused.tensors]
+        known = [pool for pool in pools if pool]
         if len(known) < len(pools) or any((p.op, p.attrs) != (known[0].op, known[0].attrs) for p in known):
-            return front
-        behind = tuple(p.inputs[0] for p in known)
-        return self._pooled(replace(front, tensors=behind, absorbed=(*front.absorbed, *known[1:])), known[0])
+            return fused
+        tensors = tuple(pool.inputs[0] for pool in known)
+        absorbed = (*fused.absorbed, *known[1:])
+        return self._add_pool(replace(fused, tensors=tensors, absorbed=absorbed), known[0])
 
-    def _pooled(self, front: FusedInput, pool: Node | None) -> FusedInput:
-        if pool is None:
-            return front
-        found = read_pool(pool)
-        return replace(
-            front, pool=found, stride=1 if found else read_stride(pool), absorbed=(*front.absorbed, pool)
-        )
+    def _add_pool(self, fused: FusedInput, node: Node | None) -> FusedInput:
+        """Return the same with a pool or subsampling."""
+        if node is None:
+            return fused
+        pool = read_pool(node)
+        stride = 1 if pool else read_stride(node)
+        return replace(fused, pool=pool, stride=stride, absorbed=(*fused.absorbed, node))
 
-    def _sole(self, tensor: str, ops: Sequence[str]) -> Node | None:
-        """The node of these ops that makes a tensor for one reader."""
+    def _find_sole(self, tensor: str, ops: Sequence[str]) -> Node | None:
+        """Return the node of these ops that computes a tensor for one reader."""
         node = self.producers.get(tensor)
         return node if node and node.op.name in ops and self.uses[tensor] == 1 else None

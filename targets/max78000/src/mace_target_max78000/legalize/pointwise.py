@@ -19,7 +19,7 @@ from mace_target_max78000.legalize.copies import (
     plain_window,
 )
 from mace_target_max78000.legalize.layer_fields import ELTWISE_OPS, MAIN_OPS, POOL_OPS
-from mace_target_max78000.legalize.refusals import RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.tensors import find_exponent, is_native
 from mace_target_max78000.legalize.window_plans import IMAGE_RANK
 
@@ -228,7 +228,7 @@ def rewrite_padding(match: Match) -> Sequence[str] | None:
         return None
     before, after = (integers(node.attrs, key) for key in ("before", "after"))
     if before[0] or before[-1] or after[0] or after[-1]:
-        raise RefusedError("it pads channels or batches; pad rows and columns only")
+        raise NoEquivalentError("it pads channels or batches; pad rows and columns only")
     return copy_as_layer(match, pads_before=before[1:-1], pads_after=after[1:-1])
 
 

@@ -10,7 +10,7 @@ from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
 from mace_target_max78000.legalize.copies import plain_window, require_bytes
-from mace_target_max78000.legalize.refusals import RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError
 
 MAX_POOL = 16
 """The largest window and stride of a pool: their fields in the registers have four bits."""
@@ -29,10 +29,10 @@ def pool_rule(has_dilated_pools: bool) -> Callable[[Match], Sequence[str] | None
         size, dilations = list(integers(node.attrs, "kernel")), list(integers(node.attrs, "dilations"))
         if max(size) > MAX_POOL:
             problem = f"its window is {size}, and those of the hardware are at most {MAX_POOL}"
-            raise RefusedError(f"{problem}; use two smaller pools")
+            raise NoEquivalentError(f"{problem}; use two smaller pools")
         if max(dilations) > 1 and not has_dilated_pools:
             problem = f"its dilation is {dilations}, and the part has no dilated pools"
-            raise RefusedError(f"{problem}; use dilation 1")
+            raise NoEquivalentError(f"{problem}; use dilation 1")
         before, after = _measure_reach(match)
         if any(before) or any(after):
             return _pad_pool(match, before, after)
@@ -57,11 +57,11 @@ def _pad_pool(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> 
     node, builder = match.node, match.new
     if node.op.name == "AveragePool" and not node.attrs["count_pad"]:
         problem = "its mean leaves out the padding"
-        raise RefusedError(f"{problem}; let it count the padding, or pad nothing")
+        raise NoEquivalentError(f"{problem}; let it count the padding, or pad nothing")
     if node.op.name == "MaxPool" and not is_never_negative(match, node.inputs[0]):
         # A zero of padding would be the maximum of a window of negative data.
         problem = "it pads data that may be negative, and the hardware pads with zeros"
-        raise RefusedError(f"{problem}; put a ReLU before it, or pad nothing")
+        raise NoEquivalentError(f"{problem}; put a ReLU before it, or pad nothing")
     storage = require_bytes(builder.tensors[node.inputs[0]].storage, node.inputs[0])
     name = builder.stored(f"{node.name}.padded", storage)
     pads = {"before": (0, *before, 0), "after": (0, *after, 0)}
@@ -80,16 +80,16 @@ def _unify_strides(match: Match) -> Sequence[str] | None:
     count = Windows.of(size, node.attrs).count(shape)
     needed = {stride for stride, windows in zip(strides, count, strict=True) if windows > 1}
     if len(needed) > 1:
-        raise RefusedError(f"{problem}; use equal strides")
+        raise NoEquivalentError(f"{problem}; use equal strides")
     stride = needed.pop() if needed else min(max(strides), MAX_POOL)
     if stride > MAX_POOL:
-        raise RefusedError(
+        raise NoEquivalentError(
             f"its stride is {stride}, and those of the hardware are at most {MAX_POOL}; use two pools"
         )
     attrs = {**node.attrs, "strides": (stride,) * len(strides)}
     # A smaller stride along an axis of one window may leave room for a second one.
     if Windows.of(size, attrs).count(shape) != count:
-        raise RefusedError(f"{problem}; use equal strides")
+        raise NoEquivalentError(f"{problem}; use equal strides")
     return match.emit(node.op, node.inputs, attrs) if attrs != dict(node.attrs) else None
 
 
@@ -112,7 +112,7 @@ def rewrite_reduction(match: Match) -> Sequence[str] | None:
     axes = {axis % len(shape) for axis in integers(node.attrs, "axes")}
     if len(shape) not in POOLED_RANKS or axes != set(range(1, len(shape) - 1)):
         problem = f"it reduces axes {sorted(axes)}, and the hardware pools rows and columns"
-        raise RefusedError(f"{problem}; reduce all rows and columns, or compute it outside")
+        raise NoEquivalentError(f"{problem}; reduce all rows and columns, or compute it outside")
     attrs = {"kernel": shape[1:-1], **plain_window((0,) * len(axes))}
     op = "AveragePool" if node.op.name == "ReduceMean" else "MaxPool"
     name = builder.stored(f"{node.name}.pooled", builder.storages.get(node.outputs[0]))

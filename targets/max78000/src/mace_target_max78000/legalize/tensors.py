@@ -14,6 +14,7 @@ import numpy as np
 from mace_core.ir import Array, DType, Graph, Node, Quant, Storage, Tensor
 
 VIEW_OPS = ("Reshape", "Transpose", "Identity")
+"""Ops that only count the elements of their input in another way; no layer computes them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,37 +34,38 @@ class TensorView:
 
 
 def find_producers(graph: Graph) -> dict[str, Node]:
-    """The node that computes each tensor."""
+    """Map each computed tensor to its node."""
     return {name: node for node in graph.nodes for name in node.outputs}
 
 
-def find_view(graph: Graph, tensor: str, made: Mapping[str, Node]) -> TensorView:
-    """What a tensor is a view of; of itself if it is computed."""
-    steps = []
-    while (
-        (node := made.get(tensor))
-        and node.op.name in VIEW_OPS
-        and graph.tensors[node.inputs[0]].storage == graph.tensors[tensor].storage
-    ):
-        steps.append(node)
+def find_view(graph: Graph, tensor: str, producers: Mapping[str, Node]) -> TensorView:
+    """Find the tensor that another is a view of; itself if it is computed."""
+    path = []
+    while (node := producers.get(tensor)) and _is_view(graph, node):
+        path.append(node)
         tensor = node.inputs[0]
-    shape = graph.tensors[tensor].shape
-    order = np.arange(graph.tensors[tensor].elements).reshape(shape)
-    for node in reversed(steps):
+    order = np.arange(graph.tensors[tensor].elements).reshape(graph.tensors[tensor].shape)
+    for node in reversed(path):
         order = node.op.compute([order], node.attrs)[0]
     return TensorView(tensor, order)
 
 
+def _is_view(graph: Graph, node: Node) -> bool:
+    """Whether a node only moves elements; with another storage it would round them as well."""
+    before, after = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    return node.op.name in VIEW_OPS and before.storage == after.storage
+
+
 def find_exponent(quant: Quant | None) -> int | None:
-    """The k of a storage whose one scale is 2 ** k and whose zero point is 0; None for any other."""
+    """Return the k of a storage whose one scale is 2 ** k and whose zero point is 0; None for any other."""
     if quant is None or len(set(quant.scale)) != 1 or any(quant.zero_point):
         return None
     mantissa, power = math.frexp(quant.scale[0])
-    return power - 1 if mantissa == 0.5 else None
+    return power - 1 if mantissa == 0.5 else None  # frexp gives a mantissa from 0.5 to 1
 
 
 def make_storage(power: int) -> Storage:
-    """Signed bytes that count steps of 2 ** power."""
+    """Return the storage of signed bytes that count steps of 2 ** power."""
     return Storage(DType.I8, Quant.of(2.0**power))
 
 

@@ -13,7 +13,7 @@ from mace_core.ops.arguments import integers
 from mace_core.ops.resize import axis_taps
 from mace_core.rewrite import Match
 from mace_target_max78000.legalize.copies import IMAGE_AXES, UNIT_QUANT, copying_filters, plain_window
-from mace_target_max78000.legalize.refusals import RefusedError
+from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.window_plans import IMAGE_RANK, PADS
 
 TRANSPOSED_KERNEL = 3
@@ -33,7 +33,7 @@ def rewrite_transposed(match: Match) -> Sequence[str] | None:
         return None
     group = int(str(node.attrs["group"]))
     if group > 1:
-        raise RefusedError(f"it is a transposed convolution in {group} groups; use one group")
+        raise NoEquivalentError(f"it is a transposed convolution in {group} groups; use one group")
     rewrite = TransposedRewrite(match, match.new.weights[node.inputs[1]])
     return rewrite.as_convolution() if set(rewrite.strides) == {1} else rewrite.as_doubling()
 
@@ -67,7 +67,7 @@ class TransposedRewrite:
         sizes = zip(self.count, extents, self.size, before, strict=True)
         after = tuple(results + extent - size - pad for results, extent, size, pad in sizes)
         if min(*before, *after) < 0:
-            raise RefusedError("its padding is larger than its kernel; make the padding smaller")
+            raise NoEquivalentError("its padding is larger than its kernel; make the padding smaller")
         reversed_filters = np.flip(self.w, tuple(range(1, self.w.ndim - 1)))
         attrs = {**plain_window(before), "pads_after": after, "dilations": self.dilations}
         return self._emit("Conv", reversed_filters, attrs, self.match.node.outputs)
@@ -77,7 +77,7 @@ class TransposedRewrite:
         kernel = self.w.shape[1:-1]
         if set(self.strides) != {2} or len(kernel) != IMAGE_AXES:
             problem = f"its strides are {list(self.strides)} over {len(kernel)} axes"
-            raise RefusedError(f"{problem}; use stride 2 over rows and columns of an image")
+            raise NoEquivalentError(f"{problem}; use stride 2 over rows and columns of an image")
         rows, columns = (self._plan_axis(axis) for axis in range(IMAGE_AXES))
         pads, sizes = (rows.pad, columns.pad), (rows.size, columns.size)
         if self._is_native(pads, sizes):
@@ -112,7 +112,7 @@ class TransposedRewrite:
                 return _AxisPlan(places, pad, size)
         kernel = f"kernel {list(self.w.shape[1:-1])} with padding {list(self.before)}"
         problem = f"{kernel} reaches further than the hardware's kernel of {TRANSPOSED_KERNEL}"
-        raise RefusedError(f"{problem}; use kernel 3 with padding 1, or kernel 2 without")
+        raise NoEquivalentError(f"{problem}; use kernel 3 with padding 1, or kernel 2 without")
 
     def _emit(
         self, op: str, filters: Array, attrs: Mapping[str, object], outputs: Sequence[str]
@@ -133,7 +133,7 @@ def rewrite_resize(match: Match) -> Sequence[str] | None:
     shape = match.shape(0)
     if node.attrs["mode"] != "nearest" or len(shape) != IMAGE_RANK or not _doubles(match):
         problem = "it resizes in another way than repeating each row and column of an image"
-        raise RefusedError(f"{problem}; use nearest with a factor of 2, or resize outside")
+        raise NoEquivalentError(f"{problem}; use nearest with a factor of 2, or resize outside")
     # Stride 2 puts a zero behind every element; ones at these four taps repeat an element over a square of 2 x 2.
     filters = copying_filters(shape[-1], [[1], [1]], TRANSPOSED_KERNEL)
     for row, column in ((1, 2), (2, 1), (2, 2)):
