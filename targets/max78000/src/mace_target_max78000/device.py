@@ -38,6 +38,9 @@ SHIFTS = range(-15, 16)
 UNIT_SHIFT = 7
 """The accumulator counts 128ths: 2 ** 7 of its steps are one step of weight times data."""
 
+COPY_BITS = 2
+"""Bits of the weights of a layer that only copies: the fewest that hold 0 and 1, as one bit is 0 or -1."""
+
 MAX_POOL = 16
 """Rows or columns of a pool's window, its dilation included, and its stride."""
 MAX_OPERANDS = 16

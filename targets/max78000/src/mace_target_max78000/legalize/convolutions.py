@@ -18,7 +18,7 @@ from mace_core.ir import Array, Node
 from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
-from mace_target_max78000.device import PROCESSORS, Device
+from mace_target_max78000.device import MAX_DILATED_KERNEL_1D, PROCESSORS, Device
 from mace_target_max78000.legalize.copies import (
     LINE_RANK,
     UNIT_QUANT,
@@ -33,6 +33,7 @@ from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.window_plans import (
     IMAGE_RANK,
     NEIGHBORS,
+    PADS,
     CopyPlan,
     DirectPlan,
     WindowAxis,
@@ -41,12 +42,6 @@ from mace_target_max78000.legalize.window_plans import (
     plan_copies,
     plan_direct,
 )
-
-MAX_DILATED_KERNEL = 3
-"""The longest kernel along a line that the hardware dilates beyond its longest kernel; it pads none."""
-
-MAX_PAD = 2
-"""Padding on each side of an image's kernel."""
 
 MAX_COPY_STAGES = 4
 """Stages of copies that are tried; each is a layer more."""
@@ -96,7 +91,7 @@ def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
         rewrite = ConvolutionRewrite(match, axes, w, device)
         is_depthwise = group == x[-1] == w.shape[0]
         # The second generation has kernels for each channel, but none for groups of several channels.
-        if group > 1 and not (device.pipelined and is_depthwise and rewrite.plan_alone()):
+        if group > 1 and not (device.features.depthwise and is_depthwise and rewrite.plan_alone()):
             return replace_filters(match, make_dense(w, group), group=1)
         return rewrite.apply()
 
@@ -149,11 +144,11 @@ class ConvolutionRewrite:
         # A line whose dilated kernel is longer than the hardware's runs as an image of `dilation` columns
         # (see `unit`), whose only kernel is 3x3; its padding would lie between the rows.
         exceeds_kernels = (kernel[0] - 1) * dilation >= list_kernel_lengths(self.rank)[-1]
-        if dilation > 1 and self.rank == LINE_RANK and kernel[0] <= MAX_DILATED_KERNEL and exceeds_kernels:
+        if dilation > 1 and self.rank == LINE_RANK and kernel[0] <= MAX_DILATED_KERNEL_1D and exceeds_kernels:
             return not any(before + after) and strides == (1,)
         is_plain = set(strides) == {1} and dilation == 1
         has_kernel = len(set(kernel)) == 1 and kernel[0] in list_kernel_lengths(self.rank)
-        return is_plain and has_kernel and before == after and max(before) <= MAX_PAD
+        return is_plain and has_kernel and before == after and max(before) <= PADS[-1]
 
     @property
     def _is_dense(self) -> bool:
@@ -312,7 +307,7 @@ def pad_wide_line(match: Match) -> Sequence[str] | None:
     pad, w = integers(node.attrs, "pads_before")[0], match.new.weights[node.inputs[1]]
     if not pad:
         return None
-    if w.shape[1] == NEIGHBORS and pad <= MAX_PAD:
+    if w.shape[1] == NEIGHBORS and pad <= PADS[-1]:
         return _convolve_as_image(match, w, pad)
     x = node.inputs[0]
     for _ in range(pad):

@@ -13,15 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.device import PER_MEMORY
+from mace_target_max78000.device import COPY_BITS, PER_MEMORY, UNIT_SHIFT
 from mace_target_max78000.legalize.refusals import Refusals
 from mace_target_max78000.network import INPUT, Layer, Operation, Weights
-
-UNIT_SHIFT = 7
-"""The shift that makes a sum of weight 1 its input again."""
-
-COPY_BITS = 2
-"""Weights of a layer that only copies: the fewest bits that can be 0 and 1."""
 
 
 def align_joined_inputs(

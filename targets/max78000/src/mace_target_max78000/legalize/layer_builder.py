@@ -9,13 +9,12 @@ import numpy as np
 
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
-from mace_target_max78000.device import PROCESSORS, Device
+from mace_target_max78000.device import PROCESSORS, SHIFTS, UNIT_SHIFT, Device
 from mace_target_max78000.legalize.copies import LINE_RANK, ROW_RANK
 from mace_target_max78000.legalize.layer_fields import (
     ELTWISE_OPS,
     MAIN_OPS,
     POOL_OPS,
-    SHIFTS,
     FusedInput,
     InputFusion,
     as_pair,
@@ -27,9 +26,6 @@ from mace_target_max78000.legalize.layer_fields import (
 from mace_target_max78000.legalize.refusals import NoEquivalentError, Refusals
 from mace_target_max78000.legalize.tensors import VIEW_OPS, TensorView, find_exponent, find_view, is_native
 from mace_target_max78000.network import INPUT, Activation, Layer, Operation
-
-UNIT_SHIFT = 7
-"""The shift that makes a sum of weight 1 its input again."""
 
 
 @dataclass
@@ -175,7 +171,7 @@ class LayerBuilder:
         layer = self._start_layer(node, self.fusion.alone(node), Operation.PASSTHROUGH)
         # The first generation pools several passes in a convolution only, except to a single position.
         is_wide_pool = (layer.pool is not None or layer.stride > 1) and layer.channels > PROCESSORS
-        if is_wide_pool and not self.device.pipelined and layer.pooled != (1, 1):
+        if is_wide_pool and not self.device.features.wide_pools and layer.pooled != (1, 1):
             is_line = len(self.graph.tensors[node.outputs[0]].shape) == LINE_RANK
             operation = Operation.CONV1D if is_line else Operation.CONV2D
             values = np.eye(layer.channels, dtype=np.int64).reshape(

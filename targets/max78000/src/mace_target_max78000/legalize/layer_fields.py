@@ -11,18 +11,15 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node, Tensor
 from mace_core.ops.arguments import integers
 from mace_core.quantization import dequantize
+from mace_target_max78000.device import SHIFTS, UNIT_SHIFT, WEIGHT_BITS
 from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.tensors import find_exponent, find_producers, find_view, is_native
 from mace_target_max78000.network import Activation, Eltwise, Operation, Pool, Weights
 
 WEIGHT_RANGES: Mapping[int, tuple[int, int]] = MappingProxyType(
-    {bits: (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (1, 2, 4, 8)}
+    {bits: (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in WEIGHT_BITS}
 )
 """Minimum and maximum weight of so many bits."""
-
-SHIFTS = range(-15, 16)
-ACCUMULATOR_SHIFT = 7
-"""The accumulator counts 128ths: 2 ** 7 of its steps are one step of weight times data."""
 
 ELTWISE_OPS: Mapping[str, Eltwise] = MappingProxyType({"Add": Eltwise.ADD, "Sub": Eltwise.SUB})
 POOL_OPS = ("MaxPool", "AveragePool")
@@ -106,7 +103,7 @@ def derive_arithmetic(graph: Graph, node: Node, data_power: int, weight_power: i
     power = find_exponent(output.quant)
     assert power is not None
     # The hardware computes floor(sum * 2 ** shift / 128 + 1/2): a shift of 7 keeps the steps of the sum.
-    shift = sum_power - power + ACCUMULATOR_SHIFT
+    shift = sum_power - power + UNIT_SHIFT
     if shift not in SHIFTS:
         problem = f"its sums are shifted by {shift}, and the hardware shifts by {SHIFTS[0]} to {SHIFTS[-1]}"
         raise NoEquivalentError(f"{problem}; choose closer scales for data and weights")
@@ -154,7 +151,7 @@ def quantize_bias(graph: Graph, node: Node, sum_power: int) -> QuantizedBias:
     """Round a layer's bias to bytes.  sum_power: of the steps that the layer's sums count."""
     tensor, stored = graph.tensors[node.inputs[2]], graph.weights[node.inputs[2]]
     real = dequantize(stored, tensor.quant) if tensor.quant else stored.astype(np.float64)
-    step = 2.0 ** (sum_power + ACCUMULATOR_SHIFT)
+    step = 2.0 ** (sum_power + UNIT_SHIFT)
     exact = real / step
     # The quantizer puts half a step of the accumulator into a bias (see `quantize.plan`); rounding half up
     # removes it, and the hardware adds its own.

@@ -118,7 +118,7 @@ def legalize_graph(graph: Graph, device: Device) -> LegalizedGraph:
         raise MaceError(graph.name, "nothing of it runs on the accelerator", "give it to another target")
     layers, numbers = align_joined_inputs(builder.layers, refusals)
     refusals.check()
-    if device.pipelined:
+    if device.features.binary_weights:
         layers = use_binary_weights(layers)
     network_input = replace(network_input, fold=fold)
     functions = sorted({node.op.name for node in tail if node.op.name in TAIL_FUNCTIONS})
@@ -191,7 +191,7 @@ def rewrite_to_hardware_ops(
     graph = rewrite(graph, refusals.collect(pointwise.split_rule(pointwise.find_input_operands(graph))))
     for rule in POINTWISE_RULES:
         graph = rewrite(graph, refusals.collect(rule))
-    graph = rewrite(graph, refusals.collect(pools.pool_rule(device.pipelined)))
+    graph = rewrite(graph, refusals.collect(pools.pool_rule(device.features.dilated_pools)))
     # Pools with padding have made Pad nodes.
     graph = rewrite(graph, refusals.collect(pointwise.rewrite_padding))
     # Before the convolutions are rewritten: a fold saves all the copies of the first one.
@@ -199,7 +199,7 @@ def rewrite_to_hardware_ops(
     graph = rewrite(graph, refusals.collect(convolutions.convolution_rule(device)))
     # The first time grouped convolutions become dense, of kernels that the hardware may lack.
     graph = rewrite(graph, refusals.collect(convolutions.convolution_rule(device)))
-    if device.pipelined:
+    if not device.features.wide_padded_conv1d:
         graph = rewrite(graph, refusals.collect(convolutions.pad_wide_line))
     # Crops come last, because convolutions make them; a pool that follows one may make it needless.
     graph = rewrite(graph, refusals.collect(pools.remove_crop_before_pool))
@@ -242,7 +242,7 @@ def _note_dense_depthwise(before: Graph, after: Graph, device: Device) -> Iterat
     listed = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
     cost = "computed as dense ones, which takes the weights and the time of dense ones"
     reason = "they are not of kernel 3"
-    if not device.pipelined:
+    if not device.features.depthwise:
         reason = "the MAX78002 computes those of kernel 3 and stride 1 directly"
     yield f"{len(names)} depthwise convolutions are {cost} ({listed}); {reason}"
 

@@ -118,7 +118,9 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
 
 def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     """Replace a node and its feeder by the feeder with the node's outputs."""
-    return match.new.add(feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder))
+    return match.new.add(
+        feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
+    )
 
 
 def split_rule(kept: frozenset[str]) -> Rule:

@@ -9,11 +9,9 @@ from mace_core.ir import Attrs, Node
 from mace_core.ops.arguments import integers
 from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
+from mace_target_max78000.device import MAX_POOL
 from mace_target_max78000.legalize.copies import plain_window, require_bytes
 from mace_target_max78000.legalize.refusals import NoEquivalentError
-
-MAX_POOL = 16
-"""The largest window and stride of a pool: their fields in the registers have four bits."""
 
 POOLED_RANKS = (3, 4)
 """Axes of data with rows: lines and images."""

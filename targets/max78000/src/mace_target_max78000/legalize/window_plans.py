@@ -15,10 +15,13 @@ from itertools import combinations, product
 from math import prod
 from typing import TypeVar
 
+from mace_target_max78000.device import KERNELS, MAX_KERNEL_1D, MAX_PADS
+from mace_target_max78000.network import Operation
+
 T = TypeVar("T")
 
-# Padding of every kernel on either part; Conv1d alone could pad by 3 as well.
-PADS = (0, 1, 2)
+# Padding that lines and images have both; Conv1d could pad by 3 as well.
+PADS = tuple(range(MAX_PADS[Operation.CONV2D] + 1))
 
 NEIGHBORS = 3
 """Length of an image's kernel, and of a short one along a line, which loses fewer elements at the ends."""
@@ -131,7 +134,9 @@ def list_kernel_lengths(rank: int) -> tuple[int, ...]:
     An image has kernels of 1x1 and 3x3, because a word of weight memory holds nine weights; a line may use
     all nine along its only axis.
     """
-    return (1, 3) if rank == IMAGE_RANK else tuple(range(1, 10))
+    if rank == IMAGE_RANK:
+        return tuple(rows for rows, _ in KERNELS[Operation.CONV2D])
+    return tuple(range(1, MAX_KERNEL_1D + 1))
 
 
 def plan_direct(axis: WindowAxis, length: int) -> list[DirectPlan]:
