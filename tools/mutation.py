@@ -59,6 +59,11 @@ C_CHANGES = (
 )
 NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.%])")
 
+IGNORED_C = (
+    re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|/\*.*?\*/", re.DOTALL),
+    re.compile(r"//[^\n]*|^ *#[^\n]*", re.MULTILINE),
+)
+
 Change = tuple[int, int, str]
 """Bytes [start, end) of a file, and what stands there instead."""
 
@@ -140,18 +145,16 @@ def replacements(node: ast.expr | ast.stmt) -> Iterator[str]:
 
 
 def c_changes(data: bytes) -> Iterator[Change]:
-    """Yield changes of a template of C; directives, comments and directives of the preprocessor are left alone."""
-    start = 0
-    for line in data.splitlines(keepends=True):
-        text = line.decode()
-        is_code = not text.lstrip().startswith(("//", "/*", "*", "#", "{%", "{#")) and "{{" not in text
-        code = text.partition("//")[0].partition("/*")[0] if is_code else ""
-        for old, new in C_CHANGES:
-            for found in re.finditer(re.escape(old), code):
-                yield start + found.start(), start + found.end(), new
-        for found in NUMBER.finditer(code):
-            yield start + found.start(), start + found.end(), str(int(found.group()) + 1)
-        start += len(line)
+    """Yield changes of a template of C; comments, Jinja's directives and the preprocessor's are left alone."""
+    text = data.decode()
+    for left_alone in IGNORED_C:
+        # Blanks of the same length keep the positions of what is left.
+        text = left_alone.sub(lambda found: " " * len(found.group().encode()), text)
+    for old, new in C_CHANGES:
+        for found in re.finditer(re.escape(old), text):
+            yield found.start(), found.end(), new
+    for found in NUMBER.finditer(text):
+        yield found.start(), found.end(), str(int(found.group()) + 1)
 
 
 def choose(area: str, module: str, seed: int, count: int) -> list[Fault]:
