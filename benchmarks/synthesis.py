@@ -1,4 +1,4 @@
-"""Time `mace-ai8x synthesize` on the maker's networks and write it to docs/benchmarks.md: `uv run python benchmarks/synthesis.py`.
+"""Time `mace-ai8x synthesize` on the vendor's networks and write it to docs/benchmarks.md: `uv run python benchmarks/synthesis.py`.
 
 Each network is one process from its start to the written project; processor time and peak memory are those
 that the system accounts for it. The maker's processor time is the one in the reference files. The networks
@@ -39,7 +39,7 @@ def measured(reference: Path) -> tuple[float, float]:
         command = [
             sys.executable,
             "-m",
-            "mace_target_max78000.cli",
+            "mace_frontend_ai8x.cli",
             "synthesize",
             "--device",
             content["device"],

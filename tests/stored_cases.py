@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "targets/max78000/tests")]
 from manifest import MODELS, Entry, entries  # noqa: E402  # the path is set above
 from references import Reference, references  # noqa: E402
 
-from mace_target_max78000.checkpoint.state import State  # noqa: E402
-from mace_target_max78000.checkpoint.write import write_state  # noqa: E402
+from mace_frontend_ai8x.checkpoint.state import State  # noqa: E402
+from mace_frontend_ai8x.checkpoint.write import write_state  # noqa: E402
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from mace_frontend_ai8x.network import Activation, Network
 from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Device
 from mace_target_max78000.image import Image, Step, Write
-from mace_target_max78000.network import Activation, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import SimulationError, Simulator, mismatches, replay
 from mace_target_max78000.simulator.decode import decode

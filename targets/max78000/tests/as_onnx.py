@@ -1,4 +1,4 @@
-"""A network as an ONNX file, as a trainer would export it: channels first, quantised by QuantizeLinear and DequantizeLinear.
+"""A network as an ONNX file, as a trainer would export it: channels first, quantized by QuantizeLinear and DequantizeLinear.
 
 Data counts 128ths.  Half a step of the accumulator in each bias keeps sums off the halves, which ONNX rounds
 to even and the hardware up.
@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.ir import Array
-from mace_target_max78000.network import INPUT, Activation, Eltwise, Layer, Network, Operation
+from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation
 
 DATA = 2.0**-7
 ELTWISE = {Eltwise.ADD: "Add", Eltwise.SUB: "Sub"}
@@ -55,7 +55,7 @@ def write_onnx(network: Network, path: Path) -> None:
 
 
 class Writer:
-    """Nodes and constants; every value between layers is float, dequantised from bytes."""
+    """Nodes and constants; every value between layers is float, dequantized from bytes."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []

@@ -15,11 +15,11 @@ import numpy as np
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.run.reference import execute
-from mace_target_max78000.arithmetic import outputs
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import Network, Place
 from mace_target_max78000.device import Device
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph
 from mace_target_max78000.legalize.tensors import find_exponent, make_storage
-from mace_target_max78000.network import Network, Place
 from mace_target_max78000.options import Options
 
 

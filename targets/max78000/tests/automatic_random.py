@@ -1,4 +1,4 @@
-"""Random quantised graphs of the ops that the automatic way takes: any legal network, and more than the hardware has."""
+"""Random quantized graphs of the ops that the automatic way takes: any legal network, and more than the hardware has."""
 
 from __future__ import annotations
 

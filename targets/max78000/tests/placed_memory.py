@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.place.search import PlacedNetwork
 
 Words = np.ndarray[Any, np.dtype[np.int64]]

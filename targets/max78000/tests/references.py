@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mace_target_max78000.checkpoint import Checkpoint, Form, load_arrays, load_checkpoint
-from mace_target_max78000.description import read_description
+from mace_frontend_ai8x.checkpoint import Checkpoint, Form, load_arrays, load_checkpoint
+from mace_frontend_ai8x.description import read_description
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Check, Chunk
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 

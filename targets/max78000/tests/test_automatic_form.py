@@ -11,10 +11,10 @@ from automatic_graphs import Writer, assert_same, sample_of
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Quant
 from mace_core.run.reference import execute
+from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Pool
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.legalize.tensors import make_storage
-from mace_target_max78000.network import Activation, Eltwise, Operation, Pool
 from mace_target_max78002.device import MAX78002
 
 DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)

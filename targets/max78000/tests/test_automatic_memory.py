@@ -13,9 +13,9 @@ from mace_core import pipeline
 from mace_core.deployment import Model
 from mace_core.registry import Registry
 from mace_core.transforms import run_phases
+from mace_frontend_ai8x.network import Eltwise
 from mace_target_max78000.design import design_network
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import Eltwise
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.report import analysed
 from mace_target_max78000.simulator import mismatches, replay

@@ -16,9 +16,9 @@ from mace_core.deployment import Model
 from mace_core.ir import Graph
 from mace_core.registry import Registry
 from mace_core.transforms import run_phases
-from mace_target_max78000.arithmetic import outputs
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import Eltwise, Layer
 from mace_target_max78000.design import quantize_and_legalize
-from mace_target_max78000.network import Eltwise, Layer
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 
 REFERENCES = references((MODELS,))

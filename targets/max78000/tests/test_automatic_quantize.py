@@ -1,4 +1,4 @@
-"""Float graphs quantised for the target: what is lost, beside the float model, of models that nobody laid out by hand."""
+"""Float graphs quantized for the target: what is lost, beside the float model, of models that nobody laid out by hand."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mace_core.ir import Array, DType, Graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.transforms import run_phases
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.legalize.boundary import cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
 from mace_target_max78000.legalize.tensors import find_exponent, is_native
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import place_layers
 from mace_target_max78000.quantize.plan import QuantizationPolicy, calibrate, is_quantized
@@ -126,7 +126,7 @@ def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("tiny", TINY, ids=lambda t: t.name)
-def test_quantised_models_of_other_scales(tiny: Tiny, registry: Registry) -> None:
+def test_quantized_models_of_other_scales(tiny: Tiny, registry: Registry) -> None:
     """Bytes with zero points, as TensorFlow Lite has them, become real numbers and bytes in steps of powers of two."""
     graph = read(MODELS / f"mlperf_{tiny.name}" / f"{tiny.name}_int8.tflite", registry)
     real = read(MODELS / f"mlperf_{tiny.name}" / f"{tiny.name}_fp32.tflite", registry)
@@ -181,7 +181,7 @@ def loss(graph: Graph, samples: list[dict[str, Array]], policy: QuantizationPoli
     return float(np.mean(errors))
 
 
-def test_quantised_graph_is_native_and_stays_as_it_is() -> None:
+def test_quantized_graph_is_native_and_stays_as_it_is() -> None:
     net, x = Net.over(8, 8, 3)
     graph = net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)])
     made = quantize(graph, net.samples())
@@ -191,7 +191,7 @@ def test_quantised_graph_is_native_and_stays_as_it_is() -> None:
     assert quantize(made, ()) is made
 
 
-def test_reference_of_the_quantised_graph_is_the_hardwares() -> None:
+def test_reference_of_the_quantized_graph_is_the_hardwares() -> None:
     net, x = Net.over(8, 8, 3)
     samples = net.samples()
     made = quantize(net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)]), samples)

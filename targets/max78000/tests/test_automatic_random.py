@@ -14,11 +14,11 @@ from automatic_random import random_graph
 
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
-from mace_target_max78000.arithmetic import outputs
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import place_layers
 from mace_target_max78000.simulator import mismatches, replay

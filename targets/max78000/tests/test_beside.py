@@ -12,9 +12,9 @@ from references import MODELS, Reference, references
 from mace_core.compilation import read_file
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
-from mace_target_max78000.beside import check_beside
-from mace_target_max78000.checkpoint import load_checkpoint
-from mace_target_max78000.description import read_description
+from mace_frontend_ai8x.checkpoint import load_checkpoint
+from mace_frontend_ai8x.description import read_description
+from mace_target_max78000.check.trained_model import check_trained_model
 
 REAL = [
     r for r in references() if r.path.parent.parent.name != "unit" and r.path.parent.name != "camvid_unet"
@@ -25,7 +25,7 @@ here = pytest.mark.skipif(not REAL, reason=f"the maker's networks are not in {MO
 @pytest.mark.parametrize("reference", REAL, ids=lambda r: r.name)
 def test_descriptions_are_those_of_their_models(reference: Reference, tmp_path: Path) -> None:
     write_onnx(reference.network, tmp_path / "model.onnx")
-    check_beside(
+    check_trained_model(
         reference.network, "model.onnx", read_file(tmp_path / "model.onnx", Registry.load()), reference.device
     )
 
@@ -67,7 +67,7 @@ def test_mistakes_that_still_fit(mistake: tuple[str, str], told: str, tmp_path: 
         reference.options,
     )
     with pytest.raises(MaceError) as caught:
-        check_beside(
+        check_trained_model(
             network, "model.onnx", read_file(tmp_path / "model.onnx", Registry.load()), reference.device
         )
     assert re.search(told, str(caught.value)), str(caught.value)

@@ -13,11 +13,11 @@ from references import MODELS
 from test_simulator import network
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.cli import main
+from mace_frontend_ai8x.network import Weights
 from mace_target_max78000.build import built
-from mace_target_max78000.cli import main
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Expect, Image, Poll, Write
-from mace_target_max78000.network import Weights
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import replay
 from mace_target_max78000.synthesis import synthesise
@@ -206,8 +206,8 @@ def test_bias_and_output_width_are_as_asked() -> None:
 
     reference = next(r for r in references() if r.name == "mnist-MAX78000")
     folder = reference.path.parent
-    from mace_target_max78000.checkpoint import load_checkpoint
-    from mace_target_max78000.description import read_description
+    from mace_frontend_ai8x.checkpoint import load_checkpoint
+    from mace_frontend_ai8x.description import read_description
 
     def read(*arguments: str) -> list[tuple[bool, bool]]:
         options = Options.of_arguments(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 from references import Reference, references
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.description import read_description
+from mace_frontend_ai8x.frontend import parameters_of
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.build import built
-from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000
-from mace_target_max78000.frontend import parameters_of
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
+from mace_target_max78000.target import Max78000
+from mace_target_max78002.target import Max78002
 
 NAMES = (
     "mnist-MAX78000",
@@ -26,6 +29,7 @@ NAMES = (
     "camvid_unet-MAX78000",
 )
 DIGITS = [r for r in references() if r.name == "mnist-MAX78000"]
+TARGETS = {"MAX78000": Max78000, "MAX78002": Max78002}
 
 
 def text_of(reference: Reference) -> str:
@@ -45,7 +49,11 @@ def read(folder: Path, reference: Reference, text: str) -> Network:
     checkpoint = reference.path.parent / reference.content["checkpoint"]
     sample = np.load(reference.path.parent / reference.content["sample"])
     return read_description(
-        path, parameters_of(checkpoint, reference.options), sample, reference.options, reference.device
+        path,
+        parameters_of(checkpoint, reference.options),
+        sample,
+        reference.options,
+        partial(TARGETS[reference.device.name].add_limit_faults, reference.options),
     )
 
 
@@ -151,7 +159,7 @@ def test_faults_of_the_checkpoint_follow_those_of_the_description(
             parameters_of(tmp_path / "none.pth.tar", Options()),
             np.zeros((1, 28, 28)),
             Options(),
-            MAX78000,
+            partial(Max78000.add_limit_faults, Options()),
         )
     first, second = str(error.value).splitlines()
     assert "unknown key 'padding'" in first

@@ -14,11 +14,11 @@ from test_packing import rewritten
 
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
-from mace_target_max78000.arithmetic import outputs
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.emulator.firmware import Outcome, run
 from mace_target_max78000.emulator.image import load
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
 from mace_target_max78000.project.compile import firmware

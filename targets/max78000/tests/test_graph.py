@@ -17,9 +17,9 @@ from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
-from mace_target_max78000.frontend import Ai8x, DescribedModel
-from mace_target_max78000.graph import as_any_graph, as_graph
-from mace_target_max78000.network import Eltwise
+from mace_frontend_ai8x.frontend import Ai8x, DescribedModel
+from mace_frontend_ai8x.graph import as_any_graph, as_graph
+from mace_frontend_ai8x.network import Eltwise
 from mace_target_max78000.synthesis import memory
 from mace_target_max78000.unit import units
 
@@ -84,7 +84,7 @@ def test_the_graph_remembers_the_description_through_the_transforms() -> None:
     registry = Registry.load()
     graph = run_phases(load(model, registry), registry)
     assert isinstance(graph.origin, DescribedModel)
-    placed = graph.origin.network(reference.options, reference.device)
+    placed = graph.origin.network(reference.options)
     assert [*placed.places] == [*reference.network.places]
 
 

@@ -12,11 +12,9 @@ import pytest
 from references import MODELS, Reference, references
 
 from mace_core.ir import Array
-from mace_target_max78000.check import find_faults
-from mace_target_max78000.checkpoint import load_checkpoint
-from mace_target_max78000.description import read_description
-from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.network import (
+from mace_frontend_ai8x.checkpoint import load_checkpoint
+from mace_frontend_ai8x.description import read_description
+from mace_frontend_ai8x.network import (
     BUFFER,
     INPUT,
     Activation,
@@ -31,6 +29,8 @@ from mace_target_max78000.network import (
     Weights,
     processors_needed,
 )
+from mace_target_max78000.check import find_faults
+from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 
@@ -67,7 +67,7 @@ MISTAKES: Mapping[str, tuple[tuple[str, str, int], str]] = {
     "weights wider than quantization": (
         ("op: conv2d", "op: conv2d\n    quantization: 4", 1),
         "layer1: quantization: found weights from -128 to 127, expected 4: weights from -8 to 7;"
-        " write quantization: 8, or quantise the weights to 4 bits",
+        " write quantization: 8, or quantize the weights to 4 bits",
     ),
     "a misaligned offset": (
         ("out_offset: 0x2000", "out_offset: 0x2002", 0),

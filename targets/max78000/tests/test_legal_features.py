@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_legal import C1, C2, NO, T2, layer, mask, network, place, told
 
+from mace_frontend_ai8x.network import Eltwise, Layer, Network, Place, Pool, Weights
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.network import Eltwise, Layer, Network, Place, Pool, Weights
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 

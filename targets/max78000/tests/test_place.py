@@ -15,10 +15,10 @@ from references import IMPOSSIBLE, MODELS, Reference, references
 
 from mace_core.errors import MaceError
 from mace_core.testing.requirements import require
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000 import check
-from mace_target_max78000.arithmetic import outputs
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.network import INPUT, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.allocate import find_overlap_distance
 from mace_target_max78000.place.search import PlacedNetwork, place_layers

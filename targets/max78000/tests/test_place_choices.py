@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from test_place import combined, conv, proven
 
+from mace_frontend_ai8x.network import INPUT, Layer, Operation
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.network import INPUT, Layer, Operation
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, arrange_values
 from mace_target_max78000.place.inserted_layers import split_unsupported

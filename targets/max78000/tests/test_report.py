@@ -12,8 +12,7 @@ import pytest
 from references import references
 
 from mace_core.testing.requirements import require
-from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.network import (
+from mace_frontend_ai8x.network import (
     INPUT,
     Activation,
     Eltwise,
@@ -24,6 +23,7 @@ from mace_target_max78000.network import (
     Pool,
     Weights,
 )
+from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
 from mace_target_max78000.report import Report, analysed, as_dict, picture, summary
 from mace_target_max78000.report.cycles import cycles

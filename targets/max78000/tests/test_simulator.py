@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_frontend_ai8x.network import INPUT, Activation, Layer, Network, Operation, Place, Pool, Weights
 from mace_target_max78000 import simulator as simulator_package
 from mace_target_max78000.device import FIFO_CONTROL, FIFO_DATA, FIFO_STATUS, MAX78000, Device
 from mace_target_max78000.image import Check, Image, Poll, Step, Write
-from mace_target_max78000.network import INPUT, Activation, Layer, Network, Operation, Place, Pool, Weights
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import SimulationError, Simulator, mismatches, replay
 from mace_target_max78000.synthesis import synthesise

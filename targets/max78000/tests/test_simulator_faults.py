@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_simulator_layers import changed, convolution, depthwise, pair, program
 
+from mace_frontend_ai8x.network import Network, Place, Pool
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Image, Write
-from mace_target_max78000.network import Network, Place, Pool
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import NotModelledError, SimulationError, mismatches, replay
 from mace_target_max78000.synthesis import synthesise

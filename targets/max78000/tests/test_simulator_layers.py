@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.image import Image, Write
-from mace_target_max78000.network import (
+from mace_frontend_ai8x.network import (
     INPUT,
     Activation,
     Eltwise,
@@ -23,6 +21,8 @@ from mace_target_max78000.network import (
     Pool,
     Weights,
 )
+from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import SimulationError, mismatches, replay
 from mace_target_max78000.synthesis import synthesise

@@ -17,10 +17,10 @@ from test_simulator_layers import (
     transposed,
 )
 
+from mace_frontend_ai8x.network import Layer, Network, Operation, Place, Pool, processors_needed
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Write
-from mace_target_max78000.network import Layer, Network, Operation, Place, Pool, processors_needed
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulator import NotModelledError, mismatches, replay
 from mace_target_max78000.simulator.decode import decode

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.feed import Feed
-from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import results
 

@@ -11,14 +11,14 @@ from test_checkpoint import file
 from test_simulator import network
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.checkpoint import Checkpoint, LayerParameters, load_checkpoint
+from mace_frontend_ai8x.description import read_description
+from mace_frontend_ai8x.frontend import parameters_of
+from mace_frontend_ai8x.network import Activation, Network
 from mace_target_max78000.build import built
-from mace_target_max78000.checkpoint import Checkpoint, LayerParameters, load_checkpoint
 from mace_target_max78000.clock import choose_clock
-from mace_target_max78000.description import read_description
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.frontend import parameters_of
 from mace_target_max78000.image import Image, Write
-from mace_target_max78000.network import Activation, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
 from mace_target_max78000.synthesis import synthesise

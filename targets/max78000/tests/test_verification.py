@@ -14,12 +14,12 @@ from mace_core.api import BuildConfig
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
+from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Weights
 from mace_target_max78000 import target as target_module
 from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place, Weights
 from mace_target_max78000.options import Options
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.synthesis import synthesise

@@ -10,10 +10,10 @@ from mace_core.api import Content
 from mace_core.deployment.faults import Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000 import report
 from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import emit_project
 from mace_target_max78000.synthesis import synthesise

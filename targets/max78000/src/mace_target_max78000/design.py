@@ -13,10 +13,10 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
+from mace_frontend_ai8x.network import Layer, Network, Place
 from mace_target_max78000.check.graph_comparison import AcceleratorResults
 from mace_target_max78000.device import PROCESSORS, Device
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
-from mace_target_max78000.network import Layer, Network, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.inserted_layers import PART_SUFFIX
 from mace_target_max78000.place.search import place_layers

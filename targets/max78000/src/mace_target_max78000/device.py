@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 
-from mace_target_max78000.network import Operation
+from mace_frontend_ai8x.network import Operation
 
 PROCESSORS = 64
 QUADRANTS = 4
@@ -68,7 +67,6 @@ MAX_PADS: Mapping[Operation, int] = {
 """Padding on each side; operations that are not listed have none."""
 
 MAX_STREAMING_LAYERS = 8
-STREAM_LAYERS = MAX_STREAMING_LAYERS
 MAX_STREAM_PASSES = 15
 """Passes of all layers before a streaming one: the field of STREAM2 has four bits."""
 MAX_STREAM_POSITIONS = (1 << 21) - 1
@@ -334,14 +332,3 @@ MAX78000 = Device(
         memory_parts=1,
     ),
 )
-
-DEVICE_NAMES = ("MAX78000", "MAX78002")
-"""Parts that have a table, here or in a distribution of their own."""
-
-
-def device_named(name: str) -> Device:
-    """Return the table of a part; the MAX78002's is in a distribution of its own."""
-    if name.upper() == MAX78000.name:
-        return MAX78000
-    found: Device = import_module("mace_target_max78002.device").MAX78002
-    return found

@@ -11,11 +11,11 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
+from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.device import Device
 from mace_target_max78000.legalize.boundary import TAIL_FUNCTIONS, AxisFold, InputFold, NetworkInput, cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.legalize.tensors import VIEW_OPS
-from mace_target_max78000.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import results
 from mace_target_max78000.synthesis.memory import inputs

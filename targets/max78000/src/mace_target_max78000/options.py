@@ -1,6 +1,6 @@
 """What a user may ask of the program beside the network.
 
-Names and meanings are those of the maker's command line.
+Names and meanings are those of the vendor's command line.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from mace_core.emit.text import CDefine, Word, shown
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.options import NetworkOptions
 from mace_target_max78000.device import Device
 from mace_target_max78000.vendor_options import (
     BASE_FREE,
@@ -80,12 +81,10 @@ TAKEN = frozenset(
 """Files that a project has anyway, and headers that one in the project's folder would hide."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """All options, with the maker's defaults.
+@dataclass(frozen=True, kw_only=True)
+class Options(NetworkOptions):
+    """All options, with the defaults of the vendor's tool: those that change the network, and these, of the program.
 
-    documented: where the maker's tool contradicts its documentation, do as the document says; the default
-    does as the tool does.
     timer: number of the timer that measures the inference; None for none.  boost: port and pin of the supply
     boost.
     clock_divider, switch_delay: None for what the part needs (see `clock`, and milliseconds for its load
@@ -99,9 +98,7 @@ class Options:
     fast_fifo_quad: bool = False
     fifo_wait: bool = True
     fifo_go: bool = False
-    avg_pool_rounding: bool = False
     simple1b: bool = False
-    documented: bool = False
     # Generated code
     prefix: Word = field(default=Word("cnn"))
     board_name: Word = field(default=Word("EvKit_V1"))
@@ -133,28 +130,16 @@ class Options:
     sample_filename: CFile = field(default=CFile("sampledata.h"))
     sample_output_filename: CFile = field(default=CFile("sampleoutput.h"))
     # Network
-    stop_after: str | None = None
     one_shot: bool = False
-    ignore_streaming: bool = False
     ignore_bias_groups: bool = False
     deduplicate_weights: bool = True
     overlap_data: bool = False
-    input_offset: int | None = None
     synthesize_input: int | None = None
     synthesize_words: int = 8
     max_checklines: int | None = None
-    output_width: int | None = None
-    no_bias: frozenset[int] | None = None
     link_layer: bool = False
     start_layer: int = 0
-    skip_yaml_layers: int = 0
-    skip_checkpoint_layers: int = 0
-    ignore_activation: bool = False
-    ignore_bn: bool = False
-    read_ahead: bool = False
-    calcx4: bool = False
     # Streaming
-    streaming_layers: frozenset[int] = frozenset()
     increase_start: int = 2
     override_start: int | None = None
     override_rollover: int | None = None
@@ -178,7 +163,7 @@ class Options:
 
     @classmethod
     def of(cls, asked: Mapping[str, object], place: str) -> Options:
-        """Options by the names of the maker's command line, with - or _.
+        """Options by the names of the vendor's command line, with - or _.
 
         Those that begin with `no` switch something off.
 
@@ -231,7 +216,7 @@ class Options:
 
     @classmethod
     def of_arguments(cls, arguments: Iterable[str], place: str = "options") -> Options:
-        """Options as the maker's command line has them: --name, or --name value."""
+        """Options as the vendor's command line has them: --name, or --name value."""
         asked: dict[str, object] = {}
         name = ""
         for argument in arguments:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
@@ -13,21 +14,25 @@ import numpy as np
 
 from mace_core.api import BuildConfig, PartFigures, Runner
 from mace_core.deployment import Model
+from mace_core.deployment.faults import Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.quantization import dequantize
 from mace_core.run.samples import stored
-from mace_target_max78000.beside import check_beside
+from mace_frontend_ai8x.frontend import DescribedModel
+from mace_frontend_ai8x.graph import input_tensor, output_tensors
+from mace_frontend_ai8x.network import Network
+from mace_frontend_ai8x.options import NetworkOptions
+from mace_frontend_ai8x.targets import DescribedProject, TrainedModel
 from mace_target_max78000.build import MAPS, built
+from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.check.graph_comparison import compare_with_graph
+from mace_target_max78000.check.trained_model import check_trained_model
 from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.feed import Feed
-from mace_target_max78000.frontend import DescribedModel
-from mace_target_max78000.graph import input_tensor, output_tensors
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, headers, sources
 from mace_target_max78000.project.layout import layout as project_layout
@@ -140,15 +145,36 @@ class Max78000(ProjectTarget):
         )
         return Project(made.files, figures, (*ported.network.notes, *made.notes))
 
+    @classmethod
+    def add_limit_faults(
+        cls, options: NetworkOptions, network: Network, unread: Collection[int], faults: Faults
+    ) -> None:
+        """Add what the chip cannot compute to the faults of a description, see `DescribedTarget`."""
+        known = {field.name: getattr(options, field.name) for field in fields(NetworkOptions)}
+        all_options = options if isinstance(options, Options) else Options(**known)
+        add_faults(faults, network, find_faults(network, cls.chip, all_options, unread))
+
+    @classmethod
+    def make_project(
+        cls, described: DescribedModel, arguments: Sequence[str], trained: TrainedModel | None
+    ) -> DescribedProject:
+        """Return the project of a described network, see `DescribedTarget`."""
+        options = Options.of_arguments(arguments, "options")
+        network = described.network(options, partial(cls.add_limit_faults, options))
+        if trained is not None:
+            check_trained_model(network, trained.name, trained.graph, cls.chip)
+        project = built(network, options, cls.chip)
+        return DescribedProject(project.files, (*network.notes, *project.notes), project.summary)
+
     def runner(self) -> Runner:
         """The emulated microcontroller with the accelerator's simulator."""
         return Emulator(type(self).__module__.partition(".")[0])
 
     def _described(self, described: DescribedModel, options: Options, config: BuildConfig) -> Ported:
-        network = described.network(options, self.chip)
+        network = described.network(options, partial(self.add_limit_faults, options))
         if trained := config.options(self.name).get("model"):
             file = config.model.files[0].parent / str(trained)
-            check_beside(network, file.name, config.read(file), self.chip)
+            check_trained_model(network, file.name, config.read(file), self.chip)
         outputs = output_tensors(network)
         return Ported(
             network,

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from mace_core.ir import Array
+from mace_frontend_ai8x.network import Layer, Network, Operation, Place
 from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
-from mace_target_max78000.network import Layer, Network, Operation, Place
 
 
 @dataclass(frozen=True, eq=False)

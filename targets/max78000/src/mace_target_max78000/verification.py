@@ -9,8 +9,8 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_target_max78000.arithmetic import outputs
-from mace_target_max78000.network import INPUT, Layer, Network
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import INPUT, Layer, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.unload import Results, results
 from mace_target_max78000.simulator import NotModelledError, SimulationError, Simulator, infer_again, replay

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from mace_core.deployment.faults import Faults
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check.context import Fault, LayerContext
 from mace_target_max78000.check.data_flow import find_flow_faults
 from mace_target_max78000.check.data_memory import (
@@ -28,7 +29,6 @@ from mace_target_max78000.check.shapes import find_output_faults, find_size_faul
 from mace_target_max78000.check.streaming import find_buffer_faults, find_row_faults, find_streaming_faults
 from mace_target_max78000.check.weights import find_value_faults, find_weight_faults
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 
 

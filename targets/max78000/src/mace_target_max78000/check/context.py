@@ -8,8 +8,8 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
+from mace_frontend_ai8x.network import BUFFER, INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.device import Device
-from mace_target_max78000.network import BUFFER, INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.unit import Unit
 

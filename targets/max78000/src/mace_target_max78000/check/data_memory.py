@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mace_core.ir import Array
+from mace_frontend_ai8x.network import BUFFER, INPUT, STOP
 from mace_target_max78000.check.context import Fault, LayerContext
 from mace_target_max78000.check.data_flow import (
     WORD,
@@ -16,7 +17,6 @@ from mace_target_max78000.check.data_flow import (
     list_written_words,
 )
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS
-from mace_target_max78000.network import BUFFER, INPUT, STOP
 
 NO_OWNER = -1000
 MEMORIES = PROCESSORS // PER_MEMORY

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
 from mace_target_max78000.device import KERNEL_BYTES
-from mace_target_max78000.network import Operation
 from mace_target_max78000.synthesis.runs import LANES
 
 MEMORY_PARTS = 5

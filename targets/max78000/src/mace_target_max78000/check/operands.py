@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from mace_frontend_ai8x.network import INPUT, Operation
 from mace_target_max78000.check.context import Fault, LayerContext, LayerInput, format_size
 from mace_target_max78000.device import PER_MEMORY
-from mace_target_max78000.network import INPUT, Operation
 
 OPERAND_COUNTS = range(2, 17)
 

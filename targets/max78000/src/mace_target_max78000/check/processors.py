@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mace_frontend_ai8x.network import INPUT, processors_needed
 from mace_target_max78000.check.context import Fault, LayerContext, format_count
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS
-from mace_target_max78000.network import INPUT, processors_needed
 from mace_target_max78000.unit import bits_of
 
 SLOT_ALIGNMENT = 4

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from mace_frontend_ai8x.network import Activation, Operation
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
-from mace_target_max78000.network import Activation, Operation
 
 MAX_POOL = 16
 MAX_FLATTENED = 16384

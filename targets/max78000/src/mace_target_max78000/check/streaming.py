@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
 from mace_target_max78000.check.data_flow import WORD, list_memories
 from mace_target_max78000.check.features import MEMORY_PARTS
-from mace_target_max78000.device import STREAM_LAYERS
-from mace_target_max78000.network import Operation
+from mace_target_max78000.device import MAX_STREAMING_LAYERS
 from mace_target_max78000.synthesis.streaming import streams
 from mace_target_max78000.unit import Unit, units
 
@@ -37,10 +37,10 @@ def find_streaming_faults(sites: Sequence[LayerContext]) -> Iterator[Fault]:
                 "streaming", "streaming in all layers before", f"none in {sites[expected].layer.name}", remedy
             )
             break
-    if len(streaming) > STREAM_LAYERS:
-        remedy = f"remove it from {streaming[STREAM_LAYERS].layer.name} on"
-        yield streaming[STREAM_LAYERS].fault(
-            "streaming", f"at most {STREAM_LAYERS} layers", f"{len(streaming)}", remedy
+    if len(streaming) > MAX_STREAMING_LAYERS:
+        remedy = f"remove it from {streaming[MAX_STREAMING_LAYERS].layer.name} on"
+        yield streaming[MAX_STREAMING_LAYERS].fault(
+            "streaming", f"at most {MAX_STREAMING_LAYERS} layers", f"{len(streaming)}", remedy
         )
     passes = 0
     for site in streaming:

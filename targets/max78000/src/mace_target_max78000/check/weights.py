@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
+from mace_frontend_ai8x.network import Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
-from mace_target_max78000.network import Layer, Network, Operation, Pool, Weights
 
 WEIGHT_BITS = (1, 2, 4, 8)
 SHIFTS = range(-15, 16)
@@ -42,7 +42,7 @@ def find_weight_faults(site: LayerContext) -> Iterator[Fault]:
     if layer.weights is None:
         return
     values = layer.weights.values
-    expected = expected_shape(layer)
+    expected = layer.weights_shape
     if values.ndim != len(expected):
         found = f"{values.ndim}: {list(values.shape)}"
         yield site.fault(
@@ -78,21 +78,6 @@ def find_weight_faults(site: LayerContext) -> Iterator[Fault]:
     )
 
 
-def expected_shape(layer: Layer) -> tuple[int, ...]:
-    """The shape of the weights that a layer has."""
-    inputs = layer.channels // layer.groups
-    if layer.operation is Operation.CONV1D:
-        return layer.out_channels, inputs, layer.kernel[0]
-    if layer.operation is Operation.LINEAR:
-        return layer.out_channels, layer.channels * (prod(layer.pooled) if layer.flatten else 1)
-    ends = (
-        (layer.channels, layer.out_channels)
-        if layer.operation is Operation.CONV_TRANSPOSE2D
-        else (layer.out_channels, inputs)
-    )
-    return *ends, *layer.kernel
-
-
 def _explain_flattened(site: LayerContext, inputs: int) -> Fault:
     """Weights for another size: most often an earlier layer is described with another pad or pool than the model has."""
     layer = site.layer
@@ -122,7 +107,7 @@ def _explain_flattened(site: LayerContext, inputs: int) -> Fault:
 def _check_range(site: LayerContext, weights: Weights) -> Iterator[Fault]:
     values, bits = weights.values, weights.bits
     if bits not in WEIGHT_BITS:
-        yield site.fault("quantization", "1, 2, 4, 8 or binary", str(bits), "quantise the weights again")
+        yield site.fault("quantization", "1, 2, 4, 8 or binary", str(bits), "quantize the weights again")
         return
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     found = f"weights from {low} to {high}"
@@ -136,15 +121,15 @@ def _check_range(site: LayerContext, weights: Weights) -> Iterator[Fault]:
             )
         elif bits != 1 or not (abs(values) == 1).all():
             yield site.fault(
-                "quantization", "weights of -1 and 1 for binary", found, "quantise the weights again"
+                "quantization", "weights of -1 and 1 for binary", found, "quantize the weights again"
             )
         return
     if not -(1 << (bits - 1)) <= low <= high < 1 << (bits - 1):
         needed = next((b for b in WEIGHT_BITS if -(1 << (b - 1)) <= low and high < 1 << (b - 1)), None)
         remedy = (
-            f"write quantization: {needed}, or quantise the weights to {bits} bits"
+            f"write quantization: {needed}, or quantize the weights to {bits} bits"
             if needed
-            else "quantise the weights again"
+            else "quantize the weights again"
         )
         limits = f"{bits}: weights from {-(1 << (bits - 1))} to {(1 << (bits - 1)) - 1}"
         yield site.fault("quantization", limits, found, remedy)
@@ -158,7 +143,7 @@ def _check_bias(site: LayerContext) -> Iterator[Fault]:
         yield site.fault("bias", f"{layer.out_channels} values", str(list(bias.shape)), CHECK_ORDER)
     elif not -128 <= bias.min() <= bias.max() <= 127:
         yield site.fault(
-            "bias", "bytes from -128 to 127", f"{bias.min()} to {bias.max()}", "quantise the model again"
+            "bias", "bytes from -128 to 127", f"{bias.min()} to {bias.max()}", "quantize the model again"
         )
     elif bias.size > site.device.bias_bytes and bias.any():
         yield site.fault(

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from mace_core.ir import Array
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Weights
 from mace_target_max78000.device import COPY_BITS, PER_MEMORY, UNIT_SHIFT
 from mace_target_max78000.legalize.refusals import Refusals
-from mace_target_max78000.network import INPUT, Layer, Operation, Weights
 
 
 def align_joined_inputs(

@@ -9,6 +9,7 @@ import numpy as np
 
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.arguments import integers
+from mace_frontend_ai8x.network import INPUT, Activation, Layer, Operation
 from mace_target_max78000.device import PROCESSORS, SHIFTS, UNIT_SHIFT, Device
 from mace_target_max78000.legalize.copies import LINE_RANK, ROW_RANK
 from mace_target_max78000.legalize.layer_fields import (
@@ -25,7 +26,6 @@ from mace_target_max78000.legalize.layer_fields import (
 )
 from mace_target_max78000.legalize.refusals import NoEquivalentError, Refusals
 from mace_target_max78000.legalize.tensors import VIEW_OPS, TensorView, find_exponent, find_view, is_native
-from mace_target_max78000.network import INPUT, Activation, Layer, Operation
 
 
 @dataclass

@@ -11,10 +11,10 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node, Tensor
 from mace_core.ops.arguments import integers
 from mace_core.quantization import dequantize
+from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Pool, Weights
 from mace_target_max78000.device import SHIFTS, UNIT_SHIFT, WEIGHT_BITS
 from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.tensors import find_exponent, find_producers, find_view, is_native
-from mace_target_max78000.network import Activation, Eltwise, Operation, Pool, Weights
 
 WEIGHT_RANGES: Mapping[int, tuple[int, int]] = MappingProxyType(
     {bits: (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in WEIGHT_BITS}

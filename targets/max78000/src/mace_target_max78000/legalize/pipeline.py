@@ -12,6 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node, Tensor
 from mace_core.rewrite import Match, rewrite
+from mace_frontend_ai8x.network import INPUT, Layer, Operation
 from mace_target_max78000.device import PER_MEMORY, Device
 from mace_target_max78000.legalize import convolutions, pointwise, pools, transposed
 from mace_target_max78000.legalize.boundary import (
@@ -29,7 +30,6 @@ from mace_target_max78000.legalize.layer_builder import LayerBuilder
 from mace_target_max78000.legalize.refusals import Refusals
 from mace_target_max78000.legalize.tensors import VIEW_OPS, find_producers, find_view
 from mace_target_max78000.legalize.window_plans import list_kernel_lengths, plan_fold
-from mace_target_max78000.network import INPUT, Layer, Operation
 
 MAX_NAMES = 3
 """Names that a note lists."""

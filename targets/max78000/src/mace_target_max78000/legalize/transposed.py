@@ -12,11 +12,11 @@ from mace_core.ir import Array
 from mace_core.ops.arguments import integers
 from mace_core.ops.resize import axis_taps
 from mace_core.rewrite import Match
+from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.device import KERNELS
 from mace_target_max78000.legalize.copies import IMAGE_AXES, UNIT_QUANT, copying_filters, plain_window
 from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.window_plans import IMAGE_RANK, PADS
-from mace_target_max78000.network import Operation
 
 ((TRANSPOSED_KERNEL, _),) = KERNELS[Operation.CONV_TRANSPOSE2D]
 """The hardware's only kernel of a transposed convolution.

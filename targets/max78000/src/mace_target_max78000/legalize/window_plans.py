@@ -15,8 +15,8 @@ from itertools import combinations, product
 from math import prod
 from typing import TypeVar
 
+from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.device import KERNELS, MAX_KERNEL_1D, MAX_PADS
-from mace_target_max78000.network import Operation
 
 T = TypeVar("T")
 

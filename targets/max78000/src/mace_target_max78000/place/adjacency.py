@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
-from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.place.inserted_layers import copy_layer, select_layer
 from mace_target_max78000.place.values import (
     StoredValue,

@@ -14,8 +14,8 @@ from enum import Enum
 import numpy as np
 
 from mace_core.ir import Array
+from mace_frontend_ai8x.network import Layer
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS
-from mace_target_max78000.network import Layer
 
 
 @dataclass(frozen=True)

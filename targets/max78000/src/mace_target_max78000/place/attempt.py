@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
-from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, group_by_cluster
 from mace_target_max78000.place.allocate import (

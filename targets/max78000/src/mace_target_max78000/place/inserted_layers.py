@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Weights
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
-from mace_target_max78000.network import INPUT, Layer, Operation, Weights
 from mace_target_max78000.place.values import count_passes, find_readers, processors_per_pass, runs_as_image
 
 PART_SUFFIX = re.compile(r"\[[0-9]+:[0-9]+\]$")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.device import PER_QUADRANT, PROCESSORS, QUADRANTS, Device
-from mace_target_max78000.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, arrange_values
 from mace_target_max78000.place.allocate import SlotAim

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mace_core.emit.render import render
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import TEMPLATES, layout
 from mace_target_max78000.project.values import values

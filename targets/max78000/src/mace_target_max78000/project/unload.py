@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
+from mace_frontend_ai8x.network import Layer, Network, Place, Unload
 from mace_target_max78000.device import PER_MEMORY
-from mace_target_max78000.network import Layer, Network, Place, Unload
 from mace_target_max78000.unit import bits_of
 
 

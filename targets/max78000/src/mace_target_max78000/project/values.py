@@ -10,10 +10,10 @@ import numpy as np
 
 from mace_core.emit.text import CComment, CDefine, CIdentifier, Code, Line, Word
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.network import Layer, Network, Operation
 from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.device import FAST_FIFO, FIFO_STATUS, PER_QUADRANT, QUADRANTS, Device
 from mace_target_max78000.image import Block, Image
-from mace_target_max78000.network import Layer, Network, Operation
 from mace_target_max78000.options import Options
 from mace_target_max78000.project.layout import header, layout, own_sources
 from mace_target_max78000.project.packing import Packed, pack

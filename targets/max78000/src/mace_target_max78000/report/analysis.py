@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mace_frontend_ai8x.network import INPUT, Layer, Network
 from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PROCESSORS, QUADRANTS, Device
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import INPUT, Layer, Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.report.cycles import STARTUP, cycles
 from mace_target_max78000.report.operations import Operations, operations

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mace_target_max78000.network import Operation
+from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.unit import Unit
 
 STARTUP = 1

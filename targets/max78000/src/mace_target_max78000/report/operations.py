@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from mace_target_max78000.network import Activation, Eltwise, Layer, Operation
+from mace_frontend_ai8x.network import Activation, Eltwise, Layer, Operation
 
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 

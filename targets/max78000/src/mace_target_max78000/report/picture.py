@@ -8,8 +8,8 @@ from importlib.resources import files
 
 from mace_core.emit.render import render
 from mace_core.emit.text import Code, Word, XmlText
+from mace_frontend_ai8x.network import INPUT
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS
-from mace_target_max78000.network import INPUT
 from mace_target_max78000.report.analysis import LayerReport, Report
 from mace_target_max78000.report.text import label
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mace_core.emit.text import shortened, visible
+from mace_frontend_ai8x.network import INPUT
 from mace_target_max78000.device import PER_QUADRANT
-from mace_target_max78000.network import INPUT
 from mace_target_max78000.report.analysis import DataRange, LayerReport, Report
 from mace_target_max78000.report.operations import Operations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mace_frontend_ai8x.arithmetic import add_product
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
-from mace_target_max78000.products import add_product
 from mace_target_max78000.simulator.memory import Array
 from mace_target_max78000.simulator.setting import Kind, Setting
 

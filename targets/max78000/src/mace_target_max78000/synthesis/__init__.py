@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mace_core.ir import Array
-from mace_target_max78000.arithmetic import outputs
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import Network
 from mace_target_max78000.device import Device
 from mace_target_max78000.image import Image
-from mace_target_max78000.network import Network
 from mace_target_max78000.options import Options
 from mace_target_max78000.synthesis import bias, kernels, memory
 from mace_target_max78000.synthesis.control import Control

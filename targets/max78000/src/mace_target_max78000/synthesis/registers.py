@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
+from mace_frontend_ai8x.network import Activation, Operation
 from mace_target_max78000.device import PER_MEMORY, Device
 from mace_target_max78000.image import Write
-from mace_target_max78000.network import Activation, Operation
 from mace_target_max78000.options import Options
 from mace_target_max78000.synthesis.bias import Bias
 from mace_target_max78000.synthesis.runs import LANES, Run, numbered_kernel

@@ -15,8 +15,8 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.device import KERNEL_BYTES, PER_QUADRANT, PROCESSORS, Device
-from mace_target_max78000.network import Operation
 from mace_target_max78000.unit import Unit
 
 ALIGNMENT = 4

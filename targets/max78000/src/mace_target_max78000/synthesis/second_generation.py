@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mace_frontend_ai8x.network import STOP
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
-from mace_target_max78000.network import STOP
 from mace_target_max78000.synthesis.registers import Registers
 from mace_target_max78000.synthesis.runs import LANES
 from mace_target_max78000.unit import Unit

@@ -1,0 +1,281 @@
+"""What a network computes, in whole numbers as the accelerator does: the reference for every layer.
+
+Where the vendor's generator computes something else than its documentation says, the default follows the
+generator: average pooling cuts fractions off (document: rounds down) or, with `avg_pool_rounding`, rounds
+halves away from zero (document: up); in one-dimensional layers average pooling is never rounded, and max
+pooling takes no notice of dilation; operands that one layer wrote are told apart by channel instead of by
+pixel.  `documented` follows the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from mace_core.ir import Array
+from mace_frontend_ai8x.network import (
+    BUFFER,
+    INPUT,
+    Activation,
+    Buffer,
+    Eltwise,
+    Layer,
+    Network,
+    Operation,
+    Place,
+    Pool,
+)
+from mace_frontend_ai8x.options import NetworkOptions
+
+LOW, HIGH = -128, 127
+FRACTION_BITS = 7
+"""Of a weight: the sum of products is divided by 128."""
+EXACT = 1 << 24
+"""Below this every whole number is a float32."""
+SINGLE_THREAD_PRODUCTS = 1 << 17
+"""Multiplications of one matrix product; OpenBLAS uses threads from twice as many on."""
+
+Pair = tuple[int, int]
+
+OPERATIONS: Mapping[Eltwise, np.ufunc] = {
+    Eltwise.ADD: np.add,
+    Eltwise.SUB: np.subtract,
+    Eltwise.OR: np.bitwise_or,
+    Eltwise.XOR: np.bitwise_xor,
+}
+
+
+def outputs(network: Network, options: NetworkOptions) -> tuple[Array, ...]:
+    """Every layer's output for the network's sample: int32 [channels, rows, columns], one-dimensional data [channels, length, 1].
+
+    Values are from -128 to 127, in wide layers the sums of products plus 128 times the bias.
+    """
+    found: list[Array] = []
+    sample = network.sample.astype(np.int32)
+    sample = sample.reshape(*sample.shape, *(1,) * (3 - sample.ndim))
+    kept = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
+    before = dict(zip(network.sampled[1:], network.sampled, strict=False))
+    for index, (layer, place) in enumerate(zip(network.layers, network.places, strict=True)):
+        # what the layer before would have made is made by the one that ran before, where conditions left
+        # layers out
+        sources = [before.get(index, i) if i == index - 1 else i for i in layer.inputs if i > BUFFER]
+        inputs = [sample if i == INPUT else found[i] for i in sources]
+        inputs += [
+            _read(network.buffers[BUFFER - i], kept[BUFFER - i], layer, place)
+            for i in layer.inputs
+            if i <= BUFFER
+        ]
+        step = _Step(layer, options)
+        found.append(step.output(step.operands(_cropped(inputs, place))))
+        for buffer, data in zip(network.buffers, kept, strict=True):
+            _write(buffer, data, place, found[-1])
+    return tuple(found)
+
+
+def _read(buffer: Buffer, data: Array, layer: Layer, place: Place) -> Array:
+    """What a layer reads of a buffer from its offset on."""
+    start = (place.in_offset - buffer.offset) // buffer.pitch
+    return data[:, start : start + prod(layer.dim)].reshape(buffer.channels, *layer.dim)
+
+
+def _write(buffer: Buffer, data: Array, place: Place, output: Array) -> None:
+    """Put an output where it lies in a buffer, if it does."""
+    start = (place.out_offset - buffer.offset) // buffer.pitch
+    if place.output_processors == buffer.processors and 0 <= start < data.shape[1]:
+        values = output.reshape(output.shape[0], -1)
+        data[:, start : start + values.shape[1]] = values
+
+
+def _cropped(inputs: Sequence[Array], place: Place) -> list[Array]:
+    before, after = place.in_crop
+    return [x[:, before : x.shape[1] - after] for x in inputs]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One layer's computation."""
+
+    layer: Layer
+    options: NetworkOptions
+
+    def operands(self, inputs: Sequence[Array]) -> list[Array]:
+        """What the layer reads, each [channels, rows, columns] of its input.
+
+        One input of an element-wise operation holds all operands.  In a layer's output they lie pixel by
+        pixel in turn, and that is what is read; the generator computes with first and second half of all
+        values in the order of channels, as in the network's own input.
+        """
+        layer = self.layer
+        shape = (layer.channels, *layer.dim)
+        if layer.operands == 1:
+            return [
+                np.concatenate([x.reshape(len(x), -1) for x in inputs]).reshape(shape)
+                if len(inputs) > 1
+                else inputs[0].reshape(shape)
+            ]
+        if len(inputs) > 1:
+            return [x.reshape(shape) for x in inputs]
+        if self.options.documented and layer.inputs != (INPUT,):
+            in_turn = inputs[0].reshape(layer.channels, -1, layer.operands)
+            return [in_turn[:, :, i].reshape(shape) for i in range(layer.operands)]
+        return list(inputs[0].reshape(layer.operands, *shape))
+
+    def output(self, operands: Sequence[Array]) -> Array:
+        """The layer's output from what it reads."""
+        layer = self.layer
+        if layer.pool_first:
+            operands = [self._pooled(x) for x in operands]
+        x = _combined(operands, layer.eltwise) if layer.eltwise is not None else operands[0]
+        if not layer.pool_first:
+            x = self._pooled(x)
+        if layer.operation is Operation.PASSTHROUGH:
+            return x
+        sums = self._sums(x)
+        return sums if layer.wide else _activated(_narrowed(sums, layer.shift), layer.activation)
+
+    def _pooled(self, x: Array) -> Array:
+        layer = self.layer
+        if layer.pool is None:
+            return x[:, :: layer.stride, :: layer.stride]
+        return self._average(x, layer.pool) if layer.pool.average else self._largest(x, layer.pool)
+
+    def _largest(self, x: Array, pool: Pool) -> Array:
+        undilated = self.layer.one_dimensional and not self.options.documented
+        dilation = (1, 1) if undilated else pool.dilation
+        for axis in (1, 2):
+            x = np.maximum.reduce(_windows(x, axis, self.layer, dilation[axis - 1]))
+        return x
+
+    def _average(self, x: Array, pool: Pool) -> Array:
+        for axis in (1, 2):
+            x = np.add.reduce(_windows(x, axis, self.layer, pool.dilation[axis - 1]))
+        count, rounded = prod(pool.size), self.options.avg_pool_rounding
+        if self.options.documented:
+            mean: Array = (2 * x + count) // (2 * count) if rounded else x // count
+            return mean
+        size = np.abs(x)
+        mean = (
+            (2 * size + count) // (2 * count) if rounded and not self.layer.one_dimensional else size // count
+        )
+        signed: Array = np.sign(x) * mean
+        return signed
+
+    def _sums(self, x: Array) -> Array:
+        """Sums of products plus 128 times the bias."""
+        layer = self.layer
+        assert layer.weights is not None
+        values = layer.weights.values
+        if layer.flatten or layer.operation is Operation.LINEAR:
+            x = x.reshape(-1, 1, 1) if layer.flatten else x
+            sums = _convolved(x, values.reshape(*values.shape[:2], 1, 1), (0, 0), (1, 1))
+        elif layer.operation is Operation.CONV_TRANSPOSE2D:
+            sums = _transposed(x, values, layer.pad)
+        else:
+            kernels = values.reshape(*values.shape[:2], *layer.kernel)
+            convolve = _depthwise if layer.groups > 1 else _convolved
+            sums = convolve(x, kernels, layer.pad, layer.dilation)
+        if layer.bias is not None:
+            sums += (layer.bias << FRACTION_BITS).astype(np.int32)[:, None, None]
+        return sums
+
+
+def _windows(x: Array, axis: int, layer: Layer, dilation: int) -> list[Array]:
+    """For each element of a pool's window along an axis, that element of every window."""
+    assert layer.pool is not None
+    size, count, step = layer.pool.size[axis - 1], layer.pooled[axis - 1], layer.pool.stride
+    last = (count - 1) * step + 1
+    return [x[(slice(None),) * axis + (slice(i * dilation, i * dilation + last, step),)] for i in range(size)]
+
+
+def _combined(operands: Sequence[Array], eltwise: Eltwise) -> Array:
+    """All operands, saturated once at the end; subtraction takes all others from the first."""
+    result: Array = OPERATIONS[eltwise].reduce(np.stack(operands))
+    return np.clip(result, LOW, HIGH)
+
+
+def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
+    """Sums of products over [in, rows, columns] with kernels [out, in, rows, columns], as many matrix products as a kernel has elements.
+
+    Rows lie one after the other with their padding, so that moving the kernel is moving the start.
+    """
+    size = np.abs(kernels).sum(axis=(1, 2, 3)).max() * -LOW
+    real = np.float32 if size < EXACT else np.float64
+    channels, rows, columns = x.shape
+    wide, high = columns + 2 * pad[1], rows + 2 * pad[0]
+    padded = np.zeros((channels, high + 1, wide), real)
+    padded[:, pad[0] : pad[0] + rows, pad[1] : pad[1] + columns] = x
+    flat = padded.reshape(channels, -1)
+    taps = kernels.transpose(2, 3, 0, 1).astype(real)
+    out_rows, out_columns = (
+        n - (k - 1) * d for n, k, d in zip((high, wide), kernels.shape[2:], dilation, strict=True)
+    )
+    sums = np.zeros((kernels.shape[0], out_rows * wide), real)
+    for row, column in np.ndindex(*kernels.shape[2:]):
+        start = row * dilation[0] * wide + column * dilation[1]
+        add_product(sums, taps[row, column], flat[:, start : start + sums.shape[1]])
+    return sums.astype(np.int32).reshape(-1, out_rows, wide)[:, :, :out_columns]
+
+
+def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
+    """As `_convolved` with a kernel for each channel: [channels, 1, rows, columns]."""
+    padded = np.pad(x, ((0, 0), (pad[0],) * 2, (pad[1],) * 2))
+    rows, columns = (
+        n - (k - 1) * d for n, k, d in zip(padded.shape[1:], kernels.shape[2:], dilation, strict=True)
+    )
+    sums = np.zeros((x.shape[0], rows, columns), np.int32)
+    for row, column in np.ndindex(*kernels.shape[2:]):
+        top, left = row * dilation[0], column * dilation[1]
+        sums += (
+            kernels[:, 0, row, column].astype(np.int32)[:, None, None]
+            * padded[:, top : top + rows, left : left + columns]
+        )
+    return sums
+
+
+def _transposed(x: Array, kernels: Array, pad: Pair) -> Array:
+    """A transposed convolution of stride 2 and output padding 1: a convolution of data with zeros between.
+
+    kernels: [in, out, rows, columns].
+    """
+    channels, rows, columns = x.shape
+    spread = np.zeros((channels, 2 * rows, 2 * columns), np.int32)
+    spread[:, ::2, ::2] = x
+    height, width = kernels.shape[2:]
+    return _convolved(
+        spread, kernels[:, :, ::-1, ::-1].swapaxes(0, 1), (height - 1 - pad[0], width - 1 - pad[1]), (1, 1)
+    )
+
+
+def _narrowed(sums: Array, shift: int) -> Array:
+    """Sums times two to the shift, divided by 128, rounded with halves upwards, saturated to 8 bits."""
+    right = FRACTION_BITS - shift
+    y: Array = (sums + (1 << (right - 1))) >> right if right > 0 else np.clip(sums, LOW, HIGH) << -right
+    return np.clip(y, LOW, HIGH)
+
+
+def _activated(x: Array, activation: Activation) -> Array:
+    if activation is Activation.RELU:
+        return np.maximum(x, 0)
+    return np.minimum(np.abs(x), HIGH) if activation is Activation.ABS else x
+
+
+def add_product(sums: Array, weights: Array, values: Array) -> None:
+    """Add a matrix product in parts that the BLAS does not share among threads, which would wait longer than they work.
+
+    sums: [out, positions], added to in place.  weights: [out, in].  values: [in, positions].  All of one real
+    type.
+    """
+    (channels, inputs), positions = weights.shape, values.shape[1]
+    if 1 in (channels, positions):
+        sums += np.einsum("oi,ip->op", weights, values)
+        return
+    rows = min(channels, max(2, SINGLE_THREAD_PRODUCTS // (2 * inputs)))
+    parts = max(1, positions // max(2, SINGLE_THREAD_PRODUCTS // (rows * inputs)))
+    bounds = [positions * i // parts for i in range(parts + 1)]
+    for top in range(0, channels, rows):
+        for left, right in pairwise(bounds):
+            sums[top : top + rows, left:right] += weights[top : top + rows] @ values[:, left:right]

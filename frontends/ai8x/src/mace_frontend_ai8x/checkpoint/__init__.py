@@ -1,0 +1,22 @@
+"""Trained parameters: PyTorch checkpoints read without PyTorch, arrays of numpy, quantization and fusing.
+
+Where parameters come from ends here: what follows sees a `Checkpoint` of integers.
+"""
+
+from mace_frontend_ai8x.checkpoint.arrays import Form, load_arrays
+from mace_frontend_ai8x.checkpoint.fuse import fuse_file
+from mace_frontend_ai8x.checkpoint.parameters import Checkpoint, LayerParameters, load_checkpoint
+from mace_frontend_ai8x.checkpoint.quantize import Clip, Settings, description_bits, quantize_file
+
+__all__ = [
+    "Checkpoint",
+    "Clip",
+    "Form",
+    "LayerParameters",
+    "Settings",
+    "description_bits",
+    "fuse_file",
+    "load_arrays",
+    "load_checkpoint",
+    "quantize_file",
+]

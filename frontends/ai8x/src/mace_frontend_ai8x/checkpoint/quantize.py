@@ -1,0 +1,263 @@
+"""Weights and biases made the integers that the hardware has.
+
+A layer's weights w become floor(w * s * 2^(bits - 1) + 1/2), clipped to so many bits, where a power of two s
+makes the best of them; the output shift -log2(s) takes it back.  Where a model was trained for other ways of
+clipping, s is any number and nothing takes it back. Biases become bytes b * s * 2^(bits - 1) and are stored
+times 2^(bits - 1), by which a network's loading divides them.
+
+Source: the maker's quantized checkpoints, and his document on training and synthesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_frontend_ai8x.checkpoint.fuse import needs_fusing
+from mace_frontend_ai8x.checkpoint.state import PARALLEL, State, read_state
+from mace_frontend_ai8x.checkpoint.write import write_state
+
+BITS = (1, 2, 4, 8)
+
+LARGEST = 1e6
+"""Magnitude of a weight; trained ones are about 1."""
+
+EXPONENTS = (-7, 23)
+"""The least and the largest exponent of s, less the bits of the weights."""
+
+WITHOUT_WEIGHTS = ("none", "passthrough", "add", "sub", "or", "xor", "bitwiseor", "bitwisexor")
+"""Operations of a network description that have no weights."""
+
+
+class Clip(Enum):
+    """How s is found for a model that was not trained for quantization.
+
+    MAX_BIT_SHIFT: the largest power of two that keeps the weights, up to the layer's quantile of them, in
+    range.
+    SCALE: a number.  STDDEV: the mean of the weights and so many standard deviations, at most the largest
+    weight.
+    AVGMAX: the mean of all channels' largest weights or of their smallest, whichever is larger.
+    AVG: the mean of all channels' largest magnitudes; the maker's document names it and does not define it.
+    """
+
+    MAX_BIT_SHIFT = "MAX_BIT_SHIFT"
+    SCALE = "SCALE"
+    STDDEV = "STDDEV"
+    AVGMAX = "AVGMAX"
+    AVG = "AVG"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to quantize.
+
+    scale: s of SCALE.  deviations: of STDDEV.  bits: of the weights of each layer that has any, in the order
+    of the model; None, or none for a layer, leaves it to the checkpoint, and 8 where that says nothing.
+    """
+
+    clip: Clip = Clip.MAX_BIT_SHIFT
+    scale: float = 0.85
+    deviations: float = 2.0
+    bits: Sequence[int | None] | None = None
+
+
+def quantize_file(source: Path, target: Path, settings: Settings | None = None) -> None:
+    """Write a checkpoint file's network quantized.
+
+    MaceError: the source is damaged, quantized already, or cannot be quantized as it is asked for; or the
+    target cannot be written.
+    """
+    write_state(quantize(read_state(source), settings or Settings()), target)
+
+
+def quantize(state: State, settings: Settings) -> State:
+    """The same network with integers as weights and biases; they stay 32-bit floats, as PyTorch needs them.
+
+    MaceError: it is quantized already, was trained in another way than the settings say, or has values that
+    are no numbers; all at once.
+    """
+    faults = _faults(state, settings)
+    if faults:
+        raise MaceError.of(f"{state.path}: {fault}" for fault in faults)
+    tensors = dict(state.tensors)
+    bits = dict(zip(_names(state), settings.bits or (), strict=False))
+    for layer, operation in state.layers():
+        tensors |= _quantized(state, layer, operation, bits.get(layer.removeprefix(PARALLEL)), settings)
+    extras = {**state.extras, "clipping_method": settings.clip.value}
+    if settings.clip is Clip.SCALE:
+        extras["clipping_scale"] = settings.scale
+    if settings.clip is Clip.STDDEV:
+        extras["clipping_nstds"] = settings.deviations
+    return state.with_tensors(tensors, extras=extras)
+
+
+def _names(state: State) -> list[str]:
+    """The layers' plain names; a file that has all layers twice has each name once."""
+    return list(dict.fromkeys(layer.removeprefix(PARALLEL) for layer, _ in state.layers()))
+
+
+def _faults(state: State, settings: Settings) -> list[str]:
+    """All that keeps a checkpoint from being quantized as it is asked for."""
+    faults, layers = [], list(state.layers())
+    if state.quantized:
+        faults.append("is quantized already; name the checkpoint that training wrote")
+    if needs_fusing(state):
+        faults.append("has batch normalization, which the hardware lacks; fuse it into the weights first")
+    if settings.clip is not Clip.MAX_BIT_SHIFT and any(
+        state.number(layer, "adjust_output_shift") for layer, _ in layers
+    ):
+        faults.append(f"was trained for quantization; leave out the clipping method {settings.clip.value}")
+    if not (settings.scale > 0 and settings.deviations > 0):
+        faults.append(
+            f"cannot be scaled by {settings.scale:g} or clipped at {settings.deviations:g} deviations; give numbers above 0"
+        )
+    if settings.bits and len(settings.bits) > (count := len(_names(state))):
+        faults.append(
+            f"has {count} layers with weights, bits are given for {len(settings.bits)}; give as many as there are layers"
+        )
+    for layer, operation in layers:
+        faults += _faults_of_layer(state, layer, operation)
+    return faults
+
+
+def _faults_of_layer(state: State, layer: str, operation: str) -> Iterator[str]:
+    for name in (f"{operation}.weight", f"{operation}.bias"):
+        values = state.tensors.get(name)
+        if values is not None and not (
+            values.size and values.dtype.kind == "f" and np.abs(values).max() <= LARGEST
+        ):
+            yield f"{name} holds other values than weights of a trained model; train it again"
+    if state.number(layer, "activation_threshold"):
+        yield f"{layer} was trained with an activation threshold; quantize it with the tools that trained it"
+    for name, allowed, told in (
+        ("weight_bits", (None, 0, *BITS), "must be 1, 2, 4 or 8"),
+        ("output_shift", (None, *range(-30, 31)), "must be a whole number up to 30"),
+    ):
+        if (value := state.number(layer, name)) not in allowed:
+            yield f"{layer}.{name} is {value:g}; it {told}"
+    if not 0 <= (quantile := state.number(layer, "shift_quantile") or 0.0) <= 1:
+        yield f"{layer}.shift_quantile is {quantile:g}; it must be from 0 to 1"
+
+
+def _quantized(
+    state: State, layer: str, operation: str, told: int | None, settings: Settings
+) -> dict[str, Array]:
+    """The tensors of a layer that change."""
+    bits = told or int(state.number(layer, "weight_bits") or 0) or 8
+    weights, bias = (
+        state.tensors[f"{operation}.weight"].astype(np.float32),
+        state.tensors.get(f"{operation}.bias"),
+    )
+    half, changed = 1 << (bits - 1), {}
+    early = settings.clip is Clip.MAX_BIT_SHIFT and _early(state, layer)
+    if settings.clip is Clip.MAX_BIT_SHIFT:
+        shift = (
+            state.number(layer, "output_shift") or 0.0
+            if early
+            else _shift(state, layer, (weights, bias), bits)
+        )
+        changed[f"{layer}.output_shift"] = np.array([shift], np.float32)
+        factor = np.float32(half * 2.0**-shift)
+    else:
+        factor = np.float32(half * _saturation(weights, settings))
+    changed[f"{operation}.weight"] = np.clip(_rounded(weights * factor), -half, half - 1)
+    if bias is not None:
+        kept = half if early else 1
+        rounded = np.clip(_rounded(bias.astype(np.float32) * (factor * kept)), -128 * kept, 128 * kept - 1)
+        changed[f"{operation}.bias"] = rounded * np.float32(half // kept)
+        changed |= _flag(state, layer, "bias_bits", 8)
+    if told or f"{layer}.weight_bits" not in state.tensors:
+        changed[f"{layer}.weight_bits"] = np.array([bits], np.float32)
+    return (
+        changed
+        | _flag(state, layer, "quantize_activation", 1)
+        | _flag(state, layer, "adjust_output_shift", 0)
+    )
+
+
+def _rounded(values: Array) -> Array:
+    return np.floor(values + np.float32(0.5))
+
+
+def _flag(state: State, layer: str, name: str, value: int) -> dict[str, Array]:
+    """A parameter set, where the layer has it."""
+    key = f"{layer}.{name}"
+    return {key: np.array([value], np.float32)} if key in state.tensors else {}
+
+
+def _early(state: State, layer: str) -> bool:
+    """Whether a model was trained for quantization before training kept the quantile from which the output shift follows.
+
+    Then the output shift that training found holds, and biases keep as many bits more as the weights have,
+    which loading cuts off.
+    """
+    return bool(state.number(layer, "adjust_output_shift")) and state.number(layer, "shift_quantile") is None
+
+
+def _shift(state: State, layer: str, values: tuple[Array, Array | None], bits: int) -> float:
+    """-log2(s), as 32-bit floats give it."""
+    magnitudes = np.concatenate([np.abs(v).ravel().astype(np.float32) for v in values if v is not None])
+    quantile = state.number(layer, "shift_quantile")
+    largest = (
+        magnitudes.max() if quantile in (None, 1.0) else np.quantile(magnitudes, quantile).astype(np.float32)
+    )
+    low, high = (limit - bits for limit in EXPONENTS)
+    exponent = high if largest == 0 else np.clip(np.floor(np.log2(np.float32(1) / largest)), low, high)
+    return -float(exponent)
+
+
+def _saturation(weights: Array, settings: Settings) -> float:
+    """What the weights are multiplied by in the ways of clipping other than MAX_BIT_SHIFT."""
+    channels = weights.reshape(len(weights), -1)
+    if settings.clip is Clip.SCALE:
+        return settings.scale
+    if settings.clip is Clip.AVGMAX:
+        return float(max(abs(channels.min(1).mean()), abs(channels.max(1).mean())))
+    if settings.clip is Clip.AVG:
+        return float(np.abs(channels).max(1).mean())
+    mean, deviation = weights.mean(), settings.deviations * weights.std(ddof=1)
+    return float(max(abs(max(weights.min(), mean - deviation)), abs(min(weights.max(), mean + deviation))))
+
+
+def description_bits(path: Path) -> tuple[int | None, ...]:
+    """The bits of the weights of each layer that has any of its own, as a network description gives them under `quantization`.
+
+    MaceError: it cannot be read, has no layers, or asks for other bits than 1, 2, 4 and 8; all such at once.
+    """
+    try:
+        description = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise MaceError(
+            path, f"is no YAML file that can be read: {error}", "name the network's description"
+        ) from None
+    layers = description.get("layers") if isinstance(description, dict) else None
+    if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
+        raise MaceError(path, "has no list of layers", "name the network's description")
+    weighted = [
+        layer for layer in layers if _operation(layer) not in WITHOUT_WEIGHTS and "weight_source" not in layer
+    ]
+    bits = [layer.get("quantization") for layer in weighted]
+    faults = [
+        f"{path}: quantization: {b} of layer {i}; write 1, 2, 4 or 8"
+        for i, b in enumerate(bits)
+        if not _allowed(b)
+    ]
+    if faults:
+        raise MaceError.of(faults)
+    return tuple(bits)
+
+
+def _allowed(bits: object) -> bool:
+    return bits is None or (type(bits) is int and bits in BITS)
+
+
+def _operation(layer: dict[str, object]) -> str:
+    names = ("operation", "op", "operator", "convolution")
+    return str(next((layer[name] for name in names if name in layer), "conv2d")).lower()

@@ -1,0 +1,294 @@
+"""A network as a graph of the core's ops that computes the same integers: for other targets, for validation, as an oracle.
+
+The hardware rounds halves up, a stored tensor of the graph rounds them to even.  An accumulator is a whole
+number of its least steps; with half a step added it never lies on a half, and both round alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, Attrs, DType, Graph, Node, Quant, Storage, Tensor
+from mace_core.lowering import Lowering, Refused
+from mace_core.ops.op import Op, Spec
+from mace_frontend_ai8x.arithmetic import outputs
+from mace_frontend_ai8x.network import BUFFER, INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
+from mace_frontend_ai8x.options import NetworkOptions
+
+UNIT = 1.0 / 128
+"""What the last bit of data stands for."""
+DATA = Storage(DType.I8, Quant.of(UNIT))
+
+
+def as_graph(network: Network) -> Graph:
+    """The graph: inputs and outputs are i8 (wide outputs i32) with scale.
+
+    Axes N, channels, rows, columns, or N, channels, length.
+
+    Raises MaceError with all layers that it cannot express.
+    """
+    if reasons := _list_inexpressible(network):
+        raise MaceError.of(f"{network.name}: {reason}" for reason in reasons)
+    builder = Builder(network.name)
+    first = network.layers[0]
+    given = input_tensor(network)
+    stored = builder.input(given.name, given.dtype, given.shape, given.quant)
+    rows = builder.one("Reshape", [stored], {"shape": (1, network.sample.shape[0], *first.dim)})
+    made = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
+    for index, layer in enumerate(network.layers):
+        made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
+    results = {
+        layer.name: _transposed(builder, layer, made[i])
+        for i, layer in enumerate(network.layers)
+        if layer.output
+    }
+    return builder.finish([*results.values()], [*results])
+
+
+def as_any_graph(network: Network) -> Graph:
+    """Return the graph.
+
+    One node that computes the whole network where the core's ops cannot express every layer.
+
+    Only this part takes such a node; other targets refuse it with the layers that only the accelerator
+    computes.
+    """
+    reasons = _list_inexpressible(network)
+    if not reasons:
+        return as_graph(network)
+    builder = Builder(network.name)
+    given, results = input_tensor(network), output_tensors(network)
+    x = builder.input(given.name, given.dtype, given.shape, given.quant)
+    names = [builder.stored(tensor.name, tensor.storage) for tensor in results if tensor.storage]
+    return builder.finish(builder.add(_whole_op(network, reasons), [x], outputs=names))
+
+
+def _whole_op(network: Network, reasons: Sequence[str]) -> Op:
+    """Return the op that computes a network by the accelerator's arithmetic."""
+    results = output_tensors(network)
+
+    def refuse(node: Node, lowering: Lowering) -> None:
+        raise Refused("; ".join(reasons))
+
+    def compute(x: Array) -> tuple[Array, ...]:
+        sample = np.rint(x / UNIT).astype(np.int64).reshape(network.sample.shape)
+        made = outputs(replace(network, sample=sample), NetworkOptions())
+        blocks = [block for layer, block in zip(network.layers, made, strict=True) if layer.output]
+        scales = [tensor.quant.scale[0] if tensor.quant else 1.0 for tensor in results]
+        return tuple(b.reshape(t.shape) * scale for b, t, scale in zip(blocks, results, scales, strict=True))
+
+    def infer(_: Sequence[Tensor | None], __: Attrs) -> Sequence[Spec]:
+        return [(DType.F32, tensor.shape) for tensor in results]
+
+    return Op("ai8x::Network", ("input",), ("results*",), infer, compute, lower=refuse)
+
+
+def input_tensor(network: Network) -> Tensor:
+    """The network's input as the graph has it: [N, channels, ...]."""
+    return Tensor("input", DATA.dtype, (1, *network.sample.shape), DATA.quant)
+
+
+def output_tensors(network: Network) -> tuple[Tensor, ...]:
+    """The network's results as the graph has them: [N, channels, ...], without rows and columns that they do not have."""
+    return tuple(_result(layer) for layer in network.layers if layer.output)
+
+
+def _result(layer: Layer) -> Tensor:
+    rows, columns = layer.out_dim
+    shape = (1, layer.out_channels, *((rows, columns) if columns > 1 else (rows,) if rows > 1 else ()))
+    stored = _stored_as(layer)
+    return Tensor(layer.name, stored.dtype, shape, stored.quant)
+
+
+def _stored_as(layer: Layer) -> Storage:
+    """What a layer's results stand for."""
+    return Storage(DType.I32, Quant.of(UNIT * weight_unit(layer))) if layer.wide else DATA
+
+
+def weight_unit(layer: Layer) -> float:
+    """What the last bit of a weight stands for, so that data keep their unit."""
+    return float(2.0 ** (layer.shift - 7))
+
+
+def _transposed(builder: Builder, layer: Layer, x: str) -> str:
+    first = builder.one("Transpose", [x], {"perm": (0, 3, 1, 2)})
+    return builder.one("Reshape", [first], {"shape": _result(layer).shape})
+
+
+def _list_inexpressible(network: Network) -> list[str]:
+    """Return what the core's ops have no words for, by layer."""
+    reasons = []
+    for layer in network.layers:
+        if layer.eltwise in (Eltwise.OR, Eltwise.XOR):
+            problem = (
+                "bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
+            )
+            reasons.append(f"layer {layer.name!r}: {problem}")
+        if any(source <= BUFFER for source in layer.inputs):
+            reasons.append(
+                f"layer {layer.name!r}: reads a buffer that outlives the inference; only the accelerator has these"
+            )
+    return reasons
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Adds the nodes of one layer; all tensors between nodes are [1, rows, columns, channels]."""
+
+    builder: Builder
+    layer: Layer
+
+    def write(self, inputs: Sequence[str]) -> str:
+        """The layer's output, from what it reads."""
+        layer = self.layer
+        operands = self._operands(inputs)
+        if layer.pool_first:
+            operands = [self._pooled(x) for x in operands]
+        x = self._joined(operands)
+        if not layer.pool_first:
+            x = self._pooled(x)
+        if layer.operation is Operation.PASSTHROUGH:
+            return x
+        return self._activated(self._convolved(x))
+
+    def _operands(self, inputs: Sequence[str]) -> list[str]:
+        """What is combined element by element: several inputs, or parts of one."""
+        layer = self.layer
+        if layer.operands == 1:
+            x = inputs[0] if len(inputs) == 1 else self.builder.one("Concat", inputs, {"axis": 3})
+            return [self._shaped(x)]
+        if len(inputs) > 1:
+            return [self._shaped(x) for x in inputs]
+        sizes = (layer.channels,) * layer.operands
+        parts = self.builder.add(
+            "Split", [inputs[0]], {"axis": 3, "sizes": sizes}, outputs=self._names(layer.operands)
+        )
+        return [self._shaped(x) for x in parts]
+
+    def _names(self, count: int) -> list[str]:
+        return [self.builder.stored(f"{self.layer.name}.{i}", DATA) for i in range(count)]
+
+    def _shaped(self, x: str) -> str:
+        """Data of other rows and columns than the layer's: the same values in the same order."""
+        shape = (1, *self.layer.dim, self.layer.channels)
+        return x if self.builder.shape(x) == shape else self.builder.one("Reshape", [x], {"shape": shape})
+
+    def _stored(
+        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, storage: Storage = DATA
+    ) -> str:
+        return self.builder.one(
+            op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)]
+        )
+
+    def _pooled(self, x: str) -> str:
+        layer = self.layer
+        if layer.pool is None:
+            return x if layer.stride == 1 else self._subsampled(x)
+        attrs = _windows(layer.pool.size, (layer.pool.stride,) * 2, (0, 0), layer.pool.dilation)
+        if not layer.pool.average:
+            return self._stored("MaxPool", [x], attrs)
+        return self._average(x, layer.pool, attrs)
+
+    def _subsampled(self, x: str) -> str:
+        _, rows, columns, channels = self.builder.shape(x)
+        step = self.layer.stride
+        attrs = {
+            "starts": (0, 0, 0, 0),
+            "sizes": (1, -(-rows // step), -(-columns // step), channels),
+            "steps": (1, step, step, 1),
+        }
+        return self._stored("Slice", [x], attrs)
+
+    def _average(self, x: str, pool: Pool, attrs: Mapping[str, Any]) -> str:
+        """The mean, cut off towards zero: what is added before keeps whole means from falling below themselves."""
+        builder = self.builder
+        mean = builder.one("AveragePool", [builder.one("Dequantize", [x])], attrs)
+        steps = builder.one("Mul", [mean, self._number("steps", 1 / UNIT)])
+        size = builder.one(
+            "Add", [builder.one("Abs", [steps]), self._number("half", 0.5 / (pool.size[0] * pool.size[1]))]
+        )
+        cut = builder.one("Mul", [builder.one("Floor", [size]), builder.one("Sign", [steps])])
+        return self._stored("Mul", [cut, self._number("unit", UNIT)])
+
+    def _number(self, name: str, value: float) -> str:
+        return self.builder.weight(f"{self.layer.name}.{name}", np.asarray([value], np.float32))
+
+    def _joined(self, operands: Sequence[str]) -> str:
+        """Operands summed exactly, saturated once."""
+        if len(operands) == 1:
+            return operands[0]
+        op = "Sub" if self.layer.eltwise is Eltwise.SUB else "Add"
+        *first, last = [self.builder.one("Dequantize", [x]) for x in operands]
+        total = first[0]
+        for x in first[1:]:
+            total = self.builder.one(op, [total, x])
+        return self._stored(op, [total, last])
+
+    def _convolved(self, x: str) -> str:
+        layer = self.layer
+        low = {"low": 0.0} if layer.activation is Activation.RELU else {}
+        storage = _stored_as(layer)
+        if layer.operation is Operation.LINEAR:
+            flat = self.builder.one("Reshape", [x], {"shape": (1, int(np.prod(self.builder.shape(x))))})
+            y = self._stored("MatMul", [flat, *self._parameters(self._matrix())], low, storage)
+            return self.builder.one("Reshape", [y], {"shape": (1, 1, 1, layer.out_channels)})
+        attrs = _windows(layer.kernel, (1, 1), layer.pad, layer.dilation)
+        del attrs["kernel"]
+        attrs |= low
+        if layer.operation is Operation.CONV_TRANSPOSE2D:
+            attrs |= {"strides": (2, 2), "output_padding": (1, 1)}
+            return self._stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
+        return self._stored(
+            "Conv", [x, *self._parameters(self._filters())], {**attrs, "group": layer.groups}, storage
+        )
+
+    def _filters(self) -> Array:
+        """Weights as [out, rows, columns, in]."""
+        layer = self.layer
+        assert layer.weights is not None
+        values = layer.weights.values.reshape(*layer.weights.values.shape[:2], *layer.kernel)
+        return (
+            values.transpose(1, 2, 3, 0)
+            if layer.operation is Operation.CONV_TRANSPOSE2D
+            else values.transpose(0, 2, 3, 1)
+        )
+
+    def _matrix(self) -> Array:
+        """Weights as [in, out], inputs in the order rows, columns, channels."""
+        layer = self.layer
+        assert layer.weights is not None
+        by_channel = layer.weights.values.reshape(layer.out_channels, layer.channels, *layer.pooled)
+        return by_channel.transpose(2, 3, 1, 0).reshape(-1, layer.out_channels)
+
+    def _parameters(self, weights: Array) -> tuple[str, str]:
+        layer = self.layer
+        bias = np.zeros(layer.out_channels, np.int64) if layer.bias is None else layer.bias
+        halves = 0 if layer.wide or layer.shift >= 7 else 1  # without fractions there is nothing to round
+        name, unit = layer.name, weight_unit(layer)
+        return (
+            self.builder.weight(f"{name}.weights", weights.astype(np.int8), Quant.of(unit)),
+            self.builder.weight(
+                f"{name}.bias", (2 * 128 * bias + halves).astype(np.int32), Quant.of(UNIT * unit / 2)
+            ),
+        )
+
+    def _activated(self, x: str) -> str:
+        return self._stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
+
+
+def _windows(
+    kernel: tuple[int, int], strides: tuple[int, int], pad: tuple[int, int], dilations: tuple[int, int]
+) -> dict[str, Any]:
+    return {
+        "kernel": kernel,
+        "strides": strides,
+        "pads_before": pad,
+        "pads_after": pad,
+        "dilations": dilations,
+    }
