@@ -1,4 +1,7 @@
-"""Keeps the byte code of imported modules, also where the environment says not to write any.
+"""Chooses what the plain run leaves out, and keeps the byte code of imported modules.
+
+A test of many cases marked `sampled` runs some of them in the plain run; the others are marked `exhaustive`,
+and `.ci/run` runs them too.
 
 Containers often set PYTHONDONTWRITEBYTECODE.  The tests start hundreds of Python processes, and each of them
 then compiles every module that it imports: of TensorFlow that takes longer than the import itself, and pytest
@@ -9,11 +12,62 @@ beside a source.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
+import pytest
+
+ROOT = Path(__file__).parent
+
+LEFT_OUT = ("fuzz", "emulator", "wheels", "exhaustive")
+"""Marks of tests that the plain run leaves out; each counts as slow, so that `-m "not slow"` leaves it out too."""
+FRAMEWORKS = {
+    "frontends/pytorch/": "torch",
+    "targets/max78000/tests/test_arithmetic.py": "torch",
+    "targets/max78000/tests/test_checkpoint": "torch",
+    "targets/max78000/tests/test_fuse.py": "torch",
+    "frontends/tensorflow/": "tensorflow",
+    "frontends/keras/": "tensorflow",
+    "tests/test_formats.py": "tensorflow",
+    "tests/test_port_names.py": "tensorflow",
+    "tests/test_states.py": "tensorflow",
+}
+"""Where the paths of tests begin that import a framework -> the framework."""
+
 if sys.dont_write_bytecode:
-    folder = str(Path(__file__).parent / ".pytest_cache" / "bytecode")
+    folder = str(ROOT / ".pytest_cache" / "bytecode")
     sys.dont_write_bytecode, sys.pycache_prefix = False, folder
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = folder
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what a sampled test leaves out of the plain run, and as slow what the plain run leaves out."""
+    numbers: Counter[str] = Counter()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        sampled = item.get_closest_marker("sampled")
+        if sampled and not is_in_sample(item, numbers[test], sampled):
+            item.add_marker("exhaustive")
+        numbers[test] += 1
+        if any(item.get_closest_marker(name) for name in LEFT_OUT):
+            item.add_marker("slow")
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(ROOT).as_posix())))
+
+
+def group_of(file: str) -> str:
+    """Name the tests that one worker runs: those of a framework, which takes long to import, else those of a file."""
+    return next((group for start, group in FRAMEWORKS.items() if file.startswith(start)), file)
+
+
+def is_in_sample(item: pytest.Item, number: int, sampled: pytest.Mark) -> bool:
+    """Tell whether the plain run takes this case: each `every`-th of a test, or those whose identifier matches `cases`."""
+    case = item.nodeid.partition("[")[2].removesuffix("]")
+    if not case:
+        return True
+    if "cases" in sampled.kwargs:
+        return re.search(sampled.kwargs["cases"], case) is not None
+    return number % int(sampled.kwargs["every"]) == 0

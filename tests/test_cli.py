@@ -61,6 +61,7 @@ def test_validate_compares_layer_by_layer(project: Path) -> None:
     assert "no layer is wrong" in mace(project, "validate", "digits.yml", "--layers")
 
 
+@pytest.mark.exhaustive
 def test_validate_compares_the_layers_that_the_file_names(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
     tensor = rows[0]["tensor"]
@@ -104,6 +105,7 @@ def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
     assert sorted(copy.iterdir()) == before
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -37,6 +37,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
+@pytest.mark.exhaustive
 def test_dry_run_build_again_and_clean(project: Path) -> None:
     before = files(project)
     assert "linking builds/one/bin/host/mace_run" in scons(project, "-n")
@@ -75,6 +76,7 @@ def test_a_build_that_was_killed_leaves_nothing_wrong(project: Path) -> None:
     assert "did not come to its end" not in scons(project)
 
 
+@pytest.mark.exhaustive
 def test_two_builds_at_once_in_one_folder(project: Path) -> None:
     environment = quick_environment(project.parent)
     builds = [
@@ -87,6 +89,7 @@ def test_two_builds_at_once_in_one_folder(project: Path) -> None:
     assert sum("generating one" in log for log in logs) == 1
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -114,6 +117,7 @@ def test_two_libraries_of_one_name(project: Path) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_missing_transforms_are_one_note(project: Path) -> None:
     log = scons(project, MACE_DISABLED_PLUGINS=TRANSFORMS)
     (note,) = (line for line in log.splitlines() if "no transforms are installed" in line)
@@ -146,6 +150,7 @@ def mace_targets():
 """
 
 
+@pytest.mark.exhaustive
 def test_choices_of_one_library_have_headers_of_their_own_where_they_differ(project: Path) -> None:
     plugins = project.parent / "plugins"
     info = plugins / "mace_target_acme-1.0.dist-info"
@@ -183,6 +188,7 @@ def compile_with(folder: Path, include: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.exhaustive
 def test_validation_data_of_a_test_may_be_any_path(project: Path) -> None:
     np.save(project / "models/labels $(touch pwned).npy", np.zeros(1, np.int64))
     text = 'Import("mace_library", "mace_test")\none = mace_library(name="one", deployment="one.yml")\n'

@@ -52,6 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sampled(cases="max78000")
 @pytest.mark.parametrize("part", PARTS)
 def test_digits_from_model_to_results(part: str, project: Path) -> None:
     built = mace(project, "build", "digits.yml", "--target", part)
@@ -116,6 +117,7 @@ def test_explain_shows_the_memory_map(project: Path) -> None:
     assert "processors" in text
 
 
+@pytest.mark.exhaustive
 def test_a_corrupted_weight_fails_the_known_answer_test(project: Path) -> None:
     mace(project, "build", "digits.yml", "--target", "max78000")
     firmware = project / "builds/digits/bin/max78000/digits.elf"

@@ -122,6 +122,7 @@ def test_run_refuses_what_is_no_sample(project: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "y.npy").exists()
 
 
+@pytest.mark.exhaustive
 def test_validation_goes_on_where_a_model_cannot_be_validated(project: Path) -> None:
     (project / "torn.yml").write_text(
         MODELS.replace(
@@ -158,6 +159,7 @@ def test_check_tells_the_faults_of_all_stages_and_models(project: Path) -> None:
     assert "ready" not in told
 
 
+@pytest.mark.exhaustive
 def test_check_and_build_take_the_abis_of_the_file(project: Path) -> None:
     (project / "abis.yml").write_text(
         MODELS.replace("library_name: small", "library_name: small\ntarget_abis: [host, nosuch]")

@@ -28,10 +28,19 @@ FLOAT_ONNX = (
     "version_rfb_320_onnx",
 )
 CHOICES: Mapping[str, tuple[str, ...]] = {
+    "small": (
+        "model_onnx",
+        "ic_int8_tflite",
+        "kws_fp32_tflite",
+        "trained_lstm_int8_tflite",
+        "ds_cnn_s_core_pb",
+        "det2_caffemodel",
+    ),
     "host": tuple(ENTRIES),
     "arm64-v8a": tuple(e.name for e in ENTRIES.values() if not e.large),
     "armeabi-v7a": FLOAT_ONNX,
 }
+"""Names of deployments, each for the ABI of its name -> their models; the small one is for the host, in the plain run."""
 ULTRAFACE = ("version_rfb_320_onnx", "rfb_320_caffemodel", "version_rfb_320_without_postprocessing_tflite")
 EMULATED_SAMPLES = 2
 
@@ -68,8 +77,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def build(folder: Path, choice: str) -> BuiltLibrary:
-    """The library for a choice; built once."""
+def build(folder: Path, name: str) -> BuiltLibrary:
+    """The library of a deployment; built once."""
+    choice = "host" if name == "small" else name
     (selected,) = Registry.load().select(choice)
     if selected.runner is None:
         pytest.skip(f"nothing executes {choice} here")
@@ -83,13 +93,13 @@ def build(folder: Path, choice: str) -> BuiltLibrary:
         "-j2",
         "-f",
         script,
-        f"deployment={choice}.yml",
-        f"builds={choice}",
+        f"deployment={name}.yml",
+        f"builds={name}",
         f"target={choice}",
     ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return BuiltLibrary.at(folder / choice / "real", choice, selected.runner)
+    return BuiltLibrary.at(folder / name / "real", choice, selected.runner)
 
 
 def samples(built: BuiltLibrary, entry: Entry) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -126,12 +136,13 @@ def judge(entry: Entry, tensor: Tensor, found: Array, expected: Array) -> None:
         assert relative_error(found, expected) < LARGEST_ERROR, where
 
 
+@pytest.mark.sampled(cases="small")
 @pytest.mark.parametrize("choice", CHOICES)
 def test_models_compute_what_their_framework_does(folder: Path, choice: str) -> None:
     built = build(folder, choice)
     for name in CHOICES[choice]:
         inputs, expected = samples(built, ENTRIES[name])
-        if choice != "host":
+        if choice not in ("small", "host"):
             inputs, expected = (
                 {n: a[:EMULATED_SAMPLES] for n, a in side.items()} for side in (inputs, expected)
             )
@@ -140,6 +151,7 @@ def test_models_compute_what_their_framework_does(folder: Path, choice: str) -> 
             judge(ENTRIES[name], tensor, found[tensor.name], expected[tensor.name])
 
 
+@pytest.mark.exhaustive
 def test_ultraface_is_the_same_from_three_frameworks(folder: Path) -> None:
     """The Caffe and TFLite files end before the boxes are decoded from their anchors (SSD, 4.1): that is done here."""
     built = build(folder, "host")
@@ -172,6 +184,7 @@ def decoded(deltas: Array) -> Array:
     return np.concatenate([middle - half, middle + half], 1)
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_integers_is_what_onnx_runtime_computes(folder: Path) -> None:
     built, entry = build(folder, "host"), ENTRIES["shufflenet_v2_12_int8_onnx"]
     ports = built.model(entry.name)
@@ -185,6 +198,7 @@ def test_a_model_of_integers_is_what_onnx_runtime_computes(folder: Path) -> None
             assert cosine(found[name][s], array) > LEAST_COSINE
 
 
+@pytest.mark.exhaustive
 def test_arenas_are_as_small_as_can_be(folder: Path) -> None:
     report = build(folder, "host").report.models
     ratios = {name: model.arena_bytes / model.arena_lower_bound for name, model in report.items()}
@@ -208,6 +222,7 @@ CLASSIFIERS = (
 )
 
 
+@pytest.mark.exhaustive
 def test_tasks_are_done_as_by_the_framework(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same class for every sample; of digits, which the manifest has one of each, the right one."""
     built, told = build(folder, "host"), {}
@@ -233,6 +248,7 @@ In all others only an input may be.
 """
 
 
+@pytest.mark.exhaustive
 def test_convolutions_see_one_order_of_axes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = {name: model.transposes for name, model in build(folder, "host").report.models.items()}
     with capsys.disabled():
@@ -240,6 +256,7 @@ def test_convolutions_see_one_order_of_axes(folder: Path, capsys: pytest.Capture
     assert {n: c for n, c in found.items() if c > TRANSPOSES.get(n, 1)} == {}
 
 
+@pytest.mark.exhaustive
 def test_threads_change_no_bit(folder: Path) -> None:
     built = build(folder, "host")
     for name, entry in ENTRIES.items():

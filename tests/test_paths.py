@@ -61,6 +61,7 @@ def test_mace_build_and_validate_below_odd_folders(checkout: Path, tmp_path: Pat
     assert executed(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 def test_an_own_sconstruct_below_odd_folders(checkout: Path, tmp_path: Path) -> None:
     models = checkout / "models $HOME"
     models.mkdir()

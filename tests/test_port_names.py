@@ -30,6 +30,7 @@ def test_names_are_those_of_the_graph(patterns: tuple[str, ...]) -> None:
     assert names == (graph.inputs, graph.outputs)
 
 
+@pytest.mark.exhaustive
 def test_a_keras_model(tmp_path: Path) -> None:
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")

@@ -290,6 +290,7 @@ def test_the_slack_of_a_space_lies_behind_its_last_tensor(
         model.run({"x0": x})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_valgrind_finds_nothing(tmp_path: Path, runtime: dict[str, str]) -> None:
     require(None if shutil.which("valgrind") else "valgrind is not installed: apt-get install valgrind")
@@ -303,6 +304,7 @@ def test_valgrind_finds_nothing(tmp_path: Path, runtime: dict[str, str]) -> None
             checked.run(AT_OPEN, "3", environment={**runtime, f"MACE_{name.upper()}_FAULT": fault})
 
 
+@pytest.mark.sampled(cases="island")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["island", "capsule", "cpu-wide"])
 def test_the_same_as_arm(name: str, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_only_what_changed_is_rebuilt(project: Path) -> None:
     assert not [line for line in log if "kernels" in line], "the kernels' C is the same"
 
 
+@pytest.mark.exhaustive
 def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(project: Path) -> None:
     scons(project)
     code = "import mace_core.fingerprint as f; f.version = lambda name: '99'"
@@ -70,6 +71,7 @@ def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(pr
     assert not [line for line in acted(log) if line.startswith("compiling")]
 
 
+@pytest.mark.exhaustive
 def test_two_folders_give_the_same_bytes(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "some/where/else"
     shutil.copytree(project, other)
@@ -88,6 +90,7 @@ def test_check_tells_and_fails_where_the_numbers_are_wrong(project: Path) -> Non
     assert "FAILED" in scons(project, "-Q", "check", status=2)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -46,11 +46,13 @@ def read(case: Trained, folder: Path, outputs: tuple[Port, ...] = (), rows: int 
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Trained, native.Model]]:
-    """Every pipeline as a model of one compiled library."""
+def library(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, tuple[Trained, native.Model]]:
+    """Every pipeline that is tested in this run as a model of one compiled library."""
     folder = tmp_path_factory.mktemp("sklearn")
     cases, placed = {}, []
-    for number, name in enumerate(PIPELINES):
+    for number, name in enumerate(_selected_pipelines(request.session)):
         case = trained(name)
         graph = read(case, folder).renamed(f"model{number}")
         refused = [why for node in graph.nodes if (why := Cpu().refuses(node, graph))]
@@ -61,6 +63,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Trai
     sources = code.library("pipelines", placed, Cpu().levels("host")[:1])
     models = native.load(shared_library(sources, host(), folder, ("-O1",)), "pipelines")
     return {name: (case, models[f"model{number}"]) for number, (name, case) in enumerate(cases.items())}
+
+
+def _selected_pipelines(session: pytest.Session) -> list[str]:
+    tests = [item for item in session.items if isinstance(item, pytest.Function)]
+    selected = {item.callspec.params["name"] for item in tests if item.function is test_pipeline}
+    return [name for name in PIPELINES if name in selected]
 
 
 def by_onnxruntime(case: Trained) -> dict[str, Array]:
@@ -91,6 +99,7 @@ def difference(found: Array, wanted: Array) -> float:
     )
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.Model]]) -> None:
     case, compiled = library[name]

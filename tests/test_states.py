@@ -279,6 +279,7 @@ def test_validation_carries_states_and_finds_a_library_that_forgets_them(
     assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 10 for n in lost)
 
 
+@pytest.mark.exhaustive
 @needs_models
 @pytest.mark.slow
 def test_sessions_of_a_recurrent_model_of_integers_equal_the_framework(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ VALID = 0.2
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed: apt-get install gcc")
 
 
+@pytest.mark.sampled(cases="tensorflow|caffe")
 @pytest.mark.parametrize("frontend", FRONTENDS)
 def test_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path) -> None:
     models = mutants(frontend, seed=11, count=60, originals=12)

@@ -101,6 +101,7 @@ def unrolled(count: int) -> list[list[int]]:
     return [*chain(count - 1), list(range(0, count - 1, 5))]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(150)  # by the pairs of all tensors it takes many minutes, in n log n a few seconds
 @pytest.mark.parametrize("reads", [branches, unrolled])
 def test_twenty_thousand_calls_are_planned(reads: Callable[[int], list[list[int]]]) -> None:

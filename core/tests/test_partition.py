@@ -76,6 +76,7 @@ def test_every_node_without_a_target_is_told() -> None:
 
 
 # With the set of regions before each region it takes many minutes, with counts a few seconds.
+@pytest.mark.exhaustive
 @pytest.mark.timeout(150)
 def test_twenty_thousand_switches_of_target() -> None:
     new = Builder("alternating")

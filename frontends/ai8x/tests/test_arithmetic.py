@@ -93,6 +93,7 @@ def bytes_of(layer: Layer, place: Place, device: Device, output: Array) -> Array
     return np.stack([row.ravel() for row in rows])
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize(
     "reference", [r for r in references() if "known_answer" in r.content], ids=lambda r: r.name
 )

@@ -71,6 +71,7 @@ def archive(path: Path, stream: bytes) -> Path:
     return path
 
 
+@pytest.mark.sampled(every=3)
 @real
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".pth.tar"))
 def test_real_tensors(path: Path) -> None:
@@ -143,6 +144,7 @@ def test_written_files(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded["state_dict"][name].numpy(), values)
 
 
+@pytest.mark.sampled(every=3)
 @real
 @pytest.mark.parametrize("path", QUANTIZED, ids=lambda path: path.parent.name)
 def test_real_biases(path: Path) -> None:

@@ -68,6 +68,7 @@ def loaded(model: onnx.ModelProto, path: Path) -> str:
     return ""
 
 
+@pytest.mark.exhaustive
 def test_every_number(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(LAYERS)
     model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 3), np.float32), "unused"))

@@ -84,6 +84,7 @@ def test_another_content_name_or_shape_is_exported_anew(tmp_path: Path, exports:
     assert [node.op.name for node in graph.nodes] == ["Tanh"]
 
 
+@pytest.mark.sampled(cases="cut")
 @pytest.mark.parametrize("damage", ["empty", "cut", "bits", "json"])
 def test_a_damaged_export_is_exported_anew(file: Path, exports: Callable[[], int], damage: str) -> None:
     graph = load(Model("case", (file,)))
@@ -105,6 +106,7 @@ def test_a_damaged_export_is_exported_anew(file: Path, exports: Callable[[], int
     assert exports() == 2
 
 
+@pytest.mark.exhaustive
 def test_an_export_that_others_can_write_is_not_believed(file: Path, exports: Callable[[], int]) -> None:
     load(Model("case", (file,)))
     cache_folder("exports").chmod(0o777)

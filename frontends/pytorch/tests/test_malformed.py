@@ -137,6 +137,7 @@ def fault(file: Path) -> str | None:
     return None
 
 
+@pytest.mark.exhaustive
 def test_mutations(tmp_path: Path) -> None:
     t = torch()
     module = t.nn.Sequential(t.nn.Conv2d(3, 2, 3), t.nn.ReLU(), t.nn.Flatten(), t.nn.Linear(32, 3))

@@ -88,6 +88,7 @@ def made(build: Callable[[Any], Any]) -> Any:
     return module
 
 
+@pytest.mark.sampled(cases="^cnn|^lstm--.traced")
 @EACH
 @pytest.mark.parametrize(("build", "shape"), MODELS, ids=lambda v: getattr(v, "__name__", ""))
 def test_model(build: Callable[[Any], Any], shape: tuple[int, ...], ending: str, tmp_path: Path) -> None:
@@ -100,6 +101,7 @@ def test_model(build: Callable[[Any], Any], shape: tuple[int, ...], ending: str,
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(cases="scripted")
 @EACH
 def test_reference_names_outputs_as_the_graph_does(ending: str, tmp_path: Path) -> None:
     shapes = {"samples": (1, 7, 4)}
@@ -144,6 +146,7 @@ def difference(model: Model, first: str, second: str) -> Array:
     ]
 
 
+@pytest.mark.sampled(cases="scripted")
 @EACH
 def test_names_of_inputs(ending: str, tmp_path: Path) -> None:
     """Those of forward() in any order, or others in its order."""
@@ -165,6 +168,7 @@ def test_names_of_inputs(ending: str, tmp_path: Path) -> None:
         load(model_of(file, {"left": shape, "right": shape}, ("y", "z")))
 
 
+@pytest.mark.slow
 def test_shapes_that_an_exported_program_leaves_open(tmp_path: Path) -> None:
     t = torch()
     dims = ({0: t.export.Dim("batch"), 2: t.export.Dim("height", min=4, max=64)},)

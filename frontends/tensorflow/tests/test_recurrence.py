@@ -119,6 +119,7 @@ OTHERS: dict[str, tuple[Step, int]] = {
 }
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_is_found(name: str, reverse: bool, tmp_path: Path, tf: Any) -> None:

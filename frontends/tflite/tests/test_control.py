@@ -92,6 +92,7 @@ def test_a_loop_is_written_out(tmp_path: Path) -> None:
     assert [n.op.name for n in load(tmp_path, *loop(5)).nodes] == ["Add"] * 5
 
 
+@pytest.mark.slow
 def test_an_endless_loop_ends_in_an_error(tmp_path: Path) -> None:
     with pytest.raises(MaceError, match="turns more than 4096 times"):
         load(tmp_path, *loop(1 << 30))

@@ -98,6 +98,7 @@ def test_every_op_is_tried() -> None:
     assert refused <= {op for op in core_ops() if op.startswith("ml::")}, "samples.py has no example of them"
 
 
+@pytest.mark.exhaustive
 def test_common_types(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     check(accepted(COMMON), LEVELS["sse2"], tmp_path, capfd)
 

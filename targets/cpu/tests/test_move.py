@@ -10,6 +10,7 @@ from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 
 
+@pytest.mark.sampled(cases="i8|f4")
 @pytest.mark.parametrize("dtype", ["f4", "u1", "i8", "f2"])
 def test_transposes(tmp_path: Path, dtype: str) -> None:
     graphs = [

@@ -131,6 +131,7 @@ def test_split(tmp_path: Path) -> None:
     check_bits(graphs, tmp_path)
 
 
+@pytest.mark.sampled(cases="constant|reflect")
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_pad(tmp_path: Path, mode: str) -> None:
     rng = np.random.default_rng(3)

@@ -42,6 +42,7 @@ def weight_bits(layers: Sequence[Layer]) -> int:
     return sum(layer.weights.values.size * layer.weights.bits for layer in layers if layer.weights)
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.name)
 def test_same_results(reference: Reference, registry: Registry, tmp_path: Path) -> None:
     network = reference.network

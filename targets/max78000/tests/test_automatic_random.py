@@ -29,6 +29,7 @@ COUNT = int(os.environ.get("MACE_RANDOM_NETWORKS", "150"))
 """Graphs for each part; 150 make 300."""
 
 
+@pytest.mark.sampled(every=15)
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_simulator_equals_the_reference(seed: int, device: Device) -> None:

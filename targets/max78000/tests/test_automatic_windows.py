@@ -71,6 +71,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("axis", CASES, ids=str)
 def test_plans_are_exact(axis: WindowAxis) -> None:
     x, weights = RANDOM.integers(-128, 128, axis.size), RANDOM.integers(-128, 128, len(axis.offsets))

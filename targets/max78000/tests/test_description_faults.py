@@ -166,6 +166,7 @@ def test_faults_of_the_checkpoint_follow_those_of_the_description(
     assert "none.pth.tar" in second
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("reference", DIGITS, ids=lambda r: r.name)
 def test_damaged_descriptions_end_in_messages(tmp_path: Path, reference: Reference) -> None:
     """Whatever stands in a line: no later stage breaks on what an earlier one could not read."""

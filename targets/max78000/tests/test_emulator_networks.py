@@ -79,12 +79,14 @@ def made(name: str, **changes: object) -> Made:
     return Made(reference, network, synthesise(network, options, reference.device).image, options)
 
 
+@pytest.mark.sampled(cases="^(mnist-MAX78000|kws20_v3_1|test-fifo)")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_known_answer_passes(name: str, tmp_path: Path) -> None:
     outcome = made(name).execute(tmp_path)
     assert outcome.passed, outcome.console
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", NETWORKS[:8])
 def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
     whole = made(name)
@@ -103,11 +105,13 @@ def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
     assert outcome.status == 1
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_the_other_compiler(name: str, tmp_path: Path) -> None:
     assert made(name).execute(tmp_path, "arm-none-eabi").passed
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
     assert made(name, mexpress=False, verify_weights=True).execute(tmp_path).passed
@@ -125,6 +129,7 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
     assert sizes[0] < 0.75 * sizes[1]
 
 
+@pytest.mark.sampled(cases="^(plain-mnist|mlator-test-fifo)")
 @pytest.mark.parametrize(
     "name",
     [
@@ -157,6 +162,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_registers_come_back_from_their_table(name: str) -> None:
     whole = made(name)

@@ -28,6 +28,7 @@ REFERENCES = [r for r in references() if r.path.parent.name != "camvid_unet"]
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.name)
 def test_known_answer(reference: Reference) -> None:
     network = reference.network

@@ -37,6 +37,7 @@ from mace_target_max78002.device import MAX78002
 MNIST = MODELS / "mnist"
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("reference", references(), ids=lambda r: r.name)
 def test_the_makers_networks_are_legal(reference: Reference) -> None:
     assert find_faults(reference.network, reference.device, reference.options) == []

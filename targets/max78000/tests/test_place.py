@@ -92,6 +92,7 @@ def highest(report: Report) -> int:
     return max(r.last for r in report.ranges)
 
 
+@pytest.mark.sampled(every=15)
 @pytest.mark.parametrize("name", list(KNOWN) or [""])
 def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None:
     require(

@@ -175,6 +175,7 @@ def builder(name: str, folder: Path) -> Build:
     )
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
     "options",
@@ -199,6 +200,7 @@ def test_firmware_writes_what_the_image_holds(build: Build, device: Device, opti
     assert outcome.results == (0x11, 0x12345678, 33)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Device) -> None:
     image = fed_by_fifo(image_of(device), fifos=3)
@@ -213,6 +215,7 @@ def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Device) -> 
     assert outcome.passed
 
 
+@pytest.mark.sampled(every=3)
 def test_a_full_fifo_is_waited_for(build: Build) -> None:
     image = fed_by_fifo(image_of(MAX78000), fifos=1)
     accelerator = Recorder(fifo_words=6)
@@ -230,6 +233,7 @@ def test_a_full_fifo_is_waited_for(build: Build) -> None:
     assert len(seen) == 9
 
 
+@pytest.mark.sampled(every=3)
 def test_input_made_from_a_few_words(build: Build) -> None:
     image = fed_by_fifo(image_of(MAX78000), fifos=1)
     words = tuple(5 + i % 2 + 0x10203 * (i // 2) for i in range(6))
@@ -243,6 +247,7 @@ def test_input_made_from_a_few_words(build: Build) -> None:
         emit_project(image, network_of(), replace(options, synthesize_words=4), "")
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("corrupted", [False, True])
 def test_weights_word_by_word_and_verified(build: Build, device: Device, corrupted: bool) -> None:
@@ -272,6 +277,7 @@ def test_weights_word_by_word_and_verified(build: Build, device: Device, corrupt
         assert outcome.passed
 
 
+@pytest.mark.sampled(every=3)
 def test_a_wrong_result_fails(build: Build) -> None:
     image = image_of(MAX78000)
     wrong = Check(MAX78000.data_address(4), 0xFF, (7, 9))
@@ -287,6 +293,7 @@ def test_a_wrong_result_fails(build: Build) -> None:
     assert (outcome.status, outcome.passed) == (1, False)
 
 
+@pytest.mark.sampled(every=3)
 def test_other_input_needs_no_other_program(build: Build) -> None:
     elf = build(image_of(MAX78000), network_of(), Options())
     outcome = run(elf, MAX78000, Recorder(), {0: (0xFFFFFFFF, 1, 2), 4: (3, 4)})
@@ -338,6 +345,7 @@ def delivered(unload: Unload, values: np.ndarray) -> bytes:
     return b"".join(values[channels].T.astype("<u4").tobytes() for channels in memories.values())
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_results_come_in_the_vendors_order(build: Build, device: Device) -> None:
     random = np.random.default_rng(7)
@@ -356,6 +364,7 @@ def test_results_come_in_the_vendors_order(build: Build, device: Device) -> None
     )
 
 
+@pytest.mark.sampled(every=3)
 def test_softmax_to_the_base_of_two(build: Build) -> None:
     values = (3 << 14, (1 << 14) + 5, -(2 << 14), (3 << 14) - 1)
     image = image_of(MAX78000)
@@ -372,6 +381,7 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     assert np.allclose(told, 100 * powers / powers.sum(), atol=0.1)
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
     "options",

@@ -31,6 +31,7 @@ def test_every_network_is_there() -> None:
     assert len(REFERENCES) - len(real) >= 129
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.name)
 def test_program_is_the_makers(reference: Reference) -> None:
     image = synthesise(reference.network, reference.options, reference.device).image
@@ -56,6 +57,7 @@ def test_zeros_are_written_as_by_the_vendors_generator(reference: Reference) -> 
     assert (len(found), hashlib.sha256(content).hexdigest()[:16]) == WITH_ZEROS[reference.name]
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize(
     "reference", [r for r in REFERENCES if r.name == "test-layers-MAX78002"], ids=lambda r: r.name
 )

@@ -30,6 +30,7 @@ def networks() -> None:
     )
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", [n for n in REFERENCES if n not in (*IMPOSSIBLE, *CONDITIONAL)] or [""])
 def test_known_answer(name: str) -> None:
     reference = REFERENCES[name]
@@ -38,6 +39,7 @@ def test_known_answer(name: str) -> None:
     assert list(mismatches(simulator, replace(image, known_answer=reference.known_answer))) == []
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", [n for n in REFERENCES if n not in (*IMPOSSIBLE, *CONDITIONAL)] or [""])
 def test_the_vendors_own_program(name: str) -> None:
     """The vendor's registers and biases as they were dumped, not ours, must make the vendor's answer.

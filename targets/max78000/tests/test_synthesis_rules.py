@@ -53,6 +53,7 @@ def registers(layer: Layer, place: Place, device: Device, **options: Any) -> dic
     return {(name, q): values.get(device.layer_register(q, name, 0), 0) for name in names for q in range(4)}
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_layers_compute_their_arithmetic(seed: int) -> None:
     """Generator and simulator agree on kinds, channels, bits, bias, pools and places that nobody chose."""
@@ -299,6 +300,7 @@ def test_planes_through_a_fifo_with_pooling(device: Device, start: int, wait: in
     assert (given["STREAM1", 0], given["STREAM2", 0]) == (start, wait)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("seed", range(10))
 def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
     """What the generator computes from layers and what the simulator asks for of registers are two derivations."""
