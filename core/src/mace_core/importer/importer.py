@@ -117,7 +117,12 @@ class Importer(Generic[Value]):
     def write_out(self, nodes: int) -> bool:
         """Count nodes of the file that are written out in place of another; return whether all so far are within the limit."""
         self._written += nodes
-        return self._written <= self.limits.nodes
+        return not self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more nodes of the file were written out than the limit allows."""
+        return self._written > self.limits.nodes
 
     def has_room_for(self, nodes: int) -> bool:
         """Tell whether so many nodes more of the IR are within the limit, before they are made."""

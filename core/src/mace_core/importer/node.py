@@ -86,8 +86,8 @@ class ImportedNode(ABC):
         """Return what a node whose results stay inside is named after; `tag` tells what it computes."""
         return self.origin
 
-    def inner_names(self, tag: str, count: int) -> Sequence[str]:
-        """Return free names for results that stay inside."""
+    def inner_names(self, tag: str, count: int) -> Sequence[str] | int:
+        """Return free names for results that stay inside, or their number, to have them named after the node."""
         stem = self.inner_name(tag or "inner")
         return [self.builder.fresh(stem if count == 1 else f"{stem}-{i}") for i in range(count)]
 
@@ -96,7 +96,7 @@ class ImportedNode(ABC):
         op: str | Op,
         inputs: Sequence[str],
         attrs: Mapping[str, Any] | None,
-        outputs: Sequence[str],
+        outputs: Sequence[str] | int,
         origin: Node,
     ) -> tuple[str, ...]:
         """Add a node of the IR; every other method adds through this one, so that a frontend may share equal nodes."""

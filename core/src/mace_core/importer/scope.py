@@ -37,15 +37,19 @@ class Scope(Generic[Name, Value]):
             scope = scope.parent
         return scope or self
 
+    def get(self, name: Name) -> Value | None:
+        """Return the value of a name, None where its node failed; RefusedError for a name without a value."""
+        values = self.owner(name).values
+        if name not in values:
+            raise RefusedError(self.unknown.format(name=name))
+        return values[name]
+
     def find(self, name: Name) -> Value:
         """Return the value of a name.
 
         Raises RefusedError for a name without a value, SkippedError where its node failed.
         """
-        values = self.owner(name).values
-        if name not in values:
-            raise RefusedError(self.unknown.format(name=name))
-        value = values[name]
+        value = self.get(name)
         if value is None:
             raise SkippedError
         return value

@@ -12,8 +12,8 @@ from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.hints import Dim, is_complete, lines, refuse_shapes, shape_lines
+from mace_core.importer import refuse_names
 from mace_core.ir import Array, DType, Shape
-from mace_core.translation import refuse_names
 from mace_frontend_onnx.source import Source, branches, element_type, first_line
 
 

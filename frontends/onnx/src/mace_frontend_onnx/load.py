@@ -13,8 +13,9 @@ from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_onnx.boundary import wanted
+from mace_frontend_onnx.importer import OnnxImporter
 from mace_frontend_onnx.source import check, read
-from mace_frontend_onnx.translate import Translation
+from mace_frontend_onnx.translate import convert, refuse_unknown, translate
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -50,19 +51,17 @@ def translated(files: Files, model: Model, ops: Mapping[str, Op]) -> Translated:
     """Read a model as `load` does."""
     source = read(files[0])
     part = wanted(source, model)
-    translation = Translation(source, Builder(model.name, {**core_ops(), **ops}))
-    translation.builder.notes.extend(part.notes)
-    translation.refuse_unknown(part)
+    importer = OnnxImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
+    importer.builder.notes.extend(part.notes)
+    refuse_unknown(importer, part)
     check(
         source,
         (i.name for i in part.inputs),
         part.outputs,
         (node for i, node in part.nodes if i in part.certain),
     )
-    outputs = translation.run(part)
+    outputs = translate(importer, part)
     texts = {
-        name: translation.texts[t]
-        for name, t in zip(part.outputs, outputs, strict=True)
-        if t in translation.texts
+        name: importer.texts[t] for name, t in zip(part.outputs, outputs, strict=True) if t in importer.texts
     }
-    return Translated(translation.builder.finish(outputs, part.outputs), texts)
+    return Translated(importer.builder.finish(outputs, part.outputs), texts)

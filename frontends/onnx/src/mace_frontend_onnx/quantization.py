@@ -8,11 +8,11 @@ import numpy as np
 
 from mace_core import quantization
 from mace_core.ir import Array, DType, Quant, Storage
-from mace_frontend_onnx.node import Node
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.source import element_type
 
 
-def storage(node: Node, scale: int, zero: int, dtype: DType, axis: int | None = None) -> Storage | None:
+def storage(node: OnnxNode, scale: int, zero: int, dtype: DType, axis: int | None = None) -> Storage | None:
     """The storage that inputs `scale` and `zero` describe.
 
     None if they are computed at run time or no tensor can have it.
@@ -41,7 +41,7 @@ def storage(node: Node, scale: int, zero: int, dtype: DType, axis: int | None = 
     return Storage(dtype, quant)
 
 
-def real(node: Node, index: int, how: Storage, perm: Sequence[int] | None = None) -> str:
+def real(node: OnnxNode, index: int, how: Storage, perm: Sequence[int] | None = None) -> str:
     """Input `index`, integers, as the tensor of real numbers that they store.
 
     A constant with its axes reordered.
@@ -52,7 +52,7 @@ def real(node: Node, index: int, how: Storage, perm: Sequence[int] | None = None
         quant = how.quant if axis is None else Quant(how.quant.scale, how.quant.zero_point, order.index(axis))
         return node.derived(index, ("stored", order, quant), lambda a: np.transpose(a, order), quant)
     held = node.stored_input(index)
-    if node.build.tensors[held].storage == how:
+    if node.builder.tensors[held].storage == how:
         return held
     values = node.emit("Cast", [node.input(index)], {"to": DType.F32.value}, tag="float")
     steps = node.emit(
@@ -64,7 +64,7 @@ def real(node: Node, index: int, how: Storage, perm: Sequence[int] | None = None
     return node.emit_stored("Quantize", [numbers], how, tag="stored")
 
 
-def bias(node: Node, index: int, unit: Sequence[float]) -> list[str]:
+def bias(node: OnnxNode, index: int, unit: Sequence[float]) -> list[str]:
     """Input `index` as a bias in units of the sums that it is added to; none if it is absent."""
     if not node.has(index):
         return []
@@ -73,15 +73,15 @@ def bias(node: Node, index: int, unit: Sequence[float]) -> list[str]:
     return [real(node, index, Storage(DType.I32, Quant(scale, (0,) * count, 0)))]
 
 
-def output_type(node: Node, zero: int) -> DType:
+def output_type(node: OnnxNode, zero: int) -> DType:
     """The element type of a quantized result: that of its zero point, else what an attribute says."""
     code = node.attr("output_dtype")
     return node.dtype(zero) if node.has(zero) else element_type(code) if code else DType.U8
 
 
-def _along(node: Node, values: Sequence[float], how: Storage, rank: int) -> str:
+def _along(node: OnnxNode, values: Sequence[float], how: Storage, rank: int) -> str:
     array: Array = np.asarray(values, np.float32)
-    return node.weight(
+    return node.add_constant(
         array.reshape([-1 if i == how.quant.axis else 1 for i in range(rank)])
         if how.quant.axis is not None
         else array.reshape(())

@@ -12,9 +12,9 @@ from math import pi, sqrt
 
 import numpy as np
 
+from mace_core.importer import RefusedError
 from mace_core.ir import Array, DType
-from mace_core.translation import RefusedError
-from mace_frontend_onnx.node import Node
+from mace_frontend_onnx.node import OnnxNode
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """In the order of their codes in TreeEnsemble."""
@@ -40,40 +40,40 @@ class Labels:
         return max(len(self.numbers), len(self.texts))
 
 
-def labels(node: Node, numbers: str) -> Labels:
+def labels(node: OnnxNode, numbers: str) -> Labels:
     """The labels of a classifier; numbers: the attribute that holds them where they are numbers."""
     found = Labels(tuple(node.attr(numbers) or ()), tuple(node.attr("classlabels_strings") or ()))
     node.refuse_unless(bool(found.numbers) != bool(found.texts), "it needs labels, either numbers or texts")
     return found
 
 
-def labelled(node: Node, index: str, names: Labels) -> str:
+def labelled(node: OnnxNode, index: str, names: Labels) -> str:
     """The label of each row by its index among the classes.
 
     For texts the index itself, of which the graph knows the texts.
     """
     if names.texts:
-        node.work.texts[index] = names.texts
+        node.importer.texts[index] = names.texts
         return index
     if names.numbers == tuple(range(len(names))):
         return index
     return node.emit(
-        "Gather", [node.weight(names.numbers, DType.I64, "labels"), index], {"axis": 0}, tag="label"
+        "Gather", [node.add_constant(names.numbers, DType.I64, "labels"), index], {"axis": 0}, tag="label"
     )
 
 
-def best(node: Node, scores: str) -> str:
+def best(node: OnnxNode, scores: str) -> str:
     """The index of the highest score of each row, of equal ones the first."""
     return node.emit("ArgMax", [scores], {"axis": 1, "keepdims": False}, tag="best")
 
 
-def second_if(node: Node, condition: str) -> str:
+def second_if(node: OnnxNode, condition: str) -> str:
     """Index 1 where a condition [N, 1] holds, else 0."""
     index = node.emit("Cast", [condition], {"to": DType.I64.value}, tag="chosen")
-    return node.emit("Reshape", [index], {"shape": (node.build.shape(condition)[0],)}, tag="best")
+    return node.emit("Reshape", [index], {"shape": (node.builder.shape(condition)[0],)}, tag="best")
 
 
-def matrix(node: Node) -> str:
+def matrix(node: OnnxNode) -> str:
     """Input 0 as rows of features; a vector is one row."""
     shape = node.shape(0)
     node.refuse_unless(len(shape) in (1, 2), f"its input has shape {list(shape)}; it must be [N, features]")
@@ -81,21 +81,21 @@ def matrix(node: Node) -> str:
     return x if len(shape) == 2 else node.emit("Reshape", [x], {"shape": (1, *shape)}, tag="row")
 
 
-def as_float(node: Node, tensor: str, tag: str = "float") -> str:
+def as_float(node: OnnxNode, tensor: str, tag: str = "float") -> str:
     """A tensor in single precision, in which ONNX Runtime computes these operators."""
     return (
         tensor
-        if node.build.tensors[tensor].dtype is DType.F32
+        if node.builder.tensors[tensor].dtype is DType.F32
         else node.emit("Cast", [tensor], {"to": "f32"}, tag=tag)
     )
 
 
-def number(node: Node, value: float, tag: str) -> str:
+def number(node: OnnxNode, value: float, tag: str) -> str:
     """A constant in single precision."""
-    return node.weight(value, DType.F32, tag)
+    return node.add_constant(value, DType.F32, tag)
 
 
-def transformed(node: Node, scores: str, name: str) -> str:
+def transformed(node: OnnxNode, scores: str, name: str) -> str:
     """Scores [N, several] after a transform."""
     if name not in TRANSFORMS:
         raise RefusedError(f"its post_transform is {name!r}; known are {', '.join(TRANSFORMS)}")
@@ -108,7 +108,7 @@ def transformed(node: Node, scores: str, name: str) -> str:
     return _probit(node, scores) if name == "PROBIT" else scores
 
 
-def of_one_target(node: Node, scores: str, name: str) -> str:
+def of_one_target(node: OnnxNode, scores: str, name: str) -> str:
     """A score [N, 1] after a transform: a probit, or nothing.
 
     Others are refused: the standard applies them, ONNX Runtime does not.
@@ -118,7 +118,7 @@ def of_one_target(node: Node, scores: str, name: str) -> str:
     return transformed(node, scores, name)
 
 
-def of_one_class(node: Node, score: str, name: str, complement: bool) -> str:
+def of_one_class(node: OnnxNode, score: str, name: str, complement: bool) -> str:
     """Scores of both classes from that of the second: [1 - s, s] if it is a probability, else [-s, s].
 
     Or logistic of [-s, s].
@@ -135,7 +135,7 @@ def of_one_class(node: Node, score: str, name: str, complement: bool) -> str:
     return transformed(node, both, name if name == "LOGISTIC" else "NONE")
 
 
-def _softmax_zero(node: Node, scores: str) -> str:
+def _softmax_zero(node: OnnxNode, scores: str) -> str:
     """Softmax in which scores of 0 count nothing."""
     highest = node.emit("ReduceMax", [scores], {"axes": (1,), "keepdims": True}, tag="highest")
     powers = node.emit("Exp", [node.emit("Sub", [scores, highest], tag="below")], tag="powers")
@@ -143,7 +143,7 @@ def _softmax_zero(node: Node, scores: str) -> str:
     counts = node.emit("Greater", [size, number(node, NO_ZERO, "zero")], tag="counts")
     least = node.emit("Exp", [node.emit("Neg", [highest], tag="negative")], tag="factor")
     rest = node.emit("Mul", [scores, least], tag="rest")
-    none = node.weight(np.zeros((1, 1)), DType.F32, "none")
+    none = node.add_constant(np.zeros((1, 1)), DType.F32, "none")
     total = node.emit(
         "ReduceSum",
         [node.emit("Where", [counts, powers, none], tag="counted")],
@@ -155,7 +155,7 @@ def _softmax_zero(node: Node, scores: str) -> str:
     )
 
 
-def _probit(node: Node, scores: str) -> str:
+def _probit(node: OnnxNode, scores: str) -> str:
     """The quantile of the normal distribution, sqrt(2) * erfinv(2 s - 1), by Winitzki's approximation."""
     x = node.emit(
         "Sub",
@@ -181,7 +181,7 @@ def _probit(node: Node, scores: str) -> str:
     return node.emit("Mul", [signed, number(node, sqrt(2), "sqrt2")], tag="probit")
 
 
-def of_size(node: Node, attr: str, sizes: Sequence[int]) -> Array:
+def of_size(node: OnnxNode, attr: str, sizes: Sequence[int]) -> Array:
     """A list of floats in an attribute, which must be one of these long."""
     found = np.asarray(node.attr(attr) or (), np.float32)
     node.refuse_unless(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from mace_core.importer import RefusedError
 from mace_core.ops.tree_ensemble import LEAF, MAX_NODES, MISSING, TESTS
-from mace_core.translation import RefusedError
 
 MEMBER = len(TESTS)
 """The code of a node that asks whether its feature is one of several; written out as a chain of ==."""

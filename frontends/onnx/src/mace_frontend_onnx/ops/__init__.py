@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mace_core.tables import rows
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 
-if TYPE_CHECKING:
-    from mace_frontend_onnx.node import Held, Node
-
-Handler = Callable[["Node"], "str | Sequence[Held]"]
+Handler = Callable[[OnnxNode], str | Sequence[Held]]
 """Adds what computes a node to the graph and tells the tensors that hold the node's outputs, in their order."""
 
 

@@ -9,9 +9,10 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.graph_builder import FOLD_LIMIT
+from mace_core.importer import RefusedError
 from mace_core.ir import Array, DType
-from mace_core.translation import RefusedError
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
@@ -21,11 +22,11 @@ FORMS: Mapping[str, type] = MappingProxyType(
 """The forms of Constant besides a tensor, which the translation keeps as it is, and their element types."""
 
 
-def _named(node: Node, array: Array) -> Sequence[Held]:
-    return [node.build.weight(node.work.outside(node.scope, node.proto.output[0]), array)]
+def _named(node: OnnxNode, array: Array) -> Sequence[Held]:
+    return [node.builder.weight(node.output_name(), array)]
 
 
-def _constant(node: Node) -> Sequence[Held]:
+def _constant(node: OnnxNode) -> Sequence[Held]:
     for form, kind in FORMS.items():
         value = node.attr(form)
         if value is not None:
@@ -33,26 +34,26 @@ def _constant(node: Node) -> Sequence[Held]:
     raise RefusedError("its value is text or sparse; export the model with a dense tensor of numbers")
 
 
-def _shape(node: Node) -> Sequence[Held]:
+def _shape(node: OnnxNode) -> Sequence[Held]:
     start, end = (node.attr("start") or 0, node.attr("end")) if node.opset >= 15 else (0, None)
     return _named(node, np.asarray(node.shape(0)[start:end], np.int64))
 
 
-def _size(node: Node) -> Sequence[Held]:
+def _size(node: OnnxNode) -> Sequence[Held]:
     return _named(node, np.asarray(prod(node.shape(0)), np.int64))
 
 
-def _constant_of_shape(node: Node) -> Sequence[Held]:
+def _constant_of_shape(node: OnnxNode) -> Sequence[Held]:
     shape = node.ints(0, "shape")
     node.refuse_unless(all(n >= 0 for n in shape), f"shape {list(shape)}")
     value = node.attr("value")
-    fill = np.zeros(1, np.float32) if value is None else node.work.source.array(value).reshape(1)
+    fill = np.zeros(1, np.float32) if value is None else node.importer.source.array(value).reshape(1)
     if prod(shape) * fill.itemsize <= FOLD_LIMIT:
         return _named(node, np.full(shape, fill[0], fill.dtype))
-    return node.done("Expand", [node.weight(fill.reshape((1,) * len(shape)))], {"shape": shape})
+    return node.done("Expand", [node.add_constant(fill.reshape((1,) * len(shape)))], {"shape": shape})
 
 
-def _range(node: Node) -> Sequence[Held]:
+def _range(node: OnnxNode) -> Sequence[Held]:
     start, limit, delta = (
         node.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "delta"))
     )
@@ -64,7 +65,7 @@ def _range(node: Node) -> Sequence[Held]:
     return _named(node, (start + np.arange(count) * delta).astype(start.dtype))
 
 
-def _eye_like(node: Node) -> Sequence[Held]:
+def _eye_like(node: OnnxNode) -> Sequence[Held]:
     rows, columns = node.shape(0)
     code = node.attr("dtype")
     dtype = element_type(code) if code else node.dtype(0)
@@ -74,19 +75,19 @@ def _eye_like(node: Node) -> Sequence[Held]:
     return _named(node, np.eye(rows, columns, node.attr("k"), dtype.numpy))
 
 
-def _non_zero(node: Node) -> Sequence[Held]:
+def _non_zero(node: OnnxNode) -> Sequence[Held]:
     return _named(node, np.asarray(np.nonzero(node.constant(0, "input")), np.int64))
 
 
-def _compress(node: Node) -> Sequence[Held]:
+def _compress(node: OnnxNode) -> Sequence[Held]:
     chosen = np.flatnonzero(node.constant(1, "condition"))
     axis, data = node.attr("axis"), node.input(0)
     if axis is None:
         data, axis = node.emit("Reshape", [data], {"shape": (prod(node.shape(0)),)}, tag="flat"), 0
-    return node.done("Gather", [data, node.weight(chosen, DType.I64, "chosen")], {"axis": axis})
+    return node.done("Gather", [data, node.add_constant(chosen, DType.I64, "chosen")], {"axis": axis})
 
 
-def _unique(node: Node) -> Sequence[Held]:
+def _unique(node: OnnxNode) -> Sequence[Held]:
     """Sorted, or in the order of first appearance, as numpy.unique over an axis or over the flat array."""
     data = node.constant(0, "input")
     axis = node.attr("axis")
@@ -95,8 +96,8 @@ def _unique(node: Node) -> Sequence[Held]:
     places = np.argsort(order, kind="stable")[inverse.reshape(-1)]
     results = (np.take(values, order, axis=axis or 0), first[order], places, counts[order])
     arrays = (results[0], *(r.astype(np.int64) for r in results[1:]))
-    names = [node.work.outside(node.scope, o) for o in node.proto.output]
-    return [node.build.weight(name, a) if name else "" for name, a in zip(names, arrays, strict=False)]
+    names = [node.importer.outside(node.scope, o) for o in node.proto.output]
+    return [node.builder.weight(name, a) if name else "" for name, a in zip(names, arrays, strict=False)]
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper
 
+from mace_core.importer import RefusedError
 from mace_core.ir import Array
-from mace_core.translation import RefusedError
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
+from mace_frontend_onnx.subgraphs import call, function_body
 
 FUNCTIONS_SINCE = 23
 """The operator set whose functions define RotaryEmbedding and Attention."""
@@ -29,7 +31,7 @@ ACTIVATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 """Activations that are fused, and what their parameters are called."""
 
 
-def _or(node: Node, attr: str, default: Any) -> Any:
+def _or(node: OnnxNode, attr: str, default: Any) -> Any:
     """An attribute; these operators have no definition that would tell its default."""
     value = node.attr(attr)
     return default if value is None else value
@@ -38,18 +40,18 @@ def _or(node: Node, attr: str, default: Any) -> Any:
 def _gelu(approximate: str) -> Handler:
     """Gelu of the sum of what is given."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         x = node.emit("Add", node.inputs(), tag="sum") if node.has(1) else node.input(0)
         return node.done("Gelu", [x], {"approximate": approximate})
 
     return handle
 
 
-def _quick_gelu(node: Node) -> Sequence[Held]:
+def _quick_gelu(node: OnnxNode) -> Sequence[Held]:
     return node.done("Swish", [node.input(0)], {"alpha": _or(node, "alpha", 1.702)})
 
 
-def _fused_matmul(node: Node) -> Sequence[Held]:
+def _fused_matmul(node: OnnxNode) -> Sequence[Held]:
     """Compute alpha * A' @ B'."""
     node.refuse_unless(
         not (node.attr("transBatchA") or node.attr("transBatchB")),
@@ -63,10 +65,10 @@ def _fused_matmul(node: Node) -> Sequence[Held]:
     alpha = _or(node, "alpha", 1.0)
     if alpha == 1:
         return node.done("MatMul", sides)
-    return node.done("Mul", [node.emit("MatMul", sides), node.weight(alpha, node.dtype(0), "alpha")])
+    return node.done("Mul", [node.emit("MatMul", sides), node.add_constant(alpha, node.dtype(0), "alpha")])
 
 
-def _standard(node: Node, op: str, inputs: int) -> Node:
+def _standard(node: OnnxNode, op: str, inputs: int) -> OnnxNode:
     """The same node as ONNX's own operator, without what was fused into it."""
     proto = NodeProto()
     proto.CopyFrom(node.proto)
@@ -82,7 +84,7 @@ def _standard(node: Node, op: str, inputs: int) -> Node:
 def _fused(op: str, inputs: int) -> Handler:
     """ONNX's operator, then perhaps the sum with a further input, then an activation."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         from mace_frontend_onnx.ops import handlers
 
         (held,) = handlers()[op](_standard(node, op, inputs))
@@ -101,7 +103,7 @@ def _fused(op: str, inputs: int) -> Handler:
     return handle
 
 
-def _simplified_norm(node: Node) -> Sequence[Held]:
+def _simplified_norm(node: OnnxNode) -> Sequence[Held]:
     _refuse_statistics(node)
     attrs = {"axis": _or(node, "axis", -1), "epsilon": _or(node, "epsilon", 1e-5)}
     return node.done("RMSNorm", [node.input(0), node.input(1)], attrs)
@@ -110,7 +112,7 @@ def _simplified_norm(node: Node) -> Sequence[Held]:
 def _skip_norm(op: str, gamma: int, bias: int) -> Handler:
     """The norm of input + skip + bias; the sum itself is output 3. gamma, bias: where these inputs are."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         _refuse_statistics(node)
         total = node.emit("Add", [node.input(0), node.input(1)], tag="skip")
         if node.has(bias):
@@ -122,29 +124,29 @@ def _skip_norm(op: str, gamma: int, bias: int) -> Handler:
     return handle
 
 
-def _refuse_statistics(node: Node) -> None:
+def _refuse_statistics(node: OnnxNode) -> None:
     node.refuse_unless(
         not (node.wants(1) or node.wants(2)), "its mean or deviation is read; export the model for inference"
     )
 
 
-def _call(node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> Sequence[Held]:
+def _call(node: OnnxNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> Sequence[Held]:
     """Write out the function by which ONNX defines an operator, on tensors of the graph."""
     scope = replace(
         node.scope,
         opsets={**node.scope.opsets, "": max(FUNCTIONS_SINCE, node.opset)},
-        held={},
+        values={},
         parent=node.scope,
     )
-    scope.held.update((name, name) for name in inputs if name)
+    scope.values.update((name, name) for name in inputs if name)
     proto = helper.make_node(op, inputs, node.proto.output[:1], **attrs)
     made = replace(node, proto=proto, scope=scope)
-    body = node.work.body(made)
+    body = function_body(made)
     assert body is not None
-    return node.work.call(made, body)
+    return call(made, body)
 
 
-def _rotary(node: Node) -> Sequence[Held]:
+def _rotary(node: OnnxNode) -> Sequence[Held]:
     """Positions are one for each element, or the first of them."""
     shape, positions = node.shape(0), node.input(1)
     heads = _or(node, "num_heads", 0)
@@ -158,7 +160,7 @@ def _rotary(node: Node) -> Sequence[Held]:
         heads = shape[2] // (2 * node.shape(2)[1])
     count = shape[-2]
     if node.shape(1) == (1,):
-        steps = node.weight(np.arange(count).reshape(1, count), node.dtype(1), "steps")
+        steps = node.add_constant(np.arange(count).reshape(1, count), node.dtype(1), "steps")
         every = node.emit(
             "Add", [steps, node.emit("Reshape", [positions], {"shape": (1, 1)}, tag="first")], tag="positions"
         )
@@ -171,7 +173,7 @@ def _rotary(node: Node) -> Sequence[Held]:
     return _call(node, "RotaryEmbedding", [x, node.input(2), node.input(3), positions], attrs)
 
 
-def _multi_head(node: Node) -> Sequence[Held]:
+def _multi_head(node: OnnxNode) -> Sequence[Held]:
     """Query, key and value [batch, length, heads * size] beside each other.
 
     A bias for all three in one vector.
@@ -188,13 +190,13 @@ def _multi_head(node: Node) -> Sequence[Held]:
     )
     parts = [node.input(i) for i in range(3)]
     if node.has(3):
-        sizes = tuple(node.build.shape(p)[-1] for p in parts)
-        biases = node.emit_all("Split", [node.input(3)], {"axis": 0, "sizes": sizes}, outputs=3, tag="biases")
+        sizes = tuple(node.builder.shape(p)[-1] for p in parts)
+        biases = node.emit_all("Split", [node.input(3)], {"axis": 0, "sizes": sizes}, count=3, tag="biases")
         parts = [node.emit("Add", [p, b], tag="biased") for p, b in zip(parts, biases, strict=True)]
     return _attention(node, parts, node.input(5) if node.has(5) else "")
 
 
-def _packed_attention(node: Node) -> Sequence[Held]:
+def _packed_attention(node: OnnxNode) -> Sequence[Held]:
     """Query, key and value by one matrix product."""
     given = [what for i, what in ((3, "mask_index"), (4, "past")) if node.has(i)]
     node.refuse_unless(
@@ -204,11 +206,11 @@ def _packed_attention(node: Node) -> Sequence[Held]:
     sizes = tuple(_or(node, "qkv_hidden_sizes", ()) or (node.shape(1)[1] // 3,) * 3)
     bias = [node.input(2)] if node.has(2) else []
     product = node.emit("MatMul", [node.input(0), node.input(1), *bias])
-    parts = node.emit_all("Split", [product], {"axis": 2, "sizes": sizes}, outputs=3, tag="parts")
+    parts = node.emit_all("Split", [product], {"axis": 2, "sizes": sizes}, count=3, tag="parts")
     return _attention(node, list(parts), node.input(5) if node.has(5) else "")
 
 
-def _attention(node: Node, parts: list[str], mask: str) -> Sequence[Held]:
+def _attention(node: OnnxNode, parts: list[str], mask: str) -> Sequence[Held]:
     heads = node.attr("num_heads")
     attrs = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": _or(node, "unidirectional", 0)}
     if scale := _or(node, "scale", 0.0):
@@ -216,17 +218,17 @@ def _attention(node: Node, parts: list[str], mask: str) -> Sequence[Held]:
     return _call(node, "Attention", [*parts, mask] if mask else parts, attrs)
 
 
-def _matmul_bits(node: Node) -> Sequence[Held]:
+def _matmul_bits(node: OnnxNode) -> Sequence[Held]:
     """A matrix product with weights of few bits, written out as floats: blocks along K share a scale and a zero point."""
     node.refuse_unless(not node.has(4), "an order of groups (g_idx)")
     weights = _unpacked(node)
     bias = [node.input(5)] if node.has(5) else []
     return node.done(
-        "MatMul", [node.input(0), node.build.weight(f"{node.proto.input[1]}.real", weights), *bias]
+        "MatMul", [node.input(0), node.builder.weight(f"{node.proto.input[1]}.real", weights), *bias]
     )
 
 
-def _unpacked(node: Node) -> Array:
+def _unpacked(node: OnnxNode) -> Array:
     """Weights [K, N] of a MatMulNBits: integers from the lowest bits on, their zero points likewise, half the range by default."""
     rows, columns, bits, block = (int(node.attr(key)) for key in ("K", "N", "bits", "block_size"))
     if bits not in (2, 4, 8):

@@ -8,39 +8,41 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.importer import to_last
 from mace_core.ir import Array, Shape
-from mace_frontend_onnx.node import Held, Node, to_last
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.window import Window, paddings, window
 
 
-def _conv(node: Node) -> Sequence[Held]:
+def _conv(node: OnnxNode) -> Sequence[Held]:
     x = node.channels_last(node.input(0))
     weights = node.permuted(1, to_last(len(node.shape(1))))
     return node.channels_first(convolved(node, [x, weights, *_bias(node)], _kernel(node)))
 
 
-def convolved(node: Node, inputs: Sequence[str], kernel: Shape) -> str:
+def convolved(node: OnnxNode, inputs: Sequence[str], kernel: Shape) -> str:
     """The convolution of x [N, *spatial, C] with w [O, *kernel, I / group], as the node's attributes say."""
     return node.emit("Conv", inputs, convolution(node, kernel))
 
 
-def convolution(node: Node, kernel: Shape) -> Mapping[str, Any]:
+def convolution(node: OnnxNode, kernel: Shape) -> Mapping[str, Any]:
     """The attributes of the IR's convolution for the node's."""
     view = window(node, kernel)
     before, after = paddings(node, view)
     return {"pads_before": before, "pads_after": after, **view.steps(), "group": node.attr("group")}
 
 
-def _kernel(node: Node) -> Shape:
+def _kernel(node: OnnxNode) -> Shape:
     return tuple(node.attr("kernel_shape") or node.shape(1)[2:])
 
 
-def _bias(node: Node) -> list[str]:
+def _bias(node: OnnxNode) -> list[str]:
     return [node.input(2)] if node.has(2) else []
 
 
-def _conv_transpose(node: Node) -> Sequence[Held]:
+def _conv_transpose(node: OnnxNode) -> Sequence[Held]:
     view = window(node, _kernel(node))
     before, after, extra = _transposed_paddings(node, view)
     group = node.attr("group")
@@ -57,7 +59,7 @@ def _conv_transpose(node: Node) -> Sequence[Held]:
     )
 
 
-def _transposed_weights(node: Node, group: int) -> str:
+def _transposed_weights(node: OnnxNode, group: int) -> str:
     """[I, O / group, *k] as [O, *k, I / group]."""
     shape = node.shape(1)
     node.refuse_unless(shape[0] % group == 0, f"{shape[0]} input channels in {group} groups")
@@ -77,7 +79,7 @@ def _transposed_weights(node: Node, group: int) -> str:
     return node.emit("Reshape", [turned], {"shape": whole}, tag="weights")
 
 
-def _transposed_paddings(node: Node, view: Window) -> tuple[Shape, Shape, Shape]:
+def _transposed_paddings(node: OnnxNode, view: Window) -> tuple[Shape, Shape, Shape]:
     """Padding before and after, and what is added to the output's end (ONNX's operator page, ConvTranspose)."""
     extra = list(node.attr("output_padding") or (0,) * len(view.kernel))
     auto, wanted = node.attr("auto_pad"), node.attr("output_shape")

@@ -7,11 +7,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 
-def _nms(node: Node) -> Sequence[Held]:
+def _nms(node: OnnxNode) -> Sequence[Held]:
     """ONNX's result has a row for each box found.
 
     Ours as many as there can be, those behind the last one filled with -1.
@@ -30,12 +31,12 @@ def _nms(node: Node) -> Sequence[Held]:
     if not (node.array_is_constant(0) and node.array_is_constant(1)):
         return node.done("NonMaxSuppression", inputs, attrs)[:1]
     selected, count = (
-        node.build.weights[t] for t in node.emit_all("NonMaxSuppression", inputs, attrs, outputs=2, tag="all")
+        node.builder.weights[t] for t in node.emit_all("NonMaxSuppression", inputs, attrs, count=2, tag="all")
     )
-    return [node.build.weight(node.work.outside(node.scope, node.proto.output[0]), selected[: int(count[0])])]
+    return [node.builder.weight(node.output_name(), selected[: int(count[0])])]
 
 
-def _threshold(node: Node, index: int, default: float) -> float:
+def _threshold(node: OnnxNode, index: int, default: float) -> float:
     return float(node.constant(index, "threshold").reshape(-1)[0]) if node.has(index) else default
 
 

@@ -9,7 +9,8 @@ from math import prod
 from string import ascii_letters
 from types import MappingProxyType
 
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 
@@ -21,7 +22,7 @@ class Term:
     letters: str
 
 
-def _einsum(node: Node) -> Sequence[Held]:
+def _einsum(node: OnnxNode) -> Sequence[Held]:
     terms, wanted = _terms(node, "".join(node.attr("equation").split()))
     first, *rest = terms
     for i, term in enumerate(rest):
@@ -39,7 +40,7 @@ def _einsum(node: Node) -> Sequence[Held]:
     return node.done("Transpose", [first.tensor], {"perm": perm})
 
 
-def _terms(node: Node, equation: str) -> tuple[list[Term], str]:
+def _terms(node: OnnxNode, equation: str) -> tuple[list[Term], str]:
     """The operands and the letters of the result, an ellipsis replaced by letters that are free.
 
     Without "->" the result has the ellipsis, then each letter that occurs once, sorted.
@@ -65,7 +66,7 @@ def _terms(node: Node, equation: str) -> tuple[list[Term], str]:
     return terms, "".join(free[:dots]) + "".join(sorted(c for c, n in counts.items() if n == 1))
 
 
-def _without_repeats(node: Node, term: Term) -> Term:
+def _without_repeats(node: OnnxNode, term: Term) -> Term:
     """Take the diagonal of axes that share a letter: every n + 1st element of the two in one."""
     for letter in sorted({c for c in term.letters if term.letters.count(c) > 1}):
         while term.letters.count(letter) > 1:
@@ -73,8 +74,8 @@ def _without_repeats(node: Node, term: Term) -> Term:
     return term
 
 
-def _diagonal(node: Node, term: Term, letter: str) -> Term:
-    shape = node.build.shape(term.tensor)
+def _diagonal(node: OnnxNode, term: Term, letter: str) -> Term:
+    shape = node.builder.shape(term.tensor)
     pair = [i for i, c in enumerate(term.letters) if c == letter][:2]
     rest = [i for i in range(len(shape)) if i not in pair]
     n = shape[pair[0]]
@@ -88,7 +89,7 @@ def _diagonal(node: Node, term: Term, letter: str) -> Term:
     )
 
 
-def _summed(node: Node, term: Term, needed: set[str]) -> Term:
+def _summed(node: OnnxNode, term: Term, needed: set[str]) -> Term:
     """The term without the axes that nothing needs any more."""
     axes = tuple(i for i, letter in enumerate(term.letters) if letter not in needed)
     if not axes:
@@ -97,7 +98,7 @@ def _summed(node: Node, term: Term, needed: set[str]) -> Term:
     return Term(tensor, "".join(c for c in term.letters if c in needed))
 
 
-def _product(node: Node, a: Term, b: Term, needed: set[str]) -> Term:
+def _product(node: OnnxNode, a: Term, b: Term, needed: set[str]) -> Term:
     """Two terms as one batched matrix product: [batch, rows, inner] @ [batch, inner, columns]."""
     sizes = _sizes(node, a, b)
     both = [c for c in a.letters if c in b.letters]
@@ -113,10 +114,10 @@ def _product(node: Node, a: Term, b: Term, needed: set[str]) -> Term:
     return Term(node.emit("Reshape", [made], {"shape": shape}, tag="split"), letters)
 
 
-def _sizes(node: Node, a: Term, b: Term) -> dict[str, int]:
+def _sizes(node: OnnxNode, a: Term, b: Term) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for term in (a, b):
-        for letter, n in zip(term.letters, node.build.shape(term.tensor), strict=True):
+        for letter, n in zip(term.letters, node.builder.shape(term.tensor), strict=True):
             node.refuse_unless(
                 sizes.get(letter, n) == n or 1 in (n, sizes[letter]),
                 f"axis {letter!r} is {n} and {sizes.get(letter)} long",
@@ -125,7 +126,7 @@ def _sizes(node: Node, a: Term, b: Term) -> dict[str, int]:
     return sizes
 
 
-def _grouped(node: Node, term: Term, groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> str:
+def _grouped(node: OnnxNode, term: Term, groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> str:
     """The term as a tensor of three axes, each holding one group of letters.
 
     Axes that broadcast are written out.
@@ -135,19 +136,19 @@ def _grouped(node: Node, term: Term, groups: Sequence[Sequence[str]], sizes: Map
     if perm != tuple(range(len(perm))):
         tensor = node.emit("Transpose", [tensor], {"perm": perm}, tag="permute")
     full = tuple(sizes[c] for c in order)
-    if node.build.shape(tensor) != full:
+    if node.builder.shape(tensor) != full:
         tensor = node.emit("Expand", [tensor], {"shape": full}, tag="expand")
     shape = tuple(prod(sizes[c] for c in group) for group in groups)
     return tensor if shape == full else node.emit("Reshape", [tensor], {"shape": shape}, tag="group")
 
 
-def _multiplied(node: Node, a: Term, b: Term, letters: Sequence[str]) -> Term:
+def _multiplied(node: OnnxNode, a: Term, b: Term, letters: Sequence[str]) -> Term:
     """The element-wise product, every axis of either kept."""
     sides = []
     for term in (a, b):
         present = [c for c in letters if c in term.letters]
         perm = tuple(term.letters.index(c) for c in present)
-        sizes = dict(zip(term.letters, node.build.shape(term.tensor), strict=True))
+        sizes = dict(zip(term.letters, node.builder.shape(term.tensor), strict=True))
         turned = term.tensor
         if perm != tuple(range(len(perm))):
             turned = node.emit("Transpose", [turned], {"perm": perm}, tag="permute")

@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer import RefusedError
 from mace_core.ir import DType
-from mace_core.translation import RefusedError
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
@@ -74,7 +75,7 @@ def _with_attributes(op: str, names: Sequence[str]) -> Handler:
 
 
 def _variadic(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         *first, last = node.inputs()
         if not first:
             return [last]
@@ -86,16 +87,16 @@ def _variadic(op: str) -> Handler:
     return handle
 
 
-def _mean(node: Node) -> Sequence[Held]:
+def _mean(node: OnnxNode) -> Sequence[Held]:
     first, *rest = node.inputs()
     if not rest:
         return [first]
     for tensor in rest:
         first = node.emit("Add", [first, tensor], tag="partial")
-    return node.done("Div", [first, node.weight(node.count, node.dtype(0), "count")])
+    return node.done("Div", [first, node.add_constant(node.count, node.dtype(0), "count")])
 
 
-def _bound(node: Node, index: int, attr: str) -> float | None:
+def _bound(node: OnnxNode, index: int, attr: str) -> float | None:
     """A bound of Clip: an attribute before operator set 11, a constant input from then on.
 
     None for no bound.
@@ -106,7 +107,7 @@ def _bound(node: Node, index: int, attr: str) -> float | None:
     return float(node.constant(index, attr).reshape(())) if node.has(index) else None
 
 
-def _clip(node: Node) -> Sequence[Held]:
+def _clip(node: OnnxNode) -> Sequence[Held]:
     runtime = node.opset >= 11 and any(node.has(i) and not node.array_is_constant(i) for i in (1, 2))
     if runtime or not node.dtype(0).is_float:
         return _clip_by_tensors(node)
@@ -117,7 +118,7 @@ def _clip(node: Node) -> Sequence[Held]:
     return node.done("Clip", [node.input(0)], limits)
 
 
-def _clip_by_tensors(node: Node) -> Sequence[Held]:
+def _clip_by_tensors(node: OnnxNode) -> Sequence[Held]:
     steps = [(op, node.input(i)) for i, op in ((1, "Maximum"), (2, "Minimum")) if node.has(i)]
     tensor = node.input(0)
     for op, bound in steps[:-1]:
@@ -125,21 +126,21 @@ def _clip_by_tensors(node: Node) -> Sequence[Held]:
     return node.done(steps[-1][0], [tensor, steps[-1][1]]) if steps else [tensor]
 
 
-def _cast(node: Node) -> Sequence[Held]:
+def _cast(node: OnnxNode) -> Sequence[Held]:
     return _cast_to(node, element_type(node.attr("to")))
 
 
-def _cast_like(node: Node) -> Sequence[Held]:
+def _cast_like(node: OnnxNode) -> Sequence[Held]:
     return _cast_to(node, node.dtype(1))
 
 
-def _cast_to(node: Node, dtype: DType) -> Sequence[Held]:
+def _cast_to(node: OnnxNode, dtype: DType) -> Sequence[Held]:
     return (
         [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
     )
 
 
-def _bit_cast(node: Node) -> Sequence[Held]:
+def _bit_cast(node: OnnxNode) -> Sequence[Held]:
     dtype = element_type(node.attr("to"))
     return (
         [node.derived(0, dtype, lambda a: a.view(dtype.numpy))]
@@ -152,7 +153,7 @@ def _no_bit_cast() -> Sequence[Held]:
     raise RefusedError("its input is computed at run time; export the model with a constant")
 
 
-def _pow(node: Node) -> Sequence[Held]:
+def _pow(node: OnnxNode) -> Sequence[Held]:
     """Compute x ** y in the type of x; y may be of another type."""
     base, power = node.input(0), node.input(1)
     kinds = node.dtype(0), node.dtype(1)
@@ -166,19 +167,19 @@ def _pow(node: Node) -> Sequence[Held]:
     return node.done("Pow", [base, node.emit("Cast", [power], {"to": kinds[0].value}, tag="power")])
 
 
-def _mod(node: Node) -> Sequence[Held]:
+def _mod(node: OnnxNode) -> Sequence[Held]:
     return node.done("Mod", [node.input(0), node.input(1)], {"fmod": bool(node.attr("fmod"))})
 
 
-def _bit_shift(node: Node) -> Sequence[Held]:
+def _bit_shift(node: OnnxNode) -> Sequence[Held]:
     return node.done("BitShift", [node.input(0), node.input(1)], {"left": node.attr("direction") == "LEFT"})
 
 
-def _where(node: Node) -> Sequence[Held]:
+def _where(node: OnnxNode) -> Sequence[Held]:
     return node.done("Where", [node.input(0), node.input(1), node.input(2)])
 
 
-def _is_inf(node: Node) -> Sequence[Held]:
+def _is_inf(node: OnnxNode) -> Sequence[Held]:
     signs = {"negative": bool(node.attr("detect_negative")), "positive": bool(node.attr("detect_positive"))}
     return node.done("IsInf", [node.input(0)], signs)
 

@@ -11,15 +11,17 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer import to_last
 from mace_core.ir import Array, DType
-from mace_frontend_onnx.node import Held, Node, to_last
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.conv import convolved
 
 FLOAT = DType.F32.value
 
 
-def _shifted(node: Node, index: int, zero: int) -> str:
+def _shifted(node: OnnxNode, index: int, zero: int) -> str:
     """Input `index` less its zero point, in single precision."""
     if node.array_is_constant(index) and (not node.has(zero) or node.array_is_constant(zero)):
         return node.derived(
@@ -32,7 +34,7 @@ def _shifted(node: Node, index: int, zero: int) -> str:
     return node.emit("Sub", [tensor, point], tag="shift")
 
 
-def _floats(node: Node, index: int, rank: int) -> Array:
+def _floats(node: OnnxNode, index: int, rank: int) -> Array:
     """A constant zero point; one per row of matrices has the rank that broadcasts with them."""
     if not node.has(index):
         return np.zeros((), np.float32)
@@ -42,7 +44,7 @@ def _floats(node: Node, index: int, rank: int) -> Array:
     )
 
 
-def _conv_weights(node: Node, index: int, zero: int) -> str:
+def _conv_weights(node: OnnxNode, index: int, zero: int) -> str:
     """[O, I / group, *k] less the zero points, as [O, *k, I / group]."""
     perm = to_last(len(node.shape(index)))
     node.refuse_unless(
@@ -56,7 +58,7 @@ def _conv_weights(node: Node, index: int, zero: int) -> str:
     return node.derived(index, ("shifted", perm, zero), make)
 
 
-def _requantised(node: Node, sums: str, factor: str, zero: int) -> str:
+def _requantised(node: OnnxNode, sums: str, factor: str, zero: int) -> str:
     """Compute saturate(round(sums * factor) + zero point), before the cast to the type of the zero point."""
     steps = node.emit("Round", [node.emit("Mul", [sums, factor], tag="steps")], tag="round")
     shift = node.emit("Cast", [node.input(zero)], {"to": FLOAT}, tag="zero")
@@ -66,7 +68,7 @@ def _requantised(node: Node, sums: str, factor: str, zero: int) -> str:
     return node.emit("Cast", [clipped], {"to": node.dtype(zero).value}, tag="integers")
 
 
-def _factor(node: Node, scales: tuple[int, int, int]) -> str:
+def _factor(node: OnnxNode, scales: tuple[int, int, int]) -> str:
     """Divide scale of x times scale of w by scale of y."""
     x, w, y = (
         node.emit("Cast", [node.input(i)], {"to": FLOAT}, tag="scale") if _half(node, i) else node.input(i)
@@ -75,11 +77,11 @@ def _factor(node: Node, scales: tuple[int, int, int]) -> str:
     return node.emit("Div", [node.emit("Mul", [x, w], tag="scale"), y], tag="scale")
 
 
-def _half(node: Node, index: int) -> bool:
+def _half(node: OnnxNode, index: int) -> bool:
     return node.dtype(index) is not DType.F32
 
 
-def qlinear_conv(node: Node) -> Sequence[Held]:
+def qlinear_conv(node: OnnxNode) -> Sequence[Held]:
     """Multiply, add up and round, scales as they come."""
     x = node.channels_last(_shifted(node, 0, 2))
     bias = [node.emit("Cast", [node.input(8)], {"to": FLOAT}, tag="bias")] if node.has(8) else []
@@ -89,7 +91,7 @@ def qlinear_conv(node: Node) -> Sequence[Held]:
     return node.channels_first(_requantised(node, sums, _factor(node, (1, 4, 6)), 7))
 
 
-def _conv_integer(node: Node) -> Sequence[Held]:
+def _conv_integer(node: OnnxNode) -> Sequence[Held]:
     x = node.channels_last(_shifted(node, 0, 2))
     sums = convolved(
         node, [x, _conv_weights(node, 1, 3)], tuple(node.attr("kernel_shape") or node.shape(1)[2:])
@@ -97,23 +99,23 @@ def _conv_integer(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit("Cast", [sums], {"to": DType.I32.value}, tag="integers"))
 
 
-def qlinear_matmul(node: Node) -> Sequence[Held]:
+def qlinear_matmul(node: OnnxNode) -> Sequence[Held]:
     """Multiply, add up and round, scales as they come."""
     sums = node.emit("MatMul", [_shifted(node, 0, 2), _shifted(node, 3, 5)])
     return [_requantised(node, sums, _factor(node, (1, 4, 6)), 7)]
 
 
-def _matmul_integer(node: Node) -> Sequence[Held]:
+def _matmul_integer(node: OnnxNode) -> Sequence[Held]:
     if all(not node.has(zero) or prod(node.shape(zero)) == 1 for zero in (2, 3)):
         return node.done("MatMulInteger", [node.input(i) if i < node.count else "" for i in range(4)])
     sums = node.emit("MatMul", [_shifted(node, 0, 2), _shifted(node, 1, 3)])
     return node.done("Cast", [sums], {"to": DType.I32.value})
 
 
-def qlinear_add(node: Node) -> Sequence[Held]:
+def qlinear_add(node: OnnxNode) -> Sequence[Held]:
     """Add the two operands' real values (ONNX Runtime's contrib operators, QLinearAdd)."""
     terms = [node.emit("Mul", [_shifted(node, i, i + 2), node.input(i + 1)], tag="real") for i in (0, 3)]
-    one = node.weight(1, DType.F32, "one")
+    one = node.add_constant(1, DType.F32, "one")
     return [
         _requantised(node, node.emit("Add", terms), node.emit("Div", [one, node.input(6)], tag="scale"), 7)
     ]

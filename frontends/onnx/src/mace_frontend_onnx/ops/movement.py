@@ -7,13 +7,14 @@ from math import prod
 from types import MappingProxyType
 
 from mace_core.ir import Shape
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 
-def _reshaped(node: Node, shape: Sequence[int]) -> Sequence[Held]:
+def _reshaped(node: OnnxNode, shape: Sequence[int]) -> Sequence[Held]:
     shape = tuple(shape)
     if shape == node.shape(0):
         return [node.input(0)]
@@ -22,7 +23,7 @@ def _reshaped(node: Node, shape: Sequence[int]) -> Sequence[Held]:
     return node.done("Reshape", [node.input(0)], {"shape": shape})
 
 
-def _reshape(node: Node) -> Sequence[Held]:
+def _reshape(node: OnnxNode) -> Sequence[Held]:
     given, old = node.ints(1, "shape"), node.shape(0)
     zero_is_copy = not (node.opset >= 14 and node.attr("allowzero"))
     node.refuse_unless(given.count(-1) <= 1 and min(given, default=0) >= -1, f"shape {list(given)}")
@@ -38,14 +39,14 @@ def _reshape(node: Node) -> Sequence[Held]:
     return _reshaped(node, shape)
 
 
-def _flatten(node: Node) -> Sequence[Held]:
+def _flatten(node: OnnxNode) -> Sequence[Held]:
     shape, axis = node.shape(0), node.attr("axis")
     node.refuse_unless(-len(shape) <= axis <= len(shape), f"axis {axis} of a tensor of rank {len(shape)}")
     axis = axis + len(shape) if axis < 0 else axis
     return _reshaped(node, (prod(shape[:axis]), prod(shape[axis:])))
 
 
-def _squeeze(node: Node) -> Sequence[Held]:
+def _squeeze(node: OnnxNode) -> Sequence[Held]:
     shape, axes = node.shape(0), node.ints_of("axes", 1, 13)
     rank = len(shape)
     gone = {i for i, n in enumerate(shape) if n == 1} if axes is None else {node.axis(a, rank) for a in axes}
@@ -55,7 +56,7 @@ def _squeeze(node: Node) -> Sequence[Held]:
     return _reshaped(node, [n for i, n in enumerate(shape) if i not in gone])
 
 
-def _unsqueeze(node: Node) -> Sequence[Held]:
+def _unsqueeze(node: OnnxNode) -> Sequence[Held]:
     shape, axes = list(node.shape(0)), node.ints_of("axes", 1, 13) or ()
     rank = len(shape) + len(axes)
     for axis in sorted(node.axis(a, rank) for a in axes):
@@ -63,7 +64,7 @@ def _unsqueeze(node: Node) -> Sequence[Held]:
     return _reshaped(node, shape)
 
 
-def _transpose(node: Node) -> Sequence[Held]:
+def _transpose(node: OnnxNode) -> Sequence[Held]:
     rank = len(node.shape(0))
     perm = tuple(node.attr("perm") or reversed(range(rank)))
     node.refuse_unless(sorted(perm) == list(range(rank)), f"perm {list(perm)} of a tensor of rank {rank}")
@@ -76,14 +77,14 @@ def _transpose(node: Node) -> Sequence[Held]:
     )
 
 
-def _concat(node: Node) -> Sequence[Held]:
+def _concat(node: OnnxNode) -> Sequence[Held]:
     inputs = node.inputs()
     if len(inputs) == 1:
         return inputs
     return node.done("Concat", inputs, {"axis": node.axis(node.attr("axis"), len(node.shape(0)))})
 
 
-def _split(node: Node) -> Sequence[Held]:
+def _split(node: OnnxNode) -> Sequence[Held]:
     axis = node.axis(node.attr("axis"), len(node.shape(0)))
     length, sizes = node.shape(0)[axis], node.ints_of("split", 1, 13)
     if not sizes:
@@ -93,7 +94,7 @@ def _split(node: Node) -> Sequence[Held]:
     return node.done("Split", [node.input(0)], {"axis": axis, "sizes": sizes})
 
 
-def _slice(node: Node) -> Sequence[Held]:
+def _slice(node: OnnxNode) -> Sequence[Held]:
     shape = node.shape(0)
     if node.opset < 10:
         given = [node.attr(key) for key in ("starts", "ends", "axes")] + [None]
@@ -122,7 +123,7 @@ def _end(last: int, stride: int, length: int) -> int | None:
     return None if stride < 0 and last < -length else last
 
 
-def _pad(node: Node) -> Sequence[Held]:
+def _pad(node: OnnxNode) -> Sequence[Held]:
     rank = len(node.shape(0))
     pads, value = _pads_and_value(node)
     axes = tuple(range(rank))
@@ -141,7 +142,7 @@ def _pad(node: Node) -> Sequence[Held]:
     return _cut_then_pad(node, (cut_before, cut_after), grown)
 
 
-def _cut_then_pad(node: Node, cuts: tuple[Shape, Shape], grown: Mapping[str, object]) -> Sequence[Held]:
+def _cut_then_pad(node: OnnxNode, cuts: tuple[Shape, Shape], grown: Mapping[str, object]) -> Sequence[Held]:
     """Negative pads cut; the cut comes first, so that other modes pad from what is left."""
     sizes = tuple(n - a - b for n, a, b in zip(node.shape(0), *cuts, strict=True))
     node.refuse_unless(min(sizes) >= 0, f"pads cut more than there is of {list(node.shape(0))}")
@@ -155,17 +156,17 @@ def _positive(numbers: Sequence[int]) -> Shape:
     return tuple(max(n, 0) for n in numbers)
 
 
-def _pads_and_value(node: Node) -> tuple[Shape, float]:
+def _pads_and_value(node: OnnxNode) -> tuple[Shape, float]:
     if node.opset < 11:
         return tuple(node.attr("pads")), float(node.attr("value"))
     return node.ints(1, "pads"), float(node.constant(2, "value").reshape(-1)[0]) if node.has(2) else 0.0
 
 
-def _tile(node: Node) -> Sequence[Held]:
+def _tile(node: OnnxNode) -> Sequence[Held]:
     return node.done("Tile", [node.input(0)], {"repeats": node.ints(1, "repeats")})
 
 
-def _expand(node: Node) -> Sequence[Held]:
+def _expand(node: OnnxNode) -> Sequence[Held]:
     """To the shape that the input's and the given one broadcast to."""
     old, given = node.shape(0), node.ints(1, "shape")
     rank = max(len(old), len(given))
@@ -174,22 +175,22 @@ def _expand(node: Node) -> Sequence[Held]:
     return [node.input(0)] if shape == old else node.done("Expand", [node.input(0)], {"shape": shape})
 
 
-def _trilu(node: Node) -> Sequence[Held]:
+def _trilu(node: OnnxNode) -> Sequence[Held]:
     (k,) = node.ints(1, "k") if node.has(1) else (0,)
     return node.done("Trilu", [node.input(0)], {"k": k, "upper": bool(node.attr("upper"))})
 
 
-def _reverse_sequence(node: Node) -> Sequence[Held]:
+def _reverse_sequence(node: OnnxNode) -> Sequence[Held]:
     attrs = {"batch_axis": node.attr("batch_axis"), "time_axis": node.attr("time_axis")}
     return node.done("ReverseSequence", [node.input(0), node.input(1)], attrs)
 
 
-def _depth_to_space(node: Node) -> Sequence[Held]:
+def _depth_to_space(node: OnnxNode) -> Sequence[Held]:
     attrs = {"block": node.attr("blocksize"), "mode": (node.opset >= 11 and node.attr("mode")) or "DCR"}
     return node.channels_first(node.emit("DepthToSpace", [node.channels_last(node.input(0))], attrs))
 
 
-def _space_to_depth(node: Node) -> Sequence[Held]:
+def _space_to_depth(node: OnnxNode) -> Sequence[Held]:
     block = node.attr("blocksize")
     if node.attr("mode") != "CRD":
         return node.channels_first(

@@ -9,11 +9,13 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
+from mace_frontend_onnx.subgraphs import call, function_body
 
 
-def _batch(node: Node) -> Sequence[Held]:
+def _batch(node: OnnxNode) -> Sequence[Held]:
     training = (node.opset >= 14 and node.attr("training_mode")) or (
         node.opset < 9 and node.attr("spatial") == 0
     )
@@ -29,20 +31,20 @@ def _batch(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit("BatchNorm", [node.channels_last(node.input(0)), *inputs], attrs))
 
 
-def _instance(node: Node) -> Sequence[Held]:
+def _instance(node: OnnxNode) -> Sequence[Held]:
     x = node.channels_last(node.input(0))
     inputs = [x, node.input(1), node.input(2)]
     return node.channels_first(node.emit("InstanceNorm", inputs, {"epsilon": node.attr("epsilon")}))
 
 
-def _group(node: Node) -> Sequence[Held]:
+def _group(node: OnnxNode) -> Sequence[Held]:
     groups, channels = node.attr("num_groups"), node.shape(0)[1]
     factors = [_per_channel(node, i, channels) for i in (1, 2)]
     attrs = {"groups": groups, "epsilon": node.attr("epsilon")}
     return node.channels_first(node.emit("GroupNorm", [node.channels_last(node.input(0)), *factors], attrs))
 
 
-def _per_channel(node: Node, index: int, channels: int) -> str:
+def _per_channel(node: OnnxNode, index: int, channels: int) -> str:
     """A factor per channel; before operator set 21 there is one per group."""
     count = prod(node.shape(index))
     if count == channels:
@@ -60,24 +62,24 @@ def _per_channel(node: Node, index: int, channels: int) -> str:
     return node.emit("Reshape", [table], {"shape": (channels,)}, tag="factors")
 
 
-def _layer(node: Node) -> Sequence[Held]:
+def _layer(node: OnnxNode) -> Sequence[Held]:
     if node.wants(1) or node.wants(2):  # the mean and the deviation: ONNX tells how
-        body = node.work.body(node)
+        body = function_body(node)
         assert body is not None
-        return node.work.call(node, body)
+        return call(node, body)
     axis = node.axis(node.attr("axis"), len(node.shape(0)))
     shape = node.shape(0)[axis:]
     factors = [_of_shape(node, i, shape) for i in (1, 2) if node.has(i)]
     return node.done("LayerNorm", [node.input(0), *factors], {"axis": axis, "epsilon": node.attr("epsilon")})
 
 
-def _rms(node: Node) -> Sequence[Held]:
+def _rms(node: OnnxNode) -> Sequence[Held]:
     axis = node.axis(node.attr("axis"), len(node.shape(0)))
     scale = _of_shape(node, 1, node.shape(0)[axis:])
     return node.done("RMSNorm", [node.input(0), scale], {"axis": axis, "epsilon": node.attr("epsilon")})
 
 
-def _of_shape(node: Node, index: int, shape: tuple[int, ...]) -> str:
+def _of_shape(node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
     tensor = node.input(index)
     return (
         tensor
@@ -86,23 +88,23 @@ def _of_shape(node: Node, index: int, shape: tuple[int, ...]) -> str:
     )
 
 
-def _lrn(node: Node) -> Sequence[Held]:
+def _lrn(node: OnnxNode) -> Sequence[Held]:
     attrs = {key: node.attr(key) for key in ("size", "alpha", "beta", "bias")}
     return node.channels_first(node.emit("LRN", [node.channels_last(node.input(0))], attrs))
 
 
-def _lp(node: Node) -> Sequence[Held]:
+def _lp(node: OnnxNode) -> Sequence[Held]:
     return node.done("LpNorm", [node.input(0)], {"axis": node.attr("axis"), "p": node.attr("p")})
 
 
-def _mean_variance(node: Node) -> Sequence[Held]:
+def _mean_variance(node: OnnxNode) -> Sequence[Held]:
     return node.done("MeanVarianceNorm", [node.input(0)], {"axes": node.attr("axes") or (0, 2, 3)})
 
 
 def _softmax(op: str) -> Handler:
     """Along one axis; before operator set 13 over all axes from there on."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         shape = node.shape(0)
         axis = node.attr("axis")
         if node.opset >= 13:

@@ -8,14 +8,16 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer import to_first
 from mace_core.ir import DType
-from mace_frontend_onnx.node import Held, Node, to_first
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.window import paddings, window
 
 
 def _pool(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         view = window(node, tuple(node.attr("kernel_shape")))
         before, after = paddings(node, view)
         attrs: dict[str, object] = {
@@ -31,13 +33,13 @@ def _pool(op: str) -> Handler:
             attrs["p"] = node.attr("p")
         x = node.channels_last(node.input(0))
         if node.wants(1):
-            return _with_indices(node, *node.emit_all("MaxPoolIndices", [x], attrs, outputs=2))
+            return _with_indices(node, *node.emit_all("MaxPoolIndices", [x], attrs, count=2))
         return node.channels_first(node.emit(op, [x], attrs))
 
     return handle
 
 
-def _with_indices(node: Node, y: str, indices: str) -> Sequence[Held]:
+def _with_indices(node: OnnxNode, y: str, indices: str) -> Sequence[Held]:
     """ONNX counts elements of the whole input, channels first.
 
     storage_order=1 counts down the columns of an image.
@@ -47,13 +49,13 @@ def _with_indices(node: Node, y: str, indices: str) -> Sequence[Held]:
         node.refuse_unless(len(image) <= 2, "storage_order=1 of a volume; export the model with the default")
         order = np.arange(prod(image)).reshape(image[::-1]).T.reshape(-1)
         indices = node.emit(
-            "Gather", [node.weight(order, DType.I64, "order"), indices], {"axis": 0}, tag="by-columns"
+            "Gather", [node.add_constant(order, DType.I64, "order"), indices], {"axis": 0}, tag="by-columns"
         )
     turned = node.emit("Transpose", [indices], {"perm": to_first(len(image) + 2)}, tag="indices")
     first = np.arange(batch * channels).reshape(batch, channels, *(1,) * len(image)) * prod(image)
     return [
         *node.channels_first(y),
-        node.emit("Add", [turned, node.weight(first, DType.I64, "first")], tag="from-the-first"),
+        node.emit("Add", [turned, node.add_constant(first, DType.I64, "first")], tag="from-the-first"),
     ]
 
 
@@ -63,16 +65,16 @@ def _global(op: str) -> Handler:
     )
 
 
-def _global_lp(node: Node) -> Sequence[Held]:
+def _global_lp(node: OnnxNode) -> Sequence[Held]:
     p, axes = node.attr("p"), {"axes": tuple(range(2, len(node.shape(0)))), "keepdims": True}
     if p in (1, 2):
         return node.done(f"ReduceL{p}", [node.input(0)], axes)
-    power, root = (node.weight(v, node.dtype(0)) for v in (p, 1 / p))
+    power, root = (node.add_constant(v, node.dtype(0)) for v in (p, 1 / p))
     powers = node.emit("Pow", [node.emit("Abs", [node.input(0)], tag="abs"), power], tag="powers")
     return node.done("Pow", [node.emit("ReduceSum", [powers], axes, tag="sum"), root])
 
 
-def _unpool(node: Node) -> Sequence[Held]:
+def _unpool(node: OnnxNode) -> Sequence[Held]:
     """Scatter the elements to their flat positions in zeros; a larger output shape adds zeros at the ends."""
     kernel = node.attr("kernel_shape")
     strides = node.attr("strides") or (1,) * len(kernel)
@@ -84,7 +86,7 @@ def _unpool(node: Node) -> Sequence[Held]:
     shape = (*node.shape(0)[:2], *spatial)
     wanted = node.ints(2, "output shape") if node.has(2) else shape
     flat = {"shape": (prod(node.shape(0)),)}
-    zeros = node.weight(np.zeros(prod(shape)), node.dtype(0), "zeros")
+    zeros = node.add_constant(np.zeros(prod(shape)), node.dtype(0), "zeros")
     updates = [node.emit("Reshape", [node.input(i)], flat, tag="flat") for i in (1, 0)]
     filled = node.emit("ScatterElements", [zeros, *updates], {"axis": 0}, tag="scatter")
     if wanted == shape:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from mace_core.importer import to_last
 from mace_core.ir import Storage
-from mace_frontend_onnx.node import Held, Node, to_last
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.conv import convolution
 from mace_frontend_onnx.ops.integer import qlinear_add, qlinear_conv, qlinear_matmul
@@ -24,7 +26,7 @@ X, W, Y_SCALE, Y_ZERO = (0, 1, 2), (3, 4, 5), 6, 7
 
 
 def _storages(
-    node: Node, operands: Sequence[Operand], y: tuple[int, int], axis: int | None = None
+    node: OnnxNode, operands: Sequence[Operand], y: tuple[int, int], axis: int | None = None
 ) -> list[Storage] | None:
     """How the operands and the result are stored; None if any is not known before run time.
 
@@ -40,7 +42,7 @@ def _storages(
     return known if len(known) == len(found) else None
 
 
-def _conv(node: Node) -> Sequence[Held]:
+def _conv(node: OnnxNode) -> Sequence[Held]:
     how = _storages(node, (X, W), (Y_SCALE, Y_ZERO), 0)
     if not how or not node.array_is_constant(3) or (node.has(8) and not node.array_is_constant(8)):
         return qlinear_conv(node)
@@ -52,15 +54,15 @@ def _conv(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit_stored("Conv", inputs, y, attrs))
 
 
-def _matmul(node: Node) -> Sequence[Held]:
+def _matmul(node: OnnxNode) -> Sequence[Held]:
     how = _storages(node, (X, W), (Y_SCALE, Y_ZERO), max(0, len(node.shape(3)) - 1))
     if not how:
         return qlinear_matmul(node)
     return node.done_stored("MatMul", [real(node, 0, how[0]), real(node, 3, how[1])], how[2])
 
 
-def _binary(op: str, fallback: Callable[[Node], Sequence[Held]] | None = None) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+def _binary(op: str, fallback: Callable[[OnnxNode], Sequence[Held]] | None = None) -> Handler:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         how = _storages(node, (X, W), (Y_SCALE, Y_ZERO))
         if how:
             return node.done_stored(op, [real(node, 0, how[0]), real(node, 3, how[1])], how[2])
@@ -74,9 +76,9 @@ def _binary(op: str, fallback: Callable[[Node], Sequence[Held]] | None = None) -
 
 
 def _unary(
-    op: str, attrs: Callable[[Node], Mapping[str, Any]] = lambda _: {}, y: tuple[int, int] = (3, 4)
+    op: str, attrs: Callable[[OnnxNode], Mapping[str, Any]] = lambda _: {}, y: tuple[int, int] = (3, 4)
 ) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         how = _storages(node, (X,), y)
         if how is None:
             node.refuse_unless(False, "its scales are computed at run time; export the model with constants")
@@ -86,22 +88,22 @@ def _unary(
     return handle
 
 
-def _global_average(node: Node) -> Mapping[str, Any]:
+def _global_average(node: OnnxNode) -> Mapping[str, Any]:
     rank, last = len(node.shape(0)), bool(node.attr("channels_last"))
     return {"axes": tuple(range(1, rank - 1)) if last else tuple(range(2, rank))}
 
 
-def _softmax_axis(node: Node) -> Mapping[str, Any]:
+def _softmax_axis(node: OnnxNode) -> Mapping[str, Any]:
     axis = node.attr("axis")
     return {"axis": -1 if axis is None else axis}
 
 
-def _alpha(node: Node) -> Mapping[str, Any]:
+def _alpha(node: OnnxNode) -> Mapping[str, Any]:
     alpha = node.attr("alpha")
     return {"alpha": 0.01 if alpha is None else alpha}
 
 
-def _concat(node: Node) -> Sequence[Held]:
+def _concat(node: OnnxNode) -> Sequence[Held]:
     """QLinearConcat(y_scale, y_zero, x0, x0_scale, x0_zero, x1, ...)."""
     parts: list[Operand] = [(i, i + 1, i + 2) for i in range(2, node.count, 3)]
     how = _storages(node, parts, (0, 1))

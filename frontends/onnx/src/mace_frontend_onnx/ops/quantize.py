@@ -9,13 +9,14 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import DType, Storage
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.quantization import output_type, real, storage
 from mace_frontend_onnx.source import element_type
 
 
-def _quantize(node: Node) -> Sequence[Held]:
+def _quantize(node: OnnxNode) -> Sequence[Held]:
     """saturate(round(x / scale) + zero point); round half to even."""
     _check_scale(node)
     dtype = output_type(node, 2)
@@ -35,7 +36,7 @@ def _quantize(node: Node) -> Sequence[Held]:
     return node.done("Cast", [clipped], {"to": dtype.value})
 
 
-def _dequantize(node: Node) -> Sequence[Held]:
+def _dequantize(node: OnnxNode) -> Sequence[Held]:
     """(x - zero point) * scale."""
     _check_scale(node)
     code = node.attr("output_dtype")
@@ -48,7 +49,7 @@ def _dequantize(node: Node) -> Sequence[Held]:
     return node.done("Mul", _shifted(node))
 
 
-def _shifted(node: Node) -> list[str]:
+def _shifted(node: OnnxNode) -> list[str]:
     """The factors of the real numbers: steps from the zero point, and the scale."""
     x = _to_float(node, node.input(0))
     if node.has(2):
@@ -56,12 +57,12 @@ def _shifted(node: Node) -> list[str]:
     return [x, _along_axis(node, 1)]
 
 
-def _axis(node: Node) -> int | None:
+def _axis(node: OnnxNode) -> int | None:
     """The axis along which several scales lie; None where one holds for all, whatever the attribute says."""
     return None if prod(node.shape(1)) == 1 else node.axis(node.attr("axis"), len(node.shape(0)))
 
 
-def _block(node: Node) -> int:
+def _block(node: OnnxNode) -> int:
     """How many elements along the axis share a scale.
 
     0 where they do not come in blocks (as always before operator set 21).
@@ -69,7 +70,7 @@ def _block(node: Node) -> int:
     return int(node.attr("block_size") or 0)
 
 
-def _check_scale(node: Node) -> None:
+def _check_scale(node: OnnxNode) -> None:
     """Refuse scales that fit neither the whole tensor, nor an axis, nor blocks, and zero points that do not fit the scales."""
     shape, scales, block = node.shape(0), node.shape(1), _block(node)
     zeros = node.shape(2) if node.has(2) else scales
@@ -89,20 +90,20 @@ def _check_scale(node: Node) -> None:
     node.refuse_unless(scales == wanted, text)
 
 
-def _stored(node: Node, how: Storage) -> str | None:
+def _stored(node: OnnxNode, how: Storage) -> str | None:
     """The operand if it is a constant or a tensor that is stored so already."""
     if node.array_is_constant(0):
         return real(node, 0, how)
     held = node.stored_input(0)
-    return held if node.build.tensors[held].storage == how else None
+    return held if node.builder.tensors[held].storage == how else None
 
 
-def _to_float(node: Node, tensor: str) -> str:
+def _to_float(node: OnnxNode, tensor: str) -> str:
     """A tensor in the type of the scale."""
     return node.emit("Cast", [tensor], {"to": node.dtype(1).value}, tag="float")
 
 
-def _along_axis(node: Node, index: int) -> str:
+def _along_axis(node: OnnxNode, index: int) -> str:
     """A scale or zero point shaped to broadcast with x: one for all, one per index of the axis, or one per block."""
     shape, given = node.shape(0), node.shape(index)
     tensor = node.input(index)
@@ -112,7 +113,7 @@ def _along_axis(node: Node, index: int) -> str:
     if not block:
         spread = tuple(given[0] if i == axis else 1 for i in range(len(shape)))
         return node.emit("Reshape", [tensor], {"shape": spread}, tag="per-channel")
-    places = node.weight(np.arange(shape[axis]) // block, DType.I64, "blocks")
+    places = node.add_constant(np.arange(shape[axis]) // block, DType.I64, "blocks")
     return node.emit("Gather", [tensor, places], {"axis": axis}, tag="per-block")
 
 

@@ -8,7 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 STATES = (5, 6)
@@ -21,7 +22,7 @@ FLAGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """The IR's names of the yes-or-no attributes and ONNX's."""
 
 
-def _recurrent(node: Node) -> Sequence[Held]:
+def _recurrent(node: OnnxNode) -> Sequence[Held]:
     attrs = {
         "hidden": node.attr("hidden_size") or node.shape(2)[-1],
         "direction": node.attr("direction"),
@@ -39,7 +40,7 @@ def _recurrent(node: Node) -> Sequence[Held]:
     return _batch_first(node, inputs, attrs)
 
 
-def _activations(node: Node) -> tuple[str, ...]:
+def _activations(node: OnnxNode) -> tuple[str, ...]:
     """As given; the default ones, which the IR knows as well, are left out."""
     given = [
         str(name)
@@ -50,18 +51,18 @@ def _activations(node: Node) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _batch_first(node: Node, inputs: list[str], attrs: Mapping[str, object]) -> Sequence[Held]:
+def _batch_first(node: OnnxNode, inputs: list[str], attrs: Mapping[str, object]) -> Sequence[Held]:
     """Transpose around it: x [batch, time, in], states [batch, directions, hidden], y [batch, time, directions, hidden]."""
     for i in (0, *STATES):
         if i < len(inputs) and inputs[i]:
             inputs[i] = node.emit("Transpose", [inputs[i]], {"perm": (1, 0, 2)}, tag="time-first")
-    made = node.emit_all(node.op, inputs, attrs, outputs=len(node.build.ops[node.op].outputs))
+    made = node.emit_all(node.op, inputs, attrs, count=len(node.builder.ops[node.op].outputs))
     perms = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
     pairs = list(zip(made, perms, strict=False))[: len(node.proto.output)]
     return [node.emit("Transpose", [t], {"perm": perm}, tag="batch-first") for t, perm in pairs]
 
 
-def _dynamic_lstm(node: Node) -> Sequence[Held]:
+def _dynamic_lstm(node: OnnxNode) -> Sequence[Held]:
     """ONNX Runtime's LSTM with weights of eight bits, as the LSTM of the real weights.
 
     Its activations are not rounded here.
@@ -82,14 +83,14 @@ def _dynamic_lstm(node: Node) -> Sequence[Held]:
         "clip": node.attr("clip") or 0.0,
         "coupled": bool(node.attr("input_forget")),
     }
-    place = f"{node.work.source.file.name}: node {node.name!r} ({node.op})"
-    node.build.notes.append(
+    place = f"{node.importer.location}: node {node.name!r} ({node.op})"
+    node.builder.notes.append(
         f"{place}: computed with real activations; ONNX Runtime rounds them to eight bits in every step"
     )
     return node.done("LSTM", inputs, attrs)
 
 
-def _real_weights(node: Node, index: int, scale: int) -> str:
+def _real_weights(node: OnnxNode, index: int, scale: int) -> str:
     """Weights [directions, in, gates] as the IR has them, [directions, gates, in].
 
     Inputs `scale` and the next give scale and zero.

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.ir import DType
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
@@ -16,7 +17,7 @@ def _reduce(op: str) -> Handler:
     """`axes` is an input from operator set 13 (ReduceSum) or 18 (the others) on."""
     since = 13 if op == "ReduceSum" else 18
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         rank = len(node.shape(0))
         axes = node.ints_of("axes", 1, since)
         if not axes:
@@ -26,14 +27,16 @@ def _reduce(op: str) -> Handler:
         if node.dtype(0) is not DType.BOOL:
             return node.done(op, [node.input(0)], attrs)
         numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
-        zero = node.weight(0, DType.I32, "zero")  # the greatest of no elements is the least number: false
+        zero = node.add_constant(
+            0, DType.I32, "zero"
+        )  # the greatest of no elements is the least number: false
         return node.done("Greater", [node.emit(op, [numbers], attrs), zero])
 
     return handle
 
 
 def _search(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         last = node.opset >= 12 and bool(node.attr("select_last_index"))
         attrs = {
             "axis": node.axis(node.attr("axis"), len(node.shape(0))),
@@ -46,7 +49,7 @@ def _search(op: str) -> Handler:
 
 
 def _running(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: OnnxNode) -> Sequence[Held]:
         (axis,) = node.ints(1, "axis")
         attrs = {
             "axis": axis,
@@ -58,7 +61,7 @@ def _running(op: str) -> Handler:
     return handle
 
 
-def _top_k(node: Node) -> Sequence[Held]:
+def _top_k(node: OnnxNode) -> Sequence[Held]:
     (k,) = node.ints(1, "k") if node.opset >= 10 else (node.attr("k"),)
     largest = node.opset < 11 or bool(node.attr("largest"))
     return node.done("TopK", [node.input(0)], {"k": k, "axis": node.attr("axis"), "largest": largest})

@@ -7,21 +7,22 @@ from fractions import Fraction
 from math import floor
 from types import MappingProxyType
 
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 
-def _upsample(node: Node) -> Sequence[Held]:
+def _upsample(node: OnnxNode) -> Sequence[Held]:
     """Asymmetric coordinates, the nearest element at or before them."""
     scales = node.attr("scales") if node.opset < 9 else _floats(node, 1)
     return _plain(node, [float(s) for s in scales])
 
 
-def _floats(node: Node, index: int) -> list[float]:
+def _floats(node: OnnxNode, index: int) -> list[float]:
     return [float(v) for v in node.constant(index, "scales").reshape(-1)]
 
 
-def _plain(node: Node, scales: Sequence[float]) -> Sequence[Held]:
+def _plain(node: OnnxNode, scales: Sequence[float]) -> Sequence[Held]:
     sizes = _scaled(node, scales)
     mode = node.attr("mode")
     attrs = {
@@ -34,7 +35,7 @@ def _plain(node: Node, scales: Sequence[float]) -> Sequence[Held]:
     return _resized(node, attrs)
 
 
-def _scaled(node: Node, scales: Sequence[float]) -> tuple[int, ...]:
+def _scaled(node: OnnxNode, scales: Sequence[float]) -> tuple[int, ...]:
     node.refuse_unless(
         len(scales) == len(node.shape(0)) and min(scales) > 0,
         f"scales {list(scales)} for {list(node.shape(0))}",
@@ -42,12 +43,12 @@ def _scaled(node: Node, scales: Sequence[float]) -> tuple[int, ...]:
     return tuple(floor(n * s) for n, s in zip(node.shape(0), scales, strict=True))
 
 
-def _resized(node: Node, attrs: Mapping[str, object]) -> Sequence[Held]:
+def _resized(node: OnnxNode, attrs: Mapping[str, object]) -> Sequence[Held]:
     same = attrs["sizes"] == node.shape(0) and all(s == 1 for s in attrs["scales"])  # type: ignore[attr-defined]  # a tuple
     return [node.input(0)] if same and not attrs.get("roi") else node.done("Resize", [node.input(0)], attrs)
 
 
-def _resize(node: Node) -> Sequence[Held]:
+def _resize(node: OnnxNode) -> Sequence[Held]:
     if node.opset < 11:
         return _plain(node, _floats(node, 1))
     node.refuse_unless(
@@ -72,17 +73,17 @@ def _resize(node: Node) -> Sequence[Held]:
     return _resized(node, attrs)
 
 
-def _axes(node: Node) -> list[int]:
+def _axes(node: OnnxNode) -> list[int]:
     rank = len(node.shape(0))
     given = node.attr("axes") if node.opset >= 18 else None
     return [node.axis(a, rank) for a in given] if given else list(range(rank))
 
 
-def _given(node: Node, index: int) -> bool:
+def _given(node: OnnxNode, index: int) -> bool:
     return node.has(index) and node.shape(index) != (0,)
 
 
-def _sizes_and_scales(node: Node) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def _sizes_and_scales(node: OnnxNode) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Extent and scale of every axis, from whichever of the two is given."""
     shape, axes = node.shape(0), _axes(node)
     sizes, scales = list(shape), [1.0] * len(shape)
@@ -108,7 +109,7 @@ def _sizes_and_scales(node: Node) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return tuple(sizes), tuple(scales)
 
 
-def _by_scale(node: Node, scales: Sequence[float], axes: Sequence[int]) -> tuple[int, ...]:
+def _by_scale(node: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> tuple[int, ...]:
     if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
         return _scaled(node, scales)
     roi, rank = _roi(node), len(scales)
@@ -119,7 +120,7 @@ def _by_scale(node: Node, scales: Sequence[float], axes: Sequence[int]) -> tuple
     )
 
 
-def _roi(node: Node) -> tuple[float, ...]:
+def _roi(node: OnnxNode) -> tuple[float, ...]:
     """The region to resize, starts then ends, in fractions of every axis."""
     axes, rank = _axes(node), len(node.shape(0))
     values = [float(v) for v in node.constant(1, "roi").reshape(-1)]

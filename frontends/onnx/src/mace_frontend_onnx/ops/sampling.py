@@ -7,7 +7,8 @@ from math import prod
 from types import MappingProxyType
 
 from mace_core.ir import Array, DType
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.window import Window, paddings, window
 
@@ -15,7 +16,7 @@ GRID_MODES: Mapping[str, str] = MappingProxyType({"bilinear": "linear", "bicubic
 """Names that operator set 20 replaced."""
 
 
-def _grid_sample(node: Node) -> Sequence[Held]:
+def _grid_sample(node: OnnxNode) -> Sequence[Held]:
     mode = node.attr("mode") or "bilinear"
     attrs = {
         "mode": GRID_MODES.get(mode, mode),
@@ -26,7 +27,7 @@ def _grid_sample(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit("GridSample", [x, node.input(1)], attrs))
 
 
-def _roi_align(node: Node) -> Sequence[Held]:
+def _roi_align(node: OnnxNode) -> Sequence[Held]:
     """Before operator set 16 coordinates are those of pixels' corners."""
     attrs = {
         "size": (node.attr("output_height"), node.attr("output_width")),
@@ -39,7 +40,7 @@ def _roi_align(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit("RoiAlign", [x, node.input(1), node.input(2)], attrs))
 
 
-def _max_roi_pool(node: Node) -> Sequence[Held]:
+def _max_roi_pool(node: OnnxNode) -> Sequence[Held]:
     """Regions [R, 5], the number of the image first."""
     rois, count = node.input(1), node.shape(1)[0]
 
@@ -54,7 +55,7 @@ def _max_roi_pool(node: Node) -> Sequence[Held]:
     return node.channels_first(node.emit("RoiMaxPool", [x, columns(1, 4, "corners"), images], attrs))
 
 
-def _deform_conv(node: Node) -> Sequence[Held]:
+def _deform_conv(node: OnnxNode) -> Sequence[Held]:
     """A convolution of 1 x 1 of what the moved windows see."""
     kernel = node.shape(1)[2:]
     node.refuse_unless(len(kernel) == 2, f"a kernel of {list(kernel)}; export the model with images")
@@ -83,11 +84,11 @@ def _deform_conv(node: Node) -> Sequence[Held]:
     )
 
 
-def _grouped(node: Node, patches: str, taps: int, group: int) -> str:
+def _grouped(node: OnnxNode, patches: str, taps: int, group: int) -> str:
     """Patches [N, h, w, taps * C] with the channels of each group together."""
     if group == 1:
         return patches
-    *outer, depth = node.build.shape(patches)
+    *outer, depth = node.builder.shape(patches)
     apart = node.emit(
         "Reshape", [patches], {"shape": (*outer, taps, group, depth // taps // group)}, tag="groups"
     )
@@ -95,7 +96,7 @@ def _grouped(node: Node, patches: str, taps: int, group: int) -> str:
     return node.emit("Reshape", [turned], {"shape": (*outer, depth)}, tag="grouped")
 
 
-def _flat_weights(node: Node, shape: tuple[int, ...]) -> str:
+def _flat_weights(node: OnnxNode, shape: tuple[int, ...]) -> str:
     """Weights [O, I, *kernel] as [O, 1, 1, *kernel * I]."""
 
     def flatten(weights: Array) -> Array:
@@ -106,7 +107,7 @@ def _flat_weights(node: Node, shape: tuple[int, ...]) -> str:
     return node.emit("Reshape", [node.permuted(1, (0, 2, 3, 1))], {"shape": shape}, tag="flat")
 
 
-def _col2im(node: Node) -> Sequence[Held]:
+def _col2im(node: OnnxNode) -> Sequence[Held]:
     """Columns [N, C * block, windows]."""
     size, block = node.ints(1, "image shape"), node.ints(2, "block shape")
     ones = (1,) * len(size)

@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer import RefusedError
 from mace_core.ir import DType
-from mace_core.translation import RefusedError
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.source import element_type
 
@@ -23,7 +24,7 @@ RANDOM = (
 )
 
 
-def _dft(node: Node) -> Sequence[Held]:
+def _dft(node: OnnxNode) -> Sequence[Held]:
     """The axis is an attribute before operator set 20."""
     axis = (node.ints(2, "axis")[0] if node.has(2) else -2) if node.opset >= 20 else node.attr("axis")
     axis = node.axis(axis, len(node.shape(0)))
@@ -35,7 +36,7 @@ def _dft(node: Node) -> Sequence[Held]:
     )
 
 
-def _stft(node: Node) -> Sequence[Held]:
+def _stft(node: OnnxNode) -> Sequence[Held]:
     """Frames of a signal [N, time, 1 or 2], each times the window."""
     (step,) = node.ints(1, "frame step")
     node.refuse_unless(node.has(2) or node.has(3), "it has neither a window nor a frame length")
@@ -48,7 +49,7 @@ def _stft(node: Node) -> Sequence[Held]:
         "dilations": (1,),
     }
     columns = node.emit("Im2Col", [node.input(0)], windows, tag="columns")
-    batch, frames, _ = node.build.shape(columns)
+    batch, frames, _ = node.builder.shape(columns)
     seen = node.emit("Reshape", [columns], {"shape": (batch, frames, length, node.shape(0)[2])}, tag="frames")
     if node.has(2):
         node.refuse_unless(
@@ -59,7 +60,7 @@ def _stft(node: Node) -> Sequence[Held]:
     return node.done("DFT", [seen], {"axis": 2, "length": length, "onesided": bool(node.attr("onesided"))})
 
 
-def _mel_weights(node: Node) -> Sequence[Held]:
+def _mel_weights(node: OnnxNode) -> Sequence[Held]:
     """Triangles over the bins of a spectrum, evenly apart in mel (the operator's page has the scale and the rounding)."""
     names = ("number of bins", "length", "sample rate", "lower edge", "upper edge")
     count, length, rate, *edges = (
@@ -78,12 +79,10 @@ def _mel_weights(node: Node) -> Sequence[Held]:
         weights[middle, i] = 1
         weights[falling, i] = (right - falling) / max(right - middle, 1)
     dtype = element_type(node.attr("output_datatype")) or DType.F32
-    return [
-        node.build.weight(node.work.outside(node.scope, node.proto.output[0]), weights.astype(dtype.numpy))
-    ]
+    return [node.builder.weight(node.output_name(), weights.astype(dtype.numpy))]
 
 
-def _random(node: Node) -> Sequence[Held]:
+def _random(node: OnnxNode) -> Sequence[Held]:
     text = "it draws random numbers, and a library computes the same result from the same inputs"
     raise RefusedError(f"{text}; cut the graph behind it, and feed the numbers as an input")
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.importer import RefusedError
 from mace_core.ir import Array, DType
-from mace_core.translation import RefusedError
-from mace_frontend_onnx.node import Held, Node
+from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.scores import (
     TRANSFORMS,
@@ -42,21 +43,21 @@ AGGREGATES = ("average", "sum", "min", "max")
 """In the order of their codes in TreeEnsemble."""
 
 
-def _numbers(node: Node, attr: str) -> Array:
+def _numbers(node: OnnxNode, attr: str) -> Array:
     """A list of floats, or the tensor that may hold it in double precision instead."""
     tensor = node.attr(f"{attr}_as_tensor")
-    if tensor is not None and len(found := node.work.source.array(tensor).reshape(-1)):
+    if tensor is not None and len(found := node.importer.source.array(tensor).reshape(-1)):
         return found
     return np.asarray(node.attr(attr) or (), np.float32)
 
 
-def _column(node: Node, attr: str, count: int) -> Sequence[Any]:
+def _column(node: OnnxNode, attr: str, count: int) -> Sequence[Any]:
     values: Sequence[Any] = node.attr(attr) or ()
     node.refuse_unless(len(values) == count, f"its {attr} are {len(values)}; expected {count}")
     return values
 
 
-def _by_keys(node: Node, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
+def _by_keys(node: OnnxNode, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
     """The nodes of a classifier or regressor, which are named by tree and number.
 
     Its roots, and the places of each leaf's weights.
@@ -85,7 +86,7 @@ def _by_keys(node: Node, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
 
 
 def _weights_of_leaves(
-    node: Node, kind: str, places: Mapping[tuple[int, int], int], leaves: Sequence[bool]
+    node: OnnxNode, kind: str, places: Mapping[tuple[int, int], int], leaves: Sequence[bool]
 ) -> list[list[int]]:
     """For each node the places of its weights.
 
@@ -104,7 +105,7 @@ def _weights_of_leaves(
     return held
 
 
-def _scores(node: Node, kind: str, outputs: int, aggregate: str, base: Array) -> str:
+def _scores(node: OnnxNode, kind: str, outputs: int, aggregate: str, base: Array) -> str:
     """What the trees give for each class or target, in single precision."""
     nodes, roots, held = _by_keys(node, kind)
     weights = _numbers(node, f"{kind}_weights")
@@ -118,7 +119,7 @@ def _scores(node: Node, kind: str, outputs: int, aggregate: str, base: Array) ->
 
 
 def ensemble(
-    node: Node,
+    node: OnnxNode,
     trees: tuple[Nodes, Sequence[int], Sequence[tuple[int, int]]],
     leaves: tuple[Array, Array],
     result: tuple[int, str, Array, bool],
@@ -132,10 +133,10 @@ def ensemble(
     x = matrix(node)
     outputs, aggregate, base, double = result
     dtype = DType.F64 if double or node.dtype(0) is DType.F64 else DType.F32
-    if node.build.tensors[x].dtype is not dtype:
+    if node.builder.tensors[x].dtype is not dtype:
         x = node.emit("Cast", [x], {"to": dtype.value}, tag="features")
     made = plan(*trees)
-    features, width = np.array([f for f, *_ in made.links]), node.build.shape(x)[1]
+    features, width = np.array([f for f, *_ in made.links]), node.builder.shape(x)[1]
     node.refuse_unless(
         bool((features < width).all()), f"a node reads feature {features.max(initial=0)} of {width}"
     )
@@ -154,11 +155,11 @@ def ensemble(
     if len(base):
         node.refuse_unless(len(base) == outputs, f"{len(base)} base values for {outputs} outputs")
         arrays["base"] = base.astype(dtype.numpy)
-    inputs = [x, *(node.weight(array, tag=tag) for tag, array in arrays.items())]
+    inputs = [x, *(node.add_constant(array, tag=tag) for tag, array in arrays.items())]
     return node.emit("TreeEnsemble", inputs, {"outputs": outputs, "aggregate": aggregate}, tag="trees")
 
 
-def _classifier(node: Node) -> Sequence[Held]:
+def _classifier(node: OnnxNode) -> Sequence[Held]:
     names, name = labels(node, "classlabels_int64s"), str(node.attr("post_transform"))
     base, used = _numbers(node, "base_values"), {*(node.attr("class_ids") or ())}
     if len(names) == 2 and len(used) == 1:
@@ -166,11 +167,11 @@ def _classifier(node: Node) -> Sequence[Held]:
     scores = as_float(node, _scores(node, "class", len(names), "sum", base))
     if len(names) == 2:
         text = f"node {node.name!r} ({node.op}): the label is the class of the higher score, as the standard says"
-        node.build.notes.append(f"{text}; ONNX Runtime labels two classes that both have weights otherwise")
+        node.builder.notes.append(f"{text}; ONNX Runtime labels two classes that both have weights otherwise")
     return [labelled(node, best(node, scores), names), transformed(node, scores, name)]
 
 
-def _of_two(node: Node, name: str, used: int) -> Sequence[Held]:
+def _of_two(node: OnnxNode, name: str, used: int) -> Sequence[Held]:
     """Two classes of which only one has weights: its score is that of the second class, against 0.5 if no weight is negative, else 0."""
     names, base = labels(node, "classlabels_int64s"), _numbers(node, "base_values")
     node.refuse_unless(used in (0, 1), f"class {used} of two")
@@ -185,7 +186,7 @@ def _of_two(node: Node, name: str, used: int) -> Sequence[Held]:
         score = node.emit(
             "Slice",
             [scores],
-            {"starts": (0, 1), "sizes": (node.build.shape(scores)[0], 1), "steps": (1, 1)},
+            {"starts": (0, 1), "sizes": (node.builder.shape(scores)[0], 1), "steps": (1, 1)},
             tag="second",
         )
     above = node.emit("Greater", [score, number(node, 0.5 if positive else 0, "limit")], tag="above")
@@ -195,7 +196,7 @@ def _of_two(node: Node, name: str, used: int) -> Sequence[Held]:
     return [label, of_one_class(node, score, name, complement=positive)]
 
 
-def _regressor(node: Node) -> Sequence[Held]:
+def _regressor(node: OnnxNode) -> Sequence[Held]:
     targets, name = int(node.attr("n_targets") or 0), str(node.attr("post_transform"))
     aggregate = str(node.attr("aggregate_function") or "SUM").lower()
     node.refuse_unless(aggregate in AGGREGATES, f"aggregate_function {aggregate.upper()}")
@@ -204,9 +205,9 @@ def _regressor(node: Node) -> Sequence[Held]:
     return [of_one_target(node, scores, name) if targets == 1 else transformed(node, scores, name)]
 
 
-def _ensemble(node: Node) -> Sequence[Held]:
+def _ensemble(node: OnnxNode) -> Sequence[Held]:
     """TreeEnsemble (version 5), whose inner nodes and leaves are lists of their own: leaves are put behind the inner nodes."""
-    array = node.work.source.array
+    array = node.importer.source.array
     modes, splits = array(node.attr("nodes_modes")).reshape(-1), array(node.attr("nodes_splits")).reshape(-1)
     weights, targets = (
         array(node.attr("leaf_weights")).reshape(-1),
@@ -246,12 +247,12 @@ def _ensemble(node: Node) -> Sequence[Held]:
     made = of_one_target(node, scores, name) if outputs == 1 else transformed(node, scores, name)
     return (
         [made]
-        if node.build.tensors[made].dtype is node.dtype(0)
+        if node.builder.tensors[made].dtype is node.dtype(0)
         else node.done("Cast", [made], {"to": node.dtype(0).value})
     )
 
 
-def _chosen(node: Node) -> tuple[str, str]:
+def _chosen(node: OnnxNode) -> tuple[str, str]:
     """The aggregate function and the transform by their codes."""
     found = []
     for attr, words in (("aggregate_function", AGGREGATES), ("post_transform", TRANSFORMS)):
@@ -261,11 +262,11 @@ def _chosen(node: Node) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _members(node: Node, codes: Sequence[int]) -> dict[int, Sequence[float]]:
+def _members(node: OnnxNode, codes: Sequence[int]) -> dict[int, Sequence[float]]:
     """What each MEMBER node asks for: the lists in membership_values, in order, each ended by a NaN."""
     wanting = [place for place, code in enumerate(codes) if code == MEMBER]
     tensor = node.attr("membership_values")
-    values = node.work.source.array(tensor).reshape(-1) if tensor is not None else np.zeros(0)
+    values = node.importer.source.array(tensor).reshape(-1) if tensor is not None else np.zeros(0)
     parts = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
     lists = [[v for v in part.tolist() if not np.isnan(v)] for part in parts if len(part)]
     node.refuse_unless(

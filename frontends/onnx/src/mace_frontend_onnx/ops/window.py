@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mace_core.ir import Shape
-from mace_frontend_onnx.node import Node
+from mace_frontend_onnx.node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Window:
         return {"strides": self.strides, "dilations": self.dilations}
 
 
-def window(node: Node, kernel: Shape) -> Window:
+def window(node: OnnxNode, kernel: Shape) -> Window:
     """The window of a node whose input 0 is [N, C, *spatial]."""
     ones = (1,) * len(kernel)
     made = Window(
@@ -38,7 +38,7 @@ def window(node: Node, kernel: Shape) -> Window:
     return made
 
 
-def paddings(node: Node, view: Window) -> tuple[Shape, Shape]:
+def paddings(node: OnnxNode, view: Window) -> tuple[Shape, Shape]:
     """Padding before and after each spatial axis, from `pads` or `auto_pad`.
 
     SAME: as much as makes the output ceil(size / stride) long, the odd one at the end for SAME_UPPER.
