@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.hints import refuse_shapes
+from mace_core.importer import refuse_names
 from mace_core.ir import DType, Shape
-from mace_core.translation import refuse_names
 from mace_frontend_tensorflow.flat import Operation, Ref
 from mace_frontend_tensorflow.source import SCALAR_IS_UNKNOWN, Signature, Source
 from mace_frontend_tensorflow.tensors import dims, element_type

@@ -65,6 +65,10 @@ class Dead:
 
 DEAD = Dead()
 
-Held: TypeAlias = "Constant | TensorList | Noise | Mask | Dead | str | None"
-"""What an output stands for: a constant, a list, random numbers, nothing (of a branch not taken), a tensor of the graph ("": none),
-or None because its node failed."""
+REFUSAL = "it draws random numbers for another purpose than dropout; export the model for inference"
+
+Known: TypeAlias = "Constant | TensorList | Noise | Mask | Dead | str"
+"""What an output stands for: a constant, a list, random numbers, nothing (of a branch not taken), a tensor of the graph ("": none)."""
+
+Held: TypeAlias = "Known | None"
+"""The same, or None because its node failed."""

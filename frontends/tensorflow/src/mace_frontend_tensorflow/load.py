@@ -11,9 +11,10 @@ from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_tensorflow.boundary import wanted
+from mace_frontend_tensorflow.importer import TensorFlowImporter
 from mace_frontend_tensorflow.source import read
 from mace_frontend_tensorflow.states import changed_variables, refuse_hidden
-from mace_frontend_tensorflow.translate import Translation
+from mace_frontend_tensorflow.translate import convert, translate
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -29,8 +30,10 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     builder = Builder(model.name, {**core_ops(), **ops})
     # A public name is that of the output, whatever a node is called.
     builder.reserved = frozenset(name for name, _ in part.outputs)
-    translation = Translation(source, builder)
-    outputs = translation.run(
-        part, {variable.name: variable.start for variable in variables if variable.start is not None}
+    importer = TensorFlowImporter(source, builder, convert)
+    outputs = translate(
+        importer,
+        part,
+        {variable.name: variable.start for variable in variables if variable.start is not None},
     )
     return builder.finish(outputs, [name for name, _ in part.outputs])

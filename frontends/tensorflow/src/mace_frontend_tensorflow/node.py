@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from mace_core.decompositions import Steps
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Shape, Storage
-from mace_core.ir import Node as IrNode
+from mace_core.importer import OperandNode, RefusedError, SkippedError
+from mace_core.ir import Array, DType, Node, Shape, Storage
 from mace_core.ops.op import Op
-from mace_core.translation import OperandNode, RefusedError, SkippedError
-from mace_frontend_tensorflow.flat import Flat, Operation, Ref
+from mace_frontend_tensorflow.flat import Flat, Operation
 from mace_frontend_tensorflow.held import Constant, Dead, Held, Mask, Noise, TensorList
+from mace_frontend_tensorflow.importer import FlatScope, TensorFlowImporter
 from mace_frontend_tensorflow.messages import AttrValue
 from mace_frontend_tensorflow.tensors import element_type
-
-if TYPE_CHECKING:
-    from mace_frontend_tensorflow.translate import Translation
 
 T = TypeVar("T", bool, int, float, str, "tuple[int, ...]", "tuple[float, ...]", "tuple[str, ...]")
 
@@ -29,25 +26,15 @@ MOST_PLACES = 1 << 24
 """Elements of a constant that is made to say where something goes."""
 
 
-@dataclass
-class Scope:
-    """A graph, or the body of a loop or branch. prefix: put before the names of everything made inside."""
-
-    flat: Flat
-    prefix: str = ""
-    held: dict[Ref, Held] = field(default_factory=dict)
-    source: str | None = None
-
-
 @dataclass(frozen=True)
-class Node(OperandNode):
+class TensorFlowNode(OperandNode):
     """An operation in its scope."""
 
-    again: ClassVar[str] = "freeze"
+    remake: ClassVar[str] = "freeze"
 
     operation: Operation
-    scope: Scope
-    work: Translation
+    scope: FlatScope
+    importer: TensorFlowImporter
 
     @property
     def op(self) -> str:
@@ -60,9 +47,9 @@ class Node(OperandNode):
         return self.scope.prefix + self.operation.name
 
     @property
-    def build(self) -> Builder:
+    def builder(self) -> Builder:
         """The graph that is being made."""
-        return self.work.builder
+        return self.importer.builder
 
     @property
     def source(self) -> str:
@@ -103,14 +90,14 @@ class Node(OperandNode):
     def held(self, index: int) -> Constant | TensorList | Noise | Mask | str:
         """What operand `index` stands for; RefusedError if it is missing."""
         self.refuse_unless(index < self.count, f"it lacks input {index}; export the model again")
-        found = self.work.find(self.scope, self.operation.inputs[index])
-        if found is None or isinstance(found, Dead):
+        found = self.scope.find(self.operation.inputs[index])
+        if isinstance(found, Dead):
             raise SkippedError
         return found
 
     def input(self, index: int) -> str:
         """The tensor at operand `index`."""
-        return self.work.tensor(self.held(index))
+        return self.importer.tensor(self.held(index))
 
     def inputs(self) -> list[str]:
         """All its tensors."""
@@ -118,7 +105,7 @@ class Node(OperandNode):
 
     def array(self, index: int) -> Array | None:
         """The data of operand `index` if it is a constant."""
-        return self.work.array(self.held(index))
+        return self.importer.array(self.held(index))
 
     def integer(self, index: int, what: str) -> int:
         """Operand `index` as one number; RefusedError if it is not constant."""
@@ -129,12 +116,14 @@ class Node(OperandNode):
     def array_is_constant(self, index: int) -> bool:
         """Whether operand `index` is a constant, without reading it."""
         held = self.held(index)
-        return isinstance(held, Constant) or (isinstance(held, str) and self.build.constant(held) is not None)
+        return isinstance(held, Constant) or (
+            isinstance(held, str) and self.builder.constant(held) is not None
+        )
 
     def shape(self, index: int) -> Shape:
         """Shape of operand `index`."""
         held = self.held(index)
-        return held.shape if isinstance(held, Constant) else self.build.shape(self.input(index))
+        return held.shape if isinstance(held, Constant) else self.builder.shape(self.input(index))
 
     def rank(self, index: int) -> int:
         """How many axes operand `index` has."""
@@ -143,40 +132,34 @@ class Node(OperandNode):
     def dtype(self, index: int) -> DType:
         """Element type of operand `index`."""
         held = self.held(index)
-        return held.dtype if isinstance(held, Constant) else self.build.tensors[self.input(index)].dtype
+        return held.dtype if isinstance(held, Constant) else self.builder.tensors[self.input(index)].dtype
 
     def axes(self, index: int, rank: int) -> tuple[int, ...]:
         """Operand `index` as axes counted from the front."""
         return tuple(sorted({self.axis(a, rank) for a in self.ints(index, "axes")}))
 
-    def inner(self, flat: Flat, tag: str) -> Scope:
+    def inner(self, flat: Flat, tag: str) -> FlatScope:
         """A scope inside of it, for a body that is written out."""
-        return Scope(flat, f"{self.name}/{tag}/", source=self.scope.source or self.name)
+        return FlatScope(flat=flat, prefix=f"{self.name}/{tag}/", source=self.source)
 
     def output_name(self, index: int = 0) -> str:
         """What the IR calls output `index`."""
         return f"{self.name}:{index}" if index else self.name
 
-    def weight(
-        self, array: Array | Sequence[Any] | float, dtype: DType | None = None, tag: str = "constant"
-    ) -> str:
-        """Add a constant of this node's own."""
-        return self.build.weight(f"{self.name}/{tag}", np.asarray(array, dtype.numpy if dtype else None))
-
     def result(self, array: Array, index: int = 0) -> str:
         """Add the constant that output `index` is."""
-        return self.build.weight(self.output_name(index), array)
+        return self.builder.weight(self.output_name(index), array)
 
     def derived(self, index: int, key: object, make: Callable[[Array], Array]) -> str:
         """A constant made from constant operand `index` by moving its elements; made once for every key."""
-        return self.work.derived(self.held(index), key, make)
+        return self.importer.derived(self.held(index), key, make)
 
     def counted(self, count: int) -> Array:
         """The numbers from 0 to `count`; RefusedError for too many."""
         self.refuse_unless(0 <= count <= MOST_PLACES, f"{count} places are too many to be listed")
         return np.arange(count, dtype=np.int64)
 
-    def steps(self, index: int, steps: Steps) -> Sequence[Held]:
+    def done_steps_of(self, index: int, steps: Steps) -> Sequence[Held]:
         """The node's output: operand `index` after these steps, those left out that do nothing."""
         shape, found = self.shape(index), []
         for op, attrs in steps:
@@ -197,58 +180,51 @@ class Node(OperandNode):
             return self.derived(index, tuple(perm), lambda a: np.transpose(a, perm))
         return self.emit("Transpose", [self.input(index)], {"perm": tuple(perm)}, tag="permute")
 
-    def emit(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = ""
-    ) -> str:
-        """Add an IR node whose result stays inside; `tag` tells it from the node that bears the name."""
-        return self.emit_all(op, inputs, attrs, tag=tag)[0]
+    def inner_origin(self, tag: str) -> Node:
+        """`tag` tells a node inside from the one that bears the name."""
+        return self.origin_of(self.inner_name(tag or "inner"))
 
-    def emit_all(
+    def inner_names(self, tag: str, count: int) -> Sequence[str]:
+        """One result bears the name of its node, several are numbered as TensorFlow does."""
+        stem = self.inner_name(tag or "inner")
+        stems = [stem] if count == 1 else [f"{stem}:{i}" for i in range(count)]
+        return [self.builder.fresh(stem) for stem in stems]
+
+    def output_names(self, op: Op, count: int | None) -> Sequence[str]:
+        """Names for its outputs: one, unless the handler asks for more."""
+        return [self.builder.fresh(self.output_name(i)) for i in range(count or 1)]
+
+    def add(
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
-        *,
-        tag: str = "",
-        outputs: int = 1,
+        attrs: Mapping[str, Any] | None,
+        outputs: Sequence[str] | int,
+        origin: Node,
     ) -> tuple[str, ...]:
-        """Add an IR node with several results that stay inside."""
-        like = self._like(tag or "inner")
-        stems = [like.name] if outputs == 1 else [f"{like.name}:{i}" for i in range(outputs)]
-        return self.work.add(op, inputs, attrs, outputs=[self.build.fresh(stem) for stem in stems], like=like)
-
-    def _like(self, tag: str) -> IrNode:
-        origin = self.origin
-        return IrNode(f"{self.name}/{tag}", origin.op, (), (), sources=origin.sources)
-
-    def done(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, outputs: int = 1
-    ) -> tuple[str, ...]:
-        """Add the IR node that computes this node's outputs, under their names."""
-        names = [self.output_name(i) for i in range(outputs)]
-        return self.work.add(
-            op, inputs, attrs, outputs=[self.build.fresh(n) for n in names], like=self.origin
-        )
+        """Add an IR node; what it makes of constants is made once for all turns of a loop."""
+        assert not isinstance(outputs, int)
+        return self.importer.add(op, inputs, attrs, outputs=outputs, like=origin)
 
     def stored(self, op: str, inputs: Sequence[str], storage: Storage, tag: str) -> str:
         """Add an IR node whose result stays inside and is stored so."""
-        name = self.build.stored(f"{self.name}/{tag}", storage)
-        return self.build.add(op, inputs, None, outputs=[name], like=self.origin)[0]
+        name = self.builder.stored(f"{self.name}/{tag}", storage)
+        return self.builder.add(op, inputs, None, outputs=[name], like=self.origin)[0]
 
     def cast(self, tensor: str, dtype: DType, *, last: bool = False) -> str:
         """A tensor in another element type. last: whether it is the node's output."""
-        if self.build.tensors[tensor].dtype is dtype:
+        if self.builder.tensors[tensor].dtype is dtype:
             return tensor
         attrs = {"to": dtype.value}
         return (
             self.done("Cast", [tensor], attrs)[0] if last else self.emit("Cast", [tensor], attrs, tag="cast")
         )
 
-    def reshaped(self, tensor: str, shape: Sequence[int], tag: str = "shaped") -> str:
+    def reshape(self, tensor: str, shape: Sequence[int], tag: str = "shaped") -> str:
         """A tensor in another shape."""
         return (
             tensor
-            if self.build.shape(tensor) == tuple(shape)
+            if self.builder.shape(tensor) == tuple(shape)
             else self.emit("Reshape", [tensor], {"shape": tuple(shape)}, tag=tag)
         )
 

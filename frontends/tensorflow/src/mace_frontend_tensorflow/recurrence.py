@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from mace_core.ir import Node as IrNode
-from mace_core.translation import RefusedError
+from mace_core.importer import RefusedError
+from mace_core.ir import Node
 from mace_frontend_tensorflow.cell import Cell, Turn, cell_of
 from mace_frontend_tensorflow.flat import Flat, Operation, Ref
 from mace_frontend_tensorflow.held import Held, TensorList
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops.movement import stacked, unstacked
 
 TURNS = 4096
@@ -34,7 +34,7 @@ class Loop:
     nothing else; and whether those at the second places have no say in when it ends.
     """
 
-    node: Node
+    node: TensorFlowNode
     values: list[Sequence[Held]]
     fixed: Sequence[Held]
     more: Callable[[Sequence[Held], int], Held]
@@ -45,7 +45,7 @@ class Loop:
     def run(self) -> Sequence[Held]:
         """The variables at the end; RefusedError if when that is is known at run time only, or too late."""
         for turn in range(TURNS + 1):
-            self.marks.append(len(self.node.build.nodes))
+            self.marks.append(len(self.node.builder.nodes))
             if turn == 2 and (short := self._as_layer()) is not None:
                 return short
             if not self.goes_on(self.values[-1], turn):
@@ -60,7 +60,7 @@ class Loop:
 
     def goes_on(self, values: Sequence[Held], turn: int) -> bool:
         """Whether another turn follows."""
-        known = self.node.work.array(self.more(values, turn))
+        known = self.node.importer.array(self.more(values, turn))
         if known is None:
             raise RefusedError(
                 "when it ends is known at run time only; export the model with a fixed number of turns"
@@ -94,7 +94,7 @@ class _Parts:
         counters: dict[int, tuple[int, int]] = {}
         states, written = [], []
         for place, values in enumerate(zip(*loop.values, strict=True)):
-            arrays = [loop.node.work.array(v) for v in values]
+            arrays = [loop.node.importer.array(v) for v in values]
             if values[1] is values[2] or values[1] == values[2]:
                 continue
             if all(isinstance(v, TensorList) for v in values):
@@ -120,9 +120,9 @@ class _Parts:
     ) -> _Parts | None:
         """Find what the second turn reads besides its states: an item of a list, as the first turn read the one before."""
         before, after = ([str(values[s]) for s in states] for values in loop.values[1:3])
-        nodes = _needed(loop.node.build.nodes[loop.marks[1] : loop.marks[2]], after)
+        nodes = _needed(loop.node.builder.nodes[loop.marks[1] : loop.marks[2]], after)
         read = _read(loop, nodes, before)
-        first = _needed(loop.node.build.nodes[: loop.marks[1]], before)
+        first = _needed(loop.node.builder.nodes[: loop.marks[1]], before)
         lists = [v for v in (*loop.values[0], *loop.fixed) if isinstance(v, TensorList)]
         for items in lists:
             if len(read) == 1 and read[0] in items.items:
@@ -132,7 +132,7 @@ class _Parts:
                     p for p in (place - 1, place + 1) if 0 <= p < len(items.items) and items.items[p] in known
                 ]
                 if len(others) == 1:
-                    turn = Turn(loop.node.build, nodes, read[0], tuple(before), tuple(after))
+                    turn = Turn(loop.node.builder, nodes, read[0], tuple(before), tuple(after))
                     return cls(counters, states, written, turn, items, (others[0], place))
         return None
 
@@ -147,9 +147,11 @@ class _Parts:
         return 0
 
     def _counter(self, loop: Loop, place: int, number: int) -> str:
-        array = loop.node.work.array(loop.values[0][place])
+        array = loop.node.importer.array(loop.values[0][place])
         assert array is not None
-        return loop.node.weight(np.asarray(number, array.dtype).reshape(array.shape), tag=f"counter{place}")
+        return loop.node.add_constant(
+            np.asarray(number, array.dtype).reshape(array.shape), tag=f"counter{place}"
+        )
 
     def sequence(self, turns: int) -> bool:
         """Whether the turns read the list's items one after another, all of them, from either end."""
@@ -162,28 +164,29 @@ class _Parts:
         """
         plans = {place: self._writes(loop, place, cell, turns) for place in self.written}
         node = loop.node
-        begin = [node.work.tensor(loop.values[0][place]) for place in self.states]
+        begin = [node.importer.tensor(loop.values[0][place]) for place in self.states]
         if None in plans.values() or any(
-            node.build.shape(b) != node.build.shape(s) for b, s in zip(begin, self.turn.states, strict=True)
+            node.builder.shape(b) != node.builder.shape(s)
+            for b, s in zip(begin, self.turn.states, strict=True)
         ):
             return None
-        sequence = self.read.whole or node.work.tensor(
-            stacked(node, [node.work.tensor(i) for i in self.read.items], 0)[0]
+        sequence = self.read.whole or node.importer.tensor(
+            stacked(node, [node.importer.tensor(i) for i in self.read.items], 0)[0]
         )
         order = (cell.hidden, *(i for i in range(len(self.states)) if i != cell.hidden))
         first = [begin[i] for i in order]
-        batch, width = node.build.shape(first[0])
+        batch, width = node.builder.shape(first[0])
         weights = [
-            node.weight(a[None], tag=tag)
+            node.add_constant(a[None], tag=tag)
             for tag, a in (("weights", cell.w), ("recurrent", cell.r), ("bias", cell.b))
         ]
-        states = [node.reshaped(s, (1, batch, width), "state") for s in first]
+        states = [node.reshape(s, (1, batch, width), "state") for s in first]
         attrs = {**cell.attrs(), "direction": "forward" if self.places[0] == 0 else "reverse"}
         made = node.emit_all(
-            cell.op, [sequence, *weights, "", *states], attrs, outputs=1 + len(states), tag=cell.op.lower()
+            cell.op, [sequence, *weights, "", *states], attrs, count=1 + len(states), tag=cell.op.lower()
         )
         ends = {
-            self.states[i]: node.reshaped(end, (batch, width), "end")
+            self.states[i]: node.reshape(end, (batch, width), "end")
             for i, end in zip(order, made[1:], strict=True)
         }
         results = list(loop.values[2])
@@ -220,8 +223,8 @@ class _Parts:
         assert isinstance(old, TensorList)
         if not each:
             return replace(old, items=(tensor, *old.items[1:]), whole=None)
-        steps, _, batch, width = node.build.shape(tensor)
-        whole = node.reshaped(tensor, (steps, batch, width), "steps")
+        steps, _, batch, width = node.builder.shape(tensor)
+        whole = node.reshape(tensor, (steps, batch, width), "steps")
         return replace(old, items=tuple(unstacked(node, whole, 0)[1]), whole=whole)
 
 
@@ -260,7 +263,7 @@ def unread(flat: Flat, refs: Collection[Ref], passing: Sequence[str] = ()) -> bo
     )
 
 
-def _needed(nodes: Sequence[IrNode], results: Sequence[str]) -> list[IrNode]:
+def _needed(nodes: Sequence[Node], results: Sequence[str]) -> list[Node]:
     """Of nodes in order those that compute these."""
     live, found = set(results), []
     for node in reversed(nodes):
@@ -270,7 +273,7 @@ def _needed(nodes: Sequence[IrNode], results: Sequence[str]) -> list[IrNode]:
     return found[::-1]
 
 
-def _read(loop: Loop, nodes: Sequence[IrNode], states: Sequence[str]) -> list[str]:
+def _read(loop: Loop, nodes: Sequence[Node], states: Sequence[str]) -> list[str]:
     """What nodes read that is neither a constant nor a state, nor made by one of them."""
-    own = {*states, *(o for n in nodes for o in n.outputs), *loop.node.build.weights}
+    own = {*states, *(o for n in nodes for o in n.outputs), *loop.node.builder.weights}
     return list(dict.fromkeys(i for n in nodes for i in n.inputs if i and i not in own))

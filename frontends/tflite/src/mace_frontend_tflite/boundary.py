@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mace_core.deployment import Model, Port
 from mace_core.graph_builder import NEXT
 from mace_core.hints import Dim, refuse_shapes
+from mace_core.importer import refuse_names
 from mace_core.ir import Shape
-from mace_core.translation import refuse_names
 from mace_frontend_tflite.source import Operator, Source, Subgraph, TensorInfo
 from mace_frontend_tflite.variables import READ, assigning
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mace_core.tables import rows
+from mace_frontend_tensorflow.held import Held
+from mace_frontend_tensorflow.node import TensorFlowNode
 
-if TYPE_CHECKING:
-    from mace_frontend_tensorflow.held import Held
-    from mace_frontend_tensorflow.node import Node
-
-Handler = Callable[["Node"], "str | Sequence[Held]"]
+Handler = Callable[[TensorFlowNode], str | Sequence[Held]]
 """Adds what computes a node to the graph and tells what the node's outputs stand for, in their order."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mace_core.ir import Array, Shape
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import (
     Layout,
@@ -23,7 +23,7 @@ from mace_frontend_tensorflow.ops.window import (
 )
 
 
-def convolution(node: Node) -> Sequence[Held]:
+def convolution(node: TensorFlowNode) -> Sequence[Held]:
     """Operands are the input and filters; there are as many groups as filters are short of channels."""
     how = layout(node)
     _filters(node, how)
@@ -36,7 +36,7 @@ def convolution(node: Node) -> Sequence[Held]:
     return finished(node, "Conv", [channels_last(node, node.input(0), how), weights], attrs, how)
 
 
-def depthwise(node: Node) -> Sequence[Held]:
+def depthwise(node: TensorFlowNode) -> Sequence[Held]:
     """Filters [*kernel, I, multiplier]: every channel has as many of its own."""
     how = layout(node)
     _filters(node, how)
@@ -49,34 +49,34 @@ def depthwise(node: Node) -> Sequence[Held]:
     if node.array_is_constant(1):
         weights = node.derived(1, "depthwise", regroup)
     else:
-        flat = node.reshaped(node.input(1), (*kernel, 1, channels * multiplier), "filters")
+        flat = node.reshape(node.input(1), (*kernel, 1, channels * multiplier), "filters")
         rank = len(kernel)
         weights = node.emit("Transpose", [flat], {"perm": (rank + 1, *range(rank + 1))}, tag="turned")
     attrs = {**geometry(node, how, kernel), "group": channels}
     return finished(node, "Conv", [channels_last(node, node.input(0), how), weights], attrs, how)
 
 
-def _filters(node: Node, how: Layout) -> None:
+def _filters(node: TensorFlowNode, how: Layout) -> None:
     node.refuse_unless(
         node.rank(1) == how.rank, f"its filters have rank {node.rank(1)}, its input {how.rank}"
     )
     node.refuse_unless(0 not in node.shape(1), f"its filters are empty: {list(node.shape(1))}")
 
 
-def geometry(node: Node, how: Layout, kernel: Sequence[int]) -> dict[str, Any]:
+def geometry(node: TensorFlowNode, how: Layout, kernel: Sequence[int]) -> dict[str, Any]:
     """Strides, dilations and paddings of windows over operand 0."""
     strides, dilations = per_axis(node, "strides", how), _dilations(node, how)
     before, after = paddings(node, how.spatial(node.shape(0)), reach(kernel, dilations), strides, how)
     return {"strides": strides, "pads_before": before, "pads_after": after, "dilations": dilations}
 
 
-def _dilations(node: Node, how: Layout) -> Shape:
+def _dilations(node: TensorFlowNode, how: Layout) -> Shape:
     found = per_axis(node, "dilations", how, 1)
     node.refuse_unless(min(found) >= 1, f"dilations {list(found)}; each must be at least 1")
     return found
 
 
-def _transposed(node: Node) -> Sequence[Held]:
+def _transposed(node: TensorFlowNode) -> Sequence[Held]:
     """The gradient of a convolution: its first operand is the size of its result, its filters are [*kernel, O, I]."""
     how = layout(node, 2)
     _filters(node, how)
@@ -88,7 +88,7 @@ def _transposed(node: Node) -> Sequence[Held]:
     )
 
 
-def _transposed_depthwise(node: Node) -> Sequence[Held]:
+def _transposed_depthwise(node: TensorFlowNode) -> Sequence[Held]:
     """The gradient of a depthwise convolution: its filters are [*kernel, O, I / O]."""
     how = layout(node, 2)
     _filters(node, how)
@@ -99,7 +99,7 @@ def _transposed_depthwise(node: Node) -> Sequence[Held]:
     return finished(node, "ConvTranspose", [channels_last(node, node.input(2), how), weights], attrs, how)
 
 
-def _backwards(node: Node, how: Layout) -> dict[str, Any]:
+def _backwards(node: TensorFlowNode, how: Layout) -> dict[str, Any]:
     """Strides, dilations and paddings of windows over the result, whose size is operand 0.
 
     Operand 2 has a row for each window.

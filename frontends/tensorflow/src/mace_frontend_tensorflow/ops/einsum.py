@@ -9,7 +9,7 @@ from string import ascii_letters
 from types import MappingProxyType
 
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 
@@ -21,7 +21,7 @@ class _Term:
     letters: str
 
 
-def _einsum(node: Node) -> Sequence[Held]:
+def _einsum(node: TensorFlowNode) -> Sequence[Held]:
     texts, wanted = _equation(node)
     terms = [_diagonals(node, _Term(node.input(i), text)) for i, text in enumerate(texts)]
     term = _summed(node, terms[0], wanted) if len(terms) == 1 else _product(node, terms[0], terms[1], wanted)
@@ -35,7 +35,7 @@ def _einsum(node: Node) -> Sequence[Held]:
     )
 
 
-def _equation(node: Node) -> tuple[list[str], str]:
+def _equation(node: TensorFlowNode) -> tuple[list[str], str]:
     """Letters of the operands and of the result, an ellipsis replaced by letters that are free."""
     equation = "".join(node.attr("equation", "").split())
     left, arrow, right = equation.partition("->")
@@ -58,17 +58,17 @@ def _equation(node: Node) -> tuple[list[str], str]:
     return made, right.replace("...", "".join(free[:dots]))
 
 
-def _diagonals(node: Node, term: _Term) -> _Term:
+def _diagonals(node: TensorFlowNode, term: _Term) -> _Term:
     """Of axes that share a letter every n + 1st element of the two in one."""
     for letter in sorted({c for c in term.letters if term.letters.count(c) > 1}):
         while term.letters.count(letter) > 1:
-            shape = node.build.shape(term.tensor)
+            shape = node.builder.shape(term.tensor)
             pair = [i for i, c in enumerate(term.letters) if c == letter][:2]
             rest = [i for i in range(len(shape)) if i not in pair]
             outer, n = tuple(shape[i] for i in rest), shape[pair[0]]
             node.refuse_unless(shape[pair[1]] == n, f"a diagonal of axes {n} and {shape[pair[1]]} long")
             turned = node.emit("Transpose", [term.tensor], {"perm": (*rest, *pair)}, tag="last")
-            flat = node.reshaped(turned, (*outer, n * n), "flat")
+            flat = node.reshape(turned, (*outer, n * n), "flat")
             cut = {
                 "starts": (0,) * (len(outer) + 1),
                 "sizes": (*outer, n),
@@ -81,7 +81,7 @@ def _diagonals(node: Node, term: _Term) -> _Term:
     return term
 
 
-def _summed(node: Node, term: _Term, needed: str) -> _Term:
+def _summed(node: TensorFlowNode, term: _Term, needed: str) -> _Term:
     """The term without the axes that nothing needs any more."""
     axes = tuple(i for i, letter in enumerate(term.letters) if letter not in needed)
     if not axes:
@@ -90,7 +90,7 @@ def _summed(node: Node, term: _Term, needed: str) -> _Term:
     return _Term(tensor, "".join(c for c in term.letters if c in needed))
 
 
-def _product(node: Node, a: _Term, b: _Term, wanted: str) -> _Term:
+def _product(node: TensorFlowNode, a: _Term, b: _Term, wanted: str) -> _Term:
     """One batched product of matrices: [batch, rows, inner] @ [batch, inner, columns]."""
     a, b = _summed(node, a, wanted + b.letters), _summed(node, b, wanted + a.letters)
     sizes = _sizes(node, a, b)
@@ -101,20 +101,22 @@ def _product(node: Node, a: _Term, b: _Term, wanted: str) -> _Term:
     right = _grouped(node, b, (batch, inner, columns), sizes)
     made = node.emit("MatMul", [left, right])
     letters = "".join([*batch, *rows, *columns])
-    return _Term(node.reshaped(made, tuple(sizes[c] for c in letters), "split"), letters)
+    return _Term(node.reshape(made, tuple(sizes[c] for c in letters), "split"), letters)
 
 
-def _sizes(node: Node, a: _Term, b: _Term) -> dict[str, int]:
+def _sizes(node: TensorFlowNode, a: _Term, b: _Term) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for term in (a, b):
-        for letter, n in zip(term.letters, node.build.shape(term.tensor), strict=True):
+        for letter, n in zip(term.letters, node.builder.shape(term.tensor), strict=True):
             before = sizes.get(letter, 1)
             node.refuse_unless(before == n or 1 in (n, before), f"axis {letter!r} is {n} and {before} long")
             sizes[letter] = n if before == 1 else before
     return sizes
 
 
-def _grouped(node: Node, term: _Term, groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> str:
+def _grouped(
+    node: TensorFlowNode, term: _Term, groups: Sequence[Sequence[str]], sizes: Mapping[str, int]
+) -> str:
     """The term as a tensor of three axes, each holding one group of letters.
 
     Axes that broadcast are written out.
@@ -124,9 +126,9 @@ def _grouped(node: Node, term: _Term, groups: Sequence[Sequence[str]], sizes: Ma
     if perm != tuple(range(len(perm))):
         tensor = node.emit("Transpose", [tensor], {"perm": perm}, tag="permute")
     full = tuple(sizes[c] for c in order)
-    if node.build.shape(tensor) != full:
+    if node.builder.shape(tensor) != full:
         tensor = node.emit("Expand", [tensor], {"shape": full}, tag="expand")
-    return node.reshaped(tensor, tuple(prod(sizes[c] for c in group) for group in groups), "group")
+    return node.reshape(tensor, tuple(prod(sizes[c] for c in group) for group in groups), "group")
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType({"Einsum": _einsum, "XlaEinsum": _einsum})

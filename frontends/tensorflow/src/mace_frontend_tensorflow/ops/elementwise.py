@@ -10,7 +10,7 @@ import numpy as np
 
 from mace_core.ir import DType
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 UNARY: Mapping[str, str] = MappingProxyType(
@@ -106,48 +106,48 @@ def _remainder(fmod: bool) -> Handler:
     return lambda node: node.done("Mod", [node.input(0), node.input(1)], {"fmod": fmod})
 
 
-def _like(node: Node, value: float, index: int = 0) -> str:
+def _like(node: TensorFlowNode, value: float, index: int = 0) -> str:
     """A number of the type of operand `index`."""
-    return node.weight(value, node.dtype(index), f"{value:g}")
+    return node.add_constant(value, node.dtype(index), f"{value:g}")
 
 
-def _square(node: Node) -> Sequence[Held]:
+def _square(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Mul", [node.input(0), node.input(0)])
 
 
-def _squared_difference(node: Node) -> Sequence[Held]:
+def _squared_difference(node: TensorFlowNode) -> Sequence[Held]:
     difference = node.emit("Sub", [node.input(0), node.input(1)], tag="difference")
     return node.done("Mul", [difference, difference])
 
 
-def _not_equal(node: Node) -> Sequence[Held]:
+def _not_equal(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Not", [node.emit("Equal", [node.input(0), node.input(1)], tag="equal")])
 
 
-def _approximate_equal(node: Node) -> Sequence[Held]:
+def _approximate_equal(node: TensorFlowNode) -> Sequence[Held]:
     difference = node.emit(
         "Abs", [node.emit("Sub", [node.input(0), node.input(1)], tag="difference")], tag="distance"
     )
     return node.done("Less", [difference, _like(node, node.attr("tolerance", 1e-5))])
 
 
-def _relu6(node: Node) -> Sequence[Held]:
+def _relu6(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Clip", [node.input(0)], {"min": 0.0, "max": 6.0})
 
 
-def _elu(node: Node) -> Sequence[Held]:
+def _elu(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Elu", [node.input(0)], {"alpha": 1.0})
 
 
-def _leaky_relu(node: Node) -> Sequence[Held]:
+def _leaky_relu(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("LeakyRelu", [node.input(0)], {"alpha": node.attr("alpha", 0.2)})
 
 
-def _erfc(node: Node) -> Sequence[Held]:
+def _erfc(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Sub", [_like(node, 1.0), node.emit("Erf", [node.input(0)], tag="erf")])
 
 
-def _expm1(node: Node) -> Sequence[Held]:
+def _expm1(node: TensorFlowNode) -> Sequence[Held]:
     """exp(x) - 1 as 2 exp(x / 2) sinh(x / 2), which keeps small numbers exact."""
     half = node.emit("Mul", [node.input(0), _like(node, 0.5)], tag="half")
     product = node.emit(
@@ -156,7 +156,7 @@ def _expm1(node: Node) -> Sequence[Held]:
     return node.done("Mul", [product, _like(node, 2.0)])
 
 
-def _log1p(node: Node) -> Sequence[Held]:
+def _log1p(node: TensorFlowNode) -> Sequence[Held]:
     """log(1 + x) as 2 atanh(x / (2 + x)), which keeps small numbers exact."""
     ratio = node.emit(
         "Div", [node.input(0), node.emit("Add", [node.input(0), _like(node, 2.0)], tag="sum")], tag="ratio"
@@ -164,14 +164,14 @@ def _log1p(node: Node) -> Sequence[Held]:
     return node.done("Mul", [node.emit("Atanh", [ratio], tag="atanh"), _like(node, 2.0)])
 
 
-def _is_finite(node: Node) -> Sequence[Held]:
+def _is_finite(node: TensorFlowNode) -> Sequence[Held]:
     """A number less itself is 0, unless it is infinite or no number."""
     return node.done(
         "Equal", [node.emit("Sub", [node.input(0), node.input(0)], tag="zero"), _like(node, 0.0)]
     )
 
 
-def _floor_div(node: Node) -> Sequence[Held]:
+def _floor_div(node: TensorFlowNode) -> Sequence[Held]:
     """Rounded down; for integers the part that the divisor divides."""
     x, y = node.input(0), node.input(1)
     if node.dtype(0).is_float:
@@ -183,7 +183,7 @@ def _floor_div(node: Node) -> Sequence[Held]:
 def _no_nan(op: str, zero: int) -> Handler:
     """The result, and 0 wherever operand `zero` is 0."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         none = node.emit("Equal", [node.input(zero), _like(node, 0.0)], tag="zero")
         return node.done(
             "Where", [none, _like(node, 0.0), node.emit(op, [node.input(0), node.input(1)], tag="result")]
@@ -195,7 +195,7 @@ def _no_nan(op: str, zero: int) -> Handler:
 def _logarithmic(op: str, shift: float) -> Handler:
     """The first operand times the logarithm of the second (Mul) or over the second itself (Div), and 0 where it is 0."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         second = node.input(1)
         if shift:
             second = node.emit("Add", [second, _like(node, shift)], tag="sum")
@@ -208,7 +208,7 @@ def _logarithmic(op: str, shift: float) -> Handler:
     return handle
 
 
-def _atan2(node: Node) -> Sequence[Held]:
+def _atan2(node: TensorFlowNode) -> Sequence[Held]:
     """The angle of (x, y): that of y / x, half a turn on for negative x towards y's side; 0 for none."""
     y, x, zero = node.input(0), node.input(1), _like(node, 0.0)
     angle = node.emit("Atan", [node.emit("Div", [y, x], tag="slope")], tag="angle")
@@ -227,7 +227,7 @@ def _atan2(node: Node) -> Sequence[Held]:
     return node.done("Where", [both, zero, turned])
 
 
-def _add_n(node: Node) -> Sequence[Held]:
+def _add_n(node: TensorFlowNode) -> Sequence[Held]:
     first, *rest = node.inputs()
     if not rest:
         return [first]
@@ -236,21 +236,21 @@ def _add_n(node: Node) -> Sequence[Held]:
     return node.done("Add", [first, rest[-1]])
 
 
-def _bias_add(node: Node) -> Sequence[Held]:
+def _bias_add(node: TensorFlowNode) -> Sequence[Held]:
     x, bias = node.input(0), node.input(1)
     if node.attr("data_format", "NHWC").startswith("NC") and node.rank(0) > 2:
-        bias = node.reshaped(bias, (*node.shape(1), *(1,) * (node.rank(0) - 2)), "channels")
+        bias = node.reshape(bias, (*node.shape(1), *(1,) * (node.rank(0) - 2)), "channels")
     return node.done("Add", [x, bias])
 
 
-def _cast(node: Node) -> Sequence[Held]:
+def _cast(node: TensorFlowNode) -> Sequence[Held]:
     dtype = node.kind("DstT")
     return (
         [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
     )
 
 
-def _bitcast(node: Node) -> Sequence[Held]:
+def _bitcast(node: TensorFlowNode) -> Sequence[Held]:
     dtype = node.kind("type")
     if node.dtype(0) is dtype:
         return [node.input(0)]
@@ -259,20 +259,20 @@ def _bitcast(node: Node) -> Sequence[Held]:
     return [node.result(np.ascontiguousarray(array).view(dtype.numpy))]
 
 
-def _bucketize(node: Node) -> Sequence[Held]:
+def _bucketize(node: TensorFlowNode) -> Sequence[Held]:
     """How many of the boundaries, which rise, a number reaches."""
     boundaries = node.attr("boundaries", (0.0,) * 0)
     node.refuse_unless(bool(boundaries), "it has no boundaries")
-    column = node.reshaped(node.cast(node.input(0), DType.F32), (*node.shape(0), 1), "column")
+    column = node.reshape(node.cast(node.input(0), DType.F32), (*node.shape(0), 1), "column")
     reached = node.emit(
-        "GreaterEqual", [column, node.weight(boundaries, DType.F32, "boundaries")], tag="reached"
+        "GreaterEqual", [column, node.add_constant(boundaries, DType.F32, "boundaries")], tag="reached"
     )
     return node.done(
         "ReduceSum", [node.cast(reached, DType.I32)], {"axes": (node.rank(0),), "keepdims": False}
     )
 
 
-def _clip(node: Node) -> Sequence[Held]:
+def _clip(node: TensorFlowNode) -> Sequence[Held]:
     low, high = (node.array(i) for i in (1, 2))
     if node.dtype(0).is_float and low is not None and high is not None and low.size == high.size == 1:
         limits = (float(low.reshape(())), float(high.reshape(())))
@@ -283,15 +283,15 @@ def _clip(node: Node) -> Sequence[Held]:
     )
 
 
-def _select(node: Node) -> Sequence[Held]:
+def _select(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Where", node.inputs())
 
 
-def _select_rows(node: Node) -> Sequence[Held]:
+def _select_rows(node: TensorFlowNode) -> Sequence[Held]:
     """A condition of one axis chooses whole rows."""
     condition = node.input(0)
     if node.rank(0) == 1 and node.rank(1) > 1:
-        condition = node.reshaped(condition, (node.shape(0)[0], *(1,) * (node.rank(1) - 1)), "rows")
+        condition = node.reshape(condition, (node.shape(0)[0], *(1,) * (node.rank(1) - 1)), "rows")
     return node.done("Where", [condition, node.input(1), node.input(2)])
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from mace_core.translation import RefusedError
+from mace_core.importer import RefusedError
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.conv import convolution, depthwise
 from mace_frontend_tensorflow.ops.matmul import product
@@ -32,7 +32,7 @@ ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 
 
 def _with_steps(base: Handler) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         node.refuse_unless(
             node.attr("data_format", "NHWC").endswith("C"),
             "channels first in an operator of TensorFlow's optimizer",
@@ -43,7 +43,7 @@ def _with_steps(base: Handler) -> Handler:
                 node, operation=replace(node.operation, name=f"{node.operation.name}/product"), scope=scope
             )
         )
-        tensor, operands = node.work.tensor(made), iter(range(2, node.count))
+        tensor, operands = node.importer.tensor(made), iter(range(2, node.count))
         steps: tuple[str, ...] = node.attr("fused_ops", ())
         for step in steps:
             tensor = _step(node, step, tensor, operands)
@@ -52,7 +52,7 @@ def _with_steps(base: Handler) -> Handler:
     return handle
 
 
-def _step(node: Node, step: str, tensor: str, operands: Iterator[int]) -> str:
+def _step(node: TensorFlowNode, step: str, tensor: str, operands: Iterator[int]) -> str:
     """What a step makes of a tensor."""
     try:
         if step in ("BiasAdd", "Add"):

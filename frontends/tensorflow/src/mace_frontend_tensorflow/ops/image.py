@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.decompositions import same_paddings
 from mace_core.ir import DType, Shape
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import reach
 
@@ -22,7 +22,7 @@ CUBIC, CUBIC_OF_CENTERS = -0.75, -0.5
 """The slope of the cubic kernel (tensorflow/core/kernels/image/resize_bicubic_op.cc): Keys's own where pixels have centers."""
 
 
-def _sizes(node: Node, wanted: Sequence[int]) -> Shape:
+def _sizes(node: TensorFlowNode, wanted: Sequence[int]) -> Shape:
     shape = node.shape(0)
     node.refuse_unless(
         len(shape) == 4 and len(wanted) == 2 and min(wanted) > 0 and 0 not in shape,
@@ -31,7 +31,7 @@ def _sizes(node: Node, wanted: Sequence[int]) -> Shape:
     return (shape[0], *wanted, shape[3])
 
 
-def _resize(node: Node) -> Sequence[Held]:
+def _resize(node: TensorFlowNode) -> Sequence[Held]:
     """Operands are the image and its new size; results of all but the nearest element are floats."""
     mode, sizes = MODES[node.op], _sizes(node, node.ints(1, "size"))
     corners, half = node.attr("align_corners", False), node.attr("half_pixel_centers", False)
@@ -49,7 +49,7 @@ def _resize(node: Node) -> Sequence[Held]:
     return [x] if sizes == node.shape(0) else node.done("Resize", [x], attrs)
 
 
-def _nearest(node: Node, sizes: Shape, corners: bool, half: bool) -> Sequence[Held]:
+def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> Sequence[Held]:
     shape = node.shape(0)
     if sizes == shape:
         return [node.held(0)]
@@ -68,7 +68,7 @@ def _nearest(node: Node, sizes: Shape, corners: bool, half: bool) -> Sequence[He
     return node.done("Resize", [node.input(0)], attrs | how)
 
 
-def _nearest_centers(node: Node, sizes: Shape) -> Sequence[Held]:
+def _nearest_centers(node: TensorFlowNode, sizes: Shape) -> Sequence[Held]:
     """The element in which floor((i + 0.5) * size / new size) lies: rows looked up axis by axis."""
     tensor, shape = node.input(0), node.shape(0)
     for axis in (1, 2):
@@ -77,12 +77,15 @@ def _nearest_centers(node: Node, sizes: Shape) -> Sequence[Held]:
         places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
         if not np.array_equal(places, np.arange(shape[axis])):
             tensor = node.emit(
-                "Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="resized"
+                "Gather",
+                [tensor, node.add_constant(places, DType.I64, "places")],
+                {"axis": axis},
+                tag="resized",
             )
     return [tensor]
 
 
-def _crop_and_resize(node: Node) -> Sequence[Held]:
+def _crop_and_resize(node: TensorFlowNode) -> Sequence[Held]:
     """Regions of images, each in a size: operands are images, boxes in fractions [y, x, y, x], the image of each, and the size."""
     boxes, images = node.constant(1, "boxes"), node.constant(2, "images of boxes").reshape(-1)
     mode, sizes, shape = node.attr("method", "bilinear"), node.ints(3, "size"), node.shape(0)
@@ -115,7 +118,7 @@ def _crop_and_resize(node: Node) -> Sequence[Held]:
     return parts if len(parts) == 1 else node.done("Concat", parts, {"axis": 0})
 
 
-def _patches(node: Node) -> Sequence[Held]:
+def _patches(node: TensorFlowNode) -> Sequence[Held]:
     """What each window sees, laid out in the channels."""
     shape, name = node.shape(0), "ksizes"
     lists = [node.attr(key, (1,) * len(shape)) for key in (name, "strides", "rates")]

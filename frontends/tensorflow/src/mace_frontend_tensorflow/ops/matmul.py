@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 
 def product(first: str, second: str) -> Handler:
     """A product of matrices, of which the attributes of these names turn one each."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         ranks = [node.rank(i) for i in (0, 1)]
         node.refuse_unless(
             min(ranks) >= 2, f"its operands have ranks {ranks}; each must have rows and columns"

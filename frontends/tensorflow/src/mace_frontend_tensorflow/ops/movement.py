@@ -10,11 +10,11 @@ import numpy as np
 
 from mace_core.ir import DType
 from mace_frontend_tensorflow.held import Constant, Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 
-def reshaped(node: Node, shape: Sequence[int]) -> Sequence[Held]:
+def reshaped(node: TensorFlowNode, shape: Sequence[int]) -> Sequence[Held]:
     """The node's output: operand 0 in another shape; a constant at once."""
     shape = tuple(shape)
     if shape == node.shape(0):
@@ -24,7 +24,7 @@ def reshaped(node: Node, shape: Sequence[int]) -> Sequence[Held]:
     return node.done("Reshape", [node.input(0)], {"shape": shape})
 
 
-def _reshape(node: Node) -> Sequence[Held]:
+def _reshape(node: TensorFlowNode) -> Sequence[Held]:
     shape, old = list(node.ints(1, "shape")), node.shape(0)
     node.refuse_unless(shape.count(-1) <= 1 and min(shape, default=0) >= -1, f"shape {shape}")
     if -1 in shape:
@@ -34,13 +34,13 @@ def _reshape(node: Node) -> Sequence[Held]:
     return reshaped(node, shape)
 
 
-def _expand_dims(node: Node) -> Sequence[Held]:
+def _expand_dims(node: TensorFlowNode) -> Sequence[Held]:
     shape = list(node.shape(0))
     shape.insert(node.axis(node.integer(1, "axis"), len(shape) + 1), 1)
     return reshaped(node, shape)
 
 
-def _squeeze(node: Node) -> Sequence[Held]:
+def _squeeze(node: TensorFlowNode) -> Sequence[Held]:
     shape, given = node.shape(0), node.attr("squeeze_dims", ()) or node.attr("axis", ())
     gone = {node.axis(a, len(shape)) for a in given} if given else {i for i, n in enumerate(shape) if n == 1}
     node.refuse_unless(
@@ -49,7 +49,7 @@ def _squeeze(node: Node) -> Sequence[Held]:
     return reshaped(node, [n for i, n in enumerate(shape) if i not in gone])
 
 
-def _transpose(node: Node) -> Sequence[Held]:
+def _transpose(node: TensorFlowNode) -> Sequence[Held]:
     perm, rank = node.ints(1, "permutation"), node.rank(0)
     node.refuse_unless(
         sorted(perm) == list(range(rank)), f"permutation {list(perm)} of a tensor of rank {rank}"
@@ -62,7 +62,7 @@ def _transpose(node: Node) -> Sequence[Held]:
 
 
 def _concat(axis_first: bool) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         where = 0 if axis_first else node.count - 1
         indices = [i for i in range(node.count) if i != where]
         node.refuse_unless(bool(indices), "it has nothing to join")
@@ -77,21 +77,21 @@ def _concat(axis_first: bool) -> Handler:
     return handle
 
 
-def _pack(node: Node) -> Sequence[Held]:
+def _pack(node: TensorFlowNode) -> Sequence[Held]:
     return stacked(node, node.inputs(), node.attr("axis", 0))
 
 
-def stacked(node: Node, tensors: Sequence[str], axis: int) -> Sequence[Held]:
+def stacked(node: TensorFlowNode, tensors: Sequence[str], axis: int) -> Sequence[Held]:
     """The node's output: tensors of one shape along a new axis."""
     node.refuse_unless(bool(tensors), "it has nothing to join")
-    shape = list(node.build.shape(tensors[0]))
+    shape = list(node.builder.shape(tensors[0]))
     axis = node.axis(axis, len(shape) + 1)
     shape.insert(axis, 1)
     parts = [node.emit("Reshape", [t], {"shape": tuple(shape)}, tag="part") for t in tensors]
     return parts if len(parts) == 1 else node.done("Concat", parts, {"axis": axis})
 
 
-def _unpack(node: Node) -> Sequence[Held]:
+def _unpack(node: TensorFlowNode) -> Sequence[Held]:
     axis, parts = unstacked(node, node.input(0), node.attr("axis", 0))
     node.refuse_unless(
         len(parts) == node.attr("num", len(parts)),
@@ -100,22 +100,20 @@ def _unpack(node: Node) -> Sequence[Held]:
     return parts
 
 
-def unstacked(node: Node, tensor: str, axis: int) -> tuple[int, Sequence[str]]:
+def unstacked(node: TensorFlowNode, tensor: str, axis: int) -> tuple[int, Sequence[str]]:
     """The parts of a tensor along an axis, which they lose; and the axis, counted from the front."""
-    shape = node.build.shape(tensor)
+    shape = node.builder.shape(tensor)
     axis = node.axis(axis, len(shape))
     count, rest = shape[axis], (*shape[:axis], *shape[axis + 1 :])
     if count == 1:
         return axis, [node.emit("Reshape", [tensor], {"shape": rest}, tag="part")]
     if count == 0:
         return axis, []
-    parts = node.emit_all(
-        "Split", [tensor], {"axis": axis, "sizes": (1,) * count}, outputs=count, tag="parts"
-    )
+    parts = node.emit_all("Split", [tensor], {"axis": axis, "sizes": (1,) * count}, count=count, tag="parts")
     return axis, [node.emit("Reshape", [p], {"shape": rest}, tag="part") for p in parts]
 
 
-def _split(node: Node) -> Sequence[Held]:
+def _split(node: TensorFlowNode) -> Sequence[Held]:
     axis, parts = node.axis(node.integer(0, "axis"), node.rank(1)), node.attr("num_split", 1)
     length = node.shape(1)[axis]
     node.refuse_unless(
@@ -125,7 +123,7 @@ def _split(node: Node) -> Sequence[Held]:
     return _parts(node, node.held(1), axis, (length // parts,) * parts)
 
 
-def _split_sizes(node: Node) -> Sequence[Held]:
+def _split_sizes(node: TensorFlowNode) -> Sequence[Held]:
     sizes, axis = list(node.ints(1, "sizes")), node.axis(node.integer(2, "axis"), node.rank(0))
     length = node.shape(0)[axis]
     if sizes.count(-1) == 1:
@@ -136,13 +134,13 @@ def _split_sizes(node: Node) -> Sequence[Held]:
     return _parts(node, node.held(0), axis, tuple(sizes))
 
 
-def _parts(node: Node, held: Held, axis: int, sizes: tuple[int, ...]) -> Sequence[Held]:
+def _parts(node: TensorFlowNode, held: Held, axis: int, sizes: tuple[int, ...]) -> Sequence[Held]:
     if len(sizes) == 1:
         return [held]
-    return node.done("Split", [node.work.tensor(held)], {"axis": axis, "sizes": sizes}, outputs=len(sizes))
+    return node.done("Split", [node.importer.tensor(held)], {"axis": axis, "sizes": sizes}, count=len(sizes))
 
 
-def _slice(node: Node) -> Sequence[Held]:
+def _slice(node: TensorFlowNode) -> Sequence[Held]:
     shape, starts = node.shape(0), node.ints(1, "starts")
     sizes = node.ints(2, "sizes")
     node.refuse_unless(
@@ -153,7 +151,9 @@ def _slice(node: Node) -> Sequence[Held]:
     return cut(node, starts, sizes, (1,) * len(shape))
 
 
-def cut(node: Node, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Sequence[Held]:
+def cut(
+    node: TensorFlowNode, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]
+) -> Sequence[Held]:
     """The node's output: a part of operand 0."""
     if tuple(sizes) == node.shape(0) and all(s == 1 for s in steps):
         return [node.held(0)]
@@ -162,12 +162,12 @@ def cut(node: Node, starts: Sequence[int], sizes: Sequence[int], steps: Sequence
     )
 
 
-def _pad(node: Node) -> Sequence[Held]:
+def _pad(node: TensorFlowNode) -> Sequence[Held]:
     value = node.constant(2, "value").reshape(()).item() if node.count > 2 else 0
     return _padded(node, {"mode": "constant", "value": float(value)})
 
 
-def _mirror_pad(node: Node) -> Sequence[Held]:
+def _mirror_pad(node: TensorFlowNode) -> Sequence[Held]:
     mode = node.attr("mode", "")
     if mode == "REFLECT":
         return _padded(node, {"mode": "reflect"})
@@ -175,7 +175,7 @@ def _mirror_pad(node: Node) -> Sequence[Held]:
     return _symmetric(node)
 
 
-def _pads(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _pads(node: TensorFlowNode) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pads, rank = node.constant(1, "paddings"), node.rank(0)
     node.refuse_unless(
         pads.shape == (rank, 2) and (not pads.size or pads.min() >= 0),
@@ -184,14 +184,14 @@ def _pads(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(int(v) for v in pads[:, 0]), tuple(int(v) for v in pads[:, 1])
 
 
-def _padded(node: Node, attrs: Mapping[str, object]) -> Sequence[Held]:
+def _padded(node: TensorFlowNode, attrs: Mapping[str, object]) -> Sequence[Held]:
     before, after = _pads(node)
     if not any((*before, *after)):
         return [node.held(0)]
     return node.done("Pad", [node.input(0)], {"before": before, "after": after, **attrs})
 
 
-def _symmetric(node: Node) -> Sequence[Held]:
+def _symmetric(node: TensorFlowNode) -> Sequence[Held]:
     """Mirror with the element at the edge repeated: the indices along each axis in turn."""
     tensor = node.input(0)
     for axis, (before, after) in enumerate(zip(*_pads(node), strict=True)):
@@ -204,12 +204,12 @@ def _symmetric(node: Node) -> Sequence[Held]:
         )
         places = np.pad(node.counted(size), (before, after), mode="symmetric")
         tensor = node.emit(
-            "Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="mirrored"
+            "Gather", [tensor, node.add_constant(places, DType.I64, "places")], {"axis": axis}, tag="mirrored"
         )
     return [tensor]
 
 
-def _tile(node: Node) -> Sequence[Held]:
+def _tile(node: TensorFlowNode) -> Sequence[Held]:
     repeats = node.ints(1, "multiples")
     return (
         [node.held(0)]
@@ -218,14 +218,14 @@ def _tile(node: Node) -> Sequence[Held]:
     )
 
 
-def _broadcast_to(node: Node) -> Sequence[Held]:
+def _broadcast_to(node: TensorFlowNode) -> Sequence[Held]:
     shape = node.ints(1, "shape")
     return (
         [node.held(0)] if shape == node.shape(0) else node.done("Expand", [node.input(0)], {"shape": shape})
     )
 
 
-def _reverse(node: Node) -> Sequence[Held]:
+def _reverse(node: TensorFlowNode) -> Sequence[Held]:
     """Axes by number, or one truth value for each axis."""
     rank, given = node.rank(0), node.constant(1, "axes")
     axes = set(np.flatnonzero(given).tolist()) if given.dtype == np.bool_ else {*node.axes(1, rank)}
@@ -234,23 +234,23 @@ def _reverse(node: Node) -> Sequence[Held]:
     return cut(node, starts, shape, [-1 if i in axes else 1 for i in range(rank)])
 
 
-def _reverse_sequence(node: Node) -> Sequence[Held]:
+def _reverse_sequence(node: TensorFlowNode) -> Sequence[Held]:
     attrs = {"batch_axis": node.attr("batch_dim", 0), "time_axis": node.attr("seq_dim", 0)}
     return node.done("ReverseSequence", [node.input(0), node.cast(node.input(1), DType.I64)], attrs)
 
 
-def _roll(node: Node) -> Sequence[Held]:
+def _roll(node: TensorFlowNode) -> Sequence[Held]:
     tensor, shape = node.input(0), node.shape(0)
     for shift, axis in zip(node.ints(1, "shift"), node.ints(2, "axis"), strict=True):
         axis = node.axis(axis, len(shape))
         places = (node.counted(shape[axis]) - shift) % max(shape[axis], 1)
         tensor = node.emit(
-            "Gather", [tensor, node.weight(places, DType.I64, "places")], {"axis": axis}, tag="rolled"
+            "Gather", [tensor, node.add_constant(places, DType.I64, "places")], {"axis": axis}, tag="rolled"
         )
     return [tensor]
 
 
-def _band(node: Node) -> Sequence[Held]:
+def _band(node: TensorFlowNode) -> Sequence[Held]:
     """Keep so many diagonals below and above the main one; a negative number keeps all."""
     low, high = node.integer(1, "lower"), node.integer(2, "upper")
     tensor = node.input(0)

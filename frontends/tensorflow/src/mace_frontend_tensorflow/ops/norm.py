@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import channels_last, finished, layout
 
 
-def _batch(node: Node) -> Sequence[Held]:
+def _batch(node: TensorFlowNode) -> Sequence[Held]:
     """Operands are scale, offset, mean, variance.
 
     The statistics that training would update are what they were.
@@ -26,17 +26,19 @@ def _batch(node: Node) -> Sequence[Held]:
     return [made[0], node.input(3), node.input(4), node.input(3), node.input(4), ""]
 
 
-def _batch_global(node: Node) -> Sequence[Held]:
+def _batch_global(node: TensorFlowNode) -> Sequence[Held]:
     """Operands are input, mean, variance, offset, scale."""
     x, mean, variance, offset, scale = (node.input(i) for i in range(5))
     if not node.attr("scale_after_normalization", True):
-        scale = node.emit("Expand", [node.weight([1], node.dtype(0))], {"shape": node.shape(1)}, tag="ones")
+        scale = node.emit(
+            "Expand", [node.add_constant([1], node.dtype(0))], {"shape": node.shape(1)}, tag="ones"
+        )
     return node.done(
         "BatchNorm", [x, scale, offset, mean, variance], {"epsilon": node.attr("variance_epsilon", 1e-3)}
     )
 
 
-def _lrn(node: Node) -> Sequence[Held]:
+def _lrn(node: TensorFlowNode) -> Sequence[Held]:
     """TensorFlow's alpha is for each element of the window, the IR's for its mean."""
     size = 2 * node.attr("depth_radius", 5) + 1
     attrs = {
@@ -52,10 +54,10 @@ def _softmax(op: str) -> Handler:
     return lambda node: node.done(op, [node.input(0)], {"axis": -1})
 
 
-def _l2_loss(node: Node) -> Sequence[Held]:
+def _l2_loss(node: TensorFlowNode) -> Sequence[Held]:
     axes = tuple(range(node.rank(0)))
     total = node.emit("ReduceSumSquare", [node.input(0)], {"axes": axes, "keepdims": False}, tag="sum")
-    return node.done("Mul", [total, node.weight(0.5, node.dtype(0), "half")])
+    return node.done("Mul", [total, node.add_constant(0.5, node.dtype(0), "half")])
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer import RefusedError
 from mace_core.ir import Array, DType, Quant, Storage
 from mace_core.quantization import dequantize, quantize
-from mace_core.translation import RefusedError
 from mace_frontend_tensorflow.held import Constant, Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 LEAST = np.float32(1e-30)
@@ -37,7 +37,7 @@ class _Range:
     full: bool
 
 
-def _fake(node: Node) -> Sequence[Held]:
+def _fake(node: TensorFlowNode) -> Sequence[Held]:
     """FakeQuantWithMinMaxVars(x, least, greatest).
 
     The ends are numbers, numbers for each channel, or attributes.
@@ -88,7 +88,7 @@ def _range(scale: Array, zero: Array, ends: tuple[int, int], axis: int | None) -
     return _Range(Storage(dtype, quant), low, high, (limits.min, limits.max) == ends)
 
 
-def _both(node: Node) -> Sequence[Held]:
+def _both(node: TensorFlowNode) -> Sequence[Held]:
     """QuantizeAndDequantizeV2(x, least, greatest): integers whose zero stands for zero."""
     given, along = node.attr("range_given", False), node.attr("axis", -1)
     bits = (
@@ -129,7 +129,7 @@ def _both(node: Node) -> Sequence[Held]:
     return _stored(node, _range(scale, np.zeros_like(scale), (first, last), axis))
 
 
-def _stored(node: Node, found: _Range) -> Sequence[Held]:
+def _stored(node: TensorFlowNode, found: _Range) -> Sequence[Held]:
     """The operand stored so; a constant at once, and it may still be laid out in another way."""
     held, storage = node.held(0), found.storage
     if node.array_is_constant(0):
@@ -137,17 +137,17 @@ def _stored(node: Node, found: _Range) -> Sequence[Held]:
         whole = quantize(np.clip(array, found.low, found.high), storage)
         real = dequantize(whole, storage.quant).astype(np.float32)
         return [Constant(node.name, DType.F32, array.shape, lambda: real, stored=(whole, storage.quant))]
-    tensor = node.work.tensor(held)
+    tensor = node.importer.tensor(held)
     if not found.full:
         tensor = _clipped(node, tensor, found)
     return node.done("Dequantize", [node.stored("Quantize", [tensor], storage, "stored")])
 
 
-def _clipped(node: Node, tensor: str, found: _Range) -> str:
+def _clipped(node: TensorFlowNode, tensor: str, found: _Range) -> str:
     """The tensor within the range, where its integers would reach further."""
     if found.low.ndim == 0:
         return node.emit("Clip", [tensor], {"min": float(found.low), "max": float(found.high)}, tag="range")
-    low, high = (node.weight(end, DType.F32, "end") for end in (found.low, found.high))
+    low, high = (node.add_constant(end, DType.F32, "end") for end in (found.low, found.high))
     return node.emit("Maximum", [node.emit("Minimum", [tensor, high], tag="below"), low], tag="range")
 
 

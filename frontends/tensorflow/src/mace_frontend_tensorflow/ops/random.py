@@ -10,24 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from mace_core.importer import RefusedError
 from mace_core.ir import DType
-from mace_core.translation import RefusedError
-from mace_frontend_tensorflow.held import Held, Mask, Noise
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.held import REFUSAL, Held, Mask, Noise
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
-REFUSAL = "it draws random numbers for another purpose than dropout; export the model for inference"
 
-
-def _uniform(node: Node) -> Sequence[Held]:
+def _uniform(node: TensorFlowNode) -> Sequence[Held]:
     return [Noise(0.0, 1.0)]
 
 
-def _refused(node: Node) -> Sequence[Held]:
+def _refused(node: TensorFlowNode) -> Sequence[Held]:
     raise RefusedError(REFUSAL)
 
 
-def through(node: Node, operands: Sequence[Held]) -> Sequence[Held]:
+def through(node: TensorFlowNode, operands: Sequence[Held]) -> Sequence[Held]:
     """The outputs of a node that reads random numbers or a mask made of them.
 
     RefusedError for anything but dropout.
@@ -45,15 +43,15 @@ def through(node: Node, operands: Sequence[Held]) -> Sequence[Held]:
         other = node.input(1)
     else:
         raise RefusedError(REFUSAL)
-    return node.done("Mul", [other, node.weight(held.keep, DType.F32, "keep")])
+    return node.done("Mul", [other, node.add_constant(held.keep, DType.F32, "keep")])
 
 
-def _is_zero(node: Node, index: int) -> bool:
+def _is_zero(node: TensorFlowNode, index: int) -> bool:
     array = node.array(index)
     return array is not None and not array.any()
 
 
-def _noise(node: Node, noise: Noise, index: int) -> Noise | Mask:
+def _noise(node: TensorFlowNode, noise: Noise, index: int) -> Noise | Mask:
     low, high = noise.low, noise.high
     if node.op == "Floor" and 0 <= low < 1 <= high <= 2:
         return Mask((high - 1) / (high - low))

@@ -12,7 +12,7 @@ import numpy as np
 
 from mace_core.ir import DType
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 STEPS = 4096
@@ -22,14 +22,14 @@ STEPS = 4096
 class _Lstm:
     """One LSTM cell: which gates lie where in its weights, what bounds its state and which peepholes it has."""
 
-    def __init__(self, node: Node, first: int, order: str) -> None:
+    def __init__(self, node: TensorFlowNode, first: int, order: str) -> None:
         self.node, self.order = node, order
         self.weights, self.bias = node.input(first), node.input(first + 4)
         peephole = node.attr("use_peephole", False)
         self.peepholes = (
             dict(zip("ifo", (node.input(first + 1 + i) for i in range(3)), strict=True)) if peephole else {}
         )
-        self.width = node.build.shape(self.weights)[-1] // 4
+        self.width = node.builder.shape(self.weights)[-1] // 4
         self.clip = node.attr("cell_clip", 0.0 if node.op == "BlockLSTMV2" else 3.0)
         self.forget = node.attr("forget_bias", 1.0) if order == "icfo" else 0.0
 
@@ -38,9 +38,7 @@ class _Lstm:
         node = self.node
         together = node.emit("Concat", [x, hidden], {"axis": 1}, tag="together")
         total = node.emit("MatMul", [together, self.weights, self.bias], tag="total")
-        parts = node.emit_all(
-            "Split", [total], {"axis": 1, "sizes": (self.width,) * 4}, outputs=4, tag="gates"
-        )
+        parts = node.emit_all("Split", [total], {"axis": 1, "sizes": (self.width,) * 4}, count=4, tag="gates")
         driven = dict(zip(self.order, parts, strict=True))
         made = {
             "i": self._gate("i", driven["i"], state),
@@ -49,7 +47,7 @@ class _Lstm:
         forget = driven["f"]
         if self.forget:
             forget = node.emit(
-                "Add", [forget, node.weight(self.forget, DType.F32, "forget-bias")], tag="forget"
+                "Add", [forget, node.add_constant(self.forget, DType.F32, "forget-bias")], tag="forget"
             )
         made["f"] = self._gate("f", forget, state)
         kept = node.emit("Mul", [state, made["f"]], tag="kept")
@@ -71,13 +69,13 @@ class _Lstm:
 OUTPUTS = ("i", "cs", "f", "o", "ci", "co", "h")
 
 
-def _cell(node: Node) -> Sequence[Held]:
+def _cell(node: TensorFlowNode) -> Sequence[Held]:
     """LSTMBlockCell(x, state, hidden, weights, 3 peepholes, bias)."""
     made = _Lstm(node, 3, "icfo").step(node.input(0), node.input(1), node.input(2))
     return [made[name] for name in OUTPUTS]
 
 
-def _layer(node: Node) -> Sequence[Held]:
+def _layer(node: TensorFlowNode) -> Sequence[Held]:
     """BlockLSTM(length, x, state, hidden, weights, 3 peepholes, bias): sequences are [time, batch, width], zeros behind the length."""
     time, batch, width = node.shape(1)
     length = node.integer(0, "length")
@@ -88,23 +86,23 @@ def _layer(node: Node) -> Sequence[Held]:
     for now in range(length):
         cut = {"starts": (now, 0, 0), "sizes": (1, batch, width), "steps": (1, 1, 1)}
         row = node.emit("Slice", [node.input(1)], cut, tag="now")
-        made = cell.step(node.reshaped(row, (batch, width)), state, hidden)
+        made = cell.step(node.reshape(row, (batch, width)), state, hidden)
         state, hidden = made["cs"], made["h"]
         for name, tensor in made.items():
-            steps[name].append(node.reshaped(tensor, (1, *node.build.shape(tensor)), "step"))
+            steps[name].append(node.reshape(tensor, (1, *node.builder.shape(tensor)), "step"))
     return [_joined(node, steps[name], (time, batch, cell.width)) for name in OUTPUTS]
 
 
-def _joined(node: Node, steps: list[str], shape: tuple[int, int, int]) -> str:
+def _joined(node: TensorFlowNode, steps: list[str], shape: tuple[int, int, int]) -> str:
     """A sequence of steps, zeros where there are too few."""
     missing = shape[0] - len(steps)
     if missing:
-        one = node.weight(np.zeros((1, 1, 1), np.float32), tag="zero")
+        one = node.add_constant(np.zeros((1, 1, 1), np.float32), tag="zero")
         steps = [*steps, node.emit("Expand", [one], {"shape": (missing, *shape[1:])}, tag="rest")]
     return steps[0] if len(steps) == 1 else node.emit("Concat", steps, {"axis": 0}, tag="sequence")
 
 
-def _gru_cell(node: Node) -> Sequence[Held]:
+def _gru_cell(node: TensorFlowNode) -> Sequence[Held]:
     """GRUBlockCell(x, hidden, weights of reset and update, weights of candidate, their biases).
 
     Outputs r, u, c, h.
@@ -116,7 +114,7 @@ def _gru_cell(node: Node) -> Sequence[Held]:
     total = node.emit("MatMul", [together, weights[0], weights[2]], tag="total")
     opened = node.emit("Sigmoid", [total], tag="gates")
     reset, update = node.emit_all(
-        "Split", [opened], {"axis": 1, "sizes": (width, width)}, outputs=2, tag="gates"
+        "Split", [opened], {"axis": 1, "sizes": (width, width)}, count=2, tag="gates"
     )
     again = node.emit("Concat", [x, node.emit("Mul", [reset, hidden], tag="reset")], {"axis": 1}, tag="again")
     candidate = node.emit(

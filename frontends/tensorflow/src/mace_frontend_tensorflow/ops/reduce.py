@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from mace_core.ir import DType
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
@@ -22,12 +22,12 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _keep(node: Node) -> bool:
+def _keep(node: TensorFlowNode) -> bool:
     return node.attr("keep_dims", False) or node.attr("keepdims", False)
 
 
 def _reduction(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         axes = node.axes(1, node.rank(0))
         if not axes and op != "ReduceL2":
             return [node.held(0)]
@@ -39,7 +39,7 @@ def _reduction(op: str) -> Handler:
 def _truth(op: str) -> Handler:
     """All is the least of truth values, any the greatest."""
 
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         axes = node.axes(1, node.rank(0))
         if not axes:
             return [node.held(0)]
@@ -54,7 +54,7 @@ def _truth(op: str) -> Handler:
 
 
 def _arg(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         axis = node.axis(node.integer(1, "axis") if node.count > 1 else 0, node.rank(0))
         dtype, attrs = node.kind("output_type", DType.I64), {"axis": axis, "keepdims": False}
         x = node.input(0)
@@ -67,7 +67,7 @@ def _arg(op: str) -> Handler:
 
 
 def _running(op: str) -> Handler:
-    def handle(node: Node) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[Held]:
         attrs = {"exclusive": node.attr("exclusive", False), "reverse": node.attr("reverse", False)}
         return node.done(
             op, [node.input(0)], {"axis": node.axis(node.integer(1, "axis"), node.rank(0)), **attrs}

@@ -13,7 +13,7 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Shape
 from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 
 SHARES = 1 << 22
@@ -52,20 +52,20 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
 )
 
 
-def _resampled(node: Node, shares: Sequence[Array]) -> Sequence[Held]:
+def _resampled(node: TensorFlowNode, shares: Sequence[Array]) -> Sequence[Held]:
     """The node's output from image [N, H, W, C]: shares [H', H] and [W', W]."""
     batch, height, width, channels = node.shape(0)
-    rows, columns = (node.weight(s, DType.F32, "shares") for s in shares)
-    flat = node.reshaped(node.cast(node.input(0), DType.F32), (batch, height, width * channels), "rows")
+    rows, columns = (node.add_constant(s, DType.F32, "shares") for s in shares)
+    flat = node.reshape(node.cast(node.input(0), DType.F32), (batch, height, width * channels), "rows")
     made, across = len(shares[0]), len(shares[1])
-    tall = node.reshaped(
+    tall = node.reshape(
         node.emit("MatMul", [rows, flat], tag="tall"), (batch * made, width, channels), "columns"
     )
     whole = node.emit("MatMul", [columns, tall], tag="wide")
-    return [node.reshaped(whole, (batch, made, across, channels), "resized")]
+    return [node.reshape(whole, (batch, made, across, channels), "resized")]
 
 
-def _checked(node: Node) -> tuple[Shape, Shape]:
+def _checked(node: TensorFlowNode) -> tuple[Shape, Shape]:
     """Height and width, before and after."""
     shape, wanted = node.shape(0), node.ints(1, "size")
     node.refuse_unless(
@@ -79,7 +79,7 @@ def _checked(node: Node) -> tuple[Shape, Shape]:
     return shape[1:3], wanted
 
 
-def _scale_and_translate(node: Node) -> Sequence[Held]:
+def _scale_and_translate(node: TensorFlowNode) -> Sequence[Held]:
     """Operands are the image, its new size, the scale of each axis and how far it is moved."""
     before, after = _checked(node)
     name, smooth = node.attr("kernel_type", "lanczos3"), node.attr("antialias", True)
@@ -119,7 +119,7 @@ def _shares(
     return np.where((at < 0) | (at > sizes[0]), 0, even)
 
 
-def _area(node: Node) -> Sequence[Held]:
+def _area(node: TensorFlowNode) -> Sequence[Held]:
     """The mean of what falls on each new pixel."""
     before, after = _checked(node)
     node.refuse_unless(

@@ -8,7 +8,7 @@ from typing import Any
 
 from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
-from mace_frontend_tensorflow.node import Node
+from mace_frontend_tensorflow.node import TensorFlowNode
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Layout:
         return (values[0], values[1 if self.first else -1])
 
 
-def layout(node: Node, index: int = 0) -> Layout:
+def layout(node: TensorFlowNode, index: int = 0) -> Layout:
     """The layout of operand `index`, which has a batch, spatial axes and channels."""
     rank = node.rank(index)
     node.refuse_unless(rank >= 3, f"its input has rank {rank}; it needs a batch, spatial axes and channels")
@@ -48,7 +48,7 @@ def layout(node: Node, index: int = 0) -> Layout:
     return Layout(form.startswith("NC"), rank)
 
 
-def channels_last(node: Node, tensor: str, how: Layout) -> str:
+def channels_last(node: TensorFlowNode, tensor: str, how: Layout) -> str:
     """A tensor with its channels last."""
     return (
         node.emit("Transpose", [tensor], {"perm": how.to_last}, tag="channels-last") if how.first else tensor
@@ -56,7 +56,7 @@ def channels_last(node: Node, tensor: str, how: Layout) -> str:
 
 
 def finished(
-    node: Node, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], how: Layout
+    node: TensorFlowNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], how: Layout
 ) -> Sequence[str]:
     """The node's output, computed by an op that has channels last, in the node's own layout."""
     if not how.first:
@@ -64,7 +64,7 @@ def finished(
     return node.done("Transpose", [node.emit(op, inputs, attrs)], {"perm": how.to_first})
 
 
-def per_axis(node: Node, name: str, how: Layout, default: int | None = None) -> Shape:
+def per_axis(node: TensorFlowNode, name: str, how: Layout, default: int | None = None) -> Shape:
     """A list attribute's values along the spatial axes.
 
     RefusedError if it wants another thing than 1 of the other axes.
@@ -87,7 +87,7 @@ def reach(kernel: Sequence[int], dilations: Sequence[int]) -> Shape:
 
 
 def paddings(
-    node: Node, size: Sequence[int], extent: Sequence[int], strides: Sequence[int], how: Layout
+    node: TensorFlowNode, size: Sequence[int], extent: Sequence[int], strides: Sequence[int], how: Layout
 ) -> tuple[Shape, Shape]:
     """Rows of padding before and after (tensorflow/core/framework/common_shape_fns.cc, GetWindowedOutputSizeVerbose).
 
