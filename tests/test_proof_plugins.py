@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,9 +20,11 @@ import pytest
 from proof_plugins import (
     INNER,
     NAMES,
+    PLUGINS,
     Probe,
     build_capsule_runtime,
     generate_network,
+    load_network,
     network_input,
     registry_with,
     target,
@@ -272,6 +275,27 @@ def test_a_capsule_takes_the_first_library_that_is_complete(
     probed = probe.run(environment={"LD_LIBRARY_PATH": str(tmp_path)})
     assert any("libcapsule_rt.so" in line and ".so.2" not in line for line in probed.said("part"))
     assert [a.tobytes() for a in probed.outputs] == [a.tobytes() for a in expected]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_library_leaves_the_process_and_a_process_leaves_open_sessions(
+    name: str, generated: Callable[[str], Generated], runtime: dict[str, str], tmp_path: Path
+) -> None:
+    """Nothing of ours runs when a process ends, so neither order of dlclose, mace_close and exit() matters."""
+    library = load_network(generated(name), host(), tmp_path)
+    program = tmp_path / "unload"
+    command = [*host().cc, "-std=gnu11", "-Wall", "-Werror", f"-I{tmp_path}", str(PLUGINS / "unload.c")]
+    subprocess.run([*command, "-o", program, "-ldl"], check=True)
+    for last in ([], ["leave"]):
+        done = subprocess.run(
+            [program, library, *last],
+            env={**os.environ, **runtime},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), last
 
 
 def test_the_slack_of_a_space_lies_behind_its_last_tensor(
