@@ -86,6 +86,24 @@ def test_its_runner_executes_the_choice() -> None:
     assert plain.runner.name == "native"
 
 
+def test_its_runner_executes_models_that_name_it_with_runtime() -> None:
+    """`target=host` and `runtime: board` is the board as well as `target=host+board`."""
+    work, registry = job(Board())
+    host = registry.select("host")[0]
+    plain, named = (
+        replace(work.deployment.models[0], name=n, runtimes=r) for n, r in (("a", ()), ("b", ("board",)))
+    )
+    assert isinstance(registry.find_runner(host, [named]), Simulator)
+    assert isinstance(registry.find_runner(work.choice, [plain, named]), Simulator)
+    found = registry.find_runner(host, [plain])
+    assert found is not None
+    assert found.name == "native"
+    with pytest.raises(
+        MaceError, match=r"executed differently: a by native; b by simulator; say --model NAME"
+    ):
+        registry.find_runner(host, [plain, named])
+
+
 def test_what_cannot_be_built_can_be_written(tmp_path: Path) -> None:
     work, registry = job(Unbuildable())
     assert "digits/main.c" in generate(work, registry).sources.files

@@ -122,9 +122,10 @@ class BuiltModels:
 
 def run_model(asked: BuiltModels, inputs: Mapping[str, str], output: Path) -> dict[str, Path]:
     """Write each output as OUTPUT/NAME.npy with a leading axis of samples; the files by output."""
-    parsed, choice, _ = asked.open()
+    parsed, choice, registry = asked.open()
     model = _named(parsed, asked.model)
-    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, choice.runner)
+    runner = registry.find_runner(choice, (model,))
+    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
     found = built.run(model.name, samples or stored(model.inputs, list(tensors.values())), asked.threads)
@@ -148,7 +149,8 @@ def validate_layers(asked: BuiltModels) -> list[LayerComparison | Failure]:
 def _validation_jobs(asked: BuiltModels) -> list[ValidationJob]:
     parsed, choice, registry = asked.open()
     models = (_named(parsed, asked.model),) if asked.model else parsed.models
-    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, choice.runner)
+    runner = registry.find_runner(choice, models)
+    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
     return [ValidationJob(built, model, registry, asked.threads) for model in models]
 
 
@@ -162,7 +164,7 @@ def benchmark_models(
         from mace_core.run.compare_speed import compare_speed
 
         return [compare_speed(folder, choice, model, registry, rounds) for model in parsed.models]
-    built = BuiltLibrary.at(folder, choice.text, choice.runner)
+    built = BuiltLibrary.at(folder, choice.text, registry.find_runner(choice, parsed.models))
     return [built.time(model.name, asked.threads, rounds, layers) for model in parsed.models]
 
 

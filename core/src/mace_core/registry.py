@@ -53,7 +53,10 @@ class Choice:
 
     @property
     def runner(self) -> Runner | None:
-        """What executes the choice's programs: the runner of a target that makes programs of its own, else the toolchain's."""
+        """What executes the choice's programs: the runner of a target that makes programs of its own, else the toolchain's.
+
+        `Registry.find_runner` knows of the targets that models name besides.
+        """
         own = next(filter(None, (target.runner() for target in self.targets)), None)
         return own or self.toolchain.runner(self.abi)
 
@@ -208,6 +211,29 @@ class Registry:
                 )
             wanted += [t for t in specific if t not in wanted]
         return tuple(wanted)
+
+    def find_runner(self, choice: Choice, models: Iterable[Model]) -> Runner | None:
+        """Return what executes these models: the runner of a target that may take them, else the toolchain's.
+
+        A target that only `runtime:` of a model names counts as one that the choice names. MaceError for models that
+        different runners execute: one library is executed by one.
+        """
+        names: dict[str, list[str]] = {}
+        runners: dict[str, Runner | None] = {}
+        for model in models:
+            targets = self.targets_for(choice, model.runtimes)
+            runner = next(filter(None, (target.runner() for target in targets)), None)
+            runner = runner or choice.toolchain.runner(choice.abi)
+            name = runner.name if runner else "nothing"
+            runners[name] = runner
+            names.setdefault(name, []).append(model.name)
+        if len(runners) > 1:
+            groups = [f"{', '.join(group)} by {name}" for name, group in names.items()]
+            problem = f"models are executed differently: {'; '.join(groups)}"
+            raise MaceError(
+                f"target={choice.text}", problem, "say --model NAME, or use a deployment file for each"
+            )
+        return next(iter(runners.values()), None)
 
     def matrix(self) -> list[str]:
         """Every choice that can be built here: each ready ABI, alone where programs run on it, and with each target that is no CPU."""

@@ -52,7 +52,7 @@ def print_checks(files: Sequence[Path]) -> int:
     return 0 if all(result.passed for result in results) else FAILED
 
 
-def benchmark_step(library: tuple[Deployment, Path], choice: Choice, rounds: int) -> Step:
+def benchmark_step(library: tuple[Deployment, Path], choice: Choice, registry: Registry, rounds: int) -> Step:
     """Return the step that times every model of a library, which lies in a folder."""
     deployment, folder = library
     result = f"benchmark/{choice.text}.json"
@@ -61,7 +61,7 @@ def benchmark_step(library: tuple[Deployment, Path], choice: Choice, rounds: int
         from mace_core.run.check import benchmark_library
         from mace_core.run.tables import show_timings
 
-        timings = benchmark_library(deployment, folder, choice, rounds)
+        timings = benchmark_library((deployment, registry), folder, choice, rounds)
         sys.stdout.write(show_timings(timings))
         write(folder / result, json.dumps([asdict(timing) for timing in timings], indent=1) + "\n")
 

@@ -205,7 +205,7 @@ class Build:
     def mace_benchmark(self, *, library: Library, rounds: int = 50) -> None:
         """Let `scons benchmark` time every model of the library."""
         for choice in self.choices:
-            step = benchmark_step((library.deployment, library.folder), choice, rounds)
+            step = benchmark_step((library.deployment, library.folder), choice, self.registry, rounds)
             self._env.Alias("benchmark", self._add_always(library, choice, step))
 
     def mace_package(self, *, name: str, libraries: Sequence[Library]) -> None:

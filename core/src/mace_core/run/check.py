@@ -26,7 +26,8 @@ def check_library(
 ) -> list[Validation | Failure]:
     """Validate every model: similarity to the expected outputs, accuracy where there are labels, latency, sizes."""
     deployment, registry = library
-    built = BuiltLibrary.at(folder, choice.text, choice.runner)
+    runner = registry.find_runner(choice, deployment.models)
+    built = BuiltLibrary.at(folder, choice.text, runner)
     known = read_samples(str(labels)) if labels else None
     jobs = [
         ValidationJob(built, model, registry, labels=known, least=min_accuracy) for model in deployment.models
@@ -50,7 +51,10 @@ def attempt_each(
     return results
 
 
-def benchmark_library(deployment: Deployment, folder: Path, choice: Choice, rounds: int) -> list[Timing]:
+def benchmark_library(
+    library: tuple[Deployment, Registry], folder: Path, choice: Choice, rounds: int
+) -> list[Timing]:
     """Time every model, each layer apart."""
-    built = BuiltLibrary.at(folder, choice.text, choice.runner)
+    deployment, registry = library
+    built = BuiltLibrary.at(folder, choice.text, registry.find_runner(choice, deployment.models))
     return [built.time(model.name, rounds=rounds, layers=True) for model in deployment.models]
