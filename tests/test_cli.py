@@ -112,9 +112,12 @@ def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
         (("check", "gone.yml"), "mace: gone.yml: cannot be read"),
         (
             ("run", "digits.yml", "--output", "o", "--model", "dogits"),
-            "--model dogits: no such model; the deployment has digits",
+            "--model dogits: no such model; models in this deployment: digits",
         ),
-        (("run", "digits.yml", "--output", "o", "--input", "image"), "--input: 'image' is not NAME=FILE"),
+        (
+            ("run", "digits.yml", "--output", "o", "--input", "image"),
+            "--input: 'image' is not of the form NAME=FILE",
+        ),
         (
             ("run", "digits.yml", "--output", "o", "--input", "image=gone.npy"),
             "gone.npy: cannot be read as an array",

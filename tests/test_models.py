@@ -17,7 +17,7 @@ from mace_core.ir import Array, Tensor
 from mace_core.registry import Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.similarity import cosine, relative_error
-from mace_core.run.validate import LARGEST_ERROR, LEAST_COSINE
+from mace_core.run.validate import MAX_ERROR, MIN_COSINE
 from mace_core.testing.requirements import require
 
 ENTRIES = {e.name: e for e in entries()}
@@ -132,8 +132,8 @@ def judge(entry: Entry, tensor: Tensor, found: Array, expected: Array) -> None:
     elif entry.name in OTHER_ARITHMETIC:
         assert cosine(found, expected) > OTHER_ARITHMETIC[entry.name], where
     else:
-        assert cosine(found, expected) > LEAST_COSINE, where
-        assert relative_error(found, expected) < LARGEST_ERROR, where
+        assert cosine(found, expected) > MIN_COSINE, where
+        assert relative_error(found, expected) < MAX_ERROR, where
 
 
 @pytest.mark.sampled(cases="small")
@@ -195,7 +195,7 @@ def test_a_model_of_integers_is_what_onnx_runtime_computes(folder: Path) -> None
     found = built.run(entry.name, inputs)
     for s in range(2):
         for name, array in reference({n: a[s] for n, a in inputs.items()}).items():
-            assert cosine(found[name][s], array) > LEAST_COSINE
+            assert cosine(found[name][s], array) > MIN_COSINE
 
 
 @pytest.mark.exhaustive

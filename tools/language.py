@@ -76,7 +76,7 @@ IRREGULAR = {
 }
 PREPOSITIONS = {
     *("about", "above", "after", "ahead", "along", "apart", "at", "before", "behind", "below", "beside"),
-    *("between", "by", "for", "inside", "of", "off", "on", "over", "through", "to", "together", "under"),
+    *("between", "by", "for", "inside", "off", "on", "over", "through", "to", "together", "under"),
     *("with", "within", "without"),
 }
 
@@ -89,7 +89,7 @@ PHRASES = {
     r"\bended with \d": "exited with status",
     r"\b(?:is|are|was|were|been) told\b": "is reported",
     r"\bin (?:its|their|whose) stead\b": "instead",
-    r"\b(?:choose|say) (?:one )?of\b": "choose one of, supported:",
+    r"\b(?:choose of|say (?:one )?of)\b": "choose one of, supported:",
     r"\bsits? behind\b": "supports",
     r"\bhad better\b": "should",
     r"\banew\b": "again",

@@ -201,7 +201,7 @@ def test_two_products_of_one_name_or_file_are_refused() -> None:
 
 
 def test_an_abi_that_nothing_compiles_for_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match="ABI 'hexagon-v999': no toolchain makes code for it"):
+    with pytest.raises(MaceError, match="ABI 'hexagon-v999': no toolchain compiles for it"):
         plan(tmp_path, Manifest("dsp", abi="hexagon-v999"))
 
 

@@ -179,8 +179,8 @@ def test_cost_decides_for_each_level_and_both_compute_right_numbers(is_fast: boo
     assert names(program) == [("relu", ()), *add, *add, ("relu", ())]
     choices = program.selections[0].choices
     assert [(c.level, c.candidate, c.reason) for c in choices] == [
-        ("fast", "turned", "the least cost"),
-        ("base", "plain", "the least cost"),
+        ("fast", "turned", "lowest cost"),
+        ("base", "plain", "lowest cost"),
     ]
     assert choices[0].costs == {"plain": 9.0, "turned": 2.0}
     check_numbers(target, graph, program, tmp_path)
@@ -270,11 +270,11 @@ def test_a_library_of_one_level_holds_its_calls_only(tmp_path: Path) -> None:
 FAULTS = [
     (
         TuningEntry("plain", 7, node="nowhere"),
-        r"tuning.yml:7: node 'nowhere': no node .* those that have: (\S+), (\S+)$",
+        r"tuning.yml:7: node 'nowhere': .* nodes with several candidates: (\S+), (\S+)$",
     ),
     (
         TuningEntry("plain", 7, op="Add", shapes="f32 1"),
-        r"tuning.yml:7: op 'Add' of 'f32 1': .* those that have: Add of 'f32 2x6, f32 2x6'$",
+        r"tuning.yml:7: op 'Add' of 'f32 1': .* nodes with several candidates: Add of 'f32 2x6, f32 2x6'$",
     ),
     (
         TuningEntry("plain", 7, node="NODE", level="sse9"),
@@ -282,11 +282,11 @@ FAULTS = [
     ),
     (
         TuningEntry("winograd", 7, node="NODE"),
-        r"tuning.yml:7: no candidate 'winograd' for node .* at level fast; choose of plain, turned$",
+        r"tuning.yml:7: no candidate 'winograd' for node .* at level fast; choose one of plain, turned$",
     ),
     (
         TuningEntry("plain", 7, node="NODE", target="other"),
-        r"tuning.yml:7: node '.*': no node of the model is called so",
+        r"tuning.yml:7: node '.*': the model has no such node",
     ),
 ]
 
@@ -335,7 +335,7 @@ def test_a_candidate_that_refuses_the_node_is_passed_over_and_may_not_be_named(t
     assert [choice.candidate for choice in program.selections[0].choices] == ["turned", "plain"]
     with pytest.raises(
         MaceError,
-        match=r"tuning.yml:4: candidate 'picky' does not take node '.*': has no taste for it; choose of plain, turned",
+        match=r"tuning.yml:4: candidate 'picky' does not take node '.*': has no taste for it; choose one of plain, turned",
     ):
         check_tuning(tuning, program.selections)
 
@@ -386,7 +386,7 @@ def test_two_candidates_of_one_name_are_the_plugins_fault(tmp_path: Path) -> Non
     plain, turned = target.lowerings["Add"]  # type: ignore[misc]
     target.lowerings = {**target.lowerings, "Add": (plain, replace(turned, name="plain"))}
     with pytest.raises(
-        PluginError, match="target 'grouping': two candidates for Add bear one name: plain, plain"
+        PluginError, match="target 'grouping': two candidates for Add have the same name: plain, plain"
     ):
         target.lower(graph)
 
@@ -402,7 +402,7 @@ def test_levels_share_bytes_alike_or_not_at_all(tmp_path: Path) -> None:
     }  # type: ignore[index]
     with pytest.raises(
         PluginError,
-        match=r"node '.*' \(Add\): its calls at different levels let different tensors share bytes; let every",
+        match=r"node '.*' \(Add\): its calls at different levels alias different tensors; let every",
     ):
         target.lower(graph)
 

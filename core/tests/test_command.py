@@ -43,7 +43,7 @@ def test_a_failure_tells_what_was_printed_and_the_command(tmp_path: Path) -> Non
 
 
 def test_a_signal_is_told_by_name(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match="was ended by SIGKILL; if memory is short, build with fewer jobs"):
+    with pytest.raises(MaceError, match="was killed by SIGKILL; if memory is short, build with fewer jobs"):
         python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", tmp_path).execute(print)
 
 
@@ -59,8 +59,8 @@ def test_bytes_that_are_no_text_are_shown_all_the_same(tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_long_is_spoken_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "FIRST_WORD", 0.05)
-    monkeypatch.setattr(command, "NEXT_WORD", 60.0)
+    monkeypatch.setattr(command, "FIRST_REPORT", 0.05)
+    monkeypatch.setattr(command, "NEXT_REPORT", 60.0)
     said: list[str] = []
     python("import time; time.sleep(0.6); print('done')", tmp_path, "it builds a C library").execute(
         said.append

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from mace_core.api import BuildConfig, Compiler, Part, Refusal, Region, Runner, Target, Toolchain
-from mace_core.doctor import MISSING, READY, SPARE, examine, needed, show_findings
+from mace_core.doctor import MISSING, READY, SPARE, examine, list_missing, show_findings
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
 from mace_core.registry import Registry
@@ -83,7 +83,7 @@ def test_transforms_are_advised_and_not_required(registry: Registry) -> None:
     (finding,) = (f for f in examine(registry) if f.subject == "transforms")
     assert "larger and slower" in finding.problem
     assert finding.remedy == "pip install mace-transform-standard"
-    assert finding not in needed(examine(registry))
+    assert finding not in list_missing(examine(registry))
     assert not any(f.subject == "transforms" for f in examine(registry, "one"))
     (finding,) = (f for f in examine(Registry.load()) if f.subject == "transforms")
     assert finding.state == READY
@@ -104,7 +104,7 @@ def test_the_commands_that_install_are_told_apart_from_the_problem(registry: Reg
     [("one", 1), ("two", 1), ("two+chip", 2), ("one,two", 2), ("chip", 2)],
 )
 def test_only_what_a_target_needs(registry: Registry, target: str, count: int) -> None:
-    assert len(needed(examine(registry, target))) == count
+    assert len(list_missing(examine(registry, target))) == count
 
 
 def test_nothing_is_missing_and_a_name_that_is_none(registry: Registry) -> None:

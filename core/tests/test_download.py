@@ -18,7 +18,7 @@ from threading import Thread
 import pytest
 
 from mace_core.deployment import load_deployment
-from mace_core.deployment.download import Limits, cached, download
+from mace_core.deployment.download import Limits, cache_path, download
 from mace_core.errors import MaceError
 
 CONTENT = bytes(range(256)) * 1000
@@ -110,7 +110,7 @@ def test_an_interrupted_download_is_continued(server: Server) -> None:
     server.most = 1000
     with pytest.raises(MaceError, match="cannot be downloaded"):
         download(server.url, CHECKSUM)
-    assert not cached(server.url, CHECKSUM).exists()
+    assert not cache_path(server.url, CHECKSUM).exists()
     server.most = len(CONTENT)
     assert download(server.url, CHECKSUM).read_bytes() == CONTENT
     assert server.asked == ["", "bytes=1000-"]
@@ -125,7 +125,7 @@ def test_a_server_without_ranges_sends_everything_again(server: Server) -> None:
 
 
 def test_a_continued_download_of_a_file_that_changed_starts_anew(server: Server) -> None:
-    part = cached(server.url, CHECKSUM).with_name("net.onnx.part")
+    part = cache_path(server.url, CHECKSUM).with_name("net.onnx.part")
     part.parent.mkdir(parents=True)
     part.write_bytes(b"of another file")
     assert download(server.url, CHECKSUM).read_bytes() == CONTENT
@@ -133,7 +133,7 @@ def test_a_continued_download_of_a_file_that_changed_starts_anew(server: Server)
 
 
 def test_a_file_that_is_all_there_is_not_fetched_again(server: Server) -> None:
-    part = cached(server.url, CHECKSUM).with_name("net.onnx.part")
+    part = cache_path(server.url, CHECKSUM).with_name("net.onnx.part")
     part.parent.mkdir(parents=True)
     part.write_bytes(CONTENT)
     assert download(server.url, CHECKSUM).read_bytes() == CONTENT
@@ -143,7 +143,7 @@ def test_another_checksum_leaves_nothing(server: Server) -> None:
     server.content = b"something else"
     with pytest.raises(MaceError, match="has SHA-256"):
         download(server.url, CHECKSUM)
-    assert not list(cached(server.url, CHECKSUM).parent.iterdir())
+    assert not list(cache_path(server.url, CHECKSUM).parent.iterdir())
 
 
 def test_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def part_of(server: Server) -> Path:
-    path = cached(server.url, CHECKSUM).with_name("net.onnx.part")
+    path = cache_path(server.url, CHECKSUM).with_name("net.onnx.part")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -236,7 +236,7 @@ def test_a_dangling_link_and_a_pipe_in_place_of_the_part_are_replaced(server: Se
     part_of(server).symlink_to(tmp_path / "elsewhere")
     assert download(server.url, CHECKSUM).read_bytes() == CONTENT
     assert not (tmp_path / "elsewhere").exists()
-    cached(server.url, CHECKSUM).unlink()
+    cache_path(server.url, CHECKSUM).unlink()
     os.mkfifo(part_of(server))
     assert download(server.url, CHECKSUM).read_bytes() == CONTENT
 

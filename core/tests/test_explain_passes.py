@@ -92,7 +92,7 @@ def test_the_command_needs_no_deployment_file() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explain"], "Missing argument 'DEPLOYMENT'; only --passes goes without one."),
+        (["explain"], "Missing argument 'DEPLOYMENT'; only --passes works without it."),
         (["explain", "net.yml", "--passes"], "--passes takes no deployment file"),
     ],
 )

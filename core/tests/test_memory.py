@@ -120,8 +120,8 @@ def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]])
     made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
     timeline = _Timeline(1 + max(s.last for s in made))
     for i, span in enumerate(made):
-        assert {o.name for o in timeline.beside(span)} == {o.name for o in made[:i] if o.overlaps(span)}
-        assert len(timeline.beside(span)) == len({o.name for o in timeline.beside(span)})
+        assert {o.name for o in timeline.overlapping(span)} == {o.name for o in made[:i] if o.overlaps(span)}
+        assert len(timeline.overlapping(span)) == len({o.name for o in timeline.overlapping(span)})
         timeline.add(span)
     assert _overlapping_pairs(made) == sum(a.overlaps(b) for i, a in enumerate(made) for b in made[:i])
 

@@ -99,7 +99,7 @@ def test_its_runner_executes_models_that_name_it_with_runtime() -> None:
     assert found is not None
     assert found.name == "native"
     with pytest.raises(
-        MaceError, match=r"executed differently: a by native; b by simulator; say --model NAME"
+        MaceError, match=r"different runners: a by native; b by simulator; choose one with --model"
     ):
         registry.find_runner(host, [plain, named])
 

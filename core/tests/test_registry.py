@@ -85,10 +85,10 @@ def test_the_most_specific_cpu_target_comes_last() -> None:
         ("hots", "target=hots: no ABI 'hots'; did you mean 'host'?"),
         ("zzz", "target=zzz: no ABI 'zzz'; choose one of arm, host, mcu"),
         ("host+mdl", "target=host+mdl: no target 'mdl'; choose one of cpu, dev, gone, neonish, npu"),
-        ("host+dev", "target=host+dev: dev does not sit behind host; choose of mcu"),
+        ("host+dev", "target=host+dev: target 'dev' does not support ABI 'host'; supported: mcu"),
         ("host+gone", "target=host+gone: gone is not ready; install its driver"),
-        ("npu", "target=npu: 2 ABIs fit; say ABI+npu with one of ['arm', 'host']"),
-        ("", "target: names nothing; say one of arm, host, mcu"),
+        ("npu", "target=npu: 2 ABIs support it; write ABI+npu, with one of these ABIs: arm, host"),
+        ("", "target=: is empty; choose one of arm, host, mcu"),
     ],
 )
 def test_mistakes_are_told(text: str, said: str) -> None:
@@ -98,7 +98,7 @@ def test_mistakes_are_told(text: str, said: str) -> None:
 
 
 def test_a_toolchain_that_is_insisted_on_must_know_the_abi_and_be_ready() -> None:
-    with pytest.raises(MaceError, match="does not make code for mcu"):
+    with pytest.raises(MaceError, match="does not compile for ABI 'mcu'"):
         REGISTRY.select("mcu", "native")
     with pytest.raises(MaceError, match="vendor: set VENDOR_SDK"):
         REGISTRY.select("arm", "vendor")
@@ -126,7 +126,8 @@ def test_a_file_goes_to_the_frontend_that_claims_it() -> None:
     assert FORMATS.frontend(Model("m", (Path("x.b"),), platform="two")).name == "two"
     for file, count in (("x.b", 2), ("x", 0)):
         with pytest.raises(
-            MaceError, match=f"model 'm': {count} frontends claim '{file}'; say `platform:` .one of one, two"
+            MaceError,
+            match=f"model 'm': {count} frontends claim '{file}'; set `platform:` to one of one, two",
         ):
             FORMATS.frontend(Model("m", (Path(file),)))
 

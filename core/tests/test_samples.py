@@ -11,7 +11,7 @@ from mace_core.deployment import Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Tensor
 from mace_core.run.files import read_array, read_samples
-from mace_core.run.samples import fit, fit_inputs, stored
+from mace_core.run.samples import fit, fit_inputs, stored_samples
 
 IMAGE = Tensor("image", DType.F32, (1, 4, 5, 3))
 ROW = Tensor("row", DType.U8, (7,))
@@ -95,7 +95,7 @@ def test_an_archive_holds_several_inputs(tmp_path: Path) -> None:
     file = str(tmp_path / "all.npz")
     np.savez(file, image=np.ones((2, 4, 5, 3), np.float32), own_row=np.full((2, 7), 3, np.uint8))
     ports = [Port("image", data=(file,)), Port("own_row", alias="row", data=(file,))]
-    found = stored(ports, [IMAGE, ROW])
+    found = stored_samples(ports, [IMAGE, ROW])
     assert {n: a.shape for n, a in found.items()} == {"image": (2, 1, 4, 5, 3), "row": (2, 7)}
     assert (found["row"] == 3).all()
     with pytest.raises(MaceError, match="has no array 'number'; it holds image, own_row"):

@@ -258,9 +258,9 @@ class BuildConfig:
 
     def options(self, target: str) -> Mapping[str, object]:
         """Return what the deployment file asks of a target under `target_options`."""
-        asked = self.model.keys.get("target_options", {})
-        found = asked.get(target, {}) if isinstance(asked, Mapping) else {}
-        return found if isinstance(found, Mapping) else {}
+        targets = self.model.keys.get("target_options", {})
+        options = targets.get(target, {}) if isinstance(targets, Mapping) else {}
+        return options if isinstance(options, Mapping) else {}
 
 
 class Target(ABC):
@@ -309,12 +309,12 @@ class Target(ABC):
         Called when the file has been read, for every target that it names, whether or not the target is built
         for.
         """
-        asked = model.keys.get("target_options", {})
-        found = asked.get(self.name) if isinstance(asked, Mapping) else None
-        if found:
+        targets = model.keys.get("target_options", {})
+        options = targets.get(self.name) if isinstance(targets, Mapping) else None
+        if options:
             place = f"model {model.name!r}: target_options: {self.name}"
             raise MaceError(
-                place, f"{', '.join(map(str, found))}: the target takes no options", "remove them"
+                place, f"{', '.join(map(str, options))}: the target takes no options", "remove them"
             )
 
     def worth(self, region: Graph) -> bool:

@@ -1,4 +1,4 @@
-"""The folder of a build: one build at a time works in it, and one that was killed is noticed by the next."""
+"""Protects the output folder of a build: locks it, and detects a build that was killed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mace_core.run.command import Say
 class BuildFolder:
     """The output folder of a build.
 
-    Beside the libraries lie the build system's signatures (what each product was made from), and while a
-    build is at work a mark. The signatures are written at the end. Had a build been killed before, they would
-    tell of older products than those that are there, and a product that is wrong could count as up to date;
-    so the next build forgets them.
+    Besides libraries it contains the build system's signatures (what each product was made from), and a mark
+    while a build runs. Signatures are written at the end of a build. After a build that was killed they
+    describe older products than those in the folder, so a wrong product could count as up to date; the next
+    build therefore deletes them.
     """
 
     path: Path
@@ -32,19 +32,19 @@ class BuildFolder:
 
     @property
     def mark(self) -> Path:
-        """The file that is there while products and signatures may disagree."""
+        """The file that exists while products and signatures may disagree."""
         return self.path / ".building"
 
     def open(self, say: Say) -> None:
-        """Make the folder, wait for a build that works in it, and forget the signatures of one that was killed.
+        """Create the folder, wait for another build in it, and delete the signatures of a killed one.
 
-        Raises MaceError where the folder cannot be written.
+        Raises MaceError if the folder cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock(self.path, say)
             if self.mark.exists():
-                say("the last build did not come to its end: everything is built anew")
+                say("the last build was interrupted: everything is built again")
                 self.signatures.with_name(".sconsign.dblite").unlink(missing_ok=True)
                 self.mark.unlink()
         except OSError as error:
@@ -53,7 +53,7 @@ class BuildFolder:
             ) from None
 
     def begin(self) -> None:
-        """Note that products are about to change; the note goes when this process ends by itself."""
+        """Set the mark before products change; it is removed when this process exits normally."""
         if not self.mark.exists():
             self.mark.touch()
             atexit.register(self.mark.unlink, missing_ok=True)
@@ -61,10 +61,10 @@ class BuildFolder:
 
 @cache
 def lock(folder: Path, say: Say) -> None:
-    """Lock a folder until this process ends, once however often it is asked, where the system has locks of folders.
+    """Lock a folder until this process ends; repeated calls have no effect.
 
-    The lock is on the folder itself: it leaves no file behind, and the system takes it from a process that is
-    killed.
+    The lock is on the folder itself, so it leaves no file behind, and the system releases it when a process
+    is killed. Windows cannot lock folders; there nothing happens.
     """
     if sys.platform == "win32":
         return

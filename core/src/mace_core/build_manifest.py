@@ -47,13 +47,13 @@ def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
     models = list(job.deployment.models)
     offered: list[Manifest] = []
     for target in list_targets(job, registry):
-        asked = [model for model in models if target in registry.targets_for(job.choice, model.runtimes)]
-        if not asked:
+        computed = [model for model in models if target in registry.targets_for(job.choice, model.runtimes)]
+        if not computed:
             continue
-        own = target.manifests(library, asked, abi)
-        offered += own
-        held = {name for manifest in own for name in manifest.holds}
-        models = [model for model in models if model.name not in held]
+        added = target.manifests(library, computed, abi)
+        offered += added
+        whole_models = {name for manifest in added for name in manifest.holds}
+        models = [model for model in models if model.name not in whole_models]
     products = [manifest for manifest in offered if not manifest.joins_library]
     if models:
         products = [*_describe_library(job, registry, models, offered), *products]

@@ -325,19 +325,21 @@ def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequen
 
 def _generate(place: Place, job: Job, registry: Registry, say: Say) -> None:
     paths = LibraryPaths(job.choice.text)
-    made = generate(job, registry, say)
-    write_all(place.folder / paths.generated, made.sources.files)
-    write(place.folder / paths.report, json.dumps(made.report.as_json(), indent=1, sort_keys=True) + "\n")
-    for name, model in made.report.models.items():
+    generated = generate(job, registry, say)
+    write_all(place.folder / paths.generated, generated.sources.files)
+    write(
+        place.folder / paths.report, json.dumps(generated.report.as_json(), indent=1, sort_keys=True) + "\n"
+    )
+    for name, model in generated.report.models.items():
         say(f"{name}: {arena_line(model)}, weights {model.weight_bytes} bytes, {model.transposes} transposes")
-        if stored := stored_line(model.details):
-            say(f"{name}: {stored}")
-    for note in made.report.notes:
+        if line := stored_line(model.details):
+            say(f"{name}: {line}")
+    for note in generated.report.notes:
         say(f"note: {note}")
-    for name, model in made.report.models.items():
+    for name, model in generated.report.models.items():
         for note in model.notes:
             say(f"note: {name}: {note}")
-    for manifest in made.sources.manifests:
+    for manifest in generated.sources.manifests:
         for library, remedy in manifest.loads.items():
             say(f"note: {manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
 

@@ -1,4 +1,4 @@
-"""The user's cache folder: what can be made or fetched again."""
+"""Finds the user's cache folder, for what can be made or downloaded again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ CACHE = "MACE_CACHE"
 
 
 def cache_folder(kind: str) -> Path:
-    """The folder for one kind of things.
+    """Return the cache folder for one kind of files.
 
-    It follows the XDG base directory specification unless MACE_CACHE names it.
+    It follows the XDG base directory specification unless the variable MACE_CACHE is set.
     """
     if folder := os.environ.get(CACHE):
         return Path(folder).absolute() / kind
@@ -22,29 +22,26 @@ def cache_folder(kind: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path | None:
-    """The folder, made where it is missing.
+    """Create the folder if needed and return it; None if others than this user and root can write to it.
 
-    None where anybody but this user and root could put something into it.
-
-    What lies there is trusted, so all folders above count as well: who may write to one of them can put
-    another in the place of this.
+    Cached files are trusted, for example executed. All folders above are checked too, because who may write
+    to one of them can replace everything below.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        whole = folder.resolve(strict=True)
-        safe = all(is_own(place.stat()) or _is_sticky(place.stat()) for place in whole.parents) and is_own(
-            whole.stat()
-        )
+        resolved = folder.resolve(strict=True)
+        parents = [folder_above.stat() for folder_above in resolved.parents]
+        is_safe = is_own(resolved.stat()) and all(is_own(s) or _is_sticky(s) for s in parents)
     except OSError:
         return None
-    return whole if safe else None
+    return resolved if is_safe else None
 
 
-def is_own(found: os.stat_result) -> bool:
-    """Whether only this user and root can write there; never where the system has no such users."""
-    return hasattr(os, "geteuid") and found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
+def is_own(status: os.stat_result) -> bool:
+    """Tell whether only this user and root can write there; False on systems without such users."""
+    return hasattr(os, "geteuid") and status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
 
 
-def _is_sticky(found: os.stat_result) -> bool:
-    """Whether it is a folder such as /tmp: all may make files there, and nobody but their owner can rename them."""
-    return found.st_uid == 0 and bool(found.st_mode & stat.S_ISVTX)
+def _is_sticky(status: os.stat_result) -> bool:
+    """Tell whether it is a folder such as /tmp: everybody may create files, only their owners rename them."""
+    return status.st_uid == 0 and bool(status.st_mode & stat.S_ISVTX)

@@ -1,4 +1,4 @@
-"""Several ways to compute one node: a lowering offers candidates, and for each level the cheapest or a tuning file's is taken.
+"""Chooses among several ways to compute one node, for each level the cheapest or the one that a tuning file names.
 
 A table of lowerings holds, for each op, either one function, which is the only way that the target knows, or
 a tuple of `Candidate`s. Each level of a library may get another one, with other kernels, arguments and packed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mace_core.kernel_target import Lower
 
 Cost = Callable[[Node, Lowering, Level], float]
-"""What a node would cost at a level, in the unit that the target states as `cost_unit`; less is better."""
+"""Estimates what a node costs at a level, in the target's `cost_unit`; lower is better."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def lower_by_choice(
         }
     lowers = dict.fromkeys(chosen.values())
     if len(lowers) == 1 and len({chooser.parameters(level) for level in chooser.levels}) == 1:
-        # The way of every node today: nothing depends on the level, and nothing has to be compared or taken
-        # back.
+        # Nearly every node takes this way: nothing depends on the level, so one lowering serves all levels,
+        # and no forks have to be made and compared.
         next(iter(lowers))(node, lowering.aim(chooser.parameters(chooser.levels[0])))
         return
     forks: list[Lowering] = []
@@ -168,34 +168,37 @@ class _Forking:
 
 
 def _check_shared_bytes(node: Node, chooser: Chooser, forks: Sequence[Lowering]) -> None:
-    """PluginError unless all levels let the same tensors share bytes: there is one plan of memory for all of them."""
+    """Raise PluginError unless all levels alias the same tensors: one memory plan serves all of them."""
     first, *others = (fork.new_aliases for fork in forks)
     if any(dict(other) != dict(first) for other in others):
-        problem = f"node {node.name!r} ({node.op.name}): its calls at different levels let different tensors share bytes"
-        raise PluginError(
-            f"target {chooser.target!r}",
-            problem,
-            "let every candidate write the results, or share bytes alike",
+        problem = (
+            f"node {node.name!r} ({node.op.name}): its calls at different levels alias different tensors"
         )
+        remedy = "let every candidate write its results, or alias the same tensors"
+        raise PluginError(f"target {chooser.target!r}", problem, remedy)
 
 
 def _try(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering) -> None:
-    """Append the calls of the first candidate that takes the node at every level: a refusal must not depend on what is chosen."""
+    """Append the calls of the first candidate that takes the node at every level.
+
+    Candidates of single levels do not count: whether a target takes a node, and with it the partition, must
+    not depend on what is chosen later.
+    """
     if callable(offered):
         offered(node, lowering)
         return
     reasons: dict[str, Refused] = {}
     for candidate in offered:
-        if not candidate.levels and (fork := _lowered(candidate, node, lowering, reasons)):
+        if not candidate.levels and (fork := _try_candidate(candidate, node, lowering, reasons)):
             lowering.adopt([fork])
             return
     raise _join_reasons(node, reasons)
 
 
-def _lowered(
+def _try_candidate(
     candidate: Candidate, node: Node, lowering: Lowering, reasons: dict[str, Refused]
 ) -> Lowering | None:
-    """A fork with the calls of a candidate; None, and its reason noted, if it refuses the node."""
+    """Return a fork with the calls of a candidate; None if it refuses the node, with its reason in `reasons`."""
     fork = lowering.fork()
     try:
         candidate.lower(node, fork)
@@ -210,27 +213,28 @@ def _join_reasons(node: Node, reasons: Mapping[str, Refused]) -> Refused:
         return next(iter(reasons.values()))
     if not reasons:
         return Refused(f"no candidate for {node.op.name} serves every level", code="unsupported-op")
-    told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    # Of candidates the last is the most general, so what it lacks is what the user had better change.
+    reason = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    # Targets list their candidates from the most special to the most general. What the last one lacks is what
+    # the user can change with the best chance.
     last = [*reasons.values()][-1].refusal
-    return Refused(told, code=last.code, remedy=last.remedy)
+    return Refused(reason, code=last.code, remedy=last.remedy)
 
 
 def _choose(
     offered: Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser
 ) -> dict[str, Candidate]:
-    """The candidate for each level, by the level's name.
+    """Return the candidate for each level, by the level's name.
 
-    What decided is added to the lowering's selections.
+    Add to the lowering's selections what was chosen and why.
     """
     names = [candidate.name for candidate in offered]
     if len({*names}) < len(names):
         raise PluginError(
             f"target {chooser.target!r}",
-            f"two candidates for {node.op.name} bear one name: {', '.join(names)}",
+            f"two candidates for {node.op.name} have the same name: {', '.join(names)}",
         )
     reasons: dict[str, Refused] = {}
-    taking = [candidate for candidate in offered if _lowered(candidate, node, lowering, reasons)]
+    taking = [candidate for candidate in offered if _try_candidate(candidate, node, lowering, reasons)]
     shapes = shape_key([lowering.tensors[name] for name in node.inputs if name])
     key = NodeKey(chooser.target, node.name, node.op.name, shapes)
     chosen: dict[str, Candidate] = {}
@@ -261,7 +265,7 @@ def _decide(key: NodeKey, level: str, costs: Mapping[str, float], tuning: Tuning
     if entry and entry.candidate in costs:
         return Choice(level, entry.candidate, f"named by {tuning.place(entry)}", costs)
     cheapest = min(costs, key=lambda name: costs[name])
-    return Choice(level, cheapest, "the least cost" if len(costs) > 1 else "the only one", costs)
+    return Choice(level, cheapest, "lowest cost" if len(costs) > 1 else "only candidate", costs)
 
 
 def _cost(candidate: Candidate, node: Node, lowering: Lowering, level: Level) -> float:
@@ -275,46 +279,47 @@ def _cost(candidate: Candidate, node: Node, lowering: Lowering, level: Level) ->
 
 
 def check_tuning(tuning: Tuning, selections: Sequence[Selection]) -> None:
-    """MaceError with every entry of a tuning file that names a node, a level or a candidate which is not there."""
+    """Raise MaceError with every entry of a tuning file that names an unknown node, level or candidate."""
     faults = []
     for entry in tuning.entries:
-        found = [selection for selection in selections if entry.is_about(selection.key)]
-        if problem := _problem(entry, found, selections):
+        selected = [selection for selection in selections if entry.is_about(selection.key)]
+        if problem := _problem(entry, selected, selections):
             faults.append(str(MaceError(tuning.place(entry), *problem)))
     if faults:
         raise MaceError.of(faults)
 
 
 def _problem(
-    entry: TuningEntry, found: Sequence[Selection], selections: Sequence[Selection]
+    entry: TuningEntry, selected: Sequence[Selection], selections: Sequence[Selection]
 ) -> tuple[str, str] | None:
-    """What is wrong with an entry and what to do; None if it decides about each node that it is about.
+    """Return what is wrong with an entry and what to do; None if it applies to each node that it names.
 
-    found: those of the selections that it is about.
+    selected: the selections of those nodes.
     """
-    if not found:
+    if not selected:
         known = sorted({_describe(entry, selection) for selection in selections})
-        problem = f"{entry.subject}: no node of the model is called so and has several candidates"
-        return problem, f"those that have: {', '.join(known) or 'none'}"
-    for selection in found:
+        problem = f"{entry.subject}: the model has no such node with several candidates"
+        return problem, f"nodes with several candidates: {', '.join(known) or 'none'}"
+    for selection in selected:
         choices = [choice for choice in selection.choices if entry.level in ("", choice.level)]
         if not choices:
             levels = ", ".join(choice.level for choice in selection.choices)
             problem = f"target {selection.key.target} has no level {entry.level!r} here"
             return problem, f"its levels are {levels}; write abi for an entry about another ABI"
         if entry.candidate in selection.refused:
-            problem = f"candidate {entry.candidate!r} does not take {entry.subject}: {selection.refused[entry.candidate]}"
-            return problem, f"choose of {', '.join(choices[0].costs)}"
+            reason = selection.refused[entry.candidate]
+            problem = f"candidate {entry.candidate!r} does not take {entry.subject}: {reason}"
+            return problem, f"choose one of {', '.join(choices[0].costs)}"
         for choice in choices:
             if entry.candidate not in choice.costs:
                 known_names = ", ".join(choice.costs)
                 return (
                     f"no candidate {entry.candidate!r} for {entry.subject} at level {choice.level}",
-                    f"choose of {known_names}",
+                    f"choose one of {known_names}",
                 )
     return None
 
 
 def _describe(entry: TuningEntry, selection: Selection) -> str:
-    """What an entry of this kind would call the node of a selection."""
+    """Return how an entry of this kind would name the node of a selection."""
     return selection.key.node if entry.node else f"{selection.key.op} of {selection.key.shapes!r}"

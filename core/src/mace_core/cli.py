@@ -31,7 +31,7 @@ JSON = click.option(
 TARGET = click.option(
     "--target",
     default="",
-    help="ABI[+TARGET...], see `mace matrix`; without it the deployment's target_abis.",
+    help="ABI[+TARGET...], see `mace matrix`. Default: target_abis of the deployment file.",
 )
 BUILDS = click.option(
     "--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder."
@@ -40,7 +40,7 @@ STRICT = click.option(
     "--no-fallback",
     "strict",
     is_flag=True,
-    help="Fail, with the reasons, if a node goes to a target that nobody named.",
+    help="Fail, with the reasons, if a node would run on a target that was not named.",
 )
 THREADS = click.option(
     "--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads."
@@ -48,25 +48,25 @@ THREADS = click.option(
 
 
 def exit_on_error(command: Command) -> Command:
-    """Let a command end with one message and status 2 for a user's mistake, 3 for a defect.
+    """Make a command report errors as one message, without a traceback.
 
-    Never with a traceback.
+    Exit status 2 for a mistake of the user, 3 for a defect of MACE or a plugin.
     """
 
     @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def run_command(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+        except Exception as error:  # noqa: BLE001  # last resort: users get one message whatever happened
             sys.exit(report_failure(error))
 
-    return wrapped
+    return run_command
 
 
 def echo(text: str, nl: bool = True) -> None:
-    """Print text that may hold names from models, files and servers: terminal commands in it are made visible."""
+    """Print text with control characters escaped: names in models, files and URLs may contain them."""
     click.echo(escape_controls(text), nl=nl)
 
 
@@ -88,17 +88,17 @@ def main() -> None:
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write; MODEL.yml here without it.",
+    help="The file to write. Default: MODEL.yml in the current folder.",
 )
 @click.option(
     "--shape",
     "shapes",
     multiple=True,
     metavar="NAME=1,2,3",
-    help="Shape of an input that the file leaves open.",
+    help="Shape of an input whose shape the model file leaves open; may be repeated.",
 )
-@click.option("--platform", help="The framework that wrote the model, where its suffix does not tell.")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--platform", help="The model's framework, if the suffix of the file does not determine it.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @exit_on_error
 def init(
     files: tuple[Path, ...], output: Path | None, shapes: tuple[str, ...], platform: str | None, force: bool
@@ -110,8 +110,8 @@ def init(
     if len(files) > 2:
         raise MaceError(
             files[2],
-            "is one file too many",
-            "give the model, and its weights where they are a file of their own",
+            "too many files",
+            "give the model file, and the file of its weights if it is a separate one",
         )
     request = InitRequest(
         files, output or Path(f"{files[0].stem}.yml"), parse_shapes(shapes), platform, force
@@ -136,10 +136,10 @@ def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: 
     """Write the C sources of a deployment, without compiling them."""
     from mace_core.commands import convert_files
 
-    made = convert_files(deployment, target, output, strict)
-    lines = [*(f"note: {note}" for note in made.notes), *map(str, made.files)]
+    converted = convert_files(deployment, target, output, strict)
+    lines = [*(f"note: {note}" for note in converted.notes), *map(str, converted.files)]
     print_result(
-        {"notes": made.notes, "files": list(map(str, made.files))},
+        {"notes": converted.notes, "files": list(map(str, converted.files))},
         "".join(f"{line}\n" for line in lines),
         as_json,
     )
@@ -149,7 +149,9 @@ def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: 
 @FILE
 @TARGET
 @BUILDS
-@click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Compilers at a time.")
+@click.option(
+    "--jobs", default=2, show_default=True, type=click.IntRange(1), help="Number of compilers to run at once."
+)
 @STRICT
 @exit_on_error
 def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) -> None:
@@ -164,27 +166,37 @@ def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) 
 @TARGET
 @BUILDS
 @THREADS
-@click.option("--model", default="", help="Model of the deployment; the first without it.")
+@click.option("--model", default="", help="Model of the deployment. Default: the first.")
 @JSON
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="NAME=FILE.npy",
-    help="Data of an input; else the deployment's.",
+    help="Data of an input; may be repeated. Default: the validation data of the deployment.",
 )
 @click.option(
     "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy."
 )
 @exit_on_error
-def run(output: Path, inputs: tuple[str, ...], as_json: bool, **asked: Any) -> None:
+def run(
+    deployment: Path,
+    target: str,
+    builds: Path,
+    threads: int,
+    model: str,
+    as_json: bool,
+    inputs: tuple[str, ...],
+    output: Path,
+) -> None:
     """Run a built model on data from files."""
     from mace_core.commands import BuiltModels, run_model
 
-    found = run_model(BuiltModels(**asked), dict(_pair(i) for i in inputs), output)
+    models = BuiltModels(deployment, target, builds, model, threads)
+    files = run_model(models, dict(map(_parse_input, inputs)), output)
     print_result(
-        {name: str(path) for name, path in found.items()},
-        "".join(f"{n}: {p}\n" for n, p in found.items()),
+        {name: str(path) for name, path in files.items()},
+        "".join(f"{name}: {path}\n" for name, path in files.items()),
         as_json,
     )
 
@@ -195,16 +207,18 @@ def run(output: Path, inputs: tuple[str, ...], as_json: bool, **asked: Any) -> N
 @BUILDS
 @THREADS
 @JSON
-@click.option("--model", default="", help="Model of the deployment; all without it.")
+@click.option("--model", default="", help="Model of the deployment. Default: all.")
 @click.option("--layers", is_flag=True, help="Compare every layer, and name the first that is wrong.")
 @exit_on_error
-def validate(as_json: bool, layers: bool, **asked: Any) -> None:
+def validate(
+    deployment: Path, target: str, builds: Path, threads: int, as_json: bool, model: str, layers: bool
+) -> None:
     """Compare a built library with the deployment's stored outputs, or with the model's own framework."""
     from mace_core.commands import BuiltModels, validate_layers, validate_library
     from mace_core.run.results import Failure
     from mace_core.run.tables import show_layers, show_validations
 
-    models = BuiltModels(**asked)
+    models = BuiltModels(deployment, target, builds, model, threads)
     if layers:
         rows = validate_layers(models)
         text = show_layers([row for row in rows if not isinstance(row, Failure)])
@@ -227,18 +241,30 @@ def validate(as_json: bool, layers: bool, **asked: Any) -> None:
 @BUILDS
 @THREADS
 @JSON
-@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1), help="Runs that are timed.")
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1), help="Number of timed runs.")
 @click.option("--layers", is_flag=True, help="Time every layer too.")
 @click.option(
-    "--against-framework", is_flag=True, help="Time the model's own framework in turn, in the same process."
+    "--against-framework",
+    is_flag=True,
+    help="Time the library and the model's own framework alternately in one process, one thread each.",
 )
 @exit_on_error
-def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool, **asked: Any) -> None:
-    """Time a built library; with --against-framework beside the model's own framework, one thread each."""
+def benchmark(
+    deployment: Path,
+    target: str,
+    builds: Path,
+    threads: int,
+    as_json: bool,
+    rounds: int,
+    layers: bool,
+    against_framework: bool,
+) -> None:
+    """Time the models of a built library."""
     from mace_core.commands import BuiltModels, benchmark_models
     from mace_core.run.tables import show_timings
 
-    timings = benchmark_models(BuiltModels(**asked), rounds, layers, against_framework)
+    models = BuiltModels(deployment, target, builds, threads=threads)
+    timings = benchmark_models(models, rounds, layers, against_framework)
     print_result([asdict(timing) for timing in timings], show_timings(timings), as_json)
 
 
@@ -250,21 +276,21 @@ def benchmark(as_json: bool, rounds: int, layers: bool, against_framework: bool,
 @click.option(
     "--passes",
     is_flag=True,
-    help="Tell instead in which order the installed transforms run, and why; takes no file.",
+    help="Show the order in which the installed transforms run, and why. Takes no file.",
 )
 @exit_on_error
 def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, passes: bool) -> None:
-    """Tell which target computes which node, with which kernel, why others refused, and what memory it takes."""
+    """Show which target and kernel computes each node, why other targets refused it, and the memory needed."""
     if passes:
         _explain_passes(deployment, as_json)
         return
     if deployment is None:
-        raise click.UsageError("Missing argument 'DEPLOYMENT'; only --passes goes without one.")
+        raise click.UsageError("Missing argument 'DEPLOYMENT'; only --passes works without it.")
     from mace_core.commands import explain_deployment
     from mace_core.explain import show_explanations
 
-    found = explain_deployment(deployment, target, strict)
-    print_result([model.as_json() for model in found], show_explanations(found), as_json)
+    models = explain_deployment(deployment, target, strict)
+    print_result([model.as_json() for model in models], show_explanations(models), as_json)
 
 
 def _explain_passes(deployment: Path | None, as_json: bool) -> None:
@@ -284,7 +310,7 @@ def _explain_passes(deployment: Path | None, as_json: bool) -> None:
 @STRICT
 @exit_on_error
 def check(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
-    """Check a deployment file, its models and the toolchain, all faults at once, and write nothing."""
+    """Check a deployment file, its models and the toolchain. Report all faults at once and write nothing."""
     from mace_core.commands import check_deployment
 
     findings = []
@@ -300,7 +326,7 @@ def check(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
 @JSON
 @exit_on_error
 def matrix(as_json: bool) -> None:
-    """List every target=... that can be built here; --json for a CI matrix."""
+    """List every --target that can be built on this machine; --json for a CI matrix."""
     from mace_core.registry import Registry
 
     choices = Registry.load().matrix()
@@ -308,20 +334,20 @@ def matrix(as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--target", default="", help="Only what these ABIs and targets need; everything without it.")
+@click.option("--target", default="", help="Check only these ABIs and targets. Default: all.")
 @JSON
 @exit_on_error
 def doctor(target: str, as_json: bool) -> None:
-    """Tell what is missing for each ABI and target, with the command that installs it.
+    """Show what is missing for each ABI and target, with the command that installs it.
 
-    Status 1 if anything is.
+    Exit status 1 if anything is missing.
     """
-    from mace_core.doctor import examine, needed, show_findings
+    from mace_core.doctor import examine, list_missing, show_findings
     from mace_core.registry import Registry
 
     findings = examine(Registry.load(), target)
     print_result([asdict(finding) for finding in findings], show_findings(findings), as_json)
-    if needed(findings):
+    if list_missing(findings):
         sys.exit(1)
 
 
@@ -332,8 +358,8 @@ def plugins(as_json: bool) -> None:
     """List the installed plugins and what they offer."""
     from mace_core.commands import list_plugins, show_plugins
 
-    found = list_plugins()
-    print_result([asdict(plugin) for plugin in found], show_plugins(found), as_json)
+    installed = list_plugins()
+    print_result([asdict(plugin) for plugin in installed], show_plugins(installed), as_json)
 
 
 @main.command()
@@ -345,31 +371,35 @@ def schema() -> None:
     echo(schema_text())
 
 
-@main.command()
+@main.command("new")
 @click.argument("kind", type=click.Choice(["frontend", "transform", "target", "toolchain"]))
 @click.argument("name")
 @click.option(
     "--kind",
     "hardware",
     default="",
-    help="Of targets: cpu (default), device, blob or project; see docs/tutorial-target.md.",
+    help="Kind of a target: cpu (default), device, blob or project; see docs/tutorial-target.md.",
 )
 @click.option(
-    "--output", default=".", type=click.Path(file_okay=False, path_type=Path), help="Where its folder goes."
+    "--output",
+    default=".",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder in which to create it.",
 )
 @exit_on_error
-def new(kind: str, name: str, hardware: str, output: Path) -> None:
-    """Write a new plugin that installs, loads and passes its contract tests."""
+def new_plugin(kind: str, name: str, hardware: str, output: Path) -> None:
+    """Create a plugin that installs, loads and passes its contract tests."""
     from mace_core.scaffold import write_plugin
 
-    echo(f"wrote {write_plugin(kind, name, output, hardware)}; next: pip install -e it, then pytest in it")
+    folder = write_plugin(kind, name, output, hardware)
+    echo(f"wrote {folder}; next: pip install -e {folder}, then run pytest in it")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_input(text: str) -> tuple[str, str]:
     name, equals, file = text.partition("=")
     if not equals:
         raise MaceError(
-            "--input", f"{text!r} is not NAME=FILE", "write the input's name, an equals sign, the file"
+            "--input", f"{text!r} is not of the form NAME=FILE", "write for example --input x=x.npy"
         )
     return name, file
 

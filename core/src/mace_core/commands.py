@@ -1,4 +1,4 @@
-"""What the commands of `mace` do, without a word of the command line."""
+"""Implements the commands of `mace`, independent of the command line."""
 
 from __future__ import annotations
 
@@ -28,28 +28,31 @@ from mace_core.run.check import attempt_each
 from mace_core.run.files import plain_names, read_array, read_samples, write_all
 from mace_core.run.ready import Finding
 from mace_core.run.results import Failure, LayerComparison, Timing, Validation
-from mace_core.run.samples import stored
+from mace_core.run.samples import stored_samples
 from mace_core.run.tables import table
 from mace_core.run.validate import ValidationJob, validate
 
 
-def opened(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
-    """The parsed deployment, the one choice that `target` means, and the plugins.
+def load_job(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:
+    """Return the parsed deployment, the one choice that `target` names, and the plugins.
 
-    target: "" for the ABI of the deployment file, or host where that names several.
+    target: "" for the ABI of the deployment file, or host if that names several.
     """
     registry = Registry.load()
     parsed = load_with(registry, deployment)
     choices = registry.select(target or one_abi(parsed))
     if len(choices) != 1:
         raise MaceError(
-            f"target={target}", "names several choices", "give one; `scons target=...` builds several"
+            f"target={target}", "names several choices", "name one; only `scons target=...` takes several"
         )
     return parsed, choices[0], registry
 
 
 def one_abi(deployment: Deployment) -> str:
-    """The ABI to take where only one can be and none is said: the deployment file's, host if it names that among several."""
+    """Return the ABI to use where only one is possible and the user named none.
+
+    That is the first of the deployment file, or host if the file names host among several.
+    """
     return "host" if "host" in deployment.abis else deployment.abis[0]
 
 
@@ -63,16 +66,19 @@ class Converted:
 
 def convert_files(deployment: Path, target: str, output: Path, strict: bool = False) -> Converted:
     """Write the sources of a deployment into a folder."""
-    parsed, choice, registry = opened(deployment, target)
-    made = generate(Job(parsed, choice, strict), registry)
-    files = {**made.sources.files, **list_copies(made.sources.manifests)}
+    parsed, choice, registry = load_job(deployment, target)
+    generated = generate(Job(parsed, choice, strict), registry)
+    files = {**generated.sources.files, **list_copies(generated.sources.manifests)}
     write_all(output, files)
-    notes = [*parsed.notes, *(f"{model.name}: {note}" for model in made.models for note in model.notes)]
+    notes = [*parsed.notes, *(f"{model.name}: {note}" for model in generated.models for note in model.notes)]
     return Converted(tuple(notes), tuple(output / name for name in sorted(files)))
 
 
 def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict: bool = False) -> int:
-    """SCons's exit status; without a target it builds for the `target_abis` of the deployment file."""
+    """Build a library with SCons and return its exit status.
+
+    target: "" for the `target_abis` of the deployment file.
+    """
     registry = Registry.load()
     target = target or ",".join(load_with(registry, deployment).abis)
     registry.select(target)
@@ -83,8 +89,8 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict
         f"builds={builds}",
         f"fallback={'no' if strict else 'yes'}",
     ]
-    # The folder may be a stranger's: neither its modules (-P) nor its site_scons are run, nor what SCONSFLAGS
-    # asks of other builds.
+    # The folder may come from anywhere, so neither its modules (-P) nor its site_scons may run here. SCONSFLAGS
+    # is meant for the user's other builds and would change options of this one.
     command = [
         sys.executable,
         "-P",
@@ -117,25 +123,30 @@ class BuiltModels:
 
     def open(self) -> tuple[Deployment, Choice, Registry]:
         """Return the parsed deployment, the one choice and the plugins."""
-        return opened(self.deployment, self.target)
+        return load_job(self.deployment, self.target)
 
 
 def run_model(asked: BuiltModels, inputs: Mapping[str, str], output: Path) -> dict[str, Path]:
-    """Write each output as OUTPUT/NAME.npy with a leading axis of samples; the files by output."""
+    """Run a model and write each output as OUTPUT/NAME.npy, with a leading axis of samples.
+
+    Return the files by output.
+    """
     parsed, choice, registry = asked.open()
-    model = _named(parsed, asked.model)
+    model = _find_model(parsed, asked.model)
     runner = registry.find_runner(choice, (model,))
     built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
-    found = built.run(model.name, samples or stored(model.inputs, list(tensors.values())), asked.threads)
+    found = built.run(
+        model.name, samples or stored_samples(model.inputs, list(tensors.values())), asked.threads
+    )
     files = {name: f"{plain}.npy" for name, plain in plain_names(found).items()}
     write_all(output, {file: _npy(found[name]) for name, file in files.items()})
     return {name: output / file for name, file in files.items()}
 
 
 def validate_library(asked: BuiltModels) -> list[Validation | Failure]:
-    """Tell of each model how similar its outputs are to the stored ones, or to its framework's on random inputs."""
+    """Compare each model's outputs with the stored ones, or with its framework's on random inputs."""
     return attempt_each(_validation_jobs(asked), lambda job: [validate(job)])
 
 
@@ -148,7 +159,7 @@ def validate_layers(asked: BuiltModels) -> list[LayerComparison | Failure]:
 
 def _validation_jobs(asked: BuiltModels) -> list[ValidationJob]:
     parsed, choice, registry = asked.open()
-    models = (_named(parsed, asked.model),) if asked.model else parsed.models
+    models = (_find_model(parsed, asked.model),) if asked.model else parsed.models
     runner = registry.find_runner(choice, models)
     built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
     return [ValidationJob(built, model, registry, asked.threads) for model in models]
@@ -157,7 +168,7 @@ def _validation_jobs(asked: BuiltModels) -> list[ValidationJob]:
 def benchmark_models(
     asked: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False
 ) -> list[Timing]:
-    """Time every model with mace_benchmark, or beside the framework in this process."""
+    """Time every model with mace_benchmark, or in this process in turn with the model's framework."""
     parsed, choice, registry = asked.open()
     folder = asked.builds / parsed.library
     if against_framework:
@@ -169,17 +180,17 @@ def benchmark_models(
 
 
 def explain_deployment(deployment: Path, target: str, strict: bool = False) -> list[Explanation]:
-    """Compile every model and tell what was decided.
+    """Compile every model and return what was decided.
 
-    strict: MaceError for nodes that no named target takes.
+    strict: raise MaceError for nodes that no named target takes.
     """
-    parsed, choice, registry = opened(deployment, target)
-    work = Compilation(choice, registry, strict)
-    return [explain(compile_model(model, work)) for model in parsed.models]
+    parsed, choice, registry = load_job(deployment, target)
+    compilation = Compilation(choice, registry, strict)
+    return [explain(compile_model(model, compilation)) for model in parsed.models]
 
 
 def check_deployment(deployment: Path, target: str, strict: bool = False) -> Iterator[Finding]:
-    """Yield what is fine and what was decided; MaceError with all faults together."""
+    """Yield what was checked and what was decided; MaceError with all faults together."""
     from mace_core.run.ready import check
 
     yield from check(deployment, target, Registry.load(), strict)
@@ -202,7 +213,7 @@ class PluginListing:
 
     @property
     def state(self) -> str:
-        """What a table says of it."""
+        """The cell of the table of plugins: "ready", or what is missing or broken."""
         return "broken: see below" if self.broken else "; ".join(self.missing) or "ready"
 
 
@@ -212,7 +223,7 @@ def list_plugins() -> list[PluginListing]:
     loader.load()
     listed = []
     for plugin in loader.plugins:
-        offered = [(kind, name) for (kind, name), owner in loader.owners.items() if owner == plugin]
+        offered = [kind_name for kind_name, owner in loader.owners.items() if owner == plugin]
         count = sum(kind == "ops" for kind, _ in offered)
         offers = [f"{kind[:-1]} {name}" for kind, name in offered if kind != "ops"]
         fault = loader.broken.get(plugin)
@@ -239,9 +250,9 @@ def show_plugins(plugins: Sequence[PluginListing]) -> str:
 
 
 def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[str]:
-    """Say what the targets and toolchains of one plugin lack.
+    """Return what the targets and toolchains of one plugin need and this machine lacks.
 
-    One that fails when asked is told, not raised.
+    A plugin that raises when it is asked is listed with its exception.
     """
     reasons: list[str] = []
     for kind, name in offered:
@@ -250,16 +261,17 @@ def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[s
             if kind == "targets" and (reason := offer.missing()):
                 reasons.append(reason)
             if kind == "toolchains":
-                reasons += sorted({f"{abi}: {why}" for abi in offer.abis if (why := offer.missing(abi))})
+                missing = {abi: offer.missing(abi) for abi in offer.abis}
+                reasons += sorted(f"{abi}: {reason}" for abi, reason in missing.items() if reason)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # `mace plugins` must answer whatever a plugin does
-            reasons.append(f"{name}: cannot tell what it lacks: {type(error).__name__}: {error}")
+            reasons.append(f"{name}: cannot say what it needs: {type(error).__name__}: {error}")
     return reasons
 
 
-def _named(deployment: Deployment, name: str) -> Model:
+def _find_model(deployment: Deployment, name: str) -> Model:
     models = {m.name: m for m in deployment.models}
     if name and c_name(name) not in models:
-        raise MaceError(f"--model {name}", "no such model", f"the deployment has {', '.join(models)}")
+        raise MaceError(f"--model {name}", "no such model", f"models in this deployment: {', '.join(models)}")
     return models[c_name(name)] if name else deployment.models[0]
 
 

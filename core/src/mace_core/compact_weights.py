@@ -115,8 +115,10 @@ def decode(encoding: Encoding, size: int) -> Array:
     """Restore the elements as the kernels do: what they are held against."""
     if encoding.kernel == "f16":
         return encoding.arrays[0].view(np.float16).astype(np.float32)
-    words, before, kept = encoding.arrays
-    values = kept.view(np.float16).astype(np.float32) if encoding.kernel == "sparse_f16" else kept
+    words, before, values_kept = encoding.arrays
+    values = (
+        values_kept.view(np.float16).astype(np.float32) if encoding.kernel == "sparse_f16" else values_kept
+    )
     present = np.unpackbits(words.view(np.uint8), count=size, bitorder="little").astype(bool)
     restored = np.zeros(size, np.float32)
     for number, start in enumerate(range(0, size, PIECE)):
@@ -134,11 +136,11 @@ def compact_weights(program: Program, kernels: WideningKernels) -> Compacted:
     for name, weight in program.weights.items():
         weights |= step.stored.get(name, {name: weight})
     replaced = [program.weights[name].bytes for name in step.stored]
-    stored = [weight.bytes for parts in step.stored.values() for weight in parts.values()]
+    stored_bytes = [weight.bytes for parts in step.stored.values() for weight in parts.values()]
     figures = {
         "weights": len(replaced),
         "packed_bytes": sum(replaced),
-        "stored_bytes": sum(stored),
+        "stored_bytes": sum(stored_bytes),
         "widened_bytes": step.widened_bytes,
     }
     tensors = {**program.tensors, **step.tensors}

@@ -87,31 +87,36 @@ class CompiledModel:
         )
 
 
-def compile_model(model: Model, work: Compilation) -> CompiledModel:
+def compile_model(model: Model, compilation: Compilation) -> CompiledModel:
     """Read a model, transform it, divide it among its targets, and plan how their parts run.
 
     MaceError with all faults of the first stage that finds one.
     """
-    targets = work.targets(model)
+    targets = compilation.targets(model)
     refuse_unknown_forms(model, targets)
-    work.progress(f"{model.name}: reading")
-    graph = run_phases(load(model, work.registry), work.registry)
-    return compile_graph(model, graph, work)
+    compilation.progress(f"{model.name}: reading")
+    graph = run_phases(load(model, compilation.registry), compilation.registry)
+    return compile_graph(model, graph, compilation)
 
 
-def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledModel:
+def compile_graph(model: Model, graph: Graph, compilation: Compilation) -> CompiledModel:
     """Go on from the model's graph as the transforms left it; the same graph serves several choices."""
-    targets = work.targets(model)
+    targets = compilation.targets(model)
     refuse_unknown_forms(model, targets)
-    work.progress(f"{model.name}: compiling {len(graph.nodes)} nodes for {work.choice.text}")
+    compilation.progress(f"{model.name}: compiling {len(graph.nodes)} nodes for {compilation.choice.text}")
     for runtime in sorted({*model.runtimes} - {target.device for target in targets}):
-        place = f"no target for runtime {runtime!r} is installed behind {work.choice.abi}"
-        work.progress(f"{model.name}: {place}; the CPU computes in its place")
+        place = f"no target for runtime {runtime!r} is installed behind {compilation.choice.abi}"
+        compilation.progress(f"{model.name}: {place}; the CPU computes in its place")
     divided = partition(graph, targets)
-    if work.strict:
-        _refuse_fallback(model, divided.regions, divided.refusals, work)
+    if compilation.strict:
+        _refuse_fallback(model, divided.regions, divided.refusals, compilation)
     _refuse_states(graph, divided.regions)
-    config = BuildConfig(work.choice.abi, work.choice.text, model, partial(read_file, registry=work.registry))
+    config = BuildConfig(
+        compilation.choice.abi,
+        compilation.choice.text,
+        model,
+        partial(read_file, registry=compilation.registry),
+    )
     plan = _with_small_dimensions(
         make_plan(graph, [compile_region(region, config) for region in divided.regions])
     )
@@ -119,7 +124,7 @@ def compile_graph(model: Model, graph: Graph, work: Compilation) -> CompiledMode
         plan = replace(plan, fallback=_plan_fallback(graph, targets, config))
     # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a
     # word.
-    check_tuning(tuning_of(model, work.choice.abi), plan.program.selections)
+    check_tuning(tuning_of(model, compilation.choice.abi), plan.program.selections)
     notes = (*graph.notes, *(note for part in plan.parts for note in part.notes))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 
@@ -159,12 +164,12 @@ def refuse_unknown_forms(model: Model, targets: Sequence[Target]) -> None:
 
 
 def _refuse_fallback(
-    model: Model, regions: Sequence[Region], refusals: Sequence[NodeRefusal], work: Compilation
+    model: Model, regions: Sequence[Region], refusals: Sequence[NodeRefusal], compilation: Compilation
 ) -> None:
     """Raise MaceError with the ledger of every node that went to a target which nobody named."""
-    named = {target.name for target in work.choice.targets}
+    named = {target.name for target in compilation.choice.targets}
     if not named:  # the deployment file names them in its stead
-        named = {target.name for target in work.targets(model) if target.device in model.runtimes}
+        named = {target.name for target in compilation.targets(model) if target.device in model.runtimes}
     reasons = {(r.node, r.target): r.refusal for r in refusals}
     faults = []
     for region in regions:
@@ -185,10 +190,10 @@ def _refuse_fallback(
 
 def _refuse_states(graph: Graph, regions: Sequence[Region]) -> None:
     """Raise MaceError for states of a model that a target computes whole: its program has no session that would keep them."""
-    whole = [region.target.name for region in regions if region.target.scope == "model"]
-    if whole and graph.states:
+    targets = [region.target.name for region in regions if region.target.scope == "model"]
+    if targets and graph.states:
         problem = (
-            f"target {whole[0]!r} keeps no states, and the model has {', '.join(map(str, graph.states))}"
+            f"target {targets[0]!r} keeps no states, and the model has {', '.join(map(str, graph.states))}"
         )
         remedy = "write `states: application` or `states: reset` in the deployment file"
         raise MaceError(f"model {graph.name!r}", problem, remedy)

@@ -1,7 +1,7 @@
-"""Our own distributions: the only names that advice about missing plugins may contain.
+"""Knows our own distributions, the only ones that a message advises to install.
 
-A name guessed from what a user typed could be registered by anybody; advice to install it would invite
-squatters.
+Advice to install a name that was guessed from the user's input would let anybody register that name on the
+package index and run code on the user's machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Offers = Mapping[str, tuple[str, ...]]
 
 @cache
 def read_distributions() -> Mapping[str, Offers]:
-    """Return what each of our distributions brings, by its name."""
+    """Return what each of our distributions contains, by its name."""
     import yaml
 
     text = (files("mace_core") / "distributions.yml").read_text(encoding="utf-8")
@@ -25,6 +25,6 @@ def read_distributions() -> Mapping[str, Offers]:
 
 
 def advise_install(kind: str, name: str) -> str | None:
-    """Return the command that installs what is missing, or None if no distribution of ours brings it."""
+    """Return the command that installs what is missing; None if none of our distributions contains it."""
     bringing = [d for d, offers in read_distributions().items() if name in offers.get(kind, ())]
     return f"pip install {bringing[0]}" if bringing else None

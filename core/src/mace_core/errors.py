@@ -1,4 +1,4 @@
-"""The two errors that people see; anything else is a bug, which `failure` turns into a report."""
+"""Defines the errors that users see. Any other exception is a bug, which `failure` turns into a report."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from mace_core.terminal import escape_controls
 
 
 class MaceError(Exception):
-    """A user's mistake, told as `place: what is wrong; what to do`.
+    """A user error, formatted as `place: what is wrong; what to do`.
 
-    One error may carry several faults of one file, so that all are shown together.
+    One error may hold several faults, so that a user sees all of them at once.
     """
 
     def __init__(self, place: object, problem: str, remedy: str = "") -> None:
         text = f"{problem}; {remedy}" if remedy else problem
         # A place is one line: a newline in a file's or a node's name must not look like another message.
-        shown = escape_controls(str(place), keep="")
-        super().__init__(f"{shown}: {text}" if shown else text)
-        self._place, self._text = shown, text
+        location = escape_controls(str(place), keep="")
+        super().__init__(f"{location}: {text}" if location else text)
+        self._place, self._text = location, text
 
     @classmethod
     def of(cls, faults: Iterable[str]) -> MaceError:
-        """Join faults that already have the shape `place: problem; remedy`, one a line."""
+        """Join faults that already have the form `place: problem; remedy`, one per line."""
         return cls("", "\n".join(faults))
 
     def at(self, place: object) -> str:
-        """The same told of a place that the user knows better.
+        """Return the message with another place, one that the user knows better.
 
-        Several faults, which have their places, stay as they are.
+        An error of several faults, which have places of their own, stays as it is.
         """
         return f"{place}: {self._text}" if self._place else str(self)
 

@@ -54,9 +54,9 @@ def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Ge
     """
     if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
-    work = Compilation(job.choice, registry, job.strict, progress)
+    compilation = Compilation(job.choice, registry, job.strict, progress)
     collect_manifests(job, registry)  # faults of targets are told here, before a large model is read
-    models = tuple(compile_model(model, work) for model in job.deployment.models)
+    models = tuple(compile_model(model, compilation) for model in job.deployment.models)
     report = LibraryReport({model.name: model.report() for model in models}, job.deployment.notes)
     return Generated(encode(job, models, registry), report, models)
 
@@ -65,18 +65,18 @@ def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Gen
     """Write the plans of these models, which may be fewer than the deployment has, as sources."""
     job = replace(job, deployment=replace(job.deployment, models=tuple(model.model for model in models)))
     manifests = collect_manifests(job, registry)
-    held = {name for manifest in manifests for name in manifest.holds}
-    plans = [model.plan for model in models if model.name not in held]
+    whole_models = {name for manifest in manifests for name in manifest.holds}
+    plans = [model.plan for model in models if model.name not in whole_models]
     files: dict[str, Content] = {}
     if plans:
         files |= code.library(
             job.deployment.library, plans, library_levels(list_targets(job, registry), job.choice.abi)
         ).files
     for target in list_targets(job, registry):
-        own = {
+        own_parts = {
             model.name: [part for part in model.plan.parts if part.target == target.name] for model in models
         }
-        files |= target.write(job.deployment.library, own)
+        files |= target.write(job.deployment.library, own_parts)
     check_files(manifests, files)
     check_drivers(manifests, (model.plan for model in models))
     return GeneratedFiles(files, manifests)

@@ -52,7 +52,7 @@ class Builder:
 
     def input(self, name: str, dtype: DType, shape: Shape, quant: Quant | None = None) -> str:
         """Declare an input of the model."""
-        self.tensors[name] = self._checked(Tensor(name, dtype, shape, quant))
+        self.tensors[name] = self._check(Tensor(name, dtype, shape, quant))
         self.inputs.append(name)
         return name
 
@@ -83,7 +83,7 @@ class Builder:
     def weight(self, name: str, array: Array, quant: Quant | None = None) -> str:
         """Declare a constant; a name that is taken gets a number."""
         name = self.fresh(name)
-        self.tensors[name] = self._checked(Tensor(name, DType.of(array), array.shape, quant))
+        self.tensors[name] = self._check(Tensor(name, DType.of(array), array.shape, quant))
         self.weights[name] = frozen(array)
         return name
 
@@ -132,14 +132,15 @@ class Builder:
         except OpError as error:
             raise MaceError(f"{self.name}: node {stem!r} ({op.name})", str(error)) from None
         default = propagate_storage(op, tensors, complete)
-        made = [
-            self._made(n, spec, self.storages.get(n, default)) for n, spec in zip(names, specs, strict=False)
+        results = [
+            self._infer_tensor(n, spec, self.storages.get(n, default))
+            for n, spec in zip(names, specs, strict=False)
         ]
         sources = like.sources if like else (stem,)
         node = Node(self._node_name(stem), op, tuple(inputs), names, complete, sources)
-        if self._folds(node, made):
-            return self._fold(node, made)
-        return self._append(node, made)
+        if self._folds(node, results):
+            return self._fold(node, results)
+        return self._append(node, results)
 
     def keep(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:
         """Append a node of another graph, whose inputs are here what they are there, with the outputs that it has there."""
@@ -182,22 +183,28 @@ class Builder:
         The values of states after the run become outputs behind them, unless they are among them.
         """
         outputs, names, states = self._with_states(outputs, names or outputs)
-        now: dict[str, str] = {}
-        made: list[str] = []
+        renamed: dict[str, str] = {}
+        results: list[str] = []
         for tensor, name in zip(outputs, names, strict=True):
-            if name in self.tensors and name not in (now.get(tensor, tensor), *self.inputs, *made):
-                now[name] = self._rename(name, self.fresh(name))  # an inner tensor gives way
-            made.append(self._as(now.get(tensor, tensor), name, made))
-            now[tensor] = made[-1]
-        live = self._ancestors(made)
-        kept = [node for node in self.nodes if live.intersection(node.outputs)]
-        live.update(self.inputs, *(n.outputs for n in kept))
+            if name in self.tensors and name not in (renamed.get(tensor, tensor), *self.inputs, *results):
+                renamed[name] = self._rename(name, self.fresh(name))  # an inner tensor gives way
+            results.append(self._as(renamed.get(tensor, tensor), name, results))
+            renamed[tensor] = results[-1]
+        live = self._ancestors(results)
+        nodes = [node for node in self.nodes if live.intersection(node.outputs)]
+        live.update(self.inputs, *(n.outputs for n in nodes))
         tensors = {n: t for n, t in self.tensors.items() if n in live}
         weights = {n: w for n, w in self.weights.items() if n in live}
         notes = tuple(dict.fromkeys(self.notes))
-        ends = tuple(self.inputs), tuple(made)
+        interface = tuple(self.inputs), tuple(results)
         return Graph(
-            self.name, tuple(kept), MappingProxyType(tensors), MappingProxyType(weights), *ends, notes, states
+            self.name,
+            tuple(nodes),
+            MappingProxyType(tensors),
+            MappingProxyType(weights),
+            *interface,
+            notes,
+            states,
         )
 
     def _with_states(
@@ -225,9 +232,16 @@ class Builder:
 
     def _check_same(self, state: str, after: str) -> None:
         """Raise MaceError unless a tensor can be the next value of a state."""
-        old, new = self.tensors[state], self.tensors[after]
-        if (old.dtype, old.shape, old.quant) != (new.dtype, new.shape, new.quant):
-            kinds = [f"{t.dtype.value}{list(t.shape)}{f', {t.quant}' if t.quant else ''}" for t in (old, new)]
+        state_value, next_value = self.tensors[state], self.tensors[after]
+        if (state_value.dtype, state_value.shape, state_value.quant) != (
+            next_value.dtype,
+            next_value.shape,
+            next_value.quant,
+        ):
+            kinds = [
+                f"{t.dtype.value}{list(t.shape)}{f', {t.quant}' if t.quant else ''}"
+                for t in (state_value, next_value)
+            ]
             problem = f"is {kinds[0]} before a run and {kinds[1]} after it"
             raise MaceError(
                 f"{self.name}: state {state!r}", problem, "convert the model again, so that both are the same"
@@ -243,18 +257,18 @@ class Builder:
         live = set(self._state_ports)
         while True:
             read = self._ancestors([*outputs, *(changed[name] for name in live if name in changed)])
-            found = live | (read & self._starts.keys())
-            if found == live:
+            reached = live | (read & self._starts.keys())
+            if reached == live:
                 return live
-            live = found
+            live = reached
 
     def _ancestors(self, tensors: Iterable[str]) -> set[str]:
         """Return these tensors and all that they are computed of."""
-        found = set(tensors)
+        ancestors = set(tensors)
         for node in reversed(self.nodes):
-            if found.intersection(node.outputs):
-                found.update(filter(None, node.inputs))
-        return found
+            if ancestors.intersection(node.outputs):
+                ancestors.update(filter(None, node.inputs))
+        return ancestors
 
     def _as(self, tensor: str, name: str, taken: Sequence[str]) -> str:
         """Let a tensor that a node computes bear a public name: in place if it may, else through an Identity."""
@@ -314,14 +328,14 @@ class Builder:
         )
         return tuple(self.weight(t.name, a, t.quant) for t, a in zip(outputs, arrays, strict=False))
 
-    def _made(self, name: str, spec: Spec, storage: Storage | None) -> Tensor:
+    def _infer_tensor(self, name: str, spec: Spec, storage: Storage | None) -> Tensor:
         """The tensor that a node computes; only real numbers have a storage of their own."""
         dtype, shape = spec[0], tuple(map(int, spec[1]))
         if storage and dtype is DType.F32:
-            return self._checked(Tensor(name, storage.dtype, shape, storage.quant))
+            return self._check(Tensor(name, storage.dtype, shape, storage.quant))
         return Tensor(name, dtype, shape)
 
-    def _checked(self, tensor: Tensor) -> Tensor:
+    def _check(self, tensor: Tensor) -> Tensor:
         if wrong := fault(tensor):
             raise MaceError(f"{self.name}: tensor {tensor.name!r}", wrong, "quantize the model again")
         return tensor

@@ -16,7 +16,7 @@ YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 def lines(kind: str, names: Iterable[str], **keys: Iterable[str]) -> str:
     """The lines of a deployment file that name inputs or outputs (kind "input" or "output") and state something of each."""
-    rows = {"tensors": map(_quoted, names), **keys}
+    rows = {"tensors": map(_quote, names), **keys}
     return "".join(f"\n  {kind}_{key}: [{', '.join(values)}]" for key, values in rows.items())
 
 
@@ -45,7 +45,7 @@ def refuse_shapes(place: str, faults: Iterable[str], shapes: Mapping[str, Sequen
         raise MaceError.of(text)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """A name as YAML takes it inside a list."""
     plain = name.replace("_", "a").isalnum() and not name[0].isdigit() and name.lower() not in YAML_WORDS
     return name if plain else json.dumps(name)

@@ -38,15 +38,15 @@ def apply_io_spec(graph: Graph, model: Model, order: str) -> Graph:
     _check_output_shapes(graph, outputs, order)
     if all(_agrees(p, graph.tensors.get(p.name), order) for p in (*inputs.values(), *outputs.values())):
         return graph
-    new = Builder(graph.name)
+    builder = Builder(graph.name)
     # What is added at the edges must not take the name of what comes behind.
-    new.reserved = frozenset(graph.tensors)
-    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
-    new.states = [_state_as_stated(state, inputs, outputs, order) for state in graph.states]
-    entries = {name: _entry(new, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
-    renamed = copy_nodes(graph, new, entries)
-    made = [_exit(new, renamed.get(name, name), outputs.get(name), order) for name in graph.outputs]
-    return new.finish(made, [_public(outputs.get(n), n) for n in graph.outputs])
+    builder.reserved = frozenset(graph.tensors)
+    builder.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
+    builder.states = [_state_as_stated(state, inputs, outputs, order) for state in graph.states]
+    entries = {name: _entry(builder, graph.tensors[name], inputs.get(name), order) for name in graph.inputs}
+    renamed = copy_nodes(graph, builder, entries)
+    results = [_exit(builder, renamed.get(name, name), outputs.get(name), order) for name in graph.outputs]
+    return builder.finish(results, [_public(outputs.get(n), n) for n in graph.outputs])
 
 
 def _check_output_shapes(graph: Graph, outputs: Mapping[str, Port], order: str) -> None:
@@ -56,9 +56,9 @@ def _check_output_shapes(graph: Graph, outputs: Mapping[str, Port], order: str) 
         if port is None or port.shape is None:
             continue
         perm = _perm(port, len(shape), order)
-        found = tuple(shape[i] for i in perm) if perm else shape
-        if found != port.shape:
-            problem = f"output_shapes states {list(port.shape)}, the model gives {list(found)}"
+        shape_stated = tuple(shape[i] for i in perm) if perm else shape
+        if shape_stated != port.shape:
+            problem = f"output_shapes states {list(port.shape)}, the model gives {list(shape_stated)}"
             faults.append(f"output {name!r}: {problem}; correct output_shapes, or leave it out")
     if faults:
         raise MaceError.of(faults)
@@ -100,9 +100,9 @@ def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
     and from the framework's.
     """
     ports = {p.name: p for p in model.inputs}
-    new = Builder(graph.name)
-    return new.finish(
-        [_entry(new, graph.tensors[name], ports.get(name), order) for name in graph.port_inputs]
+    builder = Builder(graph.name)
+    return builder.finish(
+        [_entry(builder, graph.tensors[name], ports.get(name), order) for name in graph.port_inputs]
     )
 
 
@@ -112,12 +112,15 @@ def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
     Inputs and outputs are in the order of `graph.port_outputs`.
     """
     ports = {p.name: p for p in model.outputs}
-    new = Builder(graph.name)
-    given = []
+    builder = Builder(graph.name)
+    names = []
     for i, tensor in enumerate(graph.tensors[name] for name in graph.port_outputs):
-        given.append(new.input(f"{i}:{tensor.name}", tensor.dtype, tensor.shape, tensor.quant))
-    return new.finish(
-        [_exit(new, name, ports.get(own), order) for name, own in zip(given, graph.port_outputs, strict=True)]
+        names.append(builder.input(f"{i}:{tensor.name}", tensor.dtype, tensor.shape, tensor.quant))
+    return builder.finish(
+        [
+            _exit(builder, name, ports.get(output), order)
+            for name, output in zip(names, graph.port_outputs, strict=True)
+        ]
     )
 
 
@@ -148,26 +151,26 @@ def _public(port: Port | None, name: str) -> str:
     return (port.alias if port else None) or name
 
 
-def _entry(new: Builder, tensor: Tensor, port: Port | None, order: str) -> str:
+def _entry(builder: Builder, tensor: Tensor, port: Port | None, order: str) -> str:
     perm = _perm(port, len(tensor.shape), order)
     prepared = port is not None and bool(port.preparation)
     dtype = (port.dtype if port else None) or (tensor.real.dtype if prepared else tensor.dtype)
     shape = tuple(tensor.shape[i] for i in perm) if perm else tensor.shape
     # A model of integers that is prepared gets numbers, not its own stored integers.
-    stored = tensor.quant if dtype is tensor.dtype and not prepared else None
-    name = new.input(_public(port, tensor.name), dtype, shape, stored)
+    quant = tensor.quant if dtype is tensor.dtype and not prepared else None
+    name = builder.input(_public(port, tensor.name), dtype, shape, quant)
     if port is not None and prepared:
-        name = prepare(new, name, port, _channel_axis(port, len(shape), order))
+        name = prepare(builder, name, port, _channel_axis(port, len(shape), order))
     if perm:
-        name = new.one("Transpose", [name], {"perm": _inverse(perm)})
+        name = builder.one("Transpose", [name], {"perm": _inverse(perm)})
     return (
         name
-        if new.tensors[name].storage == tensor.storage and new.tensors[name].dtype is tensor.dtype
-        else _converted(new, name, tensor)
+        if builder.tensors[name].storage == tensor.storage and builder.tensors[name].dtype is tensor.dtype
+        else _convert(builder, name, tensor)
     )
 
 
-def prepare(new: Builder, name: str, port: Port, axis: int) -> str:
+def prepare(builder: Builder, name: str, port: Port, axis: int) -> str:
     """Add what is computed from an input before the model reads it, and return the result, of float32.
 
     (x - mean) * scale or / std, then the channels reversed. The mean is subtracted from the picture itself,
@@ -175,36 +178,38 @@ def prepare(new: Builder, name: str, port: Port, axis: int) -> str:
     comes last, where the filters can take it in. Raises MaceError for as many numbers as there are no
     channels.
     """
-    wanted = port.preparation
-    if new.tensors[name].dtype is not DType.F32:
-        name = new.one("Cast", [name], {"to": DType.F32.value}, outputs=[new.fresh(f"{port.name}.cast")])
-    for op, what, values in (
-        ("Sub", "mean", wanted.mean),
-        ("Mul", "scale", wanted.scale),
-        ("Div", "std", wanted.std),
+    preparation = port.preparation
+    if builder.tensors[name].dtype is not DType.F32:
+        name = builder.one(
+            "Cast", [name], {"to": DType.F32.value}, outputs=[builder.fresh(f"{port.name}.cast")]
+        )
+    for op, key, values in (
+        ("Sub", "mean", preparation.mean),
+        ("Mul", "scale", preparation.scale),
+        ("Div", "std", preparation.std),
     ):
         if values:
-            constant = new.weight(
-                f"{port.name}.{what}", _by_channel(new.shape(name), axis, port, (what, values))
+            constant = builder.weight(
+                f"{port.name}.{key}", _by_channel(builder.shape(name), axis, port, (key, values))
             )
-            name = new.one(op, [name, constant], outputs=[new.fresh(f"{port.name}.by_{what}")])
-    if wanted.reverse:
-        channels = _channels(new.shape(name), axis, port, "color")
-        indices = new.weight(f"{port.name}.channels", np.arange(channels - 1, -1, -1, dtype=np.int32))
-        name = new.one(
-            "Gather", [name, indices], {"axis": axis}, outputs=[new.fresh(f"{port.name}.reversed")]
+            name = builder.one(op, [name, constant], outputs=[builder.fresh(f"{port.name}.by_{key}")])
+    if preparation.reverse:
+        channels = _channels(builder.shape(name), axis, port, "color")
+        indices = builder.weight(f"{port.name}.channels", np.arange(channels - 1, -1, -1, dtype=np.int32))
+        name = builder.one(
+            "Gather", [name, indices], {"axis": axis}, outputs=[builder.fresh(f"{port.name}.reversed")]
         )
     return name
 
 
 def _by_channel(shape: Shape, axis: int, port: Port, stated: tuple[str, tuple[float, ...]]) -> Array:
     """The numbers for an input so that they broadcast along its channels, in the order in which the application gives those."""
-    what, values = stated
+    key, values = stated
     if len(values) == 1:
         return np.asarray(values, np.float32).reshape((1,) * len(shape))
-    channels = _channels(shape, axis, port, what)
+    channels = _channels(shape, axis, port, key)
     if len(values) != channels:
-        problem = f"input_{what} has {len(values)} numbers for {channels} channels"
+        problem = f"input_{key} has {len(values)} numbers for {channels} channels"
         raise MaceError(
             f"input {port.name!r}",
             problem,
@@ -214,14 +219,14 @@ def _by_channel(shape: Shape, axis: int, port: Port, stated: tuple[str, tuple[fl
     return np.asarray(row, np.float32).reshape([channels if i == axis else 1 for i in range(len(shape))])
 
 
-def _channels(shape: Shape, axis: int, port: Port, what: str) -> int:
+def _channels(shape: Shape, axis: int, port: Port, key: str) -> int:
     if not shape:
         raise MaceError(
             f"input {port.name!r}",
-            f"input_{what} is for channels, and its shape is []",
-            f"remove input_{what}",
+            f"input_{key} is for channels, and its shape is []",
+            f"remove input_{key}",
         )
-    if what == "color" and shape[axis] != COLORS:
+    if key == "color" and shape[axis] != COLORS:
         problem = f"input_color reverses {COLORS} channels, it has {shape[axis]}"
         raise MaceError(
             f"input {port.name!r}",
@@ -237,24 +242,28 @@ def _channel_axis(port: Port, rank: int, order: str) -> int:
     return 1 if rank == len(TO_CHANNELS_LAST) and image == "NCHW" else rank - 1
 
 
-def _exit(new: Builder, name: str, port: Port | None, order: str) -> str:
-    tensor = new.tensors[name]
+def _exit(builder: Builder, name: str, port: Port | None, order: str) -> str:
+    tensor = builder.tensors[name]
     if perm := _perm(port, len(tensor.shape), order):
-        name = new.one("Transpose", [name], {"perm": perm})
+        name = builder.one("Transpose", [name], {"perm": perm})
     if port and port.dtype not in (None, tensor.dtype):
         assert port.dtype is not None
-        name = _converted(new, name, Tensor(name, port.dtype, tensor.shape))
+        name = _convert(builder, name, Tensor(name, port.dtype, tensor.shape))
     return name
 
 
-def _converted(new: Builder, name: str, like: Tensor) -> str:
+def _convert(builder: Builder, name: str, like: Tensor) -> str:
     """A tensor in the type of another: real numbers stay what they are."""
     if like.storage:
-        if not new.tensors[name].quant and new.tensors[name].dtype is not DType.F32:
-            name = new.one("Cast", [name], {"to": DType.F32.value})
-        return new.add("Quantize", [name], outputs=[new.stored(f"{like.name}.stored", like.storage)])[0]
-    if new.tensors[name].quant:
-        name = new.one("Dequantize", [name])
+        if not builder.tensors[name].quant and builder.tensors[name].dtype is not DType.F32:
+            name = builder.one("Cast", [name], {"to": DType.F32.value})
+        return builder.add("Quantize", [name], outputs=[builder.stored(f"{like.name}.stored", like.storage)])[
+            0
+        ]
+    if builder.tensors[name].quant:
+        name = builder.one("Dequantize", [name])
     return (
-        name if new.tensors[name].dtype is like.dtype else new.one("Cast", [name], {"to": like.dtype.value})
+        name
+        if builder.tensors[name].dtype is like.dtype
+        else builder.one("Cast", [name], {"to": like.dtype.value})
     )

@@ -111,29 +111,29 @@ class KernelTarget(Target):
         tuning: which candidates are taken; wrong names in it are found when all regions are lowered, see
         `check_tuning`.
         """
-        to = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
+        lowering = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
         for node in graph.nodes:
-            self._lower(node, to)
-        return to.finish()
+            self._lower(node, lowering)
+        return lowering.finish()
 
     def _chooser(self, levels: tuple[Level, ...], tuning: Tuning = NO_TUNING) -> Chooser:
         return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)
 
-    def _lower(self, node: Node, to: _TargetLowering) -> None:
-        tensors = [to.tensors[t] for t in (*node.inputs, *node.outputs) if t]
+    def _lower(self, node: Node, lowering: _TargetLowering) -> None:
+        tensors = [lowering.tensors[t] for t in (*node.inputs, *node.outputs) if t]
         for tensor in tensors:
             _need_describable(tensor)
-        if not any(_compressed(t) for t in tensors):
-            self._plain(node, to)
+        if not any(_is_compressed(t) for t in tensors):
+            self._plain(node, lowering)
             return
-        calls = len(to.calls)
+        calls = len(lowering.calls)
         try:
-            self._as_stored(node, tensors, to)
+            self._as_stored(node, tensors, lowering)
         except Refused:
-            del to.calls[calls:]  # what was appended before the refusal
-            self._through_floats(node, to)
+            del lowering.calls[calls:]  # what was appended before the refusal
+            self._through_floats(node, lowering)
 
-    def _as_stored(self, node: Node, tensors: Sequence[Tensor], to: _TargetLowering) -> None:
+    def _as_stored(self, node: Node, tensors: Sequence[Tensor], lowering: _TargetLowering) -> None:
         """Compute a node on operands as they are stored; Refused where no kernel does."""
         storages = {t.storage for t in tensors if t.quant}
         moved = (
@@ -142,55 +142,56 @@ class KernelTarget(Target):
             and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1]))
         )
         if node.op.name in self.quantized and storages:
-            lower_by_choice(self.quantized[node.op.name], node, to, to.chooser)
+            lower_by_choice(self.quantized[node.op.name], node, lowering, lowering.chooser)
         elif moved or not storages:
-            self._plain(node, to)
+            self._plain(node, lowering)
         else:
             raise Refused(f"{self.name} has no integer kernel for {node.op.name}", code="quantization")
 
-    def _plain(self, node: Node, to: _TargetLowering) -> None:
+    def _plain(self, node: Node, lowering: _TargetLowering) -> None:
         lower = self.lowerings.get(node.op.name) or node.op.lower
         if lower is None:
             raise Refused(f"{self.name} has no kernel for {node.op.name}", code="unsupported-op")
-        lower_by_choice(lower, node, to, to.chooser)
+        lower_by_choice(lower, node, lowering, lowering.chooser)
 
-    def _through_floats(self, node: Node, to: _TargetLowering) -> None:
+    def _through_floats(self, node: Node, lowering: _TargetLowering) -> None:
         """Compute a node whose operands no kernel takes as they are stored with floats, between two conversions."""
-        now = {
-            name: self._real(node, name, to)
+        real_inputs = {
+            name: self._real(node, name, lowering)
             for name in dict.fromkeys(filter(None, node.inputs))
-            if _compressed(to.tensors[name])
+            if _is_compressed(lowering.tensors[name])
         }
-        made = {
-            name: to.temporary(_floats(to.tensors[name]))
+        real_outputs = {
+            name: lowering.temporary(_floats(lowering.tensors[name]))
             for name in node.outputs
-            if name and _compressed(to.tensors[name])
+            if name and _is_compressed(lowering.tensors[name])
         }
-        if not now and not made:
+        if not real_inputs and not real_outputs:
             raise Refused(f"{self.name} has no kernel for {node.op.name}", code="unsupported-op")
         inputs, outputs = (
-            tuple(by.get(t, t) for t in names) for by, names in ((now, node.inputs), (made, node.outputs))
+            tuple(by.get(t, t) for t in names)
+            for by, names in ((real_inputs, node.inputs), (real_outputs, node.outputs))
         )
-        self._plain(replace(node, inputs=inputs, outputs=outputs), to)
-        for stored, real in made.items():
-            self._convert(node, (real, stored), to)
+        self._plain(replace(node, inputs=inputs, outputs=outputs), lowering)
+        for quantized, real in real_outputs.items():
+            self._convert(node, (real, quantized), lowering)
 
-    def _real(self, node: Node, stored: str, to: _TargetLowering) -> str:
+    def _real(self, node: Node, name: str, lowering: _TargetLowering) -> str:
         """A tensor of floats with the real numbers of a stored one."""
-        tensor, array = to.tensors[stored], to.constant(stored)
+        tensor, array = lowering.tensors[name], lowering.constant(name)
         if array is not None:
             real_array = dequantize(array, tensor.quant) if tensor.quant else array
-            return to.once(
-                (stored, "floats"), lambda: to.folded(f"{stored}.real", real_array.astype(np.float32))
+            return lowering.once(
+                (name, "floats"), lambda: lowering.folded(f"{name}.real", real_array.astype(np.float32))
             )
-        real = to.temporary(_floats(tensor))
-        self._convert(node, (stored, real), to)
+        real = lowering.temporary(_floats(tensor))
+        self._convert(node, (name, real), lowering)
         return real
 
-    def _convert(self, node: Node, ends: tuple[str, str], to: _TargetLowering) -> None:
-        x, y = (to.tensors[name] for name in ends)
+    def _convert(self, node: Node, pair: tuple[str, str], lowering: _TargetLowering) -> None:
+        x, y = (lowering.tensors[name] for name in pair)
         if x.quant is None and y.quant is None:
-            self._plain(conversion("Cast", node, ends, {"to": y.dtype.value}), to)
+            self._plain(conversion("Cast", node, pair, {"to": y.dtype.value}), lowering)
             return
         op = "Quantize" if y.quant else "Dequantize"
         if op not in self.quantized:
@@ -199,7 +200,7 @@ class KernelTarget(Target):
                 code="quantization",
                 remedy="use the model in floats",
             )
-        lower_by_choice(self.quantized[op], conversion(op, node, ends), to, to.chooser)
+        lower_by_choice(self.quantized[op], conversion(op, node, pair), lowering, lowering.chooser)
 
 
 def _need_describable(tensor: Tensor) -> None:
@@ -210,7 +211,7 @@ def _need_describable(tensor: Tensor) -> None:
         raise Refused(reason, code="too-large", remedy="state a smaller one under input_shapes")
 
 
-def _compressed(tensor: Tensor) -> bool:
+def _is_compressed(tensor: Tensor) -> bool:
     """Whether a tensor stores real numbers in fewer bits than kernels compute with."""
     return tensor.quant is not None or tensor.dtype is DType.F16
 
@@ -220,6 +221,6 @@ def _floats(tensor: Tensor) -> Tensor:
     return replace(tensor.real, dtype=DType.F32)
 
 
-def conversion(op: str, node: Node, ends: tuple[str, str], attrs: Attrs = MappingProxyType({})) -> Node:
+def conversion(op: str, node: Node, pair: tuple[str, str], attrs: Attrs = MappingProxyType({})) -> Node:
     """Return a node with one operand and one result, on behalf of another."""
-    return replace(node, op=core_ops()[op], inputs=ends[:1], outputs=ends[1:], attrs=attrs)
+    return replace(node, op=core_ops()[op], inputs=pair[:1], outputs=pair[1:], attrs=attrs)

@@ -55,7 +55,7 @@ class Lowering:
         self._outputs = frozenset(graph.outputs)
         self._output_roots = set(graph.outputs)
         self._folded: MutableMapping[str, Array] = {}
-        self._made: MutableMapping[Hashable, str] = {}
+        self._names_by_key: MutableMapping[Hashable, str] = {}
         self._numbers: MutableMapping[str, int] = {}
 
     @property
@@ -81,12 +81,12 @@ class Lowering:
         fork = copy(self)
         fork.calls, fork.selections = [], []
         fork.tensors = ChainMap({}, *(s.tensors.maps[0] for s in siblings), *self.tensors.maps)
-        fork.weights = _layered(self.weights, [s.weights for s in siblings])
+        fork.weights = _stack_layers(self.weights, [s.weights for s in siblings])
         fork.aliases = ChainMap({}, self.aliases)
         fork._output_roots = set(self._output_roots)
-        fork._folded = _layered(self._folded, [s._folded for s in siblings])
-        fork._made = _layered(self._made, [s._made for s in siblings])
-        fork._numbers = _layered(self._numbers, [s._numbers for s in siblings])
+        fork._folded = _stack_layers(self._folded, [s._folded for s in siblings])
+        fork._names_by_key = _stack_layers(self._names_by_key, [s._names_by_key for s in siblings])
+        fork._numbers = _stack_layers(self._numbers, [s._numbers for s in siblings])
         return fork
 
     def adopt(self, forks: Sequence[Lowering]) -> None:
@@ -98,7 +98,7 @@ class Lowering:
             self.weights.update(_newest(fork.weights))
             self.aliases.update(_newest(fork.aliases))
             self._folded.update(_newest(fork._folded))
-            self._made.update(_newest(fork._made))
+            self._names_by_key.update(_newest(fork._names_by_key))
             self._numbers.update(_newest(fork._numbers))
             self._output_roots |= fork._output_roots
 
@@ -143,12 +143,12 @@ class Lowering:
         """
         # What a call writes is there at the levels of that call only, so it is found again by those levels.
         for known in (key, (key, self.levels)):
-            if known in self._made:
-                return self._made[known]
+            if known in self._names_by_key:
+                return self._names_by_key[known]
         calls = len(self.calls)
         name = make()
         is_computed = len(self.calls) > calls and self.levels
-        self._made[(key, self.levels) if is_computed else key] = name
+        self._names_by_key[(key, self.levels) if is_computed else key] = name
         return name
 
     def temporary(self, like: Tensor) -> str:
@@ -191,8 +191,8 @@ class Lowering:
         """The program, with only the constants that its calls read."""
         graph = self.graph
         used = {self._root(t) for c in self.calls for t in c.reads if t} | set(map(self._root, graph.outputs))
-        stored = {n: Weight.of(a) for n, a in graph.weights.items() if n in used}
-        weights = {**stored, **{n: w for n, w in self.weights.items() if n in used}}
+        graph_weights = {n: Weight.of(a) for n, a in graph.weights.items() if n in used}
+        weights = {**graph_weights, **{n: w for n, w in self.weights.items() if n in used}}
         constants = (graph.weights.keys() | self.weights.keys()) - set(graph.outputs)
         tensors = {n: t for n, t in self.tensors.items() if n not in constants}
         return Program(
@@ -232,7 +232,7 @@ def _need_room(call: Call, name: str, ctype: str) -> None:
             raise Refused(reason, code="too-large", remedy="make its tensors smaller, as with input_shapes")
 
 
-def _layered(
+def _stack_layers(
     below: Mapping[_Key, _Value], siblings: Sequence[Mapping[_Key, _Value]]
 ) -> ChainMap[_Key, _Value]:
     """Return a mapping that writes to a layer of its own, above those that siblings wrote and what lies below all of them."""

@@ -135,12 +135,12 @@ class Manifest:
 
         The name, the ABI and the linker script stay those of the first.
         """
-        joined = self
+        merged = self
         for other in others:
-            joined = joined._with(other)
-        return joined
+            merged = merged._extend(other)
+        return merged
 
-    def _with(self, other: Manifest) -> Manifest:
+    def _extend(self, other: Manifest) -> Manifest:
         for name in other.files:
             if name in self.files and (
                 name not in self.copies or self.copies[name] != other.copies.get(name)
@@ -149,9 +149,9 @@ class Manifest:
                     f"has a file {name!r}, as {self.name!r} has",
                     "begin the names of its files with the target's name",
                 )
-        own = {unit.source: unit for unit in self.units}
+        units = {unit.source: unit for unit in self.units}
         for unit in other.units:
-            if own.get(unit.source, unit) != unit:
+            if units.get(unit.source, unit) != unit:
                 other._fail(
                     f"compiles {unit.source!r} otherwise than {self.name!r} does",
                     "copy it under another name",

@@ -115,10 +115,10 @@ def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], li
             last[root] = step
     size = {root: HOST.round_up(program.tensors[root].bytes) for root in first}
     owner = _owners(program, steps, first)
-    ends: dict[str, int] = {}
+    last_use: dict[str, int] = {}
     for root, buffer in owner.items():
-        ends[buffer] = max(ends.get(buffer, 0), last[root])
-    return owner, [Span(b, size[b], first[b], ends[b]) for b in first if b in ends]
+        last_use[buffer] = max(last_use.get(buffer, 0), last[root])
+    return owner, [Span(b, size[b], first[b], last_use[b]) for b in first if b in last_use]
 
 
 def _owners(program: Program, steps: Sequence[Touch], inside: Iterable[str]) -> dict[str, str]:
@@ -150,10 +150,10 @@ def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str])
         for root in {program.root(t) for t in (*step.reads, *step.writes) if t}:
             first.setdefault(root, number)
             last[root] = number
-    found: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for number, step in enumerate(steps):
         for root in map(program.root, step.writes):
-            found.setdefault(root, root)
+            taken.setdefault(root, root)
         result = program.root(step.writes[0]) if step.inplace else ""
         if result not in inside or first[result] != number:
             continue
@@ -161,9 +161,9 @@ def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str])
             # A smaller input is broadcast, so that it is read again when a part of it would be overwritten.
             is_whole = root in inside and program.tensors[root].bytes == program.tensors[result].bytes
             if is_whole and root != result and last[root] == number:
-                found[result] = root
+                taken[result] = root
                 break
-    return found
+    return taken
 
 
 def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
@@ -239,9 +239,9 @@ def _effort(count: int, pairs: int) -> int:
 def _overlapping_pairs(spans: Sequence[Span]) -> int:
     """How many pairs of buffers live at one time."""
     starts = sorted(s.first for s in spans)
-    ends = sorted(s.last for s in spans)
+    last_steps = sorted(s.last for s in spans)
     # A buffer lives beside every one that started before it and has not ended: count those at each start.
-    return sum(i - bisect_left(ends, start) for i, start in enumerate(starts))
+    return sum(i - bisect_left(last_steps, start) for i, start in enumerate(starts))
 
 
 def _height(spans: Iterable[Span], placed: Mapping[str, int]) -> int:
@@ -277,17 +277,17 @@ class _Timeline:
             left >>= 1
             right >>= 1
 
-    def beside(self, span: Span) -> list[Span]:
+    def overlapping(self, span: Span) -> list[Span]:
         """The filed buffers that live at some time that `span` does."""
-        found: list[Span] = []
+        spans: list[Span] = []
         node = span.first + self._leaves
         while node:
-            found += self._tree[node]
+            spans += self._tree[node]
             node >>= 1
         low = bisect_left(self._starts, (span.first + 1, 0))
         high = bisect_left(self._starts, (span.last + 1, 0))
-        found += [self._placed[number] for _, number in self._starts[low:high]]
-        return found
+        spans += [self._placed[number] for _, number in self._starts[low:high]]
+        return spans
 
 
 def _fit(order: Sequence[Span]) -> dict[str, int]:
@@ -296,7 +296,9 @@ def _fit(order: Sequence[Span]) -> dict[str, int]:
     timeline = _Timeline(1 + max((s.last for s in order), default=0))
     for span in order:
         offset = 0
-        for start, end in sorted((placed[o.name], placed[o.name] + o.size) for o in timeline.beside(span)):
+        for start, end in sorted(
+            (placed[o.name], placed[o.name] + o.size) for o in timeline.overlapping(span)
+        ):
             if offset + span.size <= start:
                 break
             offset = max(offset, end)

@@ -134,12 +134,12 @@ AFFIXES = re.compile(
 
 def _looks_like_state(before: Tensor, after: Tensor) -> bool:
     """Whether an output may be the value of an input for the next run: names alike but for such words, shapes and types the same."""
-    same = (before.dtype, before.shape, before.quant) == (after.dtype, after.shape, after.quant)
+    is_same_type = (before.dtype, before.shape, before.quant) == (after.dtype, after.shape, after.quant)
     stems = [
         AFFIXES.sub("", re.sub(r"(?<=[a-z0-9])N$", " n", name).lower()) for name in (before.name, after.name)
     ]
     first, second = (re.sub(r"[^a-z0-9]", "", stem) for stem in stems)
-    return same and bool(first) and first == second
+    return is_same_type and bool(first) and first == second
 
 
 def _names(tensors: Sequence[Tensor]) -> str:
@@ -163,9 +163,9 @@ def _identifier(request: InitRequest) -> str:
     return words
 
 
-def parse_shapes(texts: Sequence[str]) -> dict[str, Shape]:
+def parse_shapes(strings: Sequence[str]) -> dict[str, Shape]:
     """Return shapes by input from NAME=1,2,3; MaceError for what is not of that form."""
-    return dict(_parse_shape(text) for text in texts)
+    return dict(_parse_shape(text) for text in strings)
 
 
 def _parse_shape(text: str) -> tuple[str, Shape]:

@@ -30,7 +30,7 @@ def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
     Raises one MaceError that lists every node that no target takes, with each target's reason.
     """
     if targets[0].scope == "model":
-        return _whole(graph, targets[0])
+        return _check_whole_model(graph, targets[0])
     refusals: Refusals = {}
     options = {node.name: _takers(node, graph, targets, refusals) for node in graph.nodes}
     stuck = [n for n in graph.nodes if not options[n.name]]
@@ -53,13 +53,15 @@ def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
                 options[node.name] = options[node.name][1:]
 
 
-def _whole(graph: Graph, target: Target) -> Partition:
+def _check_whole_model(graph: Graph, target: Target) -> Partition:
     """Give a target the whole graph; MaceError with every node that it refuses."""
     refusals: Refusals = {}
     takers = [(node, _takers(node, graph, (target,), refusals)) for node in graph.nodes]
     if refusals:
         raise MaceError.of(
-            _complaint(graph, node, (target,), refusals) for node, found in takers if not found
+            _complaint(graph, node, (target,), refusals)
+            for node, targets_taking in takers
+            if not targets_taking
         )
     return Partition((Region(target, graph),), ())
 
@@ -129,13 +131,13 @@ def _regions(graph: Graph, takers: Mapping[str, Target]) -> list[Region]:
         home.update(dict.fromkeys(node.outputs, number))
     order = sorted(range(len(grown)), key=lambda n: (sum(grown[n].before.values()), n))
     inner = _read_in_one_region(graph, home, grown)
-    found = []
+    regions = []
     for number, place in enumerate(order):
         region = grown[place]
-        found.append(
+        regions.append(
             Region(region.target, _subgraph(graph, region.nodes, inner, f"{graph.name}_{place}"), number)
         )
-    return found
+    return regions
 
 
 def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> int:
@@ -176,9 +178,9 @@ def _read_in_one_region(graph: Graph, home: Mapping[str, int], grown: Sequence[_
 
 
 def _subgraph(graph: Graph, nodes: Sequence[Node], inner: set[str], name: str) -> Graph:
-    made = {o for n in nodes for o in n.outputs}
+    computed = {o for n in nodes for o in n.outputs}
     read = dict.fromkeys(i for n in nodes for i in n.inputs if i)
-    inputs = tuple(i for i in read if i not in made and i not in graph.weights)
+    inputs = tuple(i for i in read if i not in computed and i not in graph.weights)
     weights = {i: graph.weights[i] for i in read if i in graph.weights}
     tensors = {t: graph.tensors[t] for t in (*inputs, *weights, *(o for n in nodes for o in n.outputs))}
     outputs = tuple(o for n in nodes for o in n.outputs if o not in inner)

@@ -40,11 +40,11 @@ def read(model: Model, registry: Registry) -> Graph:
         raise MaceError(
             f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy
         )
-    asked = in_framework_layout(model, frontend.order)
-    graph = frontend.load(model.files, asked, registry.ops)
+    model_in_framework_order = in_framework_layout(model, frontend.order)
+    graph = frontend.load(model.files, model_in_framework_order, registry.ops)
     if not paired_states(model):
         return graph
-    return add_pairs(graph, model, frontend.starts(model.files, asked))
+    return add_pairs(graph, model, frontend.starts(model.files, model_in_framework_order))
 
 
 def load_with(registry: Registry, deployment: Path) -> Deployment:

@@ -223,10 +223,10 @@ def _steps(graph: Graph, parts: Sequence[Part]) -> Iterator[Step]:
 
 def _bring(port: Port, homes: dict[str, list[str]]) -> Iterator[Transfer]:
     """Yield the transfers that make a tensor available to a port, through host memory between two devices."""
-    name, wanted = port.tensor.name, port.space.name
-    for space in (HOST.name, wanted):
+    name, destination = port.tensor.name, port.space.name
+    for space in (HOST.name, destination):
         here = homes[name]
-        if wanted not in here and space not in here:
+        if destination not in here and space not in here:
             source = HOST.name if HOST.name in here else here[0]
             yield Transfer(name, source, space, port.tensor.bytes)
             here.append(space)
@@ -271,8 +271,12 @@ def _device_arena(space: MemorySpace, parts: Sequence[Part], steps: Sequence[Ste
             sizes[name] = max(sizes.get(name, 0), space.round_up(size))
             first.setdefault(name, number)
             last[name] = number
-    found = arrange([Span(name, sizes[name], first[name], last[name]) for name in first])
-    return replace(found, bytes=found.bytes + space.round_up(space.slack)) if space.slack else found
+    arena_of_space = arrange([Span(name, sizes[name], first[name], last[name]) for name in first])
+    return (
+        replace(arena_of_space, bytes=arena_of_space.bytes + space.round_up(space.slack))
+        if space.slack
+        else arena_of_space
+    )
 
 
 def _device_uses(space: MemorySpace, parts: Sequence[Part], step: Step) -> Iterator[tuple[str, int]]:

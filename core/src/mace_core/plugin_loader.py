@@ -65,8 +65,8 @@ class PluginLoader:
     def load(self, points: Iterable[EntryPoint] | None = None) -> None:
         """Load these entry points, or all that are installed, in the order of their names."""
         disabled = set(filter(None, os.environ.get(DISABLED, "").split(",")))
-        found = points if points is not None else entry_points(group=hookspecs.GROUP)
-        for point in sorted(found, key=lambda p: p.name):
+        selected = points if points is not None else entry_points(group=hookspecs.GROUP)
+        for point in sorted(selected, key=lambda p: p.name):
             if point.name not in disabled:
                 self._load_plugin(point)
 

@@ -154,7 +154,7 @@ def rename_apart(graph: Graph, programs: Sequence[Program]) -> list[Program]:
     for number, program in enumerate(programs):
         inner = set(program.tensors) - {*program.inputs, *program.outputs}
         clash = {name: f"{name}.r{number}" for name in (*program.weights, *inner) if name in taken}
-        program = _renamed(program, clash)
+        program = _rename(program, clash)
         taken |= {*program.tensors, *program.weights}
         renamed.append(program)
     return renamed
@@ -181,7 +181,7 @@ def join(graph: Graph, programs: Sequence[Program]) -> Program:
     )
 
 
-def _renamed(program: Program, names: Mapping[str, str]) -> Program:
+def _rename(program: Program, names: Mapping[str, str]) -> Program:
     """Return the program with other names for some of its tensors and weights."""
     if not names:
         return program

@@ -73,12 +73,19 @@ class ProjectTarget(Target):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the project of a whole model."""
-        made = self.emit(region.graph, config)
+        project = self.emit(region.graph, config)
         inputs, outputs = region.ports()
         nodes = tuple(node.name for node in region.graph.nodes)
-        body = ProjectBody(made.files)
+        body = ProjectBody(project.files)
         return Part(
-            region.name, self.name, inputs, outputs, body, nodes=nodes, notes=made.notes, figures=made.figures
+            region.name,
+            self.name,
+            inputs,
+            outputs,
+            body,
+            nodes=nodes,
+            notes=project.notes,
+            figures=project.figures,
         )
 
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
@@ -87,7 +94,7 @@ class ProjectTarget(Target):
 
     def write(self, library: str, parts: Mapping[str, Sequence[Part]]) -> Mapping[str, Content]:
         """Return the files of all projects, each in a folder of the model's name."""
-        bodies = [(model, part.body) for model, made in parts.items() for part in made]
+        bodies = [(model, part.body) for model, parts_of_model in parts.items() for part in parts_of_model]
         projects = [(model, body.files) for model, body in bodies if isinstance(body, ProjectBody)]
         return {
             str(PurePosixPath(model, name)): content
@@ -122,8 +129,8 @@ class ProjectTarget(Target):
 
     def options(self, model: Model) -> Mapping[str, object]:
         """Return what the deployment file asks of this target under `target_options`."""
-        asked = model.keys.get("target_options", {})
-        assert isinstance(asked, Mapping)
-        found = asked.get(self.name, {})
-        assert isinstance(found, Mapping)
-        return found
+        targets = model.keys.get("target_options", {})
+        assert isinstance(targets, Mapping)
+        options = targets.get(self.name, {})
+        assert isinstance(options, Mapping)
+        return options

@@ -16,7 +16,7 @@ STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
 
 def dequantize(stored: Array, quant: Quant) -> Array:
     """Real numbers, in float64, of stored integers."""
-    real = (stored.astype(np.float64) - _along(quant.zero_point, quant, stored.ndim)) * _along(
+    real = (stored.astype(np.float64) - _broadcast(quant.zero_point, quant, stored.ndim)) * _broadcast(
         quant.scale, quant, stored.ndim
     )
     return np.asarray(real)
@@ -28,12 +28,12 @@ def quantize(real: Array, storage: Storage) -> Array:
     NaN becomes the least.
     """
     quant = storage.quant
-    steps = np.asarray(real, np.float64) / _along(quant.scale, quant, np.ndim(real))
-    whole = np.rint(np.nan_to_num(steps, nan=-1e300, posinf=1e300, neginf=-1e300)) + _along(
+    steps = np.asarray(real, np.float64) / _broadcast(quant.scale, quant, np.ndim(real))
+    rounded = np.rint(np.nan_to_num(steps, nan=-1e300, posinf=1e300, neginf=-1e300)) + _broadcast(
         quant.zero_point, quant, np.ndim(real)
     )
     limits = np.iinfo(storage.dtype.numpy)
-    return np.asarray(np.clip(whole, limits.min, limits.max).astype(storage.dtype.numpy))
+    return np.asarray(np.clip(rounded, limits.min, limits.max).astype(storage.dtype.numpy))
 
 
 def fault(tensor: Tensor) -> str | None:
@@ -81,17 +81,17 @@ def compute(
     inputs: each tensor with its elements; None for an absent one.
     """
     reals = [i and (dequantize(i[1], i[0].quant) if i[0].quant else i[1]) for i in inputs]
-    return tuple(_stored(r, t) for r, t in zip(op.compute(reals, attrs), outputs, strict=False))
+    return tuple(_store(r, t) for r, t in zip(op.compute(reals, attrs), outputs, strict=False))
 
 
-def _stored(result: Array, tensor: Tensor) -> Array:
+def _store(result: Array, tensor: Tensor) -> Array:
     stored = (
         quantize(result, tensor.storage) if tensor.storage else result.astype(tensor.dtype.numpy, copy=False)
     )
     return stored.reshape(tensor.shape)
 
 
-def _along(values: Sequence[float], quant: Quant, rank: int) -> Array:
+def _broadcast(values: Sequence[float], quant: Quant, rank: int) -> Array:
     """The values so that they broadcast along the axis of a tensor of this rank."""
     array = np.asarray(values, np.float64)
     return array.reshape([-1 if i == quant.axis else 1 for i in range(rank)])

@@ -39,7 +39,10 @@ Offer = TypeVar("Offer", Frontend, Target, Toolchain)
 
 @dataclass(frozen=True)
 class Choice:
-    """One build variant: `target=text`.  targets: those named after the ABI, by preference."""
+    """One way to build, written `target=ABI[+TARGET...]`.
+
+    text: as the user wrote it.  targets: those named behind the ABI, by preference.
+    """
 
     text: str
     abi: str
@@ -53,12 +56,12 @@ class Choice:
 
     @property
     def runner(self) -> Runner | None:
-        """What executes the choice's programs: the runner of a target that makes programs of its own, else the toolchain's.
+        """What runs the programs: the runner of a target that makes programs of its own, else the toolchain's.
 
-        `Registry.find_runner` knows of the targets that models name besides.
+        Only targets that the choice names count; `Registry.find_runner` knows those of models as well.
         """
-        own = next(filter(None, (target.runner() for target in self.targets)), None)
-        return own or self.toolchain.runner(self.abi)
+        target_runner = next(filter(None, (target.runner() for target in self.targets)), None)
+        return target_runner or self.toolchain.runner(self.abi)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class Registry:
         """Import every plugin and ask it what it offers.
 
         Warns with a PluginWarning of each plugin that does not work, and goes on without it. Raises
-        PluginError where two
-        plugins offer one name: which of them a build would use must not depend on chance.
+        PluginError if two plugins offer the same name: which of them a build uses must not depend on the
+        order in which they were installed.
         """
         loader = PluginLoader()
         loader.load(points)
@@ -95,7 +98,7 @@ class Registry:
         return cls(tuple(loader.plugins), **loader.tables, owners=MappingProxyType(loader.owners))
 
     def frontend(self, model: Model) -> Frontend:
-        """The frontend that `platform:` names, or the only one that claims the file."""
+        """Return the frontend that `platform:` names, or the only one that claims the file."""
         place = f"model {model.name!r}"
         if model.platform:
             return _lookup(self.frontends, model.platform, "frontend", place)
@@ -112,10 +115,10 @@ class Registry:
             install := advise_install("suffix", file.suffix.lower())
         ):
             return install
-        return f"say `platform:` (one of {', '.join(sorted(self.frontends)) or 'none is installed'})"
+        return f"set `platform:` to one of {', '.join(sorted(self.frontends)) or '(none is installed)'}"
 
     def abis(self) -> dict[str, list[Toolchain]]:
-        """Every ABI with its toolchains: those to prefer first."""
+        """Return every ABI with its toolchains, the preferred one first."""
         table: dict[str, list[Toolchain]] = {}
         for toolchain in sorted(self.toolchains.values(), key=lambda t: (t.last, t.name)):
             for abi in toolchain.abis:
@@ -123,13 +126,13 @@ class Registry:
         return table
 
     def select(self, text: str, toolchain: str = "") -> tuple[Choice, ...]:
-        """What `target=ABI[+TARGET...][,...]` means.
+        """Parse `target=ABI[+TARGET...][,...]` into choices.
 
-        toolchain: a name to take instead of the first that is ready.
+        toolchain: the name of the toolchain to use instead of the first that is ready.
         """
         parts = dict.fromkeys(p.strip() for p in text.split(",") if p.strip())
         if not parts:
-            raise MaceError("target", "names nothing", f"say one of {', '.join(sorted(self.abis()))}")
+            raise MaceError("target=", "is empty", f"choose one of {', '.join(sorted(self.abis()))}")
         return tuple(self._choice(part, toolchain) for part in parts)
 
     def _choice(self, text: str, toolchain: str) -> Choice:
@@ -148,8 +151,8 @@ class Registry:
         if not _fits(target, abi):
             raise MaceError(
                 f"target={text}",
-                f"{target.name} does not sit behind {abi}",
-                f"choose of {', '.join(target.abis)}",
+                f"target {target.name!r} does not support ABI {abi!r}",
+                f"supported: {', '.join(target.abis)}",
             )
         if reason := target.missing():
             raise MaceError(f"target={text}", f"{target.name} is not ready", reason)
@@ -160,8 +163,8 @@ class Registry:
             return fitting[0]
         raise MaceError(
             f"target={target.name}",
-            f"{len(fitting)} ABIs fit",
-            f"say ABI+{target.name} with one of {sorted(fitting)}",
+            f"{len(fitting)} ABIs support it",
+            f"write ABI+{target.name}, with one of these ABIs: {', '.join(sorted(fitting)) or 'none'}",
         )
 
     def find_toolchain(self, abi: str) -> Toolchain:
@@ -171,18 +174,18 @@ class Registry:
         """
         abis = self.abis()
         if abi not in abis:
-            raise MaceError(f"ABI {abi!r}", "no toolchain makes code for it", _advice(abi, abis, (), "abi"))
+            raise MaceError(f"ABI {abi!r}", "no toolchain compiles for it", _advice(abi, abis, (), "abi"))
         return self._toolchain(abi, "", abis[abi])
 
-    def _toolchain(self, abi: str, wanted: str, candidates: Sequence[Toolchain]) -> Toolchain:
-        if wanted:
-            found = _lookup(self.toolchains, wanted, "toolchain", "toolchain")
-            candidates = [t for t in candidates if t is found]
+    def _toolchain(self, abi: str, name: str, candidates: Sequence[Toolchain]) -> Toolchain:
+        if name:
+            named = _lookup(self.toolchains, name, "toolchain", "toolchain")
+            candidates = [t for t in candidates if t is named]
             if not candidates:
                 raise MaceError(
-                    f"toolchain={wanted}",
-                    f"does not make code for {abi}",
-                    f"it knows {', '.join(found.abis)}",
+                    f"toolchain={name}",
+                    f"does not compile for ABI {abi!r}",
+                    f"its ABIs are {', '.join(named.abis)}",
                 )
         reasons = []
         for toolchain in candidates:
@@ -193,8 +196,8 @@ class Registry:
         raise MaceError(f"target={abi}", "no toolchain is ready", "; ".join(reasons))
 
     def targets_for(self, choice: Choice, runtimes: Sequence[str]) -> tuple[Target, ...]:
-        """The targets of a model, by preference: those named, those that `runtime:` asks for, the best CPU target."""
-        wanted = list(choice.targets)
+        """Return the targets of a model by preference: those named, those of `runtime:`, then the best CPU target."""
+        targets = list(choice.targets)
         for runtime in (*runtimes, "cpu"):
             fitting = [
                 t
@@ -206,11 +209,11 @@ class Registry:
                 names = ", ".join(t.name for t in specific)
                 raise MaceError(
                     f"target={choice.text}",
-                    f"{names} all serve runtime {runtime!r}",
-                    f"say {choice.abi}+NAME",
+                    f"several targets compute for runtime {runtime!r}: {names}",
+                    f"name one of them: {choice.abi}+NAME",
                 )
-            wanted += [t for t in specific if t not in wanted]
-        return tuple(wanted)
+            targets += [t for t in specific if t not in targets]
+        return tuple(targets)
 
     def find_runner(self, choice: Choice, models: Iterable[Model]) -> Runner | None:
         """Return what executes these models: the runner of a target that may take them, else the toolchain's.
@@ -229,28 +232,35 @@ class Registry:
             names.setdefault(name, []).append(model.name)
         if len(runners) > 1:
             groups = [f"{', '.join(group)} by {name}" for name, group in names.items()]
-            problem = f"models are executed differently: {'; '.join(groups)}"
+            problem = f"models need different runners: {'; '.join(groups)}"
             raise MaceError(
-                f"target={choice.text}", problem, "say --model NAME, or use a deployment file for each"
+                f"target={choice.text}",
+                problem,
+                "choose one with --model, or write a deployment file for each",
             )
         return next(iter(runners.values()), None)
 
     def matrix(self) -> list[str]:
-        """Every choice that can be built here: each ready ABI, alone where programs run on it, and with each target that is no CPU."""
+        """Return every choice that can be built here.
+
+        That is each ABI with a ready toolchain, alone if it has an operating system, and combined with each
+        target that is not a CPU.
+        """
         chains = {
-            abi: next((t for t in found if t.missing(abi) is None), None)
-            for abi, found in sorted(self.abis().items())
+            abi: next((t for t in toolchains if t.missing(abi) is None), None)
+            for abi, toolchains in sorted(self.abis().items())
         }
         ready = {abi: chain.compiler(abi).hosted for abi, chain in chains.items() if chain}
         more = [t for t in self.targets.values() if t.device != "cpu" and not t.missing()]
-        return [
-            c
-            for abi in ready
-            for c in (*([abi] if ready[abi] else []), *(f"{abi}+{t.name}" for t in more if _fits(t, abi)))
-        ]
+        choices = []
+        for abi, hosted in ready.items():
+            # Without an operating system nothing can load a library of the ABI alone.
+            choices += [abi] if hosted else []
+            choices += [f"{abi}+{target.name}" for target in more if _fits(target, abi)]
+        return choices
 
     def owner(self, kind: str, name: str) -> Plugin:
-        """The plugin that offers a thing; kind as in the hook's name."""
+        """Return the plugin that offers an object; kind: as in the hook's name, such as "targets"."""
         return self.owners[kind, name]
 
 

@@ -20,10 +20,10 @@ COUNTS = ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "t
 def tensor_json(tensor: Tensor) -> Json:
     """Describe a tensor; scale and zero point only where one pair serves all of it."""
     quant = tensor.quant
-    stored = (
+    quantization = (
         {"scale": quant.scale[0], "zero_point": quant.zero_point[0]} if quant and quant.axis is None else {}
     )
-    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **stored}
+    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **quantization}
 
 
 def tensor_of(described: Json) -> Tensor:
@@ -149,7 +149,7 @@ class ModelReport:
 
         No key of it stands for something of ours.
         """
-        found = {
+        described = {
             "arena_bytes": self.arena_bytes,
             "arena_lower_bound": self.arena_lower_bound,
             "worker_bytes": self.worker_bytes,
@@ -168,10 +168,10 @@ class ModelReport:
             "states": [state.as_json() for state in self.states],
         }
         if self.summary:
-            found["summary"] = self.summary
+            described["summary"] = self.summary
         if self.selections:
-            found["candidates"] = [selection.as_json() for selection in self.selections]
-        return {**self.details, **found}
+            described["candidates"] = [selection.as_json() for selection in self.selections]
+        return {**self.details, **described}
 
 
 def refusal_json(refusal: NodeRefusal) -> Json:

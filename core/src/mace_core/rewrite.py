@@ -28,15 +28,15 @@ class Match:
         None where its result is rounded to be stored: without it, that rounding would be lost.
         """
         inputs = self.node.inputs
-        found = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
-        if found is None or (ops and found.op.name not in ops) or self.uses.get(inputs[index], 1) != 1:
+        producer = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
+        if producer is None or (ops and producer.op.name not in ops) or self.uses.get(inputs[index], 1) != 1:
             return None
-        return None if self._rounds(found, inputs[index]) else found
+        return None if self._rounds(producer, inputs[index]) else producer
 
     def _rounds(self, node: Node, result: str) -> bool:
-        stored = self.new.tensors[result].storage
-        return stored is not None and not (
-            node.op.moves and self.new.tensors[node.inputs[0]].storage == stored
+        storage = self.new.tensors[result].storage
+        return storage is not None and not (
+            node.op.moves and self.new.tensors[node.inputs[0]].storage == storage
         )
 
     def constant(self, index: int) -> Array | None:
@@ -75,21 +75,21 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     new.reserved = frozenset(graph.tensors)
     new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
     new.states = list(graph.states)
-    now: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     uses = graph.uses()
     for node in graph.nodes:
-        node = rename_tensors(node, now, outputs=False)
+        node = rename_tensors(node, renamed, outputs=False)
         result = rule(Match(node, new, uses))
-        if result is None and _unchanged(node, new, graph):
+        if result is None and _is_unchanged(node, new, graph):
             result = new.keep(node, [graph.tensors[o] for o in node.outputs])
         elif result is None:
             result = new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
-        now.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
+        renamed.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
         for old, by in zip(node.outputs, result, strict=False):
             # Readers of the old tensor now read this one; if it existed, this node no longer does.
             if old != by:
                 uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
-    return new.finish([now.get(o, o) for o in graph.outputs], graph.outputs)
+    return new.finish([renamed.get(o, o) for o in graph.outputs], graph.outputs)
 
 
 def copy_nodes(graph: Graph, new: Builder, renamed: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +110,7 @@ def copy_nodes(graph: Graph, new: Builder, renamed: Mapping[str, str]) -> dict[s
     return renamed
 
 
-def _unchanged(node: Node, new: Builder, graph: Graph) -> bool:
+def _is_unchanged(node: Node, new: Builder, graph: Graph) -> bool:
     """Whether a node reads in the new graph what it reads in the old one."""
     for name in filter(None, node.inputs):
         before, after = graph.tensors.get(name), new.tensors[name]

@@ -1,4 +1,4 @@
-"""The steps that the rules of an SConscript add to a build: checks, benchmarks, packages, and what is told at its end."""
+"""Makes the steps that the rules of an SConscript add to a build: checks, benchmarks, packages, the summary."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mace_core.deployment import Deployment
 from mace_core.errors import MaceError
 from mace_core.registry import Choice, Registry
 from mace_core.run.archive import pack
+from mace_core.run.check import LibraryCheck
 from mace_core.run.command import Say
 from mace_core.run.files import write
 from mace_core.terminal import escape_controls
@@ -25,43 +26,42 @@ FAILED = 2
 """The exit status of a check that did not pass."""
 
 
-def check_step(
-    library: tuple[Deployment, Path], choice: Choice, registry: Registry, labels: Path | None, accuracy: float
-) -> Step:
-    """Return the step that validates a library, which lies in a folder, and writes a row for each model."""
-    deployment, folder = library
-    result = f"check/{choice.text}.json"
+def check_step(check: LibraryCheck, registry: Registry) -> Step:
+    """Return the step that validates a library and writes a row for each model."""
+    choice = check.choice.text
+    result = f"check/{choice}.json"
 
     def run(say: Say) -> None:
-        from mace_core.run.check import check_library
+        rows = [row.as_json() for row in check.run(registry)]
+        write(check.folder / result, json.dumps(rows, indent=1) + "\n")
 
-        results = check_library((deployment, registry), folder, choice, labels, accuracy)
-        write(folder / result, json.dumps([found.as_json() for found in results], indent=1) + "\n")
-
-    inputs = (labels,) if labels else ()
-    return Step((result,), (), run, f"checking {deployment.library} for {choice.text}", inputs=inputs)
+    inputs = (check.labels,) if check.labels else ()
+    return Step((result,), (), run, f"checking {check.deployment.library} for {choice}", inputs=inputs)
 
 
 def print_checks(files: Sequence[Path]) -> int:
     """Print the rows of all libraries that were checked; return the exit status."""
-    from mace_core.run.results import result_of
+    from mace_core.run.results import Failure, Validation, result_of
     from mace_core.run.tables import show_validations
 
-    results = [result_of(row) for file in files for row in json.loads(file.read_text(encoding="utf-8"))]
+    results: list[Validation | Failure] = []
+    for file in files:
+        results += map(result_of, json.loads(file.read_text(encoding="utf-8")))
     sys.stdout.write(show_validations(results))
     return 0 if all(result.passed for result in results) else FAILED
 
 
-def benchmark_step(library: tuple[Deployment, Path], choice: Choice, registry: Registry, rounds: int) -> Step:
-    """Return the step that times every model of a library, which lies in a folder."""
-    deployment, folder = library
+def benchmark_step(
+    deployment: Deployment, folder: Path, choice: Choice, registry: Registry, rounds: int
+) -> Step:
+    """Return the step that times every model of the library in a folder."""
     result = f"benchmark/{choice.text}.json"
 
     def run(say: Say) -> None:
         from mace_core.run.check import benchmark_library
         from mace_core.run.tables import show_timings
 
-        timings = benchmark_library((deployment, registry), folder, choice, rounds)
+        timings = benchmark_library(deployment, folder, choice, registry, rounds)
         sys.stdout.write(show_timings(timings))
         write(folder / result, json.dumps([asdict(timing) for timing in timings], indent=1) + "\n")
 
@@ -69,12 +69,12 @@ def benchmark_step(library: tuple[Deployment, Path], choice: Choice, registry: R
 
 
 def package_step(name: str, folder: Path, files: Sequence[Path]) -> Step:
-    """Return the step that packs files below a folder into NAME.tar.gz there."""
+    """Return the step that packs files of a folder into NAME.tar.gz there."""
     if not PLAIN_NAME.fullmatch(name):
         raise MaceError(
             f"mace_package(name={name!r})",
             "not a file name",
-            "use letters, digits, underscores, points, hyphens",
+            "use letters, digits, underscores, dots and hyphens",
         )
     archive = f"{name}.tar.gz"
 
@@ -85,7 +85,7 @@ def package_step(name: str, folder: Path, files: Sequence[Path]) -> Step:
 
 
 def summary_step(lines: Sequence[str]) -> Step:
-    """Return the step that ends a build by telling where everything is."""
+    """Return the last step of a build, which prints where everything is."""
     return Step((), (), partial(_tell, lines))
 
 
@@ -103,7 +103,9 @@ scons target=ABI[+TARGET...][,...]   build every library in models/ for each cho
 scons target=... check               run the libraries on their validation data and print a table
 scons target=... benchmark           time them
 scons target=... package             pack them
-  toolchain=NAME   insist on a toolchain   builds=FOLDER   put everything there   fallback=no   refuse nodes that go to an unnamed target
+  toolchain=NAME   use this toolchain
+  builds=FOLDER    write everything into this folder
+  fallback=no      fail if a node would run on a target that was not named
 
 ABIs:
 {abis}

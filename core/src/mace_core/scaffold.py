@@ -91,8 +91,8 @@ def write_plugin(kind: str, name: str, output: Path, hardware: str = "") -> Path
         "tests/test_contract.py": "test_contract.py.in",
         **{f"src/{module}/{path.format(symbol=symbol)}": template for path, template in sources.items()},
     }
-    made: dict[str, Content] = {
+    files: dict[str, Content] = {
         path: render(TEMPLATES / template, **known) for path, template in templates.items()
     }
-    write_all(folder, made)
+    write_all(folder, files)
     return folder

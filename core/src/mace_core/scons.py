@@ -43,6 +43,7 @@ from mace_core.rule_steps import (
     print_checks,
     summary_step,
 )
+from mace_core.run.check import LibraryCheck
 from mace_core.terminal import escape_controls
 
 PASSED_ON = (
@@ -189,15 +190,13 @@ class Build:
     def mace_test(self, *, library: Library, labels: Any = "", accuracy: float = 0.0) -> None:
         """Let `scons check` run the library on its validation data and compare with the expected outputs.
 
-        labels: a .npy with the right class of each sample; `accuracy` is then the least share that must be
-        right.
+        labels: a .npy with the right class of each sample; `accuracy` is then the smallest share of right
+        classes that passes.
         """
         labels_file = Path(self._outside(labels).srcnode().get_abspath()) if labels else None
         for choice in self.choices:
-            step = check_step(
-                (library.deployment, library.folder), choice, self.registry, labels_file, accuracy
-            )
-            checked = self._add_always(library, choice, step)
+            check = LibraryCheck(library.deployment, library.folder, choice, labels_file, accuracy)
+            checked = self._add_always(library, choice, check_step(check, self.registry))
             # One table for all.
             table = None if self._env.Alias("check")[0].sources else SCons.Action.Action(_print_checks, None)
             self._env.AlwaysBuild(self._env.Alias("check", checked, table))
@@ -205,7 +204,7 @@ class Build:
     def mace_benchmark(self, *, library: Library, rounds: int = 50) -> None:
         """Let `scons benchmark` time every model of the library."""
         for choice in self.choices:
-            step = benchmark_step((library.deployment, library.folder), choice, self.registry, rounds)
+            step = benchmark_step(library.deployment, library.folder, choice, self.registry, rounds)
             self._env.Alias("benchmark", self._add_always(library, choice, step))
 
     def mace_package(self, *, name: str, libraries: Sequence[Library]) -> None:

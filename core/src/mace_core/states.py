@@ -65,10 +65,10 @@ def _pair_faults(graph: Graph, model: Model, before: str, after: str) -> Iterato
             yield f"{place}: {name!r} is no {side} of the model; {choice}"
     if missing:
         return
-    old, new = graph.tensors[before], graph.tensors[after]
-    if (old.dtype, old.shape, old.quant) != (new.dtype, new.shape, new.quant):
+    old, builder = graph.tensors[before], graph.tensors[after]
+    if (old.dtype, old.shape, old.quant) != (builder.dtype, builder.shape, builder.quant):
         remedy = "pair it with the output that is its next value, of the same shape, type and quantization"
-        yield f"{place}: {old} cannot become {new}; {remedy}"
+        yield f"{place}: {old} cannot become {builder}; {remedy}"
     port = next((port for port in model.inputs if port.name == before), None)
     if port is not None and port.preparation:
         problem = f"{before!r} is kept by the session, which prepares nothing"
@@ -123,19 +123,21 @@ def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str])
     """Return the graph with constants in place of some inputs, and without some outputs."""
     if not constants and not unread:
         return graph
-    new = Builder(graph.name)
+    builder = Builder(graph.name)
     # A constant must not take the name of a tensor that is still to come.
-    new.reserved = frozenset(graph.tensors)
-    new.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
-    new.notes = list(graph.notes)
-    new.states = [] if constants else list(graph.states)
+    builder.reserved = frozenset(graph.tensors)
+    builder.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
+    builder.notes = list(graph.notes)
+    builder.states = [] if constants else list(graph.states)
     renamed = {}
     for name in graph.inputs:
         tensor = graph.tensors[name]
         if name in constants:
-            renamed[name] = new.weight(name, constants[name], tensor.quant)
+            renamed[name] = builder.weight(name, constants[name], tensor.quant)
         else:
-            new.input(name, tensor.dtype, tensor.shape, tensor.quant)
-    renamed = copy_nodes(graph, new, renamed)
+            builder.input(name, tensor.dtype, tensor.shape, tensor.quant)
+    renamed = copy_nodes(graph, builder, renamed)
     outputs = [name for name in graph.outputs if name not in unread]
-    return replace(new.finish([renamed.get(name, name) for name in outputs], outputs), origin=graph.origin)
+    return replace(
+        builder.finish([renamed.get(name, name) for name in outputs], outputs), origin=graph.origin
+    )

@@ -18,9 +18,9 @@ def rows(package: str, name: str) -> Mapping[str, Any]:
     """
     table: dict[str, Any] = {}
     for module in sorted(m.name for m in iter_modules(import_module(package).__path__)):
-        found: Mapping[str, Any] = getattr(import_module(f"{package}.{module}"), name, {})
-        assert not table.keys() & found.keys(), (
-            f"{package}.{module} offers {sorted(table.keys() & found.keys())} a second time"
+        registered: Mapping[str, Any] = getattr(import_module(f"{package}.{module}"), name, {})
+        assert not table.keys() & registered.keys(), (
+            f"{package}.{module} offers {sorted(table.keys() & registered.keys())} a second time"
         )
-        table.update(found)
+        table.update(registered)
     return MappingProxyType(table)

@@ -19,7 +19,7 @@ def check_target_options(deployment: Deployment, registry: Registry) -> Deployme
     """
     faults: list[str] = []
     notes: dict[str, None] = dict.fromkeys(deployment.notes)
-    for model, name in _asked(deployment):
+    for model, name in _models_with_options(deployment):
         target = registry.targets.get(name)
         place = f"model {model.name!r}: target_options"
         if target is None:
@@ -40,7 +40,7 @@ def check_target_options(deployment: Deployment, registry: Registry) -> Deployme
     return replace(deployment, notes=tuple(notes))
 
 
-def _asked(deployment: Deployment) -> Iterator[tuple[Model, str]]:
+def _models_with_options(deployment: Deployment) -> Iterator[tuple[Model, str]]:
     """Each model with the name of each target that it has options for."""
     for model in deployment.models:
         options = model.keys.get("target_options", {})

@@ -144,8 +144,8 @@ def _list_passes(registry: Registry) -> Iterator[Pass]:
     faults = []
     for name, transform in sorted(registry.transforms.items()):
         plugin = registry.owner("transforms", name)
-        own = Repeat(transform.phase, "", transform.after, transform.before)
-        for place in (own, *transform.repeats):
+        first = Repeat(transform.phase, "", transform.after, transform.before)
+        for place in (first, *transform.repeats):
             if phase := phases.get(place.phase):
                 yield Pass(phase, transform, plugin, place.after, place.before, place.because)
             else:
@@ -161,11 +161,11 @@ def _find_faults(passes: list[Pass]) -> Iterator[str]:
     for step in passes:
         places.setdefault(step.transform.name, []).append(step)
     for steps in places.values():
-        own, *repeats = steps
+        first, *repeats = steps
         names = [step.phase.name for step in steps]
         # Within a phase a name must mean one place, or `after` and `before` would not say which.
         for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f"{own}: joins phase {name!r} twice; name it once, a phase says itself how often it runs"
+            yield f"{first}: joins phase {name!r} twice; name it once, a phase says itself how often it runs"
         for step in repeats:
             if not step.because:
                 yield f"{step}: repeats in phase {step.phase.name!r} without a reason; say why in `because`"
@@ -240,11 +240,11 @@ def _apply(step: Pass, graph: Graph) -> Graph:
     except MaceError:
         raise
     except Exception as error:  # foreign code may raise anything
-        raise _accuse(step, "fails", error) from error
+        raise _blame(step, "fails", error) from error
     if not isinstance(result, Graph):
-        raise _accuse(step, f"gives {type(result).__name__} instead of a graph")
+        raise _blame(step, f"gives {type(result).__name__} instead of a graph")
     if (result.inputs, result.outputs) != (graph.inputs, graph.outputs):
-        raise _accuse(step, "changes the model's inputs or outputs")
+        raise _blame(step, "changes the model's inputs or outputs")
     # States are inputs and outputs by name, which are the same: a transform that makes a graph anew need not
     # know of them.
     return result if result.states == graph.states else replace(result, states=graph.states)
@@ -260,11 +260,11 @@ def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:
         try:
             verify(graph)
         except MaceError as error:
-            return _accuse(step, "makes a graph that is not well formed", error)
+            return _blame(step, "makes a graph that is not well formed", error)
     return None
 
 
-def _accuse(step: Pass, problem: str, error: Exception | None = None) -> PluginError:
+def _blame(step: Pass, problem: str, error: Exception | None = None) -> PluginError:
     return step.plugin.fault(
         f"its transform {step.transform.name!r} in phase {step.phase.name!r} {problem}", error
     )

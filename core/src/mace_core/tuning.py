@@ -74,8 +74,8 @@ class Tuning:
 
     def find(self, key: NodeKey, level: str) -> TuningEntry | None:
         """The entry that decides about a node at a level; None if the cost does."""
-        found = [entry for entry in self.entries if entry.level in ("", level) and entry.is_about(key)]
-        return max(found, key=lambda entry: entry.rank, default=None)
+        matching = [entry for entry in self.entries if entry.level in ("", level) and entry.is_about(key)]
+        return max(matching, key=lambda entry: entry.rank, default=None)
 
 
 NO_TUNING = Tuning()
@@ -125,7 +125,7 @@ def read_tuning(file: Path) -> Tuning:
         entries.append(entry)
         if problem := _problem(entry):
             faults.add(entry.line, problem, "write node, or op and shapes, as `mace explain` shows them")
-    for entry, earlier in _repeated(entries):
+    for entry, earlier in _find_repeated(entries):
         faults.add(
             entry.line,
             f"{entry.subject} was chosen for at the same levels in line {earlier.line}",
@@ -144,7 +144,7 @@ def _problem(entry: TuningEntry) -> str | None:
     return None
 
 
-def _repeated(entries: Sequence[TuningEntry]) -> Iterator[tuple[TuningEntry, TuningEntry]]:
+def _find_repeated(entries: Sequence[TuningEntry]) -> Iterator[tuple[TuningEntry, TuningEntry]]:
     """Yield the entries about nodes and levels that an earlier one is about."""
     seen: dict[tuple[str, ...], TuningEntry] = {}
     for entry in entries:

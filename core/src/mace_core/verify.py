@@ -42,9 +42,9 @@ def _tensor_faults(graph: Graph) -> Iterator[str]:
         elif wrong := quantization.fault(tensor):
             yield f"tensor {name!r}: {wrong}"
     for name, array in graph.weights.items():
-        found = graph.tensors.get(name)
-        if found is None or (found.dtype, found.shape) != (DType.of(array), array.shape):
-            yield f"weight {name!r} is {array.dtype}{list(array.shape)}, described as {found}"
+        described = graph.tensors.get(name)
+        if described is None or (described.dtype, described.shape) != (DType.of(array), array.shape):
+            yield f"weight {name!r} is {array.dtype}{list(array.shape)}, described as {described}"
         elif array.flags.writeable:
             yield f"weight {name!r} is writable"
 
@@ -79,9 +79,9 @@ def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
         yield str(error)
         return
     for name, (dtype, shape) in zip(node.outputs, inferred, strict=False):
-        found = graph.tensors.get(name)
-        if found is None or (found.real.dtype, found.shape) != (dtype, tuple(shape)):
-            yield f"output {found or name} must be {dtype.value}{list(shape)}"
+        described = graph.tensors.get(name)
+        if described is None or (described.real.dtype, described.shape) != (dtype, tuple(shape)):
+            yield f"output {described or name} must be {dtype.value}{list(shape)}"
 
 
 def _state_faults(graph: Graph) -> Iterator[str]:
@@ -90,9 +90,9 @@ def _state_faults(graph: Graph) -> Iterator[str]:
         ("input", [s.input for s in graph.states]),
         ("output", [s.output for s in graph.states]),
     ):
-        ends = graph.inputs if side == "input" else graph.outputs
-        yield from (f"state {name!r} is no {side} of the graph" for name in names if name not in ends)
-        repeated = sorted({name for name in names if names.count(name) > 1 or ends.count(name) > 1})
+        ports = graph.inputs if side == "input" else graph.outputs
+        yield from (f"state {name!r} is no {side} of the graph" for name in names if name not in ports)
+        repeated = sorted({name for name in names if names.count(name) > 1 or ports.count(name) > 1})
         yield from (f"{side} {name!r} is a state and something else" for name in repeated)
     for state in graph.states:
         before, after = graph.tensors.get(state.input), graph.tensors.get(state.output)

@@ -14,8 +14,8 @@ def convert(value: Any, part: Part) -> object:
     aliases: Mapping[str, str] = part.get("x-aliases", {})
     if isinstance(value, str):
         value = aliases.get(value, value)
-    found = _CONVERSIONS[part["x-type"]](value, aliases) if "x-type" in part else value
-    return MappingProxyType(found) if isinstance(found, dict) else found
+    converted = _CONVERSIONS[part["x-type"]](value, aliases) if "x-type" in part else value
+    return MappingProxyType(converted) if isinstance(converted, dict) else converted
 
 
 def _flag(value: Any, _: Mapping[str, str]) -> bool:
@@ -56,7 +56,7 @@ def _path(value: str, _: Mapping[str, str]) -> str | None:
 
 
 def _thresholds(value: Mapping[str, float], aliases: Mapping[str, str]) -> dict[str, float]:
-    return {aliases.get(name, name): float(least) for name, least in value.items()}
+    return {aliases.get(name, name): float(minimum) for name, minimum in value.items()}
 
 
 _CONVERSIONS: Mapping[str, Callable[[Any, Mapping[str, str]], object]] = MappingProxyType(

@@ -74,7 +74,7 @@ def is_url(location: str) -> bool:
     return location.lower().startswith(("http://", "https://"))
 
 
-def cached(url: str, checksum: str) -> Path:
+def cache_path(url: str, checksum: str) -> Path:
     """Where a download is or will be kept: under its checksum, with the name that the URL ends in."""
     try:
         name = PurePosixPath(unquote(urlsplit(url).path)).name
@@ -98,7 +98,7 @@ def download(url: str, checksum: str, limits: Limits = DEFAULT_LIMITS) -> Path:
     A file appears in the cache under its name complete and checked, or not at all.
     Raises MaceError if the network fails, a limit is reached, or the file has another checksum.
     """
-    path = cached(url, checksum)
+    path = cache_path(url, checksum)
     part = path.with_name(f"{path.name}.part")
     try:
         if path.is_file() and sha256(path) == checksum:
@@ -148,9 +148,9 @@ def _fetch(url: str, part: Path, limits: Limits, deadline: float) -> _Fetched:
         raise ValueError("not an http:// or https:// URL")
     if "@" in urlsplit(url).netloc:
         raise ValueError("a URL with a user name or password; no secret is sent")
-    with _opened(part) as file:
-        held = file.seek(0, os.SEEK_END)
-        headers = {"Range": f"bytes={held}-"} if held else {}
+    with _open_plain(part) as file:
+        size = file.seek(0, os.SEEK_END)
+        headers = {"Range": f"bytes={size}-"} if size else {}
         try:
             with _Watch(limits, deadline) as watch:
                 answer = watch.open(web.Request(url, headers=headers))  # noqa: S310  # the scheme is checked above
@@ -162,13 +162,13 @@ def _fetch(url: str, part: Path, limits: Limits, deadline: float) -> _Fetched:
                     return _Fetched(continued, _copy(answer, file, watch))
         except HTTPError as error:
             error.close()
-            if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not held:
+            if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not size:
                 raise
             return _Fetched(continued=True, complete=True)  # nothing is missing
 
 
 @contextmanager
-def _opened(part: Path) -> Iterator[IO[bytes]]:
+def _open_plain(part: Path) -> Iterator[IO[bytes]]:
     """A regular file of our own, for reading and writing; anything else of that name is removed first.
 
     A symbolic or hard link that somebody left in a shared cache would let the download overwrite another
@@ -217,7 +217,7 @@ class _Watch:
             remedy = "run it again to continue, raise download_max_seconds, or download it by hand"
             raise _LimitError(f"it takes longer than {self.limits.seconds:g} seconds", remedy)
 
-    def open(self, wanted: web.Request) -> HTTPResponse:
+    def open(self, request: web.Request) -> HTTPResponse:
         """The answer to a request.
 
         Redirects lead to http:// and https:// alone: no handler for another scheme is there.
@@ -233,7 +233,7 @@ class _Watch:
             _Https(self),
         ):
             opener.add_handler(handler)
-        return cast(HTTPResponse, opener.open(wanted, timeout=min(SILENCE, self.limits.seconds)))
+        return cast(HTTPResponse, opener.open(request, timeout=min(SILENCE, self.limits.seconds)))
 
     def _end(self) -> None:
         for connected in self.sockets:
@@ -293,28 +293,28 @@ def _copy(answer: HTTPResponse, file: IO[bytes], watch: _Watch) -> bool | None:
     Whether that is as much as it announced, None if it announced no number.
     """
     start = size = file.tell()
-    announced = _announced(answer)
-    most = watch.limits.size
-    too_large = f"it is larger than {most / MIB:g} MiB"
+    announced = _announced_length(answer)
+    max_size = watch.limits.size
+    too_large = f"it is larger than {max_size / MIB:g} MiB"
     remedy = "raise download_max_mib in the deployment file, or download it by hand"
-    if announced is not None and start + announced > most:
+    if announced is not None and start + announced > max_size:
         raise _LimitError(too_large, remedy)
-    said = time.monotonic()
+    last_report = time.monotonic()
     while piece := answer.read1(PIECE):
         size += len(piece)
-        if size > most:
+        if size > max_size:
             file.truncate(0)  # a body without end is no beginning of a file
             raise _LimitError(too_large, remedy)
         file.write(piece)
         watch.check()
-        if time.monotonic() - said >= PROGRESS_INTERVAL:
-            said = time.monotonic()
+        if time.monotonic() - last_report >= PROGRESS_INTERVAL:
+            last_report = time.monotonic()
             _log.info("%s: %s", answer.url, _progress(size, announced and start + announced))
     watch.check()  # a connection that the watch has ended looks like one that is complete
     return None if announced is None else size - start >= announced
 
 
-def _announced(answer: HTTPResponse) -> int | None:
+def _announced_length(answer: HTTPResponse) -> int | None:
     """The number of bytes that the server announced, if it is a number."""
     text = (answer.headers.get("Content-Length") or "").strip()
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None

@@ -24,7 +24,7 @@ class Faults:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found: dict[tuple[int, str], None] = {}
+        self._faults: dict[tuple[int, str], None] = {}
 
     def place(self, line: int) -> str:
         """The file and a line, as editors and compilers write it."""
@@ -32,29 +32,29 @@ class Faults:
 
     def add(self, line: int, problem: str, remedy: str) -> None:
         """Note a fault; one that is known already is not repeated."""
-        self._found[line, str(MaceError(self.place(line), problem, remedy))] = None
+        self._faults[line, str(MaceError(self.place(line), problem, remedy))] = None
 
     def add_error(self, error: MaceError) -> None:
         """Note an error about another file that this one names.
 
         It comes after the faults of this file's own lines.
         """
-        self._found[BEHIND, str(error)] = None
+        self._faults[BEHIND, str(error)] = None
 
     @property
     def lines(self) -> frozenset[int]:
         """Lines that have a fault."""
-        return frozenset(line for line, _ in self._found)
+        return frozenset(line for line, _ in self._faults)
 
     def __bool__(self) -> bool:
         """Whether there is any fault."""
-        return bool(self._found)
+        return bool(self._faults)
 
-    def texts(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Every fault in the shape of a message, by line."""
-        return [text for _, text in sorted(self._found)]
+        return [text for _, text in sorted(self._faults)]
 
     def check(self) -> None:
         """Raise one MaceError with every fault, by line, if there is any."""
-        if self._found:
-            raise MaceError.of(self.texts())
+        if self._faults:
+            raise MaceError.of(self.messages())

@@ -14,7 +14,7 @@ from mace_core.deployment.download import MIB, Limits, download, is_url, sha256
 from mace_core.deployment.faults import Faults, shorten
 from mace_core.deployment.names import c_name, refusal
 from mace_core.deployment.objects import Deployment, Model, Port
-from mace_core.deployment.ports import Setting, Settings, described, ports
+from mace_core.deployment.ports import Setting, Settings, nameless_keys, ports
 from mace_core.deployment.schema import Part, Schema
 from mace_core.deployment.values import Document, read_document
 from mace_core.distributions import advise_install
@@ -73,7 +73,7 @@ class _Reader:
     def deployment(self) -> Deployment:
         value: Mapping[str, Any] = self.document.value
         properties = self.document.schema.root["properties"]
-        parts = {k: self.document.schema.resolved(p) for k, p in properties.items() if k != "models"}
+        parts = {k: self.document.schema.resolve(p) for k, p in properties.items() if k != "models"}
         keys = {k: s.value for k, s in self._settings(parts, {}, value, ()).items()}
         keys["model_data_format"] = keys.get("model_data_format") or keys["model_graph_format"]
         if (keys["model_graph_format"], keys["model_data_format"]) == ("file", "code"):
@@ -84,46 +84,46 @@ class _Reader:
         written = [value["library_name"]] if "library_name" in value else []
         library = next(iter(self._names(written, ("library_name",)).values()), "")
         names = self._names(value.get("models", {}), ("models",))
-        models = tuple(_called(self._model(key, ("models", key)), name) for key, name in names.items())
+        models = tuple(_rename(self._model(key, ("models", key)), name) for key, name in names.items())
         abis = keys.pop("target_abis")
         return Deployment(library, models, abis, MappingProxyType(keys), tuple(self.notes))
 
-    def _names(self, written: Iterable[str], at: At) -> dict[str, str]:
+    def _names(self, written: Iterable[str], path: At) -> dict[str, str]:
         """The names as C has them, by how they are written.
 
         Notes those that change and those that cannot be.
         """
-        found: dict[str, str] = {}
+        c_names: dict[str, str] = {}
         taken: dict[str, str] = {}
         for name in written:
-            line = self.document.line(*at, name) if at == ("models",) else self.document.line(*at)
-            found[name] = c_name(name)
-            other = taken.setdefault(found[name].lower(), name)
-            if why := refusal(found[name]):
-                self.faults.add(line, f"{at[0]}: {name!r} {why}", "choose another name")
+            line = self.document.line(*path, name) if path == ("models",) else self.document.line(*path)
+            c_names[name] = c_name(name)
+            other = taken.setdefault(c_names[name].lower(), name)
+            if why := refusal(c_names[name]):
+                self.faults.add(line, f"{path[0]}: {name!r} {why}", "choose another name")
             elif other != name:
                 problem = f"models: {other!r} and {name!r} have one name in C, or differ in the case of letters only"
                 self.faults.add(line, problem, "rename one of them")
-            elif found[name] != name:
+            elif c_names[name] != name:
                 self.notes[
-                    f"{self.faults.place(line)}: {at[0]}: {name!r} is called {found[name]!r} in C and in the names of files"
+                    f"{self.faults.place(line)}: {path[0]}: {name!r} is called {c_names[name]!r} in C and in the names of files"
                 ] = None
-        return found
+        return c_names
 
     def _settings(
-        self, parts: Mapping[str, Part], inherited: Settings, given: Mapping[str, Any], at: At
+        self, parts: Mapping[str, Part], inherited: Settings, stated: Mapping[str, Any], path: At
     ) -> dict[str, Setting]:
         """Defaults, what is inherited, and what is given here, each as its key's type.
 
         Notes what has no effect yet.
         """
-        found = {k: Setting(convert(p["default"], p), 0) for k, p in parts.items() if "default" in p}
-        found.update(inherited)
-        for key, value in given.items():
+        settings = {k: Setting(convert(p["default"], p), 0) for k, p in parts.items() if "default" in p}
+        settings.update(inherited)
+        for key, value in stated.items():
             if key in parts and value is not None:
-                found[key] = Setting(convert(value, parts[key]), self.document.line(*at, key))
-                self._note(key, value, parts[key], found[key])
-        return found
+                settings[key] = Setting(convert(value, parts[key]), self.document.line(*path, key))
+                self._note(key, value, parts[key], settings[key])
+        return settings
 
     def _note(self, key: str, value: Any, part: Part, setting: Setting) -> None:
         if "x-not-yet" not in part:
@@ -140,41 +140,41 @@ class _Reader:
                 f"{self.faults.place(setting.line)}: {key}: accepted; has no effect yet: {part['x-not-yet']}"
             ] = None
 
-    def _model(self, name: str, at: At) -> Model:
-        given: Mapping[str, Any] = self.document.value["models"][name]
+    def _model(self, name: str, path: At) -> Model:
+        stated: Mapping[str, Any] = self.document.value["models"][name]
         parts = {
-            k: self.document.schema.resolved(p)
+            k: self.document.schema.resolve(p)
             for k, p in self.document.schema.definition("keys")["properties"].items()
         }
-        common = self._settings(parts, {}, given, at)
+        common = self._settings(parts, {}, stated, path)
         stages = [
-            self._stage(name, self._settings(parts, common, own, place))
-            for place, own in self._subgraphs(given, at)
+            self._stage(name, self._settings(parts, common, subgraph, place))
+            for place, subgraph in self._subgraphs(stated, path)
         ]
         if len(stages) <= 1:
             return stages[0] if stages else self._stage(name, common)
-        place = self.faults.place(self.document.line(*at, "subgraphs"))
+        place = self.faults.place(self.document.line(*path, "subgraphs"))
         self.notes[
             f"{place}: subgraphs: accepted; has no effect yet: a pipeline of several is not joined"
         ] = None
         stages.sort(key=lambda stage: int(str(stage.keys["order"])))
-        whole = self._stage(name, common) if "model_file_path" in common else stages[0]
+        main = self._stage(name, common) if "model_file_path" in common else stages[0]
         return Model(
             name,
-            whole.files,
-            whole.platform,
-            whole.runtimes,
-            whole.inputs,
-            whole.outputs,
-            whole.keys,
+            main.files,
+            main.platform,
+            main.runtimes,
+            main.inputs,
+            main.outputs,
+            main.keys,
             tuple(stages),
         )
 
-    def _subgraphs(self, given: Mapping[str, Any], at: At) -> Iterator[tuple[At, Mapping[str, Any]]]:
-        subgraphs = given.get("subgraphs", ())
+    def _subgraphs(self, stated: Mapping[str, Any], path: At) -> Iterator[tuple[At, Mapping[str, Any]]]:
+        subgraphs = stated.get("subgraphs", ())
         items = subgraphs.items() if isinstance(subgraphs, dict) else enumerate(subgraphs)
-        for key, own in items:
-            yield (*at, "subgraphs", key), own or {}
+        for key, subgraph in items:
+            yield (*path, "subgraphs", key), subgraph or {}
 
     def _stage(self, name: str, keys: Settings) -> Model:
         files = tuple(f for kind in ("model", "weight") if (f := self._file(kind, keys)))
@@ -206,11 +206,13 @@ class _Reader:
 
     def _with_names(self, keys: Settings, model: Model) -> Settings:
         """The settings with the model's own names of its inputs or outputs where the file describes them without names."""
-        kinds = [kind for kind in ("input", "output") if described(kind, keys)]
+        kinds = [kind for kind in ("input", "output") if nameless_keys(kind, keys)]
         if not kinds or self.installed.own_names is None:
             return keys
         without = {
-            k: s for k, s in keys.items() if k not in {key for kind in kinds for key in described(kind, keys)}
+            k: s
+            for k, s in keys.items()
+            if k not in {key for kind in kinds for key in nameless_keys(kind, keys)}
         }
         # Without the model there are no names, and its fault is told already.
         if self.faults or not model.files:
@@ -218,21 +220,21 @@ class _Reader:
         try:
             names = self.installed.own_names(model)
         except MaceError as error:
-            key = described(kinds[0], keys)[0]
+            key = nameless_keys(kinds[0], keys)[0]
             self.faults.add(keys[key].line, f"{key}: {error}", f"name the tensors with {kinds[0]}_tensors")
             return without
-        own = dict(zip(("input", "output"), names or ((), ()), strict=True))
-        found = {
-            f"{kind}_tensors": Setting(own[kind], keys[described(kind, keys)[0]].line)
+        own_names = dict(zip(("input", "output"), names or ((), ()), strict=True))
+        named = {
+            f"{kind}_tensors": Setting(own_names[kind], keys[nameless_keys(kind, keys)[0]].line)
             for kind in kinds
-            if own[kind]
+            if own_names[kind]
         }
-        return {**keys, **found}
+        return {**keys, **named}
 
     def _ports(self, kind: str, keys: Settings) -> tuple[Port, ...]:
         data = f"validation_{kind}s_data"
         if data in keys:
-            keys = {**keys, data: Setting(tuple(self._beside(f) for f in keys[data].value), keys[data].line)}
+            keys = {**keys, data: Setting(tuple(self._resolve(f) for f in keys[data].value), keys[data].line)}
         return ports(kind, keys, self.faults)
 
     def _with_states(
@@ -248,35 +250,35 @@ class _Reader:
         sides = ((inputs, stated.value.keys()), (outputs, stated.value.values()))
         return tuple(_add_ports(ports, names) for ports, names in sides)
 
-    def _beside(self, file: str) -> str:
+    def _resolve(self, file: str) -> str:
         return file if is_url(file) else str(self.faults.path.parent / file)
 
     def _platform(self, keys: Settings) -> str | None:
-        found = keys.get("platform")
-        if found is None or found.value is None:
+        setting = keys.get("platform")
+        if setting is None or setting.value is None:
             return None
-        name = str(found.value)
+        name = str(setting.value)
         if self.installed.platforms and name not in self.installed.platforms:
             close = get_close_matches(name, self.installed.platforms, 1)
             known = f"choose one of {', '.join(sorted(self.installed.platforms))}"
             remedy = advise_install("frontend", name) or (f"did you mean {close[0]!r}?" if close else known)
-            self.faults.add(found.line, f"platform: no frontend {name!r} is installed", remedy)
+            self.faults.add(setting.line, f"platform: no frontend {name!r} is installed", remedy)
         return name
 
     def _file(self, kind: str, keys: Settings) -> Path | None:
         """The model or weight file: there, and with the checksum that is stated."""
         key = f"{kind}_file_path"
-        found, stated = keys.get(key), keys.get(f"{kind}_sha256_checksum")
-        if found is None or not found.value:
+        setting, stated = keys.get(key), keys.get(f"{kind}_sha256_checksum")
+        if setting is None or not setting.value:
             return None
         checksum = str(stated.value) if stated and stated.value else ""
-        if is_url(str(found.value)):
+        if is_url(str(setting.value)):
             limits = Limits(keys["download_max_seconds"].value, keys["download_max_mib"].value * MIB)
-            return self._downloaded(key, found, checksum, limits)
-        path = self.faults.path.parent / str(found.value)
+            return self._download(key, setting, checksum, limits)
+        path = self.faults.path.parent / str(setting.value)
         if problem := _absent(path):
             self.faults.add(
-                found.line,
+                setting.line,
                 f"{key}: {problem}: {shorten(str(path), 200)}",
                 "correct the path; it starts at this file's folder",
             )
@@ -299,30 +301,30 @@ class _Reader:
 
         What it says is read with the candidates at hand.
         """
-        found = keys["tuning"]
-        if not found.value:
+        setting = keys["tuning"]
+        if not setting.value:
             return ""
-        path = self.faults.path.parent / str(found.value)
+        path = self.faults.path.parent / str(setting.value)
         if problem := _absent(path):
             self.faults.add(
-                found.line,
+                setting.line,
                 f"tuning: {problem}: {shorten(str(path), 200)}",
                 "correct the path; it starts at this file's folder",
             )
         return str(path)
 
-    def _downloaded(self, key: str, found: Setting, checksum: str, limits: Limits) -> Path | None:
+    def _download(self, key: str, setting: Setting, checksum: str, limits: Limits) -> Path | None:
         if not checksum:
             remedy = f"state {key.replace('file_path', 'sha256_checksum')} with the file's SHA-256"
-            self.faults.add(found.line, f"{key}: a download needs a checksum", remedy)
+            self.faults.add(setting.line, f"{key}: a download needs a checksum", remedy)
             return None
         if not self.may_download:
             return None
         try:
-            return download(str(found.value), checksum, limits)
+            return download(str(setting.value), checksum, limits)
         except MaceError as error:
             self.faults.add(
-                found.line, f"{key}: {error}", "check the address and the network, or download it by hand"
+                setting.line, f"{key}: {error}", "check the address and the network, or download it by hand"
             )
             return None
 
@@ -339,7 +341,7 @@ def _absent(path: Path) -> str | None:
     return None
 
 
-def _called(model: Model, name: str) -> Model:
+def _rename(model: Model, name: str) -> Model:
     """A model and its stages under another name."""
     return replace(model, name=name, stages=tuple(replace(stage, name=name) for stage in model.stages))
 

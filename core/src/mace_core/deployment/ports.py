@@ -47,7 +47,7 @@ WANTED: Mapping[str, str] = MappingProxyType(
 """What numbers a preparation takes."""
 
 
-def described(kind: str, keys: Settings) -> list[str]:
+def nameless_keys(kind: str, keys: Settings) -> list[str]:
     """The keys that describe inputs or outputs which no key names; empty if they are named."""
     names = keys.get(f"{kind}_tensors")
     if names is not None and names.value:
@@ -105,7 +105,7 @@ class _Side:
 
     def _nameless(self) -> None:
         names = f"{self.kind}_tensors"
-        for key in described(self.kind, self.keys):
+        for key in nameless_keys(self.kind, self.keys):
             self.faults.add(
                 self.keys[key].line, f"{key}: there is no {names}", f"name the tensors with {names}"
             )

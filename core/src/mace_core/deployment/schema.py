@@ -40,37 +40,37 @@ class Schema:
 
     def definition(self, name: str) -> Part:
         """One of the `$defs`, with its references followed."""
-        return self.resolved({"$ref": f"#/$defs/{name}"})
+        return self.resolve({"$ref": f"#/$defs/{name}"})
 
-    def resolved(self, part: Part) -> Part:
+    def resolve(self, part: Part) -> Part:
         """The part with its own reference followed.
 
         What stands beside a reference adds to it or wins over it.
         """
         if "$ref" not in part:
             return part
-        target = self.resolved(self.root["$defs"][part["$ref"].removeprefix("#/$defs/")])
-        own = {k: v for k, v in part.items() if k != "$ref"}
-        properties = {**target.get("properties", {}), **own.get("properties", {})}
-        return {**target, **own, **({"properties": properties} if properties else {})}
+        target = self.resolve(self.root["$defs"][part["$ref"].removeprefix("#/$defs/")])
+        stated = {k: v for k, v in part.items() if k != "$ref"}
+        properties = {**target.get("properties", {}), **stated.get("properties", {})}
+        return {**target, **stated, **({"properties": properties} if properties else {})}
 
-    def below(self, part: Part, key: str | int) -> Part:
+    def inner(self, part: Part, key: str | int) -> Part:
         """What holds for a key or an item of something that `part` describes; empty if it says nothing."""
         if isinstance(key, int):
-            return self.resolved(self.form(part, is_list=True).get("items", {}))
-        found = part.get("properties", {}).get(key, part.get("additionalProperties", {}))
-        return self.resolved(found)
+            return self.resolve(self.form(part, is_list=True).get("items", {}))
+        inner = part.get("properties", {}).get(key, part.get("additionalProperties", {}))
+        return self.resolve(inner)
 
     def form(self, part: Part, is_list: bool) -> Part:
         """Of "one or a list of such" the one or the list; anything else as it is."""
-        forms = [self.resolved(f) for f in part.get("anyOf", ())]
+        forms = [self.resolve(f) for f in part.get("anyOf", ())]
         return forms[is_list] if forms else part
 
-    def at(self, path: Iterable[str | int]) -> Part:
+    def find(self, path: Iterable[str | int]) -> Part:
         """What holds for the value at a path."""
         part = self.root
         for key in path:
-            part = self.below(part, key)
+            part = self.inner(part, key)
         return part
 
 
@@ -84,14 +84,14 @@ def check(schema: Schema, value: object, lines: Mapping[Path, int], faults: Faul
     return bad
 
 
-def without(value: Any, bad: set[Path], at: Path = ()) -> Any:
+def remove_bad(value: Any, bad: set[Path], path: Path = ()) -> Any:
     """The document without the keys at or below which something is bad."""
     if not isinstance(value, dict):
         return value
-    return {k: without(v, bad, (*at, k)) for k, v in value.items() if not _spoilt((*at, k), v, bad)}
+    return {k: remove_bad(v, bad, (*path, k)) for k, v in value.items() if not _is_bad((*path, k), v, bad)}
 
 
-def _spoilt(path: Path, value: object, bad: set[Path]) -> bool:
+def _is_bad(path: Path, value: object, bad: set[Path]) -> bool:
     if path in bad:
         return True
     return isinstance(value, list) and any(b[: len(path)] == path for b in bad)
@@ -114,7 +114,7 @@ class _Complaint:
     def tell(self, error: ValidationError) -> list[Path]:
         """Note what is wrong; returns the paths of what is."""
         path = tuple(error.absolute_path)
-        part = self.schema.at(path)
+        part = self.schema.find(path)
         instance: Any = error.instance
         if error.validator == "unevaluatedProperties":
             return self._unknown(path, part, instance)
@@ -133,38 +133,40 @@ class _Complaint:
         return self.lines.get(path, 1)
 
     def _name(self, path: Path, part: Part, name: str) -> list[Path]:
-        wanted = expected(self.schema.resolved(part["propertyNames"]))
+        expected = describe_expected(self.schema.resolve(part["propertyNames"]))
         self.faults.add(
-            self.line((*path, name)), f"{label(path)}: {show(name)} is not allowed", f"write {wanted}"
+            self.line((*path, name)), f"{label(path)}: {show(name)} is not allowed", f"write {expected}"
         )
         return [(*path, name)]
 
     def _unknown(self, path: Path, part: Part, instance: Mapping[str, object]) -> list[Path]:
         known = part.get("properties", {})
         paths = [(*path, key) for key in instance if key not in known]
-        for found in paths:
-            key = str(found[-1])
+        for wrong in paths:
+            key = str(wrong[-1])
             close = get_close_matches(key, known, 1) if len(key) < LONGEST else []
             remedy = (
                 f"did you mean {close[0]!r}?"
                 if close
                 else "remove it; docs/deployment-file.md lists the keys"
             )
-            self.faults.add(self.line(found), f"{shorten(key)}: unknown key", remedy)
+            self.faults.add(self.line(wrong), f"{shorten(key)}: unknown key", remedy)
         return paths
 
     def _missing(self, path: Path, part: Part, instance: Mapping[str, object]) -> None:
         for key in part["required"]:
             if key not in instance:
-                wanted = expected(self.schema.below(part, key))
-                self.faults.add(self.line(path), f"{label((*path, key))}: is missing", f"write {wanted}")
+                expected = describe_expected(self.schema.inner(part, key))
+                self.faults.add(self.line(path), f"{label((*path, key))}: is missing", f"write {expected}")
 
     def _value(self, path: Path, part: Part, instance: object) -> None:
-        part = {**part, "x-expects": self._expected(path, part)}
+        part = {**part, "x-expects": self._describe_expected(path, part)}
         name = label(path)
         if instance is None:
             self.faults.add(
-                self.line(path), f"{name}: has no value", f"write {expected(part)}, or remove the key"
+                self.line(path),
+                f"{name}: has no value",
+                f"write {describe_expected(part)}, or remove the key",
             )
             return
         words = part.get("enum", ())
@@ -173,19 +175,19 @@ class _Complaint:
             if isinstance(instance, str) and len(instance) < LONGEST
             else []
         )
-        remedy = f"did you mean {close[0]!r}?" if close else f"write {expected(part)}"
+        remedy = f"did you mean {close[0]!r}?" if close else f"write {describe_expected(part)}"
         problem = "is empty" if instance in ({}, []) else f"{show(instance)} is not allowed"
         self.faults.add(self.line(path), f"{name}: {problem}", remedy)
 
-    def _expected(self, path: Path, part: Part) -> str:
+    def _describe_expected(self, path: Path, part: Part) -> str:
         """What may be written; an item without words of its own has those of its list."""
         while path and isinstance(path[-1], int) and "x-expects" not in part and "enum" not in part:
             path = path[:-1]
-            part = self.schema.at(path)
-        return expected(part)
+            part = self.schema.find(path)
+        return describe_expected(part)
 
 
-def expected(part: Part) -> str:
+def describe_expected(part: Part) -> str:
     """What may be written, in words."""
     if "x-expects" in part:
         return str(part["x-expects"])

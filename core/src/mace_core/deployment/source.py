@@ -136,7 +136,7 @@ class _Tree:
         """Take one event."""
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.ScalarEvent):
-            value = Written(line, self._substituted(event.value, line), quoted=not event.implicit[0])
+            value = Written(line, self._substitute(event.value, line), quoted=not event.implicit[0])
             self._tag(event.tag, line)
             self._place(value, event.anchor, 1, 1)
         elif isinstance(event, yaml.AliasEvent):
@@ -163,8 +163,8 @@ class _Tree:
                 f"alias *{name} has no anchor above",
                 f"write &{name} before the value it repeats",
             )
-        found = self._anchors[name]
-        self._place(replace(found.value, line=line), None, found.size, found.height)
+        anchored = self._anchors[name]
+        self._place(replace(anchored.value, line=line), None, anchored.size, anchored.height)
 
     def _place(self, value: Written, anchor: str | None, size: int, height: int) -> None:
         """Put a complete value where it belongs; size and height are those of its tree."""
@@ -197,26 +197,26 @@ class _Tree:
 
     def _mapping(self, items: list[Written]) -> dict[str, Written]:
         """Values by key; what `<<` merges in gives way to the mapping's own keys."""
-        own: dict[str, Written] = {}
+        values: dict[str, Written] = {}
         merged: dict[str, Written] = {}
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key.content, str):
                 self._faults.add(key.line, "a key is a list or a mapping", "use a word as the key")
             elif key.content == "<<" and not key.quoted:
-                for name, entry in self._merged(value):
+                for name, entry in self._merge(value):
                     merged.setdefault(name, entry)
-            elif key.content in own:
-                first = own[key.content].line
+            elif key.content in values:
+                first = values[key.content].line
                 self._faults.add(
                     key.line,
                     f"{key.content}: is there a second time, first in line {first}",
                     "keep one of them",
                 )
             else:
-                own[key.content] = replace(value, line=key.line)
-        return {**merged, **own}
+                values[key.content] = replace(value, line=key.line)
+        return {**merged, **values}
 
-    def _merged(self, value: Written) -> Iterator[tuple[str, Written]]:
+    def _merge(self, value: Written) -> Iterator[tuple[str, Written]]:
         for source in value.content if isinstance(value.content, tuple) else (value,):
             if isinstance(source.content, Mapping):
                 yield from source.content.items()
@@ -225,23 +225,23 @@ class _Tree:
                     value.line, "<<: merges something that is no mapping", "give it an alias of a mapping"
                 )
 
-    def _substituted(self, text: str, line: int) -> str:
+    def _substitute(self, text: str, line: int) -> str:
         """The text with each ${NAME} replaced by the environment variable; never in a URL.
 
         A deployment file may come from anywhere: what an environment holds, such as a token, must not be sent
         to a host that it names.
         """
         if _VARIABLE.search(text) and _is_remote(text):
-            return self._refused(text, line)
-        found = _VARIABLE.sub(lambda match: self._variable(match[1], line), text)
-        if found != text and _is_remote(found):
-            return self._refused(text, line)
-        if odd := _NO_TEXT.search(found):
+            return self._refuse_variable(text, line)
+        replaced = _VARIABLE.sub(lambda match: self._variable(match[1], line), text)
+        if replaced != text and _is_remote(replaced):
+            return self._refuse_variable(text, line)
+        if odd := _NO_TEXT.search(replaced):
             self._faults.add(line, f"character {odd[0]!r} is not allowed", "remove it")
-            return _NO_TEXT.sub("", found)
-        return found
+            return _NO_TEXT.sub("", replaced)
+        return replaced
 
-    def _refused(self, text: str, line: int) -> str:
+    def _refuse_variable(self, text: str, line: int) -> str:
         remedy = "write the URL out, or download the file by hand and give its path"
         self._faults.add(
             line, f"{text[:60]}: a URL takes no environment variables, which could be secrets", remedy

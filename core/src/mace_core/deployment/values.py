@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.deployment.faults import Faults
-from mace_core.deployment.schema import Part, Path, Schema, check, label, without
+from mace_core.deployment.schema import Part, Path, Schema, check, label, remove_bad
 from mace_core.deployment.source import Written, read_source
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -43,9 +43,9 @@ def read_document(schema: Schema, faults: Faults) -> Document:
     Raises MaceError for a file that is no YAML; all other faults are noted and what they spoil is left out.
     """
     lines: dict[Path, int] = {}
-    value = _Typing(schema, lines, faults).typed(read_source(faults.path, faults), schema.root, ())
+    value = _Typing(schema, lines, faults).convert(read_source(faults.path, faults), schema.root, ())
     bad = check(schema, value, lines, faults)
-    return Document({} if () in bad else without(value, bad), lines, schema, faults)
+    return Document({} if () in bad else remove_bad(value, bad), lines, schema, faults)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Typing:
     lines: dict[Path, int]
     faults: Faults
 
-    def typed(self, written: Written, part: Part, path: Path) -> Any:
+    def convert(self, written: Written, part: Part, path: Path) -> Any:
         """The value as JSON has it; notes the lines of all below."""
         self.lines[path] = written.line
         content = written.content
@@ -62,16 +62,16 @@ class _Typing:
             return _scalar(written, content, self.schema.form(part, is_list=False))
         if isinstance(content, tuple):
             return [
-                self.typed(item, self.schema.below(part, i), (*path, i)) for i, item in enumerate(content)
+                self.convert(item, self.schema.inner(part, i), (*path, i)) for i, item in enumerate(content)
             ]
         result: dict[str, Any] = {}
         for key, value in content.items():
-            name = _cased(key, part.get("x-key-case"))
+            name = _change_case(key, part.get("x-key-case"))
             if name in result:
                 self.faults.add(
                     value.line, f"{label((*path, key))}: is there a second time", "keep one of them"
                 )
-            result[name] = self.typed(value, self.schema.below(part, name), (*path, name))
+            result[name] = self.convert(value, self.schema.inner(part, name), (*path, name))
         return result
 
 
@@ -80,7 +80,7 @@ def _scalar(written: Written, text: str, part: Part) -> str | float | bool | Non
     if not written.quoted and text in _NULL:
         return None
     if "string" in part.get("type", ()):
-        return _cased(text, part.get("x-case"))
+        return _change_case(text, part.get("x-case"))
     if text.lower() in _BOOLS:
         return _BOOLS[text.lower()]
     if _INTEGER.fullmatch(text):
@@ -88,7 +88,7 @@ def _scalar(written: Written, text: str, part: Part) -> str | float | bool | Non
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def _cased(text: str, case: str | None) -> str:
+def _change_case(text: str, case: str | None) -> str:
     if case is None:
         return text
     return text.lower() if case == "lower" else text.upper()

@@ -1,4 +1,4 @@
-"""A built library: its programs, executed here or in an emulator, on samples."""
+"""Runs the programs of a built library on samples, here or in an emulator."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class BuiltLibrary:
 
     @classmethod
     def at(cls, folder: Path, variant: str, runner: Runner | None) -> BuiltLibrary:
-        """What lies in a library's folder for a variant.
+        """Open what was built in a library's folder for a choice.
 
-        MaceError if it is not built or cannot be executed here.
+        MaceError if it is not built or cannot run on this machine.
         """
         report = folder / "model" / f"{variant}.json"
         # Unlike Path.is_file, this takes a path that is too long for one that is not there.
@@ -40,7 +40,9 @@ class BuiltLibrary:
             raise MaceError(folder, f"is not built for {variant}", f"run: scons target={variant}")
         if runner is None:
             raise MaceError(
-                variant, "nothing here executes it", "install an emulator or run it on the device"
+                variant,
+                "no runner is available for this ABI on this machine",
+                "install an emulator, or run it on the device",
             )
         if reason := runner.missing():
             raise MaceError(variant, f"{runner.name} is not ready", reason)
@@ -51,20 +53,25 @@ class BuiltLibrary:
         )
 
     def model(self, name: str) -> dict[str, list[Tensor]]:
-        """Descriptions of a model's inputs and outputs."""
+        """Return the descriptions of a model's inputs and outputs, under "inputs" and "outputs"."""
         report = self.figures(name)
         return {"inputs": list(report.inputs), "outputs": list(report.outputs)}
 
     def figures(self, name: str) -> ModelReport:
-        """What the build told about a model; MaceError if the library has none of that name."""
+        """Return the build's report of a model; MaceError if the library has none of that name."""
         if name not in self.report.models:
-            raise MaceError(name, "no such model in the library", f"it holds {', '.join(self.report.models)}")
+            raise MaceError(
+                name, "no such model in the library", f"its models: {', '.join(self.report.models)}"
+            )
         return self.report.models[name]
 
     def run(self, model: str, samples: Samples, threads: int = 1, *, reset: int = 0) -> dict[str, Array]:
-        """Return the outputs of a model on samples that run in a row in one session, by name, each with a leading axis of samples.
+        """Run a model on samples one after another in one session.
 
-        reset: after how many samples the states get their start values again, time after time; 0 for never.
+        Return the outputs by name, each with a leading axis of samples.
+
+        reset: number of samples after which the states are reset to their start values, again and again; 0
+        for never.
         """
         outputs = self.model(model)["outputs"]
         with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +92,7 @@ class BuiltLibrary:
         self.execute("mace_run", [f"--model={model}", *options, f"--output={folder}", *paths])
 
     def layers(self, model: str, sample: Samples) -> dict[str, Array]:
-        """What every layer wrote first, for one sample, by the name of the tensor."""
+        """Return the result of every layer for one sample, by the name of the tensor."""
         found: dict[str, Array] = {}
         with tempfile.TemporaryDirectory() as folder:
             self._execute(model, sample, [f"--layers={folder}"], Path(folder))
@@ -100,7 +107,7 @@ class BuiltLibrary:
         return found
 
     def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> Timing:
-        """Return what mace_benchmark measured."""
+        """Time a model with the program mace_benchmark."""
         arguments = [
             f"--model={model}",
             f"--threads={threads}",
@@ -111,7 +118,7 @@ class BuiltLibrary:
         return Timing.of_json(printed, self.runner.timing, self.programs.name)
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:
-        """What a program of the library prints; MaceError with what it said if it fails."""
+        """Run a program of the library and return what it prints; MaceError with its stderr if it fails."""
         command = self.runner.command(self.programs / program, arguments)
         done = subprocess.run(  # noqa: S603  # we built the program
             command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
@@ -119,7 +126,7 @@ class BuiltLibrary:
         if done.returncode:
             raise MaceError(
                 program,
-                f"ended with {done.returncode}: {done.stderr.strip()}",
-                "correct its input or report a bug",
+                f"exited with status {done.returncode}: {done.stderr.strip()}",
+                "correct its input, or report a bug",
             )
         return done.stdout

@@ -1,8 +1,9 @@
-"""What `scons check`, `mace validate` and `scons benchmark` find out about the models of a library."""
+"""Validates and times all models of a library: `scons check`, `mace validate` and `scons benchmark`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,44 +18,49 @@ from mace_core.run.validate import ValidationJob, validate
 Result = TypeVar("Result")
 
 
-def check_library(
-    library: tuple[Deployment, Registry],
-    folder: Path,
-    choice: Choice,
-    labels: Path | None,
-    min_accuracy: float,
-) -> list[Validation | Failure]:
-    """Validate every model: similarity to the expected outputs, accuracy where there are labels, latency, sizes."""
-    deployment, registry = library
-    runner = registry.find_runner(choice, deployment.models)
-    built = BuiltLibrary.at(folder, choice.text, runner)
-    known = read_samples(str(labels)) if labels else None
-    jobs = [
-        ValidationJob(built, model, registry, labels=known, least=min_accuracy) for model in deployment.models
-    ]
-    return attempt_each(jobs, lambda job: [validate(job)])
+@dataclass(frozen=True)
+class LibraryCheck:
+    """Says which library to validate, and against what.
+
+    folder: the folder of the built library.
+    labels: a file with the right class of each sample; None not to measure accuracy.
+    min_accuracy: the share of right classes that a model must reach to pass.
+    """
+
+    deployment: Deployment
+    folder: Path
+    choice: Choice
+    labels: Path | None = None
+    min_accuracy: float = 0.0
+
+    def run(self, registry: Registry) -> list[Validation | Failure]:
+        """Validate every model: similarity, accuracy if there are labels, latency, sizes."""
+        runner = registry.find_runner(self.choice, self.deployment.models)
+        built = BuiltLibrary.at(self.folder, self.choice.text, runner)
+        labels = read_samples(str(self.labels)) if self.labels else None
+        jobs = [
+            ValidationJob(built, model, registry, labels=labels, min_accuracy=self.min_accuracy)
+            for model in self.deployment.models
+        ]
+        return attempt_each(jobs, lambda job: [validate(job)])
 
 
 def attempt_each(
-    jobs: Sequence[ValidationJob], work: Callable[[ValidationJob], Sequence[Result]]
+    jobs: Sequence[ValidationJob], validate_model: Callable[[ValidationJob], Sequence[Result]]
 ) -> list[Result | Failure]:
-    """Return the results of all models.
-
-    A failure in place of a model that cannot be compared, so that the others go on.
-    """
+    """Return the results of all models; a model that cannot be compared becomes a Failure."""
     results: list[Result | Failure] = []
     for job in jobs:
         try:
-            results += work(job)
+            results += validate_model(job)
         except MaceError as error:
             results.append(Failure(job.model.name, job.built.programs.name, str(error)))
     return results
 
 
 def benchmark_library(
-    library: tuple[Deployment, Registry], folder: Path, choice: Choice, rounds: int
+    deployment: Deployment, folder: Path, choice: Choice, registry: Registry, rounds: int
 ) -> list[Timing]:
-    """Time every model, each layer apart."""
-    deployment, registry = library
+    """Time every model, and each of its layers."""
     built = BuiltLibrary.at(folder, choice.text, registry.find_runner(choice, deployment.models))
     return [built.time(model.name, rounds=rounds, layers=True) for model in deployment.models]

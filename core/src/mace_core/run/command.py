@@ -1,4 +1,4 @@
-"""Runs a command of a toolchain without a shell, and tells a user who waits that it is still at work."""
+"""Runs a command of a toolchain without a shell, and reports progress while it runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mace_core.errors import MaceError
 Say = Callable[[str], None]
 """Takes a line for the user."""
 
-FIRST_WORD, NEXT_WORD = 10.0, 15.0
-"""Seconds until a command that is still running is spoken of, first and then again."""
+FIRST_REPORT, NEXT_REPORT = 10.0, 15.0
+"""Seconds until a command that is still running is reported, the first time and then again."""
 
 
 @dataclass(frozen=True)
 class Command:
     """A command line and where it runs.
 
-    words: the program and its arguments; no shell sees them.  folder: where it runs.  environment: all
-    variables that it sees.
-    product: what it makes, as users should read it.  slow: why it may take a minute, as a clause; empty where
-    it should not.
+    words: the program and its arguments; no shell interprets them.  folder: its working folder.
+    environment: all variables that it sees.
+    product: what it makes, as messages show it.  slow: why it may take a minute, as a clause; "" if it should
+    not.
     """
 
     words: tuple[str, ...]
@@ -35,7 +35,7 @@ class Command:
     slow: str = ""
 
     def execute(self, say: Say) -> None:
-        """Run it to its end; MaceError with what it printed if it fails."""
+        """Run the command; MaceError with its output if it fails."""
         try:
             process = subprocess.Popen(  # noqa: S603  # a list of words, of a toolchain
                 self.words,
@@ -50,7 +50,7 @@ class Command:
             )
         except OSError as error:
             raise MaceError(
-                self.words[0], f"cannot be started: {error.strerror}", "`mace doctor` tells what to install"
+                self.words[0], f"cannot be started: {error.strerror}", "`mace doctor` shows what to install"
             ) from None
         with process:
             printed = self._wait(process, say)
@@ -60,24 +60,24 @@ class Command:
             say(line)
 
     def _wait(self, process: subprocess.Popen[str], say: Say) -> str:
-        """What the process printed; says how long it has been running while it does."""
-        start, patience = time.monotonic(), FIRST_WORD
+        """Wait for the process and return its output; report now and then how long it has been running."""
+        start, patience = time.monotonic(), FIRST_REPORT
         while True:
             try:
                 return process.communicate(timeout=patience)[0]
             except subprocess.TimeoutExpired:
                 reason = f"; {self.slow}" if self.slow else ""
                 say(f"{self.product}: {time.monotonic() - start:.0f} s{reason}")
-                patience = NEXT_WORD
+                patience = NEXT_REPORT
 
     def _failure(self, status: int, printed: str) -> tuple[str, str]:
-        """The problem and the remedy of a command that failed."""
+        """Return the problem and the remedy for a command that failed."""
         tool = Path(self.words[0]).name
         if status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-            return f"{tool} was ended by {name}", "if memory is short, build with fewer jobs (-j1)"
-        said = printed.strip() or "it printed nothing"
+            return f"{tool} was killed by {name}", "if memory is short, build with fewer jobs (-j1)"
+        output = printed.strip() or "it printed nothing"
         return (
-            f"{tool} failed with exit status {status}\n{said}\ncommand: {' '.join(self.words)}",
+            f"{tool} failed with exit status {status}\n{output}\ncommand: {' '.join(self.words)}",
             "correct it, or report a bug",
         )

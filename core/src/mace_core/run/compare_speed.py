@@ -33,8 +33,11 @@ def compare_speed(library: Path, choice: Choice, model: Model, registry: Registr
         raise MaceError(f"model {model.name!r}", problem, installation(framework.frontend))
     ours = native.load(file, library.name)[model.name]
     inputs = {name: array[0] for name, array in random_samples(model, ours.inputs).items()}
-    given = framework.given(inputs)
-    sides: tuple[Callable[[], object], ...] = (lambda: ours.run(inputs), lambda: fast_reference(given))
+    framework_inputs = framework.given(inputs)
+    sides: tuple[Callable[[], object], ...] = (
+        lambda: ours.run(inputs),
+        lambda: fast_reference(framework_inputs),
+    )
     times: tuple[list[int], list[int]] = ([], [])
     for number in range(WARMUP + rounds):
         for side, seen in zip(sides, times, strict=True):

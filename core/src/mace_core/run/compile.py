@@ -42,14 +42,23 @@ def program(
 
 def link(sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
     """Compile the library of models and the one program among the manifests into that program in the folder."""
-    (made,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
+    (program_manifest,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
     words = _compile(sources, sources.manifests, compiler, folder, flags)
     threads = ["-pthread"] if compiler.hosted else []
     _run(
-        [*compiler.cc, *compiler.flags, *compiler.program, *flags, "-o", made.name, *threads, *words],
+        [
+            *compiler.cc,
+            *compiler.flags,
+            *compiler.program,
+            *flags,
+            "-o",
+            program_manifest.name,
+            *threads,
+            *words,
+        ],
         folder,
     )
-    return folder / made.name
+    return folder / program_manifest.name
 
 
 def check_syntax(sources: GeneratedFiles, compiler: Compiler, folder: Path) -> None:

@@ -50,10 +50,10 @@ def write_cached(kind: str, key: str, content: Content) -> None:
 
 def _trim(folder: Path) -> None:
     """Remove the files that were used longest ago, those included that an interrupted command left, until the others fit."""
-    found = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
-    found.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
+    files = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
+    files.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
     total = 0
-    for file, state in found:
+    for file, state in files:
         if total + state.st_size > MAX_BYTES:
             file.unlink(missing_ok=True)
         else:

@@ -1,4 +1,4 @@
-"""Writes files that are whole or not there, and none outside of the folder that they belong to."""
+"""Writes files atomically, and none outside of the folder that they belong to."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write(path: Path, content: Content) -> None:
             if error.errno == errno.ENAMETOOLONG
             else "free some disk space or choose another folder"
         )
-        raise MaceError(_shortened(path), f"cannot be written: {error.strerror}", remedy) from error
+        raise MaceError(_shorten(path), f"cannot be written: {error.strerror}", remedy) from error
 
 
 def write_all(folder: Path, files: Mapping[str, Content]) -> None:
@@ -72,7 +72,7 @@ def write_all(folder: Path, files: Mapping[str, Content]) -> None:
     path that is absolute, leads out of the folder (by `..` or by a symbolic link), has signs that not every
     file system takes, is too long, or is there twice where the case of letters does not count.
     """
-    places = {name: _inside(folder, name) for name in files}
+    places = {name: _resolve_inside(folder, name) for name in files}
     seen: dict[str, str] = {}
     for name in files:
         other = seen.setdefault(name.lower(), name)
@@ -102,7 +102,7 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _resolve_inside(folder: Path, name: str) -> Path:
     """The path of a file in a folder; MaceError where it is not surely there."""
     problem = _unsuitable(name)
     if problem is None:
@@ -115,7 +115,7 @@ def _inside(folder: Path, name: str) -> Path:
             problem = None if parent.is_relative_to(root) else "lies outside: a symbolic link leads there"
     if problem:
         raise MaceError(
-            _shortened(folder),
+            _shorten(folder),
             f"file {shown(name)} {problem}",
             "write only plain names of files below the folder",
         )
@@ -138,7 +138,7 @@ def _unsuitable(name: str) -> str | None:
     return "belongs to another program" if any(part.lower() in FOREIGN for part in parts) else None
 
 
-def _shortened(path: Path) -> str:
+def _shorten(path: Path) -> str:
     text = str(path)
     return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}..."
 

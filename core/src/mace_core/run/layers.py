@@ -19,7 +19,7 @@ from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
 from mace_core.run.results import LayerComparison
 from mace_core.run.similarity import Similarity, numbers
-from mace_core.run.validate import ValidationJob, expectation, least_cosine
+from mace_core.run.validate import ValidationJob, expectation, min_cosine
 from mace_core.transforms import run_phases
 
 
@@ -29,18 +29,18 @@ def compare_layers(job: ValidationJob) -> list[LayerComparison]:
     Then as it was computed.
     """
     model, built = job.model, job.built
-    wanted = expectation(job)
-    sample = {n: a[0] for n, a in wanted.samples.items()}
+    expected = expectation(job)
+    sample = {n: a[0] for n, a in expected.samples.items()}
     normal = run_phases(load(model, job.registry), job.registry)
     computed = _Comparison("computed", normal, sample, built.layers(model.name, sample))
     read = _as_read(job, sample)
-    rows = _named(model, [*(read.rows() if read else ()), *computed.rows()])
-    least = least_cosine(model, any(t.quant for t in normal.tensors.values()))
+    rows = _select_tensors(model, [*(read.rows() if read else ()), *computed.rows()])
+    minimum = min_cosine(model, any(t.quant for t in normal.tensors.values()))
     target = built.programs.name
-    return [replace(row, model=model.name, target=target, passed=row.alone.cosine >= least) for row in rows]
+    return [replace(row, model=model.name, target=target, passed=row.alone.cosine >= minimum) for row in rows]
 
 
-def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
+def _select_tensors(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
     """The rows of the tensors under `check_tensors`.
 
     All if it names none, MaceError for a name that no row has.
@@ -48,9 +48,9 @@ def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
     names = model.keys.get("check_tensors")
     if not isinstance(names, Sequence) or not names:
         return rows
-    wanted = {str(name).removesuffix(":0") for name in names}
-    found = [row for row in rows if row.tensor.removesuffix(":0") in wanted]
-    missing = wanted - {row.tensor.removesuffix(":0") for row in found}
+    names_selected = {str(name).removesuffix(":0") for name in names}
+    selected = [row for row in rows if row.tensor.removesuffix(":0") in names_selected]
+    missing = names_selected - {row.tensor.removesuffix(":0") for row in selected}
     if missing:
         problem = (
             f"check_tensors: {', '.join(sorted(missing))}: no tensor of the built model or of its framework"
@@ -60,20 +60,20 @@ def _named(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
             problem,
             "`mace validate --layers` without it lists those that can be compared",
         )
-    return found
+    return selected
 
 
 def _as_read(job: ValidationJob, sample: Mapping[str, Array]) -> _Comparison | None:
     """The graph as the frontend made it beside its framework; None where that shows no inner tensors."""
     framework = Framework.of(job.model, job.registry)
-    own = framework.own
+    graph = framework.own
     try:
-        run = framework.inner([n for node in own.nodes for n in node.outputs])
-        given = framework.given(sample)
-        shown = run(given) if run else {}
+        run = framework.inner([n for node in graph.nodes for n in node.outputs])
+        inputs = framework.given(sample)
+        tensors = run(inputs) if run else {}
     except MaceError:  # a framework that does not give its inner tensors
         return None
-    return _Comparison("read", own, given, shown)
+    return _Comparison("read", graph, inputs, tensors)
 
 
 @dataclass(frozen=True)
@@ -100,18 +100,18 @@ class _Comparison:
         starts = {state.input: state.start for state in self.graph.states}
         values: dict[str, Array] = {**self.graph.weights, **starts, **self.inputs}
         for node in self.graph.nodes:
-            made = dict(zip(node.outputs, self._computed(node, values), strict=False))
-            values.update(made)
+            outputs = dict(zip(node.outputs, self._compute(node, values), strict=False))
+            values.update(outputs)
             for name in node.outputs:
                 if name in theirs:
-                    yield self._row(name, node, (chain[name], made[name], theirs[name]))
-                    values[name] = self._stored(name, theirs[name], made[name])
+                    yield self._row(name, node, (chain[name], outputs[name], theirs[name]))
+                    values[name] = self._as_operand(name, theirs[name], outputs[name])
 
-    def _computed(self, node: Node, values: Mapping[str, Array]) -> Iterable[Array]:
+    def _compute(self, node: Node, values: Mapping[str, Array]) -> Iterable[Array]:
         operands = [(self.graph.tensors[i], values[i]) if i else None for i in node.inputs]
         return compute(node.op, node.attrs, operands, self.graph.outputs_of(node))
 
-    def _stored(self, name: str, theirs: Array, ours: Array) -> Array:
+    def _as_operand(self, name: str, theirs: Array, ours: Array) -> Array:
         """What the other side computed, as an operand of the next layer: of another type it cannot be one, and ours takes its place."""
         return theirs.reshape(ours.shape) if theirs.dtype == ours.dtype else ours
 
@@ -120,5 +120,5 @@ class _Comparison:
         chain, fed, theirs = (numbers(a.reshape(tensor.shape), tensor) for a in values)
         # The library is what is judged in the second stage, and the framework what is judged by in the first.
         pairs = ((chain, theirs), (fed, theirs)) if self.stage == "read" else ((theirs, chain), (theirs, fed))
-        whole, alone = (Similarity.of(*pair) for pair in pairs)
-        return LayerComparison("", "", self.stage, name, node.op.name, whole, alone)
+        similarity, similarity_alone = (Similarity.of(*pair) for pair in pairs)
+        return LayerComparison("", "", self.stage, name, node.op.name, similarity, similarity_alone)

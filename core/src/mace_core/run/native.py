@@ -125,12 +125,12 @@ class Model:
 
         `observe` sees a copy of every layer's result, with the layer's name.
         """
-        given = [self._checked(t, inputs) for t in self.inputs]
-        made = [np.zeros(t.shape, t.dtype.numpy) for t in self.outputs]
+        arrays = [self._check_input(t, inputs) for t in self.inputs]
+        results = [np.zeros(t.shape, t.dtype.numpy) for t in self.outputs]
         callback = self._observer(observe)
         self._functions.observe(self._session, callback, None)
-        self._check(self._functions.run(self._session, _pointers(given), _pointers(made)))
-        return {t.name: a for t, a in zip(self.outputs, made, strict=True)}
+        self._check(self._functions.run(self._session, _pointers(arrays), _pointers(results)))
+        return {t.name: a for t, a in zip(self.outputs, results, strict=True)}
 
     def reset(self) -> None:
         """Give all states their start values."""
@@ -145,7 +145,7 @@ class Model:
             text = self._functions.error(self._session).decode(errors="replace")
             raise MaceError(self.name, f"the library answers with status {status}: {text}")
 
-    def _checked(self, tensor: Tensor, inputs: Mapping[str, Array]) -> Array:
+    def _check_input(self, tensor: Tensor, inputs: Mapping[str, Array]) -> Array:
         if tensor.name not in inputs:
             raise MaceError(
                 self.name, f"no input {tensor.name!r} given", f"give {', '.join(t.name for t in self.inputs)}"

@@ -41,8 +41,8 @@ class Computable:
         shares = (
             ", ".join(f"{count} on {target}" for target, count in self.nodes.items()) or "nothing to compute"
         )
-        kept = f"; sessions keep {', '.join(self.states)}" if self.states else ""
-        return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}{kept}"
+        states = f"; sessions keep {', '.join(self.states)}" if self.states else ""
+        return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}{states}"
 
     def as_json(self) -> Json:
         """Return it as JSON has it."""
@@ -99,24 +99,24 @@ def check(deployment: Path, target: str, registry: Registry, strict: bool = Fals
     target: "" for the deployment's `target_abis`. Each model is read, lowered and written as C in memory for
     each choice, and the compiler checks that C, so that every fault of a build is met but those of the disk.
     """
-    work = _Work(registry, strict)
-    parsed = work.attempt(lambda: load_with(registry, deployment))
+    checker = _Checker(registry, strict)
+    parsed = checker.attempt(lambda: load_with(registry, deployment))
     # Without a target they are faults.
     unknown = list(_unknown_abis(parsed, registry)) if parsed and target else []
     target = target or (",".join(parsed.abis) if parsed else "")
     # A toolchain that is missing does not hide what is wrong with the file and its models.
-    choices = work.attempt(lambda: registry.select(target)) if target else None
+    choices = checker.attempt(lambda: registry.select(target)) if target else None
     if parsed:
-        yield from work.models(parsed, choices or ())
+        yield from checker.models(parsed, choices or ())
         yield from map(Note, (*parsed.notes, *_absent_data(parsed), *unknown))
-    if work.faults:
-        raise MaceError.of(dict.fromkeys(work.faults))
+    if checker.faults:
+        raise MaceError.of(dict.fromkeys(checker.faults))
     for choice in choices or ():
         yield Ready(deployment, choice.text, choice.toolchain.name, choice.compiler.libc)
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Checker:
     """Attempts of stages, and the faults that they met."""
 
     registry: Registry
@@ -141,13 +141,13 @@ class _Work:
         notes: dict[str, None] = {}
         for choice in choices:
             compiled = [
-                made
+                model_compiled
                 for model in parsed.models
-                if model.name in graphs and (made := self._compiled(model, graphs, choice))
+                if model.name in graphs and (model_compiled := self._try_compile(model, graphs, choice))
             ]
-            for made in compiled:
-                notes.update(dict.fromkeys(f"{made.name}: {note}" for note in made.notes))
-                yield _describe(made, choice)
+            for model_compiled in compiled:
+                notes.update(dict.fromkeys(f"{model_compiled.name}: {note}" for note in model_compiled.notes))
+                yield _describe(model_compiled, choice)
             yield from self._encode(parsed, choice, compiled)
         if not choices:
             notes.update(
@@ -155,9 +155,9 @@ class _Work:
             )
         yield from map(Note, notes)
 
-    def _compiled(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
-        work = Compilation(choice, self.registry, self.strict)
-        return self.attempt(lambda: compile_graph(model, graphs[model.name], work))
+    def _try_compile(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
+        compilation = Compilation(choice, self.registry, self.strict)
+        return self.attempt(lambda: compile_graph(model, graphs[model.name], compilation))
 
     def _encode(
         self, parsed: Deployment, choice: Choice, compiled: Sequence[CompiledModel]
@@ -177,12 +177,12 @@ class _Work:
         self.attempt(lambda: _compile(sources, choice))
 
 
-def _describe(made: CompiledModel, choice: Choice) -> Computable:
+def _describe(compiled: CompiledModel, choice: Choice) -> Computable:
     """Say which target computes how much of a model."""
     counts: dict[str, int] = {}
-    for part in made.plan.parts:
+    for part in compiled.plan.parts:
         counts[part.target] = counts.get(part.target, 0) + len(part.nodes)
-    return Computable(made.name, choice.text, counts, tuple(map(str, made.plan.states)))
+    return Computable(compiled.name, choice.text, counts, tuple(map(str, compiled.plan.states)))
 
 
 def _compile(sources: GeneratedFiles, choice: Choice) -> None:

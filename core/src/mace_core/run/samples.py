@@ -26,7 +26,7 @@ def fit_inputs(tensors: Sequence[Tensor], given: Samples) -> dict[str, Array]:
     faults = [
         f"input {name!r}: the model has no such input; it has {_names(tensors)}"
         for name in given
-        if name not in _known(tensors)
+        if name not in _check_names(tensors)
     ]
     fitted: dict[str, Array] = {}
     for tensor in tensors:
@@ -82,7 +82,7 @@ def samples_in(given: Shape, shape: Shape) -> int | None:
     return None
 
 
-def stored(ports: Sequence[Port], tensors: Sequence[Tensor], what: str = "input") -> dict[str, Array]:
+def stored_samples(ports: Sequence[Port], tensors: Sequence[Tensor], what: str = "input") -> dict[str, Array]:
     """The validation data that the deployment file names, by tensor, each as [samples, *shape]."""
     stated = {(p.alias or p.name): p for p in ports}
     found = {}
@@ -94,7 +94,7 @@ def stored(ports: Sequence[Port], tensors: Sequence[Tensor], what: str = "input"
     return found
 
 
-def _known(tensors: Sequence[Tensor]) -> set[str]:
+def _check_names(tensors: Sequence[Tensor]) -> set[str]:
     return {t.name for t in tensors}
 
 

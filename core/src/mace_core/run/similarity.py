@@ -1,4 +1,4 @@
-"""How alike what a model computed and what it should have computed are."""
+"""Measures the similarity of actual and expected outputs."""
 
 from __future__ import annotations
 

@@ -70,6 +70,6 @@ def _check_legality(network: Network, options: Options, device: Device) -> None:
     else:
         listed = Faults(network.origin.path)
         add_faults(listed, network, wrong)
-        refusals += listed.texts()
+        refusals += listed.messages()
     if refusals:
         raise MaceError.of(refusals)

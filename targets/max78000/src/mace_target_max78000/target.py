@@ -19,7 +19,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.quantization import dequantize
-from mace_core.run.samples import stored
+from mace_core.run.samples import stored_samples
 from mace_frontend_ai8x.frontend import DescribedModel
 from mace_frontend_ai8x.graph import input_tensor, output_tensors
 from mace_frontend_ai8x.network import Network
@@ -216,7 +216,7 @@ def _samples(model: Model, graph: Graph) -> list[Mapping[str, Array]]:
     if not ports or len(graph.inputs) != 1:
         return []
     tensor = graph.tensors[graph.inputs[0]]
-    rows = stored(ports, [tensor])[tensor.name][:CALIBRATION]
+    rows = stored_samples(ports, [tensor])[tensor.name][:CALIBRATION]
     return [
         {tensor.name: dequantize(row, tensor.quant) if tensor.quant else row.astype(tensor.dtype.numpy)}
         for row in rows
