@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,10 @@ ROOT = Path(__file__).parent
 
 LEFT_OUT = ("fuzz", "emulator", "wheels", "exhaustive")
 """Marks of tests that the plain run leaves out; each counts as slow, so that `-m "not slow"` leaves it out too."""
+
 FRAMEWORKS = {
     "frontends/pytorch/": "torch",
-    "targets/max78000/tests/test_arithmetic.py": "torch",
-    "targets/max78000/tests/test_checkpoint": "torch",
-    "targets/max78000/tests/test_fuse.py": "torch",
+    "frontends/ai8x/": "torch",
     "frontends/tensorflow/": "tensorflow",
     "frontends/keras/": "tensorflow",
     "tests/test_formats.py": "tensorflow",
@@ -55,12 +55,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         numbers[test] += 1
         if any(item.get_closest_marker(name) for name in LEFT_OUT):
             item.add_marker("slow")
-        item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(ROOT).as_posix())))
+        item.add_marker(group_of(item.nodeid.partition("::")[0]))
 
 
-def group_of(file: str) -> str:
+@cache
+def group_of(file: str) -> pytest.MarkDecorator:
     """Name the tests that one worker runs: those of a framework, which takes long to import, else those of a file."""
-    return next((group for start, group in FRAMEWORKS.items() if file.startswith(start)), file)
+    names = [group for start, group in FRAMEWORKS.items() if file.startswith(start)]
+    return pytest.mark.xdist_group(names[0] if names else file)
 
 
 def is_in_sample(item: pytest.Item, number: int, sampled: pytest.Mark) -> bool:

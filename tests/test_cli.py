@@ -44,6 +44,7 @@ def test_run_writes_each_output(project: Path) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_validate_compares_with_stored_outputs_and_with_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "validate", "digits.yml", "--json"))
     assert row["passed"]
@@ -54,6 +55,7 @@ def test_validate_compares_with_stored_outputs_and_with_the_framework(project: P
     assert row["passed"]
 
 
+@pytest.mark.slow
 def test_validate_compares_layer_by_layer(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
     assert {row["stage"] for row in rows} == {"read", "computed"}
@@ -79,6 +81,7 @@ def test_validate_compares_the_layers_that_the_file_names(project: Path) -> None
             assert "check_tensors: elsewhere: no tensor of the built model" in told
 
 
+@pytest.mark.exhaustive
 def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--layers", "--rounds", "3"))
     assert len(row["ns"]) == 3
@@ -90,6 +93,7 @@ def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     assert len(row["framework_ns"]) == 3
 
 
+@pytest.mark.slow
 def test_explain_tells_kernels_sources_and_memory(project: Path) -> None:
     (model,) = json.loads(mace(project, "explain", "digits.yml", "--json"))
     assert model["arena_bytes"] == model["arena_lower_bound"]
@@ -137,6 +141,7 @@ def test_the_schema_is_json(project: Path) -> None:
     assert json.loads(mace(project, "schema"))["$schema"].startswith("https://json-schema.org")
 
 
+@pytest.mark.slow
 def test_check_without_fallback_as_json(project: Path) -> None:
     """Every node has the target that the deployment names, so nothing is refused.
 

@@ -57,6 +57,7 @@ def test_the_applications_own_rules_have_their_tools(project: Path) -> None:
     assert "application.o" in scons(project, "-n", "application")
 
 
+@pytest.mark.exhaustive
 def test_a_build_that_was_killed_leaves_nothing_wrong(project: Path) -> None:
     """Killed after a product changed and before it was noted, a build that goes back to the old model must not believe the product."""
     environment = quick_environment(project.parent)

@@ -52,6 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="max78000")
 @pytest.mark.parametrize("part", PARTS)
 def test_digits_from_model_to_results(part: str, project: Path) -> None:
@@ -102,6 +103,7 @@ def test_models_that_nobody_laid_out(model: str, ports: tuple[str, str], part: s
     assert row["cosine"] > 0.995
 
 
+@pytest.mark.exhaustive
 def test_layers_are_compared_as_far_as_firmware_shows_them(project: Path) -> None:
     """Every tensor as it was read, and what the firmware computes: its results."""
     mace(project, "build", "digits.yml", "--target", "max78000")

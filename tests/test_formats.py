@@ -100,6 +100,8 @@ def test_exported_and_scripted_modules(tmp_path: Path) -> None:
     validated(tmp_path, {"net.pt2": "{}", "net.pt": SHAPED})
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", ["model.bin", "folder"])
 def test_what_no_frontend_claims_is_told(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir() if name == "folder" else (tmp_path / name).write_bytes(b"?")

@@ -57,6 +57,7 @@ def mace(folder: Path, *arguments: str, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_an_input_that_nothing_reads_and_bytes_are_validated(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "small.yml", "--json"))
     assert {row["model"]: (row["passed"], row["error"]) for row in rows} == {

@@ -126,6 +126,7 @@ def test_there_are_enough_names() -> None:
     assert {*PREDEFINED} <= MACROS
 
 
+@pytest.mark.slow
 def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     """No model's symbols or files clash with another's or with what the library has once."""
     read = load_deployment(deployment(tmp_path, "linux", [*NAMES]))
@@ -146,6 +147,7 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
         np.testing.assert_array_equal(model.run({"x0": x})["y0"], [0, 2, 0, 4])
 
 
+@pytest.mark.exhaustive
 def test_libraries_of_every_name(tmp_path: Path) -> None:
     """The library's own sources, its header in C and in C++, and the programs beside it."""
     require(

@@ -45,6 +45,7 @@ def graph(outputs: tuple[str, ...]) -> Graph:
     )
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "outputs",
     [

@@ -53,6 +53,7 @@ def executed(folder: Path) -> list[Path]:
     return list(folder.rglob("pwned"))
 
 
+@pytest.mark.slow
 def test_mace_build_and_validate_below_odd_folders(checkout: Path, tmp_path: Path) -> None:
     environment = quick_environment(tmp_path)
     log = run([*MACE, "build", "one.yml", "--builds", ODD_BUILDS], checkout, environment)
@@ -80,6 +81,7 @@ def test_an_own_sconstruct_below_odd_folders(checkout: Path, tmp_path: Path) -> 
     assert executed(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_strangers_folder_brings_no_code_of_its_own(tmp_path: Path) -> None:
     """What lies in a downloaded folder is not executed, whatever Python and SCons would take for theirs."""
     folder = tmp_path / "downloaded"

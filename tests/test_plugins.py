@@ -41,7 +41,8 @@ def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> Ent
     return EntryPoint(f"{kind}-{name}", f"mace_{kind}_{name}", GROUP)._for(PathDistribution(info))
 
 
-@pytest.mark.sampled(cases="frontend|toolchain|project")
+@pytest.mark.slow
+@pytest.mark.sampled(cases="frontend|toolchain")
 @pytest.mark.parametrize(
     ("kind", "hardware"),
     [
@@ -81,6 +82,7 @@ def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind
     assert f"{kind}-acme" in listed.stdout
 
 
+@pytest.mark.slow
 def test_a_new_transform_runs_once_it_is_installed(tmp_path: Path) -> None:
     folder = write_plugin("transform", "acme", tmp_path)
     module = folder / "src/mace_transform_acme/__init__.py"
@@ -196,6 +198,7 @@ def test_a_broken_plugin_is_named_and_the_others_stay_usable(
     assert [p.distribution for p in Registry.load(points).plugins] == [f"mace-target-good{name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(("text", "said"), [BROKEN[k] for k in ("exit", "misspelt hook", "hook raises")])
 def test_the_list_of_plugins_works_whatever_a_plugin_does(tmp_path: Path, text: str, said: str) -> None:
@@ -259,6 +262,7 @@ def test_an_operator_from_outside_runs_through_its_own_kernel(
     np.testing.assert_allclose(found, SWISH7, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_transform_from_outside_runs_before_one_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,8 @@ def by_hand(pixels: Array) -> Array:
     return np.ascontiguousarray(((rgb - MEAN) / STD).transpose(0, 3, 1, 2).astype(np.float32))
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(cases="0")
 @pytest.mark.parametrize("pads", [0, 1])
 def test_pixels_of_a_camera_give_what_the_framework_gives_for_prepared_data(
     tmp_path: Path, pads: int
@@ -106,6 +108,7 @@ def test_pixels_of_a_camera_give_what_the_framework_gives_for_prepared_data(
     )
 
 
+@pytest.mark.sampled(cases="0")
 @pytest.mark.parametrize("pads", [0, 1])
 def test_what_is_folded_exactly_gives_the_same_bits(tmp_path: Path, pads: int) -> None:
     """Weights, means and factors that float32 adds and multiplies without rounding: whatever differs is no rounding."""

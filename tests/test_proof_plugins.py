@@ -87,6 +87,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Array, ...]:
     return Probe.build(generate_network(folder, "host", ()), host(), folder).run().outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_plan_alternates_between_target_and_cpu(name: str, generated: Callable[[str], Generated]) -> None:
     (model,) = generated(name).models

@@ -63,10 +63,12 @@ def numbers(rng: np.random.Generator, tensor: Tensor) -> Array:
     return rng.uniform(-1, 1, shape).astype(tensor.dtype.numpy)
 
 
+@pytest.mark.slow
 def test_digits(tmp_path: Path) -> None:
     clean(ROOT / "models/digits/digits.yml", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_weights_as_stored(tmp_path: Path) -> None:
     clean(write_models(tmp_path, "as-stored"), tmp_path / "built")
 

@@ -50,6 +50,7 @@ def products(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_rebuilt(project: Path) -> None:
     scons(project)
     assert acted(scons(project)) == []
@@ -84,6 +85,7 @@ def test_two_folders_give_the_same_bytes(project: Path, tmp_path: Path) -> None:
     assert (project / "builds/both.tar.gz").read_bytes() == (other / "builds/both.tar.gz").read_bytes()
 
 
+@pytest.mark.exhaustive
 def test_check_tells_and_fails_where_the_numbers_are_wrong(project: Path) -> None:
     assert "passed" in scons(project, "-Q", "check")
     np.save(project / "models/y.npy", np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4))

@@ -254,6 +254,7 @@ def carried(
     return model, compiled([model], folder / "library")["lstm"]
 
 
+@pytest.mark.sampled(cases="float")
 @needs_models
 def test_a_library_whose_application_carries_the_states_equals_the_framework(
     carried: tuple[Model, InProcess],

@@ -37,6 +37,7 @@ def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, nativ
     return native.load(shared_library(code.library("stored", plans, [level]), host(), folder), "stored")
 
 
+@pytest.mark.sampled(cases="sse2")
 @pytest.mark.parametrize("name", LEVELS)
 def test_the_same_bits_on_every_level(name: str, tmp_path: Path) -> None:
     level = next(i for i in Cpu().levels("host") if i.name == name)
@@ -78,6 +79,7 @@ def test_report_of_sizes(tmp_path: Path) -> None:
         assert WIDENING[model] == {k for k in kernels if k.startswith(("widen", "expand"))}
 
 
+@pytest.mark.exhaustive
 def test_through_the_command_line(tmp_path: Path) -> None:
     write_models(tmp_path, "as-stored")
     environment = quick_environment(tmp_path)

@@ -41,7 +41,8 @@ VALID = 0.2
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed: apt-get install gcc")
 
 
-@pytest.mark.sampled(cases="tensorflow|caffe")
+@pytest.mark.slow
+@pytest.mark.sampled(cases="caffe")
 @pytest.mark.parametrize("frontend", FRONTENDS)
 def test_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path) -> None:
     models = mutants(frontend, seed=11, count=60, originals=12)
@@ -90,6 +91,7 @@ def test_tensors_of_a_spaced_program_share_no_byte() -> None:
     assert all(end > start for start, end in (*spaced.arena_gaps, *spaced.weight_gaps))
 
 
+@pytest.mark.slow
 def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
     """A call is told of one element more than its tensors hold, in the arena and in the weights."""
     plan = lowered(chain())

@@ -549,6 +549,7 @@ def test_a_missing_tuning_file_is_told(tmp_path: Path) -> None:
         read_tuning(tmp_path / "none.yml")
 
 
+@pytest.mark.slow
 def test_the_contract_computes_with_every_candidate(tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
     check_merged(target, [graph], folder_of(tmp_path, "right"), 1e-5)

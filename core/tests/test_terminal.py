@@ -38,6 +38,7 @@ def test_cells_are_no_markup_and_no_commands() -> None:
     assert "\\x1b[2J\\n" in text
 
 
+@pytest.mark.slow
 def test_the_command_line_prints_no_escapes(tmp_path: Path) -> None:
     file = tmp_path / "a\x1b[2Jb.yml"
     file.write_text('library_name: "\\e[31mred"\nmodels: {}\n')

@@ -85,6 +85,7 @@ def test_real_tensors(path: Path) -> None:
     assert (read.arch, read.epoch, read.extras) == (expected["arch"], expected["epoch"], expected["extras"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"pickle_protocol": 4}, {"_use_new_zipfile_serialization": False}],

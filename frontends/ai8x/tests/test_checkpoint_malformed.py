@@ -92,6 +92,8 @@ def holds(files: Iterator[bytes], path: Path) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(cases="False")
 @pytest.mark.parametrize("quantized", [True, False])
 def test_damaged_archives(tmp_path: Path, quantized: bool) -> None:
     data = written(tmp_path, quantized=quantized)
@@ -99,6 +101,8 @@ def test_damaged_archives(tmp_path: Path, quantized: bool) -> None:
     assert found["error"] > COUNT / 4
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(cases="False")
 @pytest.mark.parametrize("quantized", [True, False])
 def test_damaged_streams(tmp_path: Path, quantized: bool) -> None:
     data = written(tmp_path, quantized=quantized)
@@ -106,6 +110,7 @@ def test_damaged_streams(tmp_path: Path, quantized: bool) -> None:
     assert found["error"] > COUNT / 4
 
 
+@pytest.mark.slow
 def test_damaged_old_files(tmp_path: Path) -> None:
     found = holds(mutations(legacy(tmp_path), 3, COUNT), tmp_path / "damaged")
     assert found["error"] > COUNT / 4

@@ -51,6 +51,7 @@ def cosine(a: Array, b: Array) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="keras")
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 def test_generated_code_computes_what_keras_does(suffix: str, tmp_path: Path) -> None:

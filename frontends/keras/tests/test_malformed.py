@@ -445,6 +445,7 @@ def test_texts_that_bring_the_library_down_are_told(place: int, value: bytes, tm
         load(file)
 
 
+@pytest.mark.slow
 def test_bombs_are_told(tmp_path: Path) -> None:
     file = tmp_path / "model.keras"
     file.write_bytes(bomb(1 << 28))

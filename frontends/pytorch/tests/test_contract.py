@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mace_core.ir import Array
 from mace_core.testing.frontend import FrontendContract
@@ -12,6 +13,7 @@ from mace_frontend_pytorch import PyTorch
 from mace_frontend_pytorch.program import quiet
 
 
+@pytest.mark.slow
 class TestPyTorch(FrontendContract):
     frontend = PyTorch()
 

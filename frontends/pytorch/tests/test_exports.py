@@ -55,6 +55,7 @@ def file(tmp_path: Path) -> Path:
     return saved(t.nn.Linear(4, 3), SHAPES, tmp_path / "model.pt2")
 
 
+@pytest.mark.slow
 def test_the_second_command_does_without_torch(file: Path, exports: Callable[[], int]) -> None:
     """Another process, as a user's second command is, finds the names and the model without importing torch."""
     graph = load(Model("case", (file,)))
@@ -84,6 +85,7 @@ def test_another_content_name_or_shape_is_exported_anew(tmp_path: Path, exports:
     assert [node.op.name for node in graph.nodes] == ["Tanh"]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="cut")
 @pytest.mark.parametrize("damage", ["empty", "cut", "bits", "json"])
 def test_a_damaged_export_is_exported_anew(file: Path, exports: Callable[[], int], damage: str) -> None:

@@ -88,6 +88,7 @@ def made(build: Callable[[Any], Any]) -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="^cnn|^lstm--.traced")
 @EACH
 @pytest.mark.parametrize(("build", "shape"), MODELS, ids=lambda v: getattr(v, "__name__", ""))
@@ -117,6 +118,7 @@ def test_reference_names_outputs_as_the_graph_does(ending: str, tmp_path: Path) 
             np.testing.assert_allclose(values[name], found[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_generated_code_computes_what_torch_does(tmp_path: Path) -> None:
     from mace_target_cpu import Cpu
 
@@ -168,6 +170,7 @@ def test_names_of_inputs(ending: str, tmp_path: Path) -> None:
         load(model_of(file, {"left": shape, "right": shape}, ("y", "z")))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_shapes_that_an_exported_program_leaves_open(tmp_path: Path) -> None:
     t = torch()

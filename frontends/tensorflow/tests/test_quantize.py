@@ -115,6 +115,7 @@ def network(tf: Any, x: Any, per_channel: bool = True) -> Any:
     return kept(x @ weights(32, 5, seed=3) + floats(5), -20.0, 20.0)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="True")
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_a_network_is_computed_in_integers(per_channel: bool, tmp_path: Path, tf: Any) -> None:

@@ -166,6 +166,7 @@ def test_a_state_that_is_broadcast_is_written_out(tmp_path: Path, tf: Any) -> No
     check(Case("broadcast", make, [f32(TIME, BATCH, WIDTH)], 4e-6), tmp_path, tf)
 
 
+@pytest.mark.slow
 def test_long_sequences_make_small_graphs(tmp_path: Path, tf: Any) -> None:
     def make(tf: Any, x: Any) -> Any:
         given = tf.TensorArray(tf.float32, 2000).unstack(x)

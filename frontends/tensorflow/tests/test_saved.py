@@ -190,6 +190,7 @@ def randomised(model: Any) -> Any:
     return model
 
 
+@pytest.mark.slow
 def test_an_image_network(saved: Any, tf: Any, tmp_path: Path) -> None:
     folder = saved(randomised(cnn(tf)))
     graph = agree(folder, inputs=given(folder, (1, 16, 16, 3)))
@@ -216,6 +217,7 @@ LAYERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="^(lstm|attention)$")
 @pytest.mark.parametrize("name", LAYERS)
 def test_sequence_networks(name: str, saved: Any, tf: Any, tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_options_that_are_cut_short_are_refused(tmp_path: Path) -> None:
         load(tmp_path, case.written())
 
 
+@pytest.mark.slow
 def test_the_library_computes_them(tmp_path: Path) -> None:
     pool = Case(
         "pool",

@@ -16,6 +16,7 @@ from mace_core.testing.target import TargetContract
 from mace_target_cpu import Cpu
 
 
+@pytest.mark.slow
 class TestCpu(TargetContract):
     target = Cpu()
 

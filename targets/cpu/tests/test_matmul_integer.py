@@ -19,6 +19,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", [True, False])
 def test_products(constant: bool, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

@@ -95,6 +95,7 @@ def test_other_floats_are_refused_with_a_reason() -> None:
     assert Cpu().refuses(graph.nodes[0], graph) == Refusal("dtype", "no kernel interpolates f64", CAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize(("width", "refused"), [(MAX_TABLE, False), (MAX_TABLE + 1, True)])
 def test_an_axis_is_as_long_as_its_table_may_be(mode: str, width: int, refused: bool) -> None:

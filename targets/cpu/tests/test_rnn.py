@@ -122,6 +122,7 @@ def test_clip_and_variants(op: str, tmp_path: Path) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="LSTM|GRU")
 @pytest.mark.parametrize("op", GATES)
 def test_activations(op: str, tmp_path: Path) -> None:

@@ -24,9 +24,7 @@ from mace_target_max78000.synthesis import synthesise
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 FLAT = ("test-flatten-fc-quant8", "test-mlpflattennopool12to2")
 """Single linear layers whose input ONNX joins before any axis is known to be channels: they take up to 84 bytes of data more."""
-REFERENCES = [
-    r for r in references((MODELS,)) if not any(layer.eltwise in BITWISE for layer in r.network.layers)
-]
+REFERENCES = references((MODELS,))
 # A bypass has no weights to store.
 PLACED = [r for r in REFERENCES if not r.name.startswith((*FLAT, "test-bypass"))]
 
@@ -44,10 +42,12 @@ def weight_words(image: Image) -> int:
     return sum(chunk.count for chunk in image.kernels)
 
 
-@pytest.mark.sampled(every=15)
+@pytest.mark.sampled(every=21)
 @pytest.mark.parametrize("reference", PLACED, ids=lambda r: r.name)
 def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, tmp_path: Path) -> None:
     network, device, options = reference.network, reference.device, reference.options
+    if any(layer.eltwise in BITWISE for layer in network.layers):
+        pytest.skip("operations on the bits of data are none on the real numbers that ONNX has")
     write_onnx(network, tmp_path / "network.onnx")
     graph = run_phases(pipeline.load(Model("network", (tmp_path / "network.onnx",)), registry), registry)
     tensor = graph.tensors[graph.inputs[0]]

@@ -47,6 +47,7 @@ def test_results_have_32_bits_where_these_fit() -> None:
     assert not any("8 bits in place of 32" in note for note in found.network.notes)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None:
     with pytest.raises(MaceError) as refused:
         made(images(96, 4), MAX78000)
@@ -105,6 +106,7 @@ def unet(size: int) -> Graph:
     return builder.finish([conv(x, 4, "classes")])
 
 
+@pytest.mark.exhaustive
 def test_a_unet_of_48x48_gives_results_of_8_bits_on_the_first_generation() -> None:
     """The sums of 4 classes take 48 * 48 * 4 words of a data memory, which has 8,192.
 

@@ -79,13 +79,15 @@ def made(name: str, **changes: object) -> Made:
     return Made(reference, network, synthesise(network, options, reference.device).image, options)
 
 
-@pytest.mark.sampled(cases="^(mnist-MAX78000|kws20_v3_1|test-fifo)")
+@pytest.mark.slow
+@pytest.mark.sampled(cases="^(mnist-MAX78000|test-fifo)")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_known_answer_passes(name: str, tmp_path: Path) -> None:
     outcome = made(name).execute(tmp_path)
     assert outcome.passed, outcome.console
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", NETWORKS[:8])
 def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
@@ -111,6 +113,7 @@ def test_the_other_compiler(name: str, tmp_path: Path) -> None:
     assert made(name).execute(tmp_path, "arm-none-eabi").passed
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
@@ -129,6 +132,7 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
     assert sizes[0] < 0.75 * sizes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="^(plain-mnist|mlator-test-fifo)")
 @pytest.mark.parametrize(
     "name",

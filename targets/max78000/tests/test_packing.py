@@ -38,7 +38,8 @@ def unpacked(packed: Packed, size: int) -> bytes:
 
 def steep() -> bytes:
     """Each byte half as often as the one before: the longest codes that there can be, were they not limited."""
-    return b"".join(bytes([i]) * (1 << 20 - i) for i in range(21))
+    depth = LONGEST + 2
+    return b"".join(bytes([i]) * (1 << depth - i) for i in range(depth + 1))
 
 
 RANDOM = np.random.default_rng(5)

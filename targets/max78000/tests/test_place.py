@@ -92,7 +92,7 @@ def highest(report: Report) -> int:
     return max(r.last for r in report.ranges)
 
 
-@pytest.mark.sampled(every=15)
+@pytest.mark.sampled(every=21)
 @pytest.mark.parametrize("name", list(KNOWN) or [""])
 def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None:
     require(
@@ -300,6 +300,7 @@ def test_refusals_name_every_layer() -> None:
         place_layers([conv("a", INPUT, 17, dim, 4)], None, MAX78000, Options(fifo=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_outputs_at_their_distance_lose_nothing(data: st.DataObject) -> None:

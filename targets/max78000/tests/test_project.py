@@ -175,7 +175,7 @@ def builder(name: str, folder: Path) -> Build:
     )
 
 
-@pytest.mark.sampled(every=5)
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
     "options",
@@ -345,6 +345,7 @@ def delivered(unload: Unload, values: np.ndarray) -> bytes:
     return b"".join(values[channels].T.astype("<u4").tobytes() for channels in memories.values())
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_results_come_in_the_vendors_order(build: Build, device: Device) -> None:
@@ -426,6 +427,7 @@ def test_nothing_but_the_network_changes_a_project() -> None:
     assert str(first["main.c"]).endswith("/*\n * A\n *   B\n */\n")
 
 
+@pytest.mark.slow
 def test_row_memories_are_cleared(quick_build: Build) -> None:
     accelerator = Recorder()
     assert run(
