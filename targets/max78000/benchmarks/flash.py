@@ -19,10 +19,10 @@ from references import Reference, references
 
 from mace_core.api import Compiler
 from mace_core.registry import Registry
-from mace_target_max78000.emulator.image import Firmware, load
-from mace_target_max78000.project import emit_project
-from mace_target_max78000.project.compile import firmware
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.emulator.binary import Firmware, load
+from mace_target_max78000.encode import synthesise
+from mace_target_max78000.firmware import emit_project
+from mace_target_max78000.firmware.layout import firmware
 
 REGISTERS = ("cnn_configure", "registers", "groups")
 WEIGHTS = ("kernels", "runs", "codes", "coded", "cnn_load_weights")

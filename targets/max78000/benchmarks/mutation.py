@@ -21,12 +21,12 @@ import numpy as np
 
 from mace_frontend_ai8x.network import Activation, Network
 from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Image, Step, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulator import SimulationError, Simulator, mismatches, replay
-from mace_target_max78000.simulator.decode import decode
-from mace_target_max78000.simulator.setting import Kind, Setting
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import SimulationError, Simulator, mismatches, replay
+from mace_target_max78000.simulate.decode import decode
+from mace_target_max78000.simulate.layer_settings import Kind, Setting
 
 FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = (
     "fault",

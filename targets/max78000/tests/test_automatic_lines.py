@@ -8,10 +8,10 @@ from automatic_graphs import Writer
 
 from mace_core.run.reference import execute
 from mace_frontend_ai8x.network import Operation
-from mace_target_max78000.build import built
 from mace_target_max78000.design import design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
+from mace_target_max78000.project import built
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78002.device import MAX78002
 

@@ -15,11 +15,11 @@ from mace_core.registry import Registry
 from mace_core.transforms import run_phases
 from mace_frontend_ai8x.network import Eltwise
 from mace_target_max78000.design import design_network
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Image
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78000.report import analysed
-from mace_target_max78000.simulator import mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import mismatches, replay
 
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 FLAT = ("test-flatten-fc-quant8", "test-mlpflattennopool12to2")

@@ -8,10 +8,10 @@ import pytest
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
-from mace_target_max78000.build import built
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
+from mace_target_max78000.project import built
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78002.device import MAX78002
 

@@ -23,14 +23,14 @@ from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.legalize.boundary import cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
 from mace_target_max78000.legalize.tensors import find_exponent, is_native
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import place_layers
 from mace_target_max78000.quantize.plan import QuantizationPolicy, calibrate, is_quantized
-from mace_target_max78000.simulator import mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 ROOT = Path(__file__).parents[3]

@@ -18,11 +18,11 @@ from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import place_layers
-from mace_target_max78000.simulator import mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 COUNT = int(os.environ.get("MACE_RANDOM_NETWORKS", "150"))

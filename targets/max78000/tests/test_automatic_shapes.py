@@ -14,7 +14,7 @@ from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000
-from mace_target_max78000.feed import Feed
+from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.options import Options
 from mace_target_max78000.quantize.plan import QuantizationPolicy

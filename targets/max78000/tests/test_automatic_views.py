@@ -17,7 +17,7 @@ from mace_core.ir import Graph
 from mace_core.run.reference import execute
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.feed import Feed
+from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78000.options import Options

@@ -15,12 +15,12 @@ from test_simulator import network
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.cli import main
 from mace_frontend_ai8x.network import Weights
-from mace_target_max78000.build import built
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Expect, Image, Poll, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulator import replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.project import built
+from mace_target_max78000.simulate import replay
 from mace_target_max78002.device import MAX78002
 
 DEMOS = list(demos())

@@ -15,9 +15,9 @@ from mace_core.errors import MaceError
 from mace_frontend_ai8x.description import read_description
 from mace_frontend_ai8x.frontend import parameters_of
 from mace_frontend_ai8x.network import Network
-from mace_target_max78000.build import built
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.options import Options
+from mace_target_max78000.project import built
 from mace_target_max78000.target import Max78000
 from mace_target_max78002.target import Max78002
 

@@ -16,16 +16,16 @@ from mace_core.registry import Registry
 from mace_core.testing.requirements import require
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
+from mace_target_max78000.emulator.binary import load
 from mace_target_max78000.emulator.firmware import Outcome, run
-from mace_target_max78000.emulator.image import load
+from mace_target_max78000.encode import synthesise
+from mace_target_max78000.firmware import emit_project
+from mace_target_max78000.firmware.layout import firmware
+from mace_target_max78000.firmware.packed_tables import table
+from mace_target_max78000.firmware.results import Results, results
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import emit_project
-from mace_target_max78000.project.compile import firmware
-from mace_target_max78000.project.table import table
-from mace_target_max78000.project.unload import Results, results
-from mace_target_max78000.simulator import Simulator
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import Simulator
 
 NETWORKS = (
     *(

@@ -13,8 +13,8 @@ from mace_core.deployment import load_deployment
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_core.target_options import check_target_options
+from mace_target_max78000.firmware.layout import layout
 from mace_target_max78000.options import Options
-from mace_target_max78000.project.layout import layout
 
 FILES = ("c_filename", "api_filename", "weight_filename", "sample_filename", "sample_output_filename")
 EVIL = (

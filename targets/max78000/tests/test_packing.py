@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.firmware.packed_tables import LONGEST, Packed, Table, pack, table
 from mace_target_max78000.image import Write
-from mace_target_max78000.project.packing import LONGEST, Packed, pack
-from mace_target_max78000.project.table import Table, table
 from mace_target_max78002.device import MAX78002
 
 

@@ -19,12 +19,12 @@ from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000 import check
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.allocate import find_overlap_distance
 from mace_target_max78000.place.search import PlacedNetwork, place_layers
 from mace_target_max78000.report import Report, analysed
-from mace_target_max78000.simulator import mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 DEVICES = (MAX78000, MAX78002)

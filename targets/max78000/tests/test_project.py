@@ -21,10 +21,10 @@ from mace_core.testing.requirements import require
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Unload, Weights
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.emulator.firmware import run
+from mace_target_max78000.firmware import emit_project
+from mace_target_max78000.firmware.layout import firmware
 from mace_target_max78000.image import Block, Check, Chunk, Image, Poll, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import emit_project
-from mace_target_max78000.project.compile import firmware
 from mace_target_max78002.device import MAX78002
 
 DEVICES = [MAX78000, MAX78002]

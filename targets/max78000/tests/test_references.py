@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from references import MODELS, Reference, digest, references
 
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Step, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.synthesis import synthesise
 from mace_target_max78002.device import MAX78002
 
 REFERENCES = references()

@@ -24,12 +24,11 @@ from mace_frontend_ai8x.network import (
     Weights,
 )
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode.hardware_layers import units
 from mace_target_max78000.options import Options
 from mace_target_max78000.report import Report, analysed, as_dict, picture, summary
-from mace_target_max78000.report.cycles import cycles
-from mace_target_max78000.report.operations import Operations, operations
-from mace_target_max78000.synthesis import synthesise
-from mace_target_max78000.unit import units
+from mace_target_max78000.report.costs import Operations, cycles, operations
 from mace_target_max78002.device import MAX78002
 
 REAL = {r.name: r for r in references() if r.path.parent.parent.name != "unit"}

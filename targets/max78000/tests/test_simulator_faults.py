@@ -11,10 +11,10 @@ from test_simulator_layers import changed, convolution, depthwise, pair, program
 
 from mace_frontend_ai8x.network import Network, Place, Pool
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulator import NotModelledError, SimulationError, mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import NotModelledError, SimulationError, mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 

@@ -22,10 +22,10 @@ from mace_frontend_ai8x.network import (
     Weights,
 )
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulator import SimulationError, mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import SimulationError, mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 DEVICES = (MAX78000, MAX78002)

@@ -12,9 +12,9 @@ from references import digest, references
 
 from mace_core.testing.requirements import require
 from mace_target_max78000.device import Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Write
-from mace_target_max78000.simulator import NotModelledError, Simulator, mismatches, replay
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.simulate import NotModelledError, Simulator, mismatches, replay
 
 REFERENCES = {r.name: r for r in references()}
 IMPOSSIBLE = [name for name in UNREADABLE if name in REFERENCES]

@@ -20,14 +20,14 @@ from test_simulator_layers import (
 from mace_frontend_ai8x.network import Layer, Network, Operation, Place, Pool, processors_needed
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import bias_memory, synthesise, weight_runs
+from mace_target_max78000.encode.hardware_layers import Unit, units
+from mace_target_max78000.encode.streaming import streams
 from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulator import NotModelledError, mismatches, replay
-from mace_target_max78000.simulator.decode import decode
-from mace_target_max78000.simulator.waiting import minimum
-from mace_target_max78000.synthesis import bias, runs, synthesise
-from mace_target_max78000.synthesis.streaming import streams
-from mace_target_max78000.unit import Unit, units
+from mace_target_max78000.simulate import NotModelledError, mismatches, replay
+from mace_target_max78000.simulate.decode import decode
+from mace_target_max78000.simulate.streaming import minimum
 from mace_target_max78002.device import MAX78002
 
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 20, 33, 60, 64, 65, 76, 100, 111, 120, 128, 130)
@@ -131,22 +131,28 @@ def test_narrow_kernels_go_on_over_output_passes(bits: int, outputs: int, device
     slots = processors_needed(outputs)
     assert wrong(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1, 0, 0x4000), device) == []
     unit = Unit(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1), 0)
-    positions = runs.lay_out(unit).bytes
+    positions = weight_runs.lay_out_runs(unit).bytes
     assert np.array_equal(positions, np.arange(len(positions)))
 
 
 def test_words_of_unused_slots_stay_free() -> None:
     """The words before the first slot in use are the next layer's, and its kernels are counted from there."""
     first = Unit(convolution(4, 3), Place(0xF, 0xE), 0)
-    layout = runs.lay_out(first)
+    layout = weight_runs.lay_out_runs(first)
     assert layout.used.tolist() == [False, True, True, True]
-    gaps = runs.lay_out(Unit(convolution(4, 2), Place(0xF, 0b1001), 0))
+    gaps = weight_runs.lay_out_runs(Unit(convolution(4, 2), Place(0xF, 0b1001), 0))
     assert gaps.used.tolist() == [True, False, False, True]
     small = Unit(convolution(4, 1, kernel=(1, 1), pad=(0, 0)), Place(0xF, 1), 1)
     # the first words are free for a layer that needs one of them
-    assert runs.place((first, small), MAX78000) == {0: runs.Run(0, 4), 1: runs.Run(0, 1)}
+    assert weight_runs.place_runs((first, small), MAX78000) == {
+        0: weight_runs.Run(0, 4),
+        1: weight_runs.Run(0, 1),
+    }
     aligned = Unit(convolution(4, 3), Place(0xF, 0x7), 0)
-    assert runs.place((aligned, small), MAX78000) == {0: runs.Run(0, 3), 1: runs.Run(4, 1)}
+    assert weight_runs.place_runs((aligned, small), MAX78000) == {
+        0: weight_runs.Run(0, 3),
+        1: weight_runs.Run(4, 1),
+    }
 
 
 def test_a_layer_in_words_that_another_one_leaves_computes_its_own() -> None:
@@ -168,7 +174,7 @@ def test_larger_memories_are_filled_from_the_top() -> None:
         weights = unit.layer.weights
         assert weights is not None
         weights.values.flat[0] = unit.index  # otherwise they might share a run
-    placed = runs.place(tops, MAX78002)
+    placed = weight_runs.place_runs(tops, MAX78002)
     assert [placed[i].column for i in range(3)] == [5108, 5092, 5084]
 
 
@@ -177,7 +183,7 @@ def test_larger_memories_are_filled_from_the_top() -> None:
     [(0, 1024, True), (1020, 4, False), (1016, 4, True), (4096, 256, True), (4348, 4, False)],
 )
 def test_depthwise_kernels_lie_in_one_physical_memory(start: int, count: int, fits: bool) -> None:
-    assert runs._in_one_instance(np.array([start]), count, MAX78002).tolist() == [fits]
+    assert weight_runs._in_one_instance(np.array([start]), count, MAX78002).tolist() == [fits]
 
 
 @pytest.mark.parametrize("outputs", [4, 8, 20, 64, 128])
@@ -194,9 +200,9 @@ def test_four_channels_at_once(channels: int, outputs: int) -> None:
 # Bias
 
 
-def place_bias(*layers: tuple[Layer, Place]) -> tuple[dict[int, bias.Bias], dict[int, bytes]]:
+def place_bias(*layers: tuple[Layer, Place]) -> tuple[dict[int, bias_memory.Bias], dict[int, bytes]]:
     made = [Unit(layer, place, i) for i, (layer, place) in enumerate(layers)]
-    return bias.place(made, (0, 1, 2, 3), MAX78002, ignore_groups=False)
+    return bias_memory.place_bias(made, (0, 1, 2, 3), MAX78002, ignore_groups=False)
 
 
 def test_a_scattering_layers_bias_begins_with_its_first_processor() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.feed import Feed
+from mace_target_max78000.firmware.results import results
+from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.options import Options
-from mace_target_max78000.project.unload import results
 
 
 def network(channels: int, slots: int, wide: bool) -> Network:

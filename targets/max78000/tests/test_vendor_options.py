@@ -15,13 +15,13 @@ from mace_frontend_ai8x.checkpoint import Checkpoint, LayerParameters, load_chec
 from mace_frontend_ai8x.description import read_description
 from mace_frontend_ai8x.frontend import parameters_of
 from mace_frontend_ai8x.network import Activation, Network
-from mace_target_max78000.build import built
-from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
+from mace_target_max78000.firmware import emit_project
+from mace_target_max78000.firmware.clock import choose_clock
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import emit_project
-from mace_target_max78000.synthesis import synthesise
+from mace_target_max78000.project import built
 from mace_target_max78000.vendor_options import REFUSED, SAME, SWITCHED_OFF, WITHOUT_EFFECT
 from mace_target_max78002.device import MAX78002
 

@@ -17,14 +17,14 @@ from mace_core.ir import Graph
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Weights
 from mace_target_max78000 import target as target_module
 from mace_target_max78000.check.graph_comparison import compare_with_graph
+from mace_target_max78000.check.program import check_program
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.encode import synthesise
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
 from mace_target_max78000.quantize.plan import QuantizationPolicy
-from mace_target_max78000.synthesis import synthesise
 from mace_target_max78000.target import Max78000
-from mace_target_max78000.verification import check_program
 
 SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 
@@ -98,13 +98,13 @@ def test_results_lie_where_they_are_unloaded(monkeypatch: pytest.MonkeyPatch) ->
     made = network(False)
     right = synthesise(made, Options(), MAX78000)
     blocks = [replace(block, offset=block.offset + 4) for block in target_blocks(made)]
-    monkeypatch.setattr("mace_target_max78000.verification.results", lambda _: blocks)
+    monkeypatch.setattr("mace_target_max78000.check.program.results", lambda _: blocks)
     with pytest.raises(MaceError, match=r"layer 'second'.*cnn_unload"):
         check_program(made, right, Options())
 
 
 def target_blocks(made: Network) -> list[object]:
-    from mace_target_max78000.project.unload import results
+    from mace_target_max78000.firmware.results import results
 
     return list(results(made))  # type: ignore[return-value]
 
@@ -144,7 +144,7 @@ def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest
 
     config = BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),)))
     Max78000().emit(graph(), config)
-    monkeypatch.setattr(target_module, "design", wrong)
+    monkeypatch.setattr(target_module, "design_network", wrong)
     with pytest.raises(MaceError, match=r"layer 'y'.*differ from the graph's"):
         Max78000().emit(graph(), config)
 

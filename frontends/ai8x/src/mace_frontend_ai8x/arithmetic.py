@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -30,14 +29,14 @@ from mace_frontend_ai8x.network import (
     Pool,
 )
 from mace_frontend_ai8x.options import NetworkOptions
+from mace_frontend_ai8x.products import add_product
 
 LOW, HIGH = -128, 127
 FRACTION_BITS = 7
 """Of a weight: the sum of products is divided by 128."""
 EXACT = 1 << 24
 """Below this every whole number is a float32."""
-SINGLE_THREAD_PRODUCTS = 1 << 17
-"""Multiplications of one matrix product; OpenBLAS uses threads from twice as many on."""
+
 
 Pair = tuple[int, int]
 
@@ -261,21 +260,3 @@ def _activated(x: Array, activation: Activation) -> Array:
     if activation is Activation.RELU:
         return np.maximum(x, 0)
     return np.minimum(np.abs(x), HIGH) if activation is Activation.ABS else x
-
-
-def add_product(sums: Array, weights: Array, values: Array) -> None:
-    """Add a matrix product in parts that the BLAS does not share among threads, which would wait longer than they work.
-
-    sums: [out, positions], added to in place.  weights: [out, in].  values: [in, positions].  All of one real
-    type.
-    """
-    (channels, inputs), positions = weights.shape, values.shape[1]
-    if 1 in (channels, positions):
-        sums += np.einsum("oi,ip->op", weights, values)
-        return
-    rows = min(channels, max(2, SINGLE_THREAD_PRODUCTS // (2 * inputs)))
-    parts = max(1, positions // max(2, SINGLE_THREAD_PRODUCTS // (rows * inputs)))
-    bounds = [positions * i // parts for i in range(parts + 1)]
-    for top in range(0, channels, rows):
-        for left, right in pairwise(bounds):
-            sums[top : top + rows, left:right] += weights[top : top + rows] @ values[:, left:right]

@@ -16,6 +16,7 @@ from mace_core.ir import Array, Graph, Node
 from mace_frontend_ai8x.network import Layer, Network, Place
 from mace_target_max78000.check.graph_comparison import AcceleratorResults
 from mace_target_max78000.device import PROCESSORS, Device
+from mace_target_max78000.encode.weight_memory import ALIGNMENT, words_of
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.inserted_layers import PART_SUFFIX
@@ -30,7 +31,6 @@ from mace_target_max78000.quantize.plan import (
     draft_quantization,
     is_quantized,
 )
-from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,19 +25,19 @@ from mace_frontend_ai8x.graph import input_tensor, output_tensors
 from mace_frontend_ai8x.network import Network
 from mace_frontend_ai8x.options import NetworkOptions
 from mace_frontend_ai8x.targets import DescribedProject, TrainedModel
-from mace_target_max78000.build import MAPS, built
 from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.check.graph_comparison import compare_with_graph
+from mace_target_max78000.check.program import REPORT
 from mace_target_max78000.check.trained_model import check_trained_model
-from mace_target_max78000.clock import choose_clock
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.feed import Feed
+from mace_target_max78000.firmware.clock import choose_clock
+from mace_target_max78000.firmware.layout import INCLUDES, LINKER_SCRIPT, headers, sources
+from mace_target_max78000.firmware.layout import layout as project_layout
+from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.options import Options
-from mace_target_max78000.project.layout import INCLUDES, LINKER_SCRIPT, headers, sources
-from mace_target_max78000.project.layout import layout as project_layout
+from mace_target_max78000.project import MAPS, built
 from mace_target_max78000.quantize.plan import QuantizationPolicy
-from mace_target_max78000.verification import REPORT
 
 CALIBRATION = 32
 """Samples of the validation data by which a graph of real numbers is quantised."""

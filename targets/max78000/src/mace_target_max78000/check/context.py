@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from mace_frontend_ai8x.network import BUFFER, INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.device import Device
+from mace_target_max78000.encode.hardware_layers import Unit
 from mace_target_max78000.options import Options
-from mace_target_max78000.unit import Unit
 
 
 @dataclass(frozen=True)

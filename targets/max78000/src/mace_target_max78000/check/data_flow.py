@@ -12,7 +12,7 @@ from mace_frontend_ai8x.network import BUFFER, INPUT, Operation
 from mace_target_max78000.check.context import Fault, LayerContext
 from mace_target_max78000.check.processors import format_mask
 from mace_target_max78000.device import PER_MEMORY
-from mace_target_max78000.unit import Unit, bits_of
+from mace_target_max78000.encode.hardware_layers import Unit, bits_of
 
 WORD = 4
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
 from mace_target_max78000.device import KERNEL_BYTES
-from mace_target_max78000.synthesis.runs import LANES
+from mace_target_max78000.encode.weight_runs import LANES
 
 MEMORY_PARTS = 5
 """Physical memories that a data memory of the second generation consists of."""

@@ -19,12 +19,12 @@ from mace_core.ir import Array, Graph, Node, Tensor
 from mace_core.ops.arguments import integers
 from mace_core.quantization import dequantize, quantize
 from mace_frontend_ai8x.network import INPUT
+from mace_target_max78000.check.program import REPORT
 from mace_target_max78000.legalize.boundary import cut_tail
 from mace_target_max78000.legalize.layer_fields import MAIN_OPS, quantize_bias
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, absorb_limits
 from mace_target_max78000.legalize.tensors import VIEW_OPS, find_exponent
 from mace_target_max78000.options import Options
-from mace_target_max78000.verification import REPORT
 
 MEAN_OPS = ("AveragePool", "ReduceMean")
 HALF_STEP = 0.5

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mace_frontend_ai8x.network import INPUT, processors_needed
 from mace_target_max78000.check.context import Fault, LayerContext, format_count
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS
-from mace_target_max78000.unit import bits_of
+from mace_target_max78000.encode.hardware_layers import bits_of
 
 SLOT_ALIGNMENT = 4
 GROUP_MASK = 0xF

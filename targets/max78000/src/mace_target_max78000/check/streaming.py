@@ -15,8 +15,8 @@ from mace_target_max78000.check.context import Fault, LayerContext, format_size
 from mace_target_max78000.check.data_flow import WORD, list_memories
 from mace_target_max78000.check.features import MEMORY_PARTS
 from mace_target_max78000.device import MAX_STREAMING_LAYERS
-from mace_target_max78000.synthesis.streaming import streams
-from mace_target_max78000.unit import Unit, units
+from mace_target_max78000.encode.hardware_layers import Unit, units
+from mace_target_max78000.encode.streaming import streams
 
 MAX_STREAM_PASSES = 16
 MAX_STREAM_POSITIONS = 1 << 21

@@ -16,8 +16,8 @@ from mace_core.ir import Array, DType, Quant, Storage
 from mace_core.quantization import dequantize, quantize
 from mace_target_max78000.device import Device
 from mace_target_max78000.emulator.firmware import Outcome, run
-from mace_target_max78000.feed import Feed
-from mace_target_max78000.simulator import Simulator
+from mace_target_max78000.firmware.tensor_words import Feed
+from mace_target_max78000.simulate import Simulator
 
 PROGRAMS = ("mace_run", "mace_benchmark")
 DEPTH = 4

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mace_target_max78000.device import Device
-from mace_target_max78000.emulator.image import load
+from mace_target_max78000.emulator.binary import load
 from mace_target_max78000.emulator.machine import Accelerator, Machine
 
 RESULTS = ("ml_data", "ml_data32")

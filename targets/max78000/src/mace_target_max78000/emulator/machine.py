@@ -1,17 +1,21 @@
-"""A core and what it sees: memories, peripherals, the accelerator and its interrupt."""
+"""Executes a processor's program on memory and peripherals.
+
+A core and what it sees: memories, peripherals, the accelerator and its interrupt.
+
+The part's other peripherals, as far as the board layer looks at them: registers that keep their values, and a few that do not.
+"""
 
 from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from mace_core.errors import MaceError
 from mace_target_max78000.device import Device
+from mace_target_max78000.emulator.binary import Firmware, Symbol
 from mace_target_max78000.emulator.cores import EXIT, CortexM4, RiscV
-from mace_target_max78000.emulator.image import Firmware, Symbol
-from mace_target_max78000.emulator.peripherals import Peripherals
 
 FLASH, SRAM = 0x10000000, 0x20000000
 ACCELERATOR = ((0x50000000, 0x10000000), (0x400C0000, 0x1000))
@@ -139,3 +143,40 @@ class Machine:
         """At the beginning of every basic block: an interrupt that waits may be let in."""
         if self._pending and self._core.listens:
             self._uc.emu_stop()
+
+
+UART_STATUS, UART_FIFO = 0x40042004, 0x40042020
+SYSTEM_TIMER = 0xE000E018
+TIMER_BITS = 24
+STEP = 1000
+"""Cycles that pass between two looks at the system timer."""
+
+READY: Mapping[int, int] = {0x40000008: 1 << 27 | 1 << 13, 0x40000010: 1 << 1}
+"""Bits that clocks and PLL answer with: they are ready at once."""
+
+
+class Peripherals:
+    """Registers by address."""
+
+    def __init__(self) -> None:
+        self.console = bytearray()
+        self._registers: dict[int, int] = {}
+        self._cycles = 0
+
+    def write(self, address: int, value: int, size: int) -> None:
+        """Keep it; what goes to the UART is the console."""
+        if address == UART_FIFO:
+            self.console.append(value & 0xFF)
+        elif address == SYSTEM_TIMER:
+            self._cycles = 0
+        else:
+            self._registers[address] = value
+
+    def read(self, address: int, size: int) -> int:
+        """What was written, with the bits that the hardware sets; the UART is never busy."""
+        if address == SYSTEM_TIMER:
+            self._cycles += STEP
+            return -self._cycles % (1 << TIMER_BITS)
+        if address == UART_STATUS:
+            return 0
+        return self._registers.get(address, 0) | READY.get(address, 0)

@@ -15,6 +15,7 @@ from itertools import accumulate
 
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
+from mace_target_max78000.encode.weight_memory import ALIGNMENT, words_of
 from mace_target_max78000.place.inserted_layers import copy_layer, select_layer
 from mace_target_max78000.place.values import (
     StoredValue,
@@ -26,7 +27,6 @@ from mace_target_max78000.place.values import (
     processors_per_pass,
     runs_as_image,
 )
-from mace_target_max78000.synthesis.kernels import ALIGNMENT, words_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,10 @@ from dataclasses import dataclass, replace
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
+from mace_target_max78000.encode.bias_memory import place_bias
+from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.encode.streaming import streams
+from mace_target_max78000.encode.weight_runs import place_runs
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, group_by_cluster
 from mace_target_max78000.place.allocate import (
@@ -26,9 +30,6 @@ from mace_target_max78000.place.allocate import (
     find_overlap_distance,
 )
 from mace_target_max78000.place.values import StoredValue, contiguous_slots, find_readers, make_units
-from mace_target_max78000.synthesis import bias, kernels
-from mace_target_max78000.synthesis.streaming import streams
-from mace_target_max78000.unit import Unit
 
 SMALLER = "use fewer rows, columns or channels, or pool earlier"
 
@@ -202,8 +203,8 @@ class PlacementAttempt:
         """What does not fit into weight and bias memory."""
         quadrants = sorted({p // PER_QUADRANT for unit in units for p in unit.processors})
         checks = (
-            lambda: kernels.place(units, self.device, self.options.deduplicate_weights),
-            lambda: bias.place(units, quadrants, self.device, self.options.ignore_bias_groups),
+            lambda: place_runs(units, self.device, self.options.deduplicate_weights),
+            lambda: place_bias(units, quadrants, self.device, self.options.ignore_bias_groups),
         )
         return [fault for check in checks for fault in _collect_faults(check)]
 

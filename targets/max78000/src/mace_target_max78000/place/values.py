@@ -9,7 +9,7 @@ import numpy as np
 
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PROCESSORS, Device
-from mace_target_max78000.unit import Unit, units
+from mace_target_max78000.encode.hardware_layers import Unit, units
 
 
 @dataclass(frozen=True)

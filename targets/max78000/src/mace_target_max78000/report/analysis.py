@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from mace_frontend_ai8x.network import INPUT, Layer, Network
 from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PROCESSORS, QUADRANTS, Device
+from mace_target_max78000.encode import Synthesis
+from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.encode.streaming import streams
+from mace_target_max78000.encode.weight_memory import Run
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
-from mace_target_max78000.report.cycles import STARTUP, cycles
-from mace_target_max78000.report.operations import Operations, operations
-from mace_target_max78000.synthesis import Synthesis
-from mace_target_max78000.synthesis.kernels import Run
-from mace_target_max78000.synthesis.streaming import streams
-from mace_target_max78000.unit import Unit
+from mace_target_max78000.report.costs import STARTUP, Operations, cycles, operations
 
 
 @dataclass(frozen=True)

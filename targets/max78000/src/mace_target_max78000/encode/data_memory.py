@@ -1,0 +1,108 @@
+"""Data memory: where input and results lie, as words and addresses.
+
+A word holds the same position of four consecutive channels, the lowest processor in the lowest byte; further
+passes follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from mace_core.ir import Array
+from mace_target_max78000.device import FIFO_DATA, PER_MEMORY, PER_QUADRANT, Device
+from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.image import Block, Check
+from mace_target_max78000.options import Options
+
+
+def make_input_blocks(unit: Unit, sample: Array, options: Options, device: Device) -> tuple[Block, ...]:
+    """The sample as the first layer reads it: a block for each data memory, or for each FIFO."""
+    pixels = (sample.reshape(sample.shape[0], -1) & 0xFF).astype(np.uint8)
+    offset = unit.place.in_offset
+    fifo = options.fifo or options.fast_fifo
+    blocks = []
+    for processor, words in _by_channel(unit, pixels) if unit.place.chw else _by_pixel(unit, pixels):
+        number = processor // PER_QUADRANT if fifo else None
+        address = FIFO_DATA + 4 * number if number is not None else device.data_address(processor, offset)
+        blocks.append(Block(address, tuple(words.tolist()), processor, number))
+    return tuple(blocks)
+
+
+def _by_channel(unit: Unit, pixels: Array) -> Iterator[tuple[int, Array]]:
+    """Four pixels of one channel to a word."""
+    padded = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % 4)))
+    yield from zip(unit.processors, padded.view("<u4"), strict=False)
+
+
+def _by_pixel(unit: Unit, pixels: Array) -> Iterator[tuple[int, Array]]:
+    """Four channels of one pixel to a word: all operands of a pass, then the next pass, then the next pixel."""
+    passes, operands, count = unit.in_passes, unit.layer.operands, len(unit.processors)
+    channels = pixels.shape[0] // operands
+    by_operand = pixels.reshape(operands, channels, -1)
+    padded = np.zeros((operands, passes * count, by_operand.shape[2]), np.uint8)
+    padded[:, :channels] = by_operand
+    ordered = padded.reshape(operands, passes, count, -1).transpose(2, 3, 1, 0)
+    for _, members in groupby(enumerate(unit.processors), key=lambda pair: pair[1] // PER_MEMORY):
+        words = np.zeros((*ordered.shape[1:], PER_MEMORY), np.uint8)
+        group = list(members)
+        for rank, processor in group:
+            words[..., processor % PER_MEMORY] = ordered[rank]
+        yield group[0][1], words.reshape(-1, PER_MEMORY).view("<u4").ravel()
+
+
+def list_result_words(unit: Unit, output: Array, device: Device) -> Iterator[tuple[Array, int, Array]]:
+    """Where a layer's output lies: for each group of slots the addresses of its words, the mask of bytes in use, and the words.
+
+    output: int64 [channels, rows, columns].
+    """
+    channels, passes, slots = unit.layer.out_channels, unit.out_passes, unit.slots
+    flat = output.reshape(channels, -1)
+    padded = np.zeros((passes * len(slots), flat.shape[1]), np.int64)
+    padded[:channels] = flat
+    by_slot = padded.reshape(passes, len(slots), -1)
+    width = unit.layer.width // 8
+    step = passes * unit.write_step * width
+    for _, members in groupby(enumerate(slots), key=lambda pair: pair[1] // PER_MEMORY):
+        group = list(members)
+        base = device.data_address(group[0][1], unit.place.out_offset)
+        for e in range(passes):
+            present = [(rank, slot) for rank, slot in group if e * len(slots) + rank < channels]
+            index = np.arange(flat.shape[1]) * step + e * width * unit.write_step
+            if not present:
+                continue
+            values = by_slot[e]
+            if unit.layer.wide:
+                for rank, slot in present:
+                    yield base + 4 * (index + slot % PER_MEMORY), 0xFFFFFFFF, values[rank] & 0xFFFFFFFF
+                continue
+            word = sum((values[rank] & 0xFF) << 8 * (slot % PER_MEMORY) for rank, slot in present)
+            mask = sum(0xFF << 8 * (slot % PER_MEMORY) for _, slot in present)
+            yield base + 4 * index, mask, word
+
+
+def make_known_answer(
+    pairs: Sequence[tuple[Unit, Array]], options: Options, device: Device
+) -> tuple[Check, ...]:
+    """What the program compares: all output layers' words by mask and address, consecutive ones together."""
+    parts = [part for unit, output in pairs for part in list_result_words(unit, output, device)]
+    addresses = np.concatenate([a for a, _, _ in parts])
+    masks = np.concatenate([np.full(a.size, m, np.int64) for a, m, _ in parts])
+    words = np.concatenate([w for _, _, w in parts])
+    order = np.lexsort((addresses, masks))
+    addresses, masks, words = addresses[order], masks[order], words[order]
+    limit = _lines(options)
+    if limit is not None:
+        addresses, masks, words = addresses[:limit], masks[:limit], words[:limit]
+    breaks = np.flatnonzero((np.diff(addresses) != 4) | (np.diff(masks) != 0)) + 1
+    runs = zip(np.split(addresses, breaks), np.split(masks, breaks), np.split(words, breaks), strict=True)
+    return tuple(Check(int(a[0]), int(m[0]), tuple(w.tolist())) for a, m, w in runs)
+
+
+def _lines(options: Options) -> int | None:
+    """The limit of `max_checklines`; the maker's tool checks one word more than its document says."""
+    if options.max_checklines is None:
+        return None
+    return options.max_checklines + (not options.documented)

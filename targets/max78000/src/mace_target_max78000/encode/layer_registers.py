@@ -1,0 +1,306 @@
+"""The registers of a layer, as one part of the family encodes them; the other part overrides what differs.
+
+Field meanings and formulas are those that the maker's generated programs show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from mace_frontend_ai8x.network import Activation, Operation
+from mace_target_max78000.device import PER_MEMORY, Device
+from mace_target_max78000.encode.bias_memory import Bias
+from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.encode.streaming import Stream
+from mace_target_max78000.encode.weight_runs import LANES, Run, numbered_kernel
+from mace_target_max78000.image import Write
+from mace_target_max78000.options import Options
+
+ORDER = (
+    *(
+        "NXTLYR",
+        "RCNT",
+        "CCNT",
+        "PRCNT",
+        "PCCNT",
+        "STRIDE",
+        "WPTR_BASE",
+        "WPTR_TOFFS",
+        "WPTR_MOFFS",
+        "WPTR_CHOFFS",
+        "RPTR_BASE",
+    ),
+    *(
+        "LCTL",
+        "LCTL2",
+        "MCNT",
+        "MCNT1",
+        "MCNT2",
+        "OCHAN",
+        "ONED",
+        "TPTR",
+        "POST",
+        "ENA",
+        "STREAM1",
+        "STREAM2",
+        "FMAX",
+        "IFRM",
+    ),
+)
+"""The order in which a layer's registers are written."""
+
+WEIGHT_SIZE: Mapping[int, int] = {0: 0, 8: 0, 1: 1, 2: 2, 4: 3}
+"""Bits of a weight -> its code."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the registers of all layers follow from.
+
+    quadrants: in use, the first is the master.  runs: of weight memory, by layer.  bias: where each layer's
+    lies.
+    streams: by layer.
+    """
+
+    units: tuple[Unit, ...]
+    quadrants: tuple[int, ...]
+    runs: Mapping[int, Run]
+    bias: Mapping[int, Bias]
+    streams: Mapping[int, Stream]
+    options: Options
+    device: Device
+
+    def row_memory(self, unit: Unit) -> int:
+        """Words of row memory that streaming layers before this one take."""
+        return sum(u.tram * u.in_passes for u in self.units[: unit.index])
+
+
+class Registers:
+    """The first generation: 32 layers, one pass of counters over padded rows and columns."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def writes(self) -> Iterator[Write]:
+        """Every register of every layer and quadrant, in order; zeros are what the registers hold anyway."""
+        zeros = self.plan.options.write_zero_registers
+        for unit in self.plan.units:
+            for quadrant in self.plan.quadrants:
+                layers = {self.number(unit): self.layer(unit, quadrant)}
+                if quadrant == self.plan.quadrants[0] and (inserted := self.inserted(unit)):
+                    layers = {self.number(unit) - 1: inserted, **layers}
+                for name, (number, values) in product(ORDER, layers.items()):
+                    if name in values and (values[name] or zeros):
+                        yield Write(self.plan.device.layer_register(quadrant, name, number), values[name])
+
+    def unused(self) -> Iterator[Write]:
+        """Zeros in the registers of all layers that the network leaves free."""
+        device, last = self.plan.device, self.number(self.plan.units[-1])
+        for number, quadrant, name in product(
+            range(last + 1, device.layers), self.plan.quadrants, device.registers
+        ):
+            yield Write(device.layer_register(quadrant, name, number), 0)
+
+    def inserted(self, unit: Unit) -> dict[str, int]:
+        """Registers of a layer that the hardware needs before this one; none if it needs none."""
+        return {}
+
+    def number(self, unit: Unit) -> int:
+        """The number of the layer in hardware."""
+        return unit.index
+
+    def layer(self, unit: Unit, quadrant: int) -> dict[str, int]:
+        """The values of one layer in one quadrant, by name."""
+        return {
+            **self.counts(unit),
+            **self.pool(unit),
+            **self.pointers(unit, quadrant),
+            "RPTR_BASE": unit.place.in_offset // 4,
+            **self.control(unit, quadrant),
+            **self.kernels(unit),
+            "ONED": self.one_dimensional(unit),
+            "TPTR": self.row_pointer(unit),
+            "POST": self.post(unit, quadrant),
+            "ENA": self.enable(unit, quadrant),
+            **self.stream(unit),
+        }
+
+    def counts(self, unit: Unit) -> dict[str, int]:
+        """Rows and columns with their padding."""
+        axes = zip(("RCNT", "CCNT"), unit.in_dim, unit.pad, strict=True)
+        return {name: count - 1 + 2 * pad | pad << 16 for name, count, pad in axes}
+
+    def pool(self, unit: Unit) -> dict[str, int]:
+        """The pool's window and stride."""
+        size, dilation, _ = unit.layer.window
+        rows, columns = ((s - 1) * d for s, d in zip(size, dilation, strict=True))
+        return {"PRCNT": rows, "PCCNT": columns, "STRIDE": self.stride(unit)}
+
+    def stride(self, unit: Unit) -> int:
+        """Steps of the input window."""
+        transposed = unit.layer.operation is Operation.CONV_TRANSPOSE2D
+        return 0 if transposed else unit.layer.window[2] - 1
+
+    def pointers(self, unit: Unit, quadrant: int) -> dict[str, int]:
+        """Where results are written."""
+        memory, layer = self.plan.device.offset_bits, unit.layer
+        base = (unit.place.out_offset // 4 - unit.ignored) | self.target(unit, quadrant) << memory
+        step = layer.width // 8 * unit.write_step if unit.out_passes > 1 else 0
+        return {
+            "WPTR_BASE": base,
+            "WPTR_TOFFS": self.time_step(unit),
+            # a layer without weights leaves this register as it is, even where zeros are written
+            **({"WPTR_MOFFS": 1 << memory} if unit.convolves else {}),
+            "WPTR_CHOFFS": step,
+        }
+
+    def target(self, unit: Unit, quadrant: int) -> int:
+        """The data memory that the first results go to."""
+        if unit.convolves:
+            return unit.slots[0] // PER_MEMORY
+        inside = [p for p in unit.slots if p // 16 == quadrant]
+        return inside[0] // PER_MEMORY if inside else 0
+
+    def time_step(self, unit: Unit) -> int:
+        """What a time slot adds to the write pointer."""
+        if unit.convolves:
+            return int(unit.pointwise and not unit.depthwise)
+        wide = len(unit.processors) > PER_MEMORY or (unit.layer.operands > 1 and unit.in_passes > 1)
+        return 1 << self.plan.device.offset_bits if wide else 1 << self.plan.device.offset_bits - 2
+
+    def control(self, unit: Unit, quadrant: int) -> dict[str, int]:
+        """What kind of layer it is, and how many passes it makes."""
+        return {
+            "LCTL": self.kind(unit, quadrant),
+            "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 8,
+        }
+
+    def kind(self, unit: Unit, quadrant: int) -> int:
+        """The layer control register."""
+        layer, place = unit.layer, unit.place
+        flags = (
+            (True, 5),
+            (place.chw, 6),
+            (layer.pools, 7),
+            (layer.pool is None or not layer.pool.average, 8),
+            (layer.activation is Activation.RELU, 9),
+            (True, 11),
+            (layer.wide, 16),
+            (place.bypass, 30),
+        )
+        value = sum(1 << bit for flag, bit in flags if flag)
+        return value | self.sources(unit, quadrant) << 12
+
+    def sources(self, unit: Unit, quadrant: int) -> int:
+        """Quadrants whose sums the master adds to its own: those with active processors, and the one that holds the bias."""
+        if quadrant != self.plan.quadrants[0] or not unit.convolves or unit.depthwise:
+            return 0
+        bias = self.plan.bias.get(unit.index)
+        others = [q for q in self.plan.quadrants if q != quadrant]
+        return sum(1 << q for q in others if unit.in_quadrant(q) or (bias is not None and bias.quadrant == q))
+
+    def passes(self, unit: Unit) -> int:
+        """Passes over the input beyond the first."""
+        if unit.emulated_rows > 1:
+            return 0
+        return unit.flattened - 1 & 15 if unit.layer.flatten else unit.in_passes - 1
+
+    def write_increment(self, unit: Unit) -> int:
+        """Words between positions of the output beyond the first."""
+        return unit.out_passes * unit.write_step - 1 if unit.convolves else unit.place.write_gap
+
+    def span(self, unit: Unit) -> int:
+        """Weight bits from the first output slot's word to the last one."""
+        if not unit.convolves:
+            return 0
+        return (unit.slots[-1] - unit.slots[0] // PER_MEMORY * PER_MEMORY) * unit.bits
+
+    def first_kernel(self, unit: Unit) -> tuple[int, int]:
+        """The number of the layer's first kernel, in bits, and bytes that are left over."""
+        run = self.plan.runs.get(unit.index)
+        kernel, rest = divmod(9 * run.column, unit.taps) if run else (0, 0)
+        return 8 * numbered_kernel(kernel, unit, self.plan.device), rest
+
+    def kernel_range(self, unit: Unit) -> tuple[int, int]:
+        """The first and the last kernel, in bits."""
+        first, _ = self.first_kernel(unit)
+        count = (
+            unit.layer.out_channels // unit.layer.groups
+            if unit.place.bypass
+            else unit.kernel_count + unit.skipped_kernels
+        )
+        last = (count - 1) * unit.bits
+        if unit.place.calcx4 and unit.index == 0:
+            last = -(-(last + unit.bits) // LANES) - unit.bits
+        return first, first + last
+
+    def kernels(self, unit: Unit) -> dict[str, int]:
+        """Which kernels are used."""
+        if not unit.convolves:
+            return {"MCNT": 0 if unit.emulated_rows > 1 else (unit.out_passes - 1) * 8}
+        first, last = self.kernel_range(unit)
+        return {"MCNT": first << 16 | last}
+
+    def one_dimensional(self, unit: Unit) -> int:
+        """Time slots, one-dimensional kernels and element-wise operations."""
+        layer = unit.layer
+        value = unit.timeslots(self.plan.quadrants) | self.first_kernel(unit)[1] << 4
+        if layer.one_dimensional:
+            value |= layer.kernel[0] << 8 | 1 << 12
+        elif unit.pointwise or (not unit.convolves and layer.operands == 1):
+            value |= 1 << 8
+        if layer.eltwise is not None and layer.operands > 1:
+            value |= 1 << 13 | layer.eltwise.value << 14 | layer.operands - 1 << 18
+            value |= (layer.pools and layer.pool_first) << 16 | unit.convolves << 17
+        return value
+
+    def row_pointer(self, unit: Unit) -> int:
+        """Row memory: its last word and where the layer's part begins."""
+        if unit.joins:
+            return unit.flattened - 1 << 16 | 2 * unit.flattened - 1
+        if unit.layer.one_dimensional or (unit.pointwise and not (unit.place.streaming and unit.index)):
+            return 0
+        if unit.place.streaming and unit.index:
+            before = self.plan.row_memory(unit)
+            return unit.tram - 1 + before | before << 16
+        return unit.tram - 1
+
+    def post(self, unit: Unit, quadrant: int) -> int:
+        """Bias, shift and activation."""
+        layer, shift = unit.layer, unit.layer.shift
+        value = abs(shift) << 13 | (shift < 0) << 17 | WEIGHT_SIZE[unit.bits] << 22
+        bias = self.plan.bias.get(unit.index)
+        if bias is not None and quadrant in bias.offsets:
+            value |= bias.offset(quadrant) | 1 << 12
+        if not unit.convolves:
+            value |= (1 if layer.operands > 1 else 3) << 24
+        value |= (layer.activation is Activation.ABS) << 26 | (
+            layer.operation is Operation.CONV_TRANSPOSE2D
+        ) << 28
+        if unit.joins:
+            value |= (unit.flattened - 1 >> 4) << 18 | 1 << 27
+        return value
+
+    def enable(self, unit: Unit, quadrant: int) -> int:
+        """Processors, and weight memories, that take part."""
+        mask = unit.in_quadrant(quadrant)
+        return mask | mask << 16 if unit.convolves and not unit.place.bypass else mask
+
+    def stream(self, unit: Unit) -> dict[str, int]:
+        """When a layer begins, and when it waits.
+
+        A layer that waits for nothing has zeros, which are written where all zeros are; its buffer and the
+        size of the frame belong to the FIFO.
+        """
+        if not self.plan.device.has_stream_registers(self.number(unit)):
+            return {}
+        found = self.plan.streams.get(unit.index, Stream())
+        at_once = (self.plan.options.fifo_go and unit.index == self.plan.options.start_layer) << 25
+        values = {
+            "STREAM1": found.start | at_once,
+            "STREAM2": found.rows << 16 | found.columns << 4 | found.passes,
+        }
+        values |= {"FMAX": found.rollover} if found.rollover else {}
+        return values | ({"IFRM": found.frame} if found.frame else {})

@@ -1,0 +1,167 @@
+"""When a streaming layer may begin, how far it then goes before it waits, and when its buffer begins anew.
+
+Positions are counted in words of one data memory.  Formulas are those that the maker's generated programs
+show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mace_target_max78000.device import Device
+from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.options import Options
+
+CHANNEL_BUFFER = 12
+"""Words of the first generation's buffer for an input that lies channel by channel."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A streaming layer's registers.
+
+    start: words that must be there before it begins.  columns, rows: words to wait for at each column, at the
+    end of each row.
+    passes: of earlier layers.  rollover: words of the buffer, 0 where it holds all.  frame: words of the
+    input, first layer with FIFO.
+    """
+
+    start: int = 0
+    columns: int = 0
+    rows: int = 0
+    passes: int = 0
+    rollover: int = 0
+    frame: int = 0
+
+
+def streams(units: Sequence[Unit], options: Options, device: Device) -> Mapping[int, Stream]:
+    """The streams of all layers that wait for data, by layer."""
+    fifo = options.fifo or options.fast_fifo
+    waiting = [u for u in units if u.place.streaming or (u.index == 0 and fifo)]
+    return {u.index: _stream(u, units, options, device.generation) for u in waiting}
+
+
+def _stream(unit: Unit, units: Sequence[Unit], options: Options, generation: int) -> Stream:
+    fifo = options.fifo or options.fast_fifo
+    if unit.index == 0:
+        make = _first_of_second_generation if generation == 2 else _first
+        frame = _words(unit.layer.dim[0] * unit.layer.dim[1], unit) if fifo else 0
+        found = replace(make(unit, options), frame=frame)
+    else:
+        found = _later_of_second_generation(unit, units) if generation == 2 else _later(unit, units, options)
+        increased = found.columns + options.increase_delta1, found.rows + options.increase_delta2
+        found = replace(found, columns=increased[0], rows=increased[1])
+    found = replace(found, passes=sum(u.stream_passes for u in units[: unit.index]))
+    return found if fifo and unit.place.streaming else replace(found, rollover=0)
+
+
+def _words(values: int, unit: Unit) -> int:
+    """Words that hold as many positions: four of them each where a channel lies by itself."""
+    return -(-values // 4) if unit.place.chw else values
+
+
+def _told(asked: int | None, computed: int) -> int:
+    """What an option asks for instead of what follows from the layer."""
+    return computed if asked is None else asked
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _rolled(start: int, unit: Unit) -> int:
+    """The first generation's buffer: what must be there, the rest of a window, and a step."""
+    layer = unit.layer
+    (rows, columns), _, stride = layer.window
+    if unit.place.chw:
+        return _up(CHANNEL_BUFFER, unit.in_passes)
+    return _up(start + (rows - 1) * layer.dim[1] + max(stride, columns), unit.in_passes)
+
+
+def _first(unit: Unit, options: Options) -> Stream:
+    """The first generation's first layer; options about streams that begin with `override` speak of it alone.
+
+    What must be there before it begins is counted in positions, even where a word holds four of them; without
+    streaming that is the whole input, in words.  Either is multiplied by the rows of the pool's window, as
+    the vendor's programs do.
+    """
+    layer = unit.layer
+    (rows, columns), _, stride = layer.window
+    if not unit.place.streaming:
+        frame = _words(layer.dim[0] * layer.dim[1], unit)
+        return Stream(_told(options.override_start, frame * rows))
+    start = _told(options.override_start, ((rows - 1) * layer.dim[1] + columns) * rows)
+    step = _told(options.override_delta1, (stride - 1) * layer.operands)
+    wait = _told(options.override_delta2, (rows - 1) * layer.dim[1] * layer.operands)
+    return Stream(start, step, wait, rollover=_told(options.override_rollover, _rolled(start, unit)))
+
+
+def _later(unit: Unit, units: Sequence[Unit], options: Options) -> Stream:
+    layer, before = unit.layer, units[unit.index - 1]
+    (rows, columns), _, stride = layer.window
+    row = before.layer.pooled[1] + 2 * before.pad[1]
+    kernel = before.layer.kernel
+    start = row * (kernel[0] - 1 + rows - 1) + kernel[1] - 1 + columns + options.increase_start
+    wait = (stride - 1) * row + columns * layer.operands
+    return Stream(start, stride * layer.operands, wait, rollover=_rolled(start, unit))
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """The second generation's view of a layer's rows: steps of rows and columns, padded width, columns left over."""
+
+    down: int
+    right: int
+    padded: int
+    rest: int
+    left_out: int
+
+
+def _geometry(unit: Unit, first: bool) -> _Geometry:
+    layer = unit.layer
+    (rows, columns), (row_dilation, column_dilation), stride = layer.window
+    down, right = max(rows * row_dilation, stride), max(columns * column_dilation, stride)
+    width = layer.dim[1]
+    steps = width // (stride if first else right)
+    steps -= steps * stride + columns - first > width
+    rest = 0 if right == 1 and not first else width - steps * right
+    return _Geometry(down, right, width + 2 * unit.pad[1], rest, max(0, width - steps * stride))
+
+
+def _first_of_second_generation(unit: Unit, options: Options) -> Stream:
+    """The second generation's first layer.
+
+    Positions and steps are counted in words, of which one holds four positions by channels.
+    """
+    layer = unit.layer
+    (rows, columns), _, stride = layer.window
+    if not unit.place.streaming:
+        return Stream(_told(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
+    at = _geometry(unit, first=True)
+    single = stride == 1 and rows == 1
+    positions = (
+        at.down * at.padded + unit.pad[1] + 2 * at.right
+    ) * layer.operands + unit.place.read_ahead * stride
+    positions = _told(options.override_start, at.right if single else positions)
+    start = positions if options.override_start is not None else _words(positions, unit)
+    step = _told(options.override_delta1, _words(stride * layer.operands - single, unit))
+    wait = step + at.left_out if stride == 1 else (stride - 1) * layer.dim[1] + at.left_out + columns - 1
+    wait = _words(wait, unit)
+    # the pipeline takes one more word while it waits
+    wait = _told(options.override_delta2, wait + (options.pipeline and wait != 0))
+    rollover = positions + at.right + (stride - 1) * at.padded
+    rollover = rollover * 4 * stride if unit.place.chw else rollover
+    return Stream(start, step, wait, rollover=_told(options.override_rollover, rollover))
+
+
+def _later_of_second_generation(unit: Unit, units: Sequence[Unit]) -> Stream:
+    layer, at = unit.layer, _geometry(unit, first=False)
+    stride, pad, width = layer.window[2], unit.pad[1], layer.dim[1]
+    last = unit.index + 1 == len(units) or not units[unit.index + 1].place.streaming
+    start = (pad or stride) * at.padded + (at.down * at.padded + pad + 2 * at.right) * layer.operands
+    start += (unit.place.read_ahead + last * at.rest) * stride
+    step = stride * layer.operands
+    wait = step + at.rest if stride == 1 else (stride - 1) * width + at.rest
+    rollover = start + (unit.in_passes - 1) * (at.down * width + pad + at.right) + at.right
+    return Stream(start, step, wait, rollover=_up(rollover, unit.in_passes))

@@ -1,0 +1,142 @@
+"""Lists the files of a project, and compiles them.
+
+Which files a project has, and how they are compiled and linked without a vendor's SDK: known before the model is read.
+
+A project compiled and linked at once, without a build system: for tests and for quick looks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from mace_core.api import Compiler
+from mace_core.errors import MaceError
+from mace_core.run.files import write_all
+from mace_target_max78000.options import Options
+
+TEMPLATES = files("mace_target_max78000.firmware") / "templates"
+BOARD = files("mace_target_max78000.firmware") / "board"
+
+CONSTANT: Mapping[str, str] = {
+    "Makefile": "Makefile.in",
+    "msdk.mk": "msdk.mk.in",
+    "log.txt": "log.txt.in",
+    ".project": "project.in",
+    ".cproject": "cproject.in",
+    ".vscode/tasks.json": "tasks.json.in",
+    ".vscode/launch.json": "launch.json.in",
+    ".vscode/c_cpp_properties.json": "c_cpp_properties.json.in",
+}
+"""Files whose names no option changes: path -> template."""
+
+FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
+INCLUDES = (".", "board")
+LINKER_SCRIPT = "board/bare/link.ld"
+RISCV_LINKER_SCRIPT = "board/bare/link_riscv.ld"
+RISCV_MAIN = "_riscv.c"
+"""How the RISC-V core's main ends, beside the Cortex-M4's."""
+ARM_BOARD, RISCV_BOARD = "board/bare/cortex_m4.c", "board/bare/riscv.c"
+
+
+def layout(options: Options) -> Mapping[str, Traversable]:
+    """The project's files: path -> template."""
+    named = {
+        options.api_filename: "cnn.c.in",
+        header(options): "cnn.h.in",
+        options.weight_filename: "weights.h.in",
+        options.sample_filename: "sampledata.h.in",
+        options.c_filename: "main.c.in",
+        **CONSTANT,
+    }
+    if options.known_answer:
+        named[options.sample_output_filename] = "sampleoutput.h.in"
+    if options.softmax:
+        named["softmax.c"] = "softmax.c"
+    board = dict(_board(BOARD, "board/"))
+    if options.riscv:
+        named |= {
+            options.c_filename: "main_arm.c.in",
+            f"{options.c_filename.removesuffix('.c')}{RISCV_MAIN}": "main.c.in",
+        }
+        board[RISCV_LINKER_SCRIPT] = board[LINKER_SCRIPT]
+    else:
+        del board[RISCV_BOARD]
+    return {path: TEMPLATES / template for path, template in named.items()} | board
+
+
+def header(options: Options) -> str:
+    """The header's name: that of the source whose functions it declares."""
+    return options.api_filename.removesuffix(".c") + ".h"
+
+
+def sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
+    """Those of the project's files that are compiled without the vendor's SDK: for the Cortex-M4, or for the RISC-V core."""
+    paths, other = tuple(paths), ARM_BOARD if riscv else RISCV_BOARD
+    board = (p for p in paths if p.startswith("board/bare/") and p.endswith(".c") and p != other)
+    return (*own_sources(paths, riscv), *sorted(board))
+
+
+def headers(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of the project's files that sources include."""
+    return tuple(path for path in paths if path.endswith(".h"))
+
+
+def own_sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
+    """The sources beside the board layer: the network's are the RISC-V core's where it has a main of its own."""
+    own = sorted(p for p in paths if p.endswith(".c") and "/" not in p)
+    starter = [p for p in own if p.removesuffix(".c") + RISCV_MAIN in own]
+    if riscv:
+        return tuple(p for p in own if p not in starter) if starter else ()
+    return tuple(starter or own)
+
+
+def _board(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.is_dir():
+            yield from _board(entry, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name.removesuffix(".in"), entry
+
+
+NAME = "firmware.elf"
+
+
+def firmware(
+    files: Mapping[str, str | bytes],
+    compiler: Compiler,
+    folder: Path,
+    define: tuple[str, ...] = (),
+    riscv: bool = False,
+) -> bytes:
+    """Write the project's files into the folder, build folder/firmware.elf and give its bytes.
+
+    compiler: of a machine without an operating system.  define: macros, NAME or NAME=VALUE.  riscv: the
+    RISC-V core's program. MaceError with what a tool complained about.
+    """
+    write_all(folder, files)
+    flags = (*FLAGS, *(f"-I{i}" for i in INCLUDES), *(f"-D{d}" for d in define))
+    objects = []
+    for source in sources(files, riscv):
+        objects.append(f"{source.replace('/', '_')}.o")
+        _run([*compiler.cc, *compiler.flags, *flags, "-c", source, "-o", objects[-1]], folder)
+    link = (
+        *compiler.program,
+        "-T",
+        RISCV_LINKER_SCRIPT if riscv else LINKER_SCRIPT,
+        *objects,
+        "-o",
+        NAME,
+        *compiler.libs,
+    )
+    _run([*compiler.cc, *compiler.flags, *link], folder)
+    return (folder / NAME).read_bytes()
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+    if done.returncode:
+        raise MaceError(" ".join(command), f"fails\n{done.stderr}")

@@ -1,0 +1,202 @@
+"""The accelerator on its bus: what a program writes, what it starts, what it reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mace_target_max78000.device import (
+    AON_CONTROL,
+    FAST_FIFO,
+    FIFO_CONTROL,
+    FIFO_DATA,
+    FIFO_STATUS,
+    PER_MEMORY,
+    PER_QUADRANT,
+    QUADRANTS,
+    Device,
+)
+from mace_target_max78000.simulate.data_paths import Fifos
+from mace_target_max78000.simulate.faults import SimulationError
+from mace_target_max78000.simulate.memory import (
+    BiasMemory,
+    DataMemory,
+    Gatherer,
+    Memory,
+    RowMemory,
+    WeightMemory,
+)
+from mace_target_max78000.simulate.registers import CLEAR_BIAS, CLOCK, DONE, GO, SYNC, Registers, started
+from mace_target_max78000.simulate.run import Chip, Run
+
+PACKING, GATHERING = 1 << 20, 1 << 16
+TEST = 12
+"""Offset of the self-test's register, which the vendor's programs write in quadrants without a clock, too."""
+
+
+class Simulator:
+    """The accelerator of one part.
+
+    on_done: called when a network has run, as the interrupt is raised then.
+    on_layer: called with the hardware's number of each layer that has been executed.
+
+    documented: averages are rounded down, or halves up, as the maker's document says, else towards zero, or
+    halves away from it, as the maker's tool expects.
+
+    A network runs when the master quadrant's go bit is set; with FIFO input, when the last word of the frame
+    has come.
+    """
+
+    def __init__(
+        self, device: Device, on_done: Callable[[], None] | None = None, documented: bool = False
+    ) -> None:
+        self.device = device
+        self.data = DataMemory(device)
+        self.weights = WeightMemory(device)
+        self.bias = BiasMemory(device)
+        self.registers = Registers(device, self._controlled)
+        self.fifos = Fifos()
+        self.on_done = on_done
+        self.on_layer: Callable[[int], None] | None = None
+        state = device, self.registers, self.data, self.weights, self.bias, self.fifos, documented
+        self._chip = Chip(*state, on_layer=self._executed)
+        self._gatherer = Gatherer(device, self.data)
+        self._run: Run | None = None
+        self._plain: dict[int, int] = {}
+        self._blocks = self._map()
+
+    def _map(self) -> tuple[tuple[int, int, Memory], ...]:
+        """Offsets within a quadrant, from and up to, and what lies there; first come first served."""
+        device, base = self.device, self.device.control
+        slots = PER_QUADRANT // PER_MEMORY
+        blocks: tuple[tuple[int, int, Memory], ...] = (
+            (device.data - base, slots * device.data_pitch, self.data),
+            (device.kernels - base, PER_QUADRANT * device.kernel_pitch, self.weights),
+            (device.tram - base, PER_QUADRANT * device.tram_pitch, RowMemory()),
+            (device.bias - base, 4 * device.bias_bytes, self.bias),
+            (device.mlator, 4, self._gatherer),
+            (0, device.bias - base, self.registers),
+        )
+        return tuple((first, first + size, memory) for first, size, memory in blocks)
+
+    def _find(self, address: int, size: int) -> tuple[Memory, int, int]:
+        quadrant, offset = divmod(address - self.device.control, self.device.quadrant_pitch)
+        if 0 <= quadrant < QUADRANTS:
+            for first, last, memory in self._blocks:
+                if first <= offset and offset + size <= last:
+                    return memory, quadrant, offset - first
+        raise SimulationError(
+            f"address {address:#x}", f"nothing of the {self.device.name}'s accelerator lies there"
+        )
+
+    def write(self, address: int, value: int, size: int = 4) -> None:
+        """Write 1, 2 or 4 bytes."""
+        self.write_block(address, value.to_bytes(size, "little"))
+
+    def write_block(self, address: int, data: bytes) -> None:
+        """Write bytes to ascending addresses, words little-endian; to one FIFO all its words."""
+        if address >= self.device.control:
+            memory, quadrant, offset = self._find(address, len(data))
+            tested = memory is self.registers and offset == TEST
+            if (
+                (offset or memory is not self.registers)
+                and not tested
+                and not self.registers.control[quadrant]["CTL"] & CLOCK
+            ):
+                raise SimulationError(
+                    f"address {address:#x}",
+                    f"quadrant {quadrant} has no clock",
+                    "set bit 3 of its CTL before",
+                )
+            memory.write(quadrant, offset, data)
+        elif FIFO_DATA <= address < FIFO_DATA + 4 * QUADRANTS:
+            self.fifos.write((address - FIFO_DATA) // 4, data)
+            self._go_on()
+        elif address == FAST_FIFO + 0x10:
+            self._fast(data)
+        else:
+            self._global(address)
+            self._plain[address] = int.from_bytes(data, "little")
+            self.fifos.control = self._plain.get(FIFO_CONTROL, 0)
+
+    def read(self, address: int, size: int = 4) -> int:
+        """Read 1, 2 or 4 bytes."""
+        return int.from_bytes(self.read_block(address, size), "little")
+
+    def read_block(self, address: int, size: int) -> bytes:
+        """Read bytes from ascending addresses."""
+        if address >= self.device.control:
+            memory, quadrant, offset = self._find(address, size)
+            return memory.read(quadrant, offset, size)
+        self._global(address)
+        # No FIFO is ever full: what is written is taken at once
+        return (0 if address in (FIFO_STATUS, FAST_FIFO + 4) else self._plain.get(address, 0)).to_bytes(
+            size, "little"
+        )
+
+    def _global(self, address: int) -> None:
+        if (
+            address not in (AON_CONTROL, FIFO_CONTROL, FIFO_STATUS)
+            and not FAST_FIFO <= address < FAST_FIFO + 0x18
+        ):
+            raise SimulationError(
+                f"address {address:#x}", f"nothing of the {self.device.name}'s accelerator lies there"
+            )
+
+    def _fast(self, data: bytes) -> None:
+        """The fast FIFO: the first FIFO's words, or in its quad form a byte of each word for each quadrant."""
+        words = np.frombuffer(data, "<u4")
+        quad = self.registers.control[0]["CTL"] >> 31 & 1
+        for number in range(QUADRANTS if quad else 1):
+            self.fifos.write(number, (words >> 8 * number & 0xFF if quad else words).astype("<u4").tobytes())
+        self._go_on()
+
+    def _controlled(self, quadrant: int, name: str, before: int) -> None:
+        """A control register was written."""
+        control = self.registers.control
+        if name == "TEST" and control[quadrant]["TEST"] & CLEAR_BIAS:
+            self.bias.data[quadrant] = 0
+        if name != "CTL":
+            return
+        value = control[quadrant]["CTL"]
+        self.weights.packing[quadrant] = bool(value & PACKING)
+        if value & ~before & GATHERING:
+            layer, wide = self.registers.layers[quadrant].get(0, {}), 8 if self.device.generation == 2 else 4
+            step = (layer.get("LCTL2", 0) >> 4 & (1 << wide) - 1) + 1
+            self._gatherer.start(quadrant, layer.get("WPTR_BASE", 0), step, value >> 17 & 3)
+        if value & SYNC and not value & GO and not before & DONE:
+            self._run = None  # a start from the first layer, not the rest of one that stopped
+        if value & ~before & GO and value >> 9 & 3 == quadrant:
+            self._start(quadrant)
+
+    def _start(self, master: int) -> None:
+        """Begin an inference, or go on with one that stopped after a layer."""
+        if self._run is None or self._run.layer is None:
+            self._run = Run(self._chip, started(self.device, self.registers, master))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Run if everything is there."""
+        run = self._run
+        if run is None or run.layer is None or run.missing():
+            return
+        run.go_on()
+        for quadrant in run.start.quadrants:
+            self.registers.control[quadrant]["CTL"] |= DONE
+        if self.on_done:
+            self.on_done()
+
+    def _executed(self, number: int) -> None:
+        if self.on_layer:
+            self.on_layer(number)
+
+    @property
+    def done(self) -> bool:
+        """Whether the network that was started last has run to its end."""
+        return self._run is not None and self._run.layer is None
+
+    @property
+    def waits_for(self) -> str:
+        """What an inference still waits for; empty where it does not."""
+        return self._run.missing() if self._run else "a start"
