@@ -35,35 +35,37 @@ from mace_target_max78000.options import Options
 def find_faults(
     network: Network, device: Device, options: Options, unread: Collection[int] = ()
 ) -> list[Fault]:
-    """All faults of a network, in the order of its layers.
+    """Find all faults of a network, in the order of its layers.
 
-    What follows from a fault is not told again: sizes after a layer whose size is in doubt, offsets where
-    processors are wrong, and data written over where anything else is.
-    unread: layers that were not read as they are written, because their description has faults of its own:
-    nothing is said of these, nor of what depends on them.
+    What follows from a fault is not reported again: sizes after a layer whose size is in doubt, offsets where
+    processors are wrong, and overwritten data where anything else is.
+    unread: layers that could not be read, because their description has faults of its own: nothing is
+    reported of these, nor of what depends on them.
     """
     sites = [LayerContext(network, device, options, index) for index in range(len(network.layers))]
-    found: list[Fault] = []
+    faults: list[Fault] = []
+    # Faults that follow from others would hide those that can be corrected.
     doubtful, misplaced = set(unread), set(unread)
     for site in sites:
         if site.index not in unread:
-            found += _find_layer_faults(site, unread, doubtful, misplaced)
+            faults += _find_layer_faults(site, unread, doubtful, misplaced)
     if unread:
-        return found
-    found += (
+        return faults
+    faults += (
         *find_order_faults(sites),
         *find_network_feature_faults(sites),
         *find_quadrant_faults(sites),
         *find_streaming_faults(sites),
         *find_unload_faults(sites),
     )
-    return found or [*find_overlap_faults(sites), *find_row_faults(sites)] or [*find_buffer_faults(sites)]
+    # Overlaps are computed word by word, which only makes sense where nothing else is wrong.
+    return faults or [*find_overlap_faults(sites), *find_row_faults(sites)] or [*find_buffer_faults(sites)]
 
 
 def _find_layer_faults(
     site: LayerContext, unread: Collection[int], doubtful: set[int], misplaced: set[int]
 ) -> Iterator[Fault]:
-    """Faults of one layer; adds it to those whose size is in doubt, and to those whose processors are."""
+    """Find faults of one layer; add it to those whose size or processors are in doubt."""
     inputs = site.layer.inputs
     known = doubtful.isdisjoint(inputs)
     shape = find_window_faults(site)
@@ -73,8 +75,7 @@ def _find_layer_faults(
         shape = list(find_feature_faults(site))
     if shape or not known:
         doubtful.add(site.index)
-    # Processors follow from the channels that a layer before it writes: those of weights are right whatever
-    # else is not.
+    # Processors follow from the channels of the layer before, which its weights state, whatever else is wrong.
     counted = all(index not in unread or site.network.layers[index].weights is not None for index in inputs)
     processors = list(find_processor_faults(site)) if counted else []
     if processors or site.index in doubtful:
@@ -90,9 +91,9 @@ def _find_layer_faults(
         yield from (*find_flow_faults(site), *find_extent_faults(site))
 
 
-def add_faults(listed: Faults, network: Network, found: Iterable[Fault]) -> None:
-    """Add what is wrong with a described network to the faults of its file, each by the line that it stands in."""
-    for fault in found:
+def add_faults(listed: Faults, network: Network, faults: Iterable[Fault]) -> None:
+    """Add what is wrong with a described network to the faults of its file, each by its line."""
+    for fault in faults:
         line, title = network.origin.locate(fault.layer, fault.key) if network.origin else (1, fault.layer)
         listed.add(line, fault.describe(title), fault.remedy)
 

@@ -24,13 +24,13 @@ class Fault:
     layer: str
     key: str
     expected: str
-    found: str
+    actual: str
     remedy: str
 
     def describe(self, layer: str) -> str:
         """What is wrong, with the layer called as is said."""
         place = ": ".join(part for part in (layer, self.key) if part)
-        return f"{place}: found {self.found}, expected {self.expected}"
+        return f"{place}: found {self.actual}, expected {self.expected}"
 
     def __str__(self) -> str:
         return f"{self.describe(self.layer)}; {self.remedy}"
@@ -84,23 +84,23 @@ class LayerContext:
         """Whether it has weights."""
         return self.layer.operation is not Operation.PASSTHROUGH
 
-    def fault(self, key: str, expected: str, found: str, remedy: str) -> Fault:
+    def fault(self, key: str, expected: str, actual: str, remedy: str) -> Fault:
         """A fault of this layer."""
-        return Fault(self.layer.name, key, expected, found, remedy)
+        return Fault(self.layer.name, key, expected, actual, remedy)
 
     def source(self, index: int) -> LayerInput:
         """An input of this layer, without what it crops."""
         before, after = self.place.in_crop
         if index == INPUT:
             rows, columns = (*self.network.sample.shape[1:], 1)[:2]
-            found = LayerInput("the network's input", self.network.sample.shape[0], (rows, columns))
+            layer_input = LayerInput("the network's input", self.network.sample.shape[0], (rows, columns))
         elif index <= BUFFER:
             buffer = self.network.buffers[BUFFER - index]
             return LayerInput(buffer.name, buffer.channels, self.layer.dim)
         else:
             layer = self.network.layers[index]
-            found = LayerInput(layer.name, layer.out_channels, layer.out_dim, layer.wide)
-        return found._replace(dim=(found.dim[0] - before - after, found.dim[1]))
+            layer_input = LayerInput(layer.name, layer.out_channels, layer.out_dim, layer.wide)
+        return layer_input._replace(dim=(layer_input.dim[0] - before - after, layer_input.dim[1]))
 
     def sources(self) -> list[LayerInput]:
         """All inputs of this layer."""

@@ -37,157 +37,162 @@ FLOAT_NOISE = 1e-6
 class AcceleratorResults:
     """What the accelerator computes of one input.
 
-    sample: the network's input, [channels, ...].  results: of the layers that were formed, by name, integers
+    sample: the network's input, [channels, ...].  results: of the legalized layers, by name, integers
     [channels, rows, columns].
     """
 
-    formed: LegalizedGraph
+    legalized: LegalizedGraph
     sample: Array
     results: Mapping[str, Array]
 
     def blocks(self) -> Mapping[int, Array]:
-        """Results by layer, flat; the first of layers that one was split into for its bias has those of all.
+        """Return flat results by layer, the sample under INPUT.
 
-        INPUT: the sample.
+        Of layers that one was split into for its bias, the first has the results of all.
         """
-        found: dict[int, Array] = {INPUT: self.sample.reshape(-1)}
-        pairs = list(zip(self.formed.layers, self.formed.tensors, strict=True))
-        for index in set(self.formed.layer_of.values()) - {INPUT}:
-            parts = [
-                self.results[layer.name] for layer, tensor in pairs if tensor == self.formed.tensors[index]
-            ]
-            found[index] = np.concatenate(parts).reshape(-1)
-        return found
+        blocks: dict[int, Array] = {INPUT: self.sample.reshape(-1)}
+        pairs = list(zip(self.legalized.layers, self.legalized.tensors, strict=True))
+        for index in set(self.legalized.layer_of.values()) - {INPUT}:
+            name = self.legalized.tensors[index]
+            parts = [self.results[layer.name] for layer, tensor in pairs if tensor == name]
+            blocks[index] = np.concatenate(parts).reshape(-1)
+        return blocks
 
 
 def compare_with_graph(
-    found: AcceleratorResults, inputs: Mapping[str, Array], options: Options
+    results: AcceleratorResults, inputs: Mapping[str, Array], options: Options
 ) -> dict[str, Array]:
     """Compare results with the graph's.
 
+    inputs: of the graph, by name; real numbers, or integers as they are stored.
     Returns every tensor of the graph, those in memory as the accelerator has them.
-
-    inputs: of the graph, by name; real numbers, or integers as they are stored.  Raises MaceError that names
-    the first layer that differs.
+    MaceError: names the first layer that differs.
     """
-    return _Comparison(found, options).values(inputs)
+    return _Comparison(results, options).values(inputs)
 
 
 class _Comparison:
     """Computes a graph and takes over what the accelerator has in memory, once it has been compared."""
 
-    def __init__(self, found: AcceleratorResults, options: Options) -> None:
-        self.formed = found.formed
-        self.graph = found.formed.graph
-        self.blocks = found.blocks()
+    def __init__(self, results: AcceleratorResults, options: Options) -> None:
+        self.legalized = results.legalized
+        self.graph = results.legalized.graph
+        self.blocks = results.blocks()
         self.options = options
         self.slack = _bias_slack(self.graph)
-        self.given = set(self.graph.inputs)
+        self.supplied = set(self.graph.inputs)
 
     def values(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Every tensor of the graph."""
+        """Compute every tensor of the graph."""
         values: dict[str, Array] = dict(self.graph.weights)
         for name, array in inputs.items():
-            values[name] = self._settled(self.graph.tensors[name], self._real(name, array))
+            values[name] = self._take_over(self.graph.tensors[name], self._real(name, array))
         for node in self.graph.nodes:
-            reals = [self._real(i, values[i]) if i else None for i in node.inputs]
-            made = node.op.compute(reals, node.attrs)
-            for real, tensor in zip(made, self.graph.outputs_of(node), strict=False):
-                values[tensor.name] = self._of_node(node, tensor, np.asarray(real).reshape(tensor.shape))
+            reals = [self._real(name, values[name]) if name else None for name in node.inputs]
+            computed = node.op.compute(reals, node.attrs)
+            for real, tensor in zip(computed, self.graph.outputs_of(node), strict=False):
+                values[tensor.name] = self._store_result(node, tensor, np.asarray(real).reshape(tensor.shape))
         return values
 
-    def _real(self, name: str, stored: Array) -> Array:
+    def _real(self, name: str, array: Array) -> Array:
+        """Return the real numbers that an array stands for."""
         quant = self.graph.tensors[name].quant
-        return dequantize(stored, quant) if quant and stored.dtype.kind != "f" else stored
+        return dequantize(array, quant) if quant and array.dtype.kind != "f" else array
 
-    def _of_node(self, node: Node, tensor: Tensor, real: Array) -> Array:
-        """A node's result as it is stored."""
+    def _store_result(self, node: Node, tensor: Tensor, real: Array) -> Array:
+        """Return a node's result as it is stored, compared where the accelerator has it in memory."""
         source = node.inputs[0] if node.inputs else ""
         if node.op.name in VIEW_OPS:
-            self.given |= {tensor.name} if source in self.given else set()
+            self.supplied |= {tensor.name} if source in self.supplied else set()
             return _store(tensor, real)
-        if node.op.name == "Quantize" and source in self.given and not self.graph.tensors[source].quant:
+        if node.op.name == "Quantize" and source in self.supplied and not self.graph.tensors[source].quant:
             return _store(tensor, real)  # the application rounds the model's input, halves to even
         if node.op.name in MEAN_OPS and tensor.quant:
-            return self._settled(tensor, self._mean(node, tensor, real), limit=0)
-        return self._settled(tensor, real)
+            # The hardware's mean is computed here as it rounds, so nothing may differ.
+            return self._take_over(tensor, self._round_mean(node, tensor, real), limit=0)
+        return self._take_over(tensor, real)
 
-    def _settled(self, tensor: Tensor, real: Array, limit: float = HALF_STEP) -> Array:
-        """The accelerator's integers for a tensor that it has in memory, compared.
+    def _take_over(self, tensor: Tensor, real: Array, limit: float = HALF_STEP) -> Array:
+        """Compare a tensor with the accelerator's integers in memory, and return these.
 
-        Else the result as the graph stores it.
+        Returns the result as the graph stores it for what is never in memory.
         """
-        place = self.formed.find(tensor.name)
+        place = self.legalized.find(tensor.name)
         if place is None:
             return _round_half_up(tensor, real)
-        # In memory are copies, which the first layer's result is compared with.
-        if place[0] == INPUT and self.formed.network_input.fold:
+        # Of a folded input there are copies in memory, which the first layer's result is compared with.
+        if place[0] == INPUT and self.legalized.network_input.fold:
             return _store(tensor, real)
         index, positions = place
-        have = self.blocks[index][positions].reshape(tensor.shape)
-        step = tensor.quant.scale[0] if tensor.quant else 2.0 ** self.formed.powers[index]
+        integers_in_memory = self.blocks[index][positions].reshape(tensor.shape)
+        step = tensor.quant.scale[0] if tensor.quant else 2.0 ** self.legalized.powers[index]
         exact = real / step
         if tensor.quant:
             limits = np.iinfo(tensor.dtype.numpy)
             exact = np.clip(exact, limits.min, limits.max)
         slack = self.slack.get(tensor.name, np.zeros(1)) / step
-        wrong = np.abs(exact - have) > limit + FLOAT_NOISE + (
-            slack if slack.size in (1, tensor.shape[-1]) else slack.max()
-        )
+        if slack.size not in (1, tensor.shape[-1]):  # channels were joined to rows on the way
+            slack = slack.max()
+        wrong = np.abs(exact - integers_in_memory) > limit + FLOAT_NOISE + slack
         if wrong.any():
-            self._raise(index, have, exact, wrong)
-        return have.astype(tensor.dtype.numpy) if tensor.quant else have * step
+            self._raise(index, integers_in_memory, exact, wrong)
+        if not tensor.quant:
+            return np.asarray(integers_in_memory * step)
+        return np.asarray(integers_in_memory.astype(tensor.dtype.numpy))
 
-    def _mean(self, node: Node, tensor: Tensor, real: Array) -> Array:
-        """A mean as the hardware rounds it: of whole numbers, towards zero, or halves away from zero.
+    def _round_mean(self, node: Node, tensor: Tensor, real: Array) -> Array:
+        """Round a mean of integers as the hardware does: towards zero, or halves away from zero.
 
-        A layer of one-dimensional convolution never rounds the mean that it begins with; see `arithmetic`.
+        The vendor's document says that it rounds down, or halves up; `documented` asks for that.
         """
         assert tensor.quant is not None
-        count = prod(integers(node.attrs, "kernel")) if node.op.name == "AveragePool" else self._reduced(node)
+        count = self._count_averaged(node)
         total = np.rint(real / tensor.quant.scale[0] * count)
-        rounded = self.options.avg_pool_rounding and (
-            self.options.documented or not self._begins_line(tensor.name)
-        )
-        if self.options.documented:
-            whole = np.floor((2 * total + count) / (2 * count)) if rounded else np.floor(total / count)
-        else:
-            size = np.abs(total)
-            whole = np.sign(total) * (
-                np.floor((2 * size + count) / (2 * count)) if rounded else np.floor(size / count)
-            )
-        return np.asarray(whole * tensor.quant.scale[0])
+        # A layer of one-dimensional convolution never rounds the mean that it begins with; see `arithmetic`.
+        rounds = self.options.avg_pool_rounding
+        if not self.options.documented:
+            rounds = rounds and not self._begins_line(tensor.name)
+        size = total if self.options.documented else np.abs(total)
+        mean = np.floor((2 * size + count) / (2 * count)) if rounds else np.floor(size / count)
+        if not self.options.documented:
+            mean = np.sign(total) * mean
+        return np.asarray(mean * tensor.quant.scale[0])
 
-    def _reduced(self, node: Node) -> int:
+    def _count_averaged(self, node: Node) -> int:
+        """Return how many elements each mean is of."""
+        if node.op.name == "AveragePool":
+            return prod(integers(node.attrs, "kernel"))
         before, after = self.graph.tensors[node.inputs[0]], self.graph.tensors[node.outputs[0]]
         return before.elements // after.elements
 
     def _begins_line(self, tensor: str) -> bool:
-        """Whether the layer that computes a tensor on its way is a one-dimensional convolution."""
-        while (place := self.formed.find(tensor)) is None:
+        """Whether the layer that computes a tensor is a one-dimensional convolution."""
+        while (place := self.legalized.find(tensor)) is None:
             reader = next((n for n in self.graph.nodes if tensor in n.inputs), None)
             if reader is None:
                 return False
             tensor = reader.outputs[0]
-        return place[0] != INPUT and self.formed.layers[place[0]].one_dimensional
+        return place[0] != INPUT and self.legalized.layers[place[0]].one_dimensional
 
-    def _raise(self, index: int, have: Array, exact: Array, wrong: Array) -> None:
-        name = "the network's input" if index == INPUT else f"layer {self.formed.layers[index].name!r}"
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    def _raise(self, index: int, computed: Array, exact: Array, wrong: Array) -> None:
+        """Raise a MaceError that names the layer and the first result that differs."""
+        name = "the network's input" if index == INPUT else f"layer {self.legalized.layers[index].name!r}"
+        position = tuple(int(i) for i in np.argwhere(wrong)[0])
         differ = f"{int(wrong.sum())} of {wrong.size} results differ from the graph's"
-        problem = f"{differ}: at {list(at)} the accelerator computes {int(have[at])}, the graph {float(exact[at]):g}"
+        values = f"the accelerator computes {int(computed[position])}, the graph {float(exact[position]):g}"
+        problem = f"{differ}: at {list(position)} {values}"
         raise MaceError(f"{self.graph.name}: {name}", problem, REPORT)
 
 
 def _store(tensor: Tensor, real: Array) -> Array:
-    """A result as the graph stores it; real numbers keep all their digits."""
+    """Return a result as the graph stores it; real numbers keep all their digits."""
     if tensor.storage:
         return quantize(real, tensor.storage)
     return real if tensor.dtype.is_float else real.astype(tensor.dtype.numpy)
 
 
 def _round_half_up(tensor: Tensor, real: Array) -> Array:
-    """A result on the way of a layer, such as that an Abs is taken of: halves are rounded up, as the hardware does."""
+    """Round a result inside a layer, such as one that an Abs is taken of: halves up, as the hardware does."""
     if not tensor.storage or tensor.quant is None:
         return _store(tensor, real)
     scale = tensor.quant.scale[0]

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from mace_frontend_ai8x.network import Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
+from mace_target_max78000.device import MAX_PADS, SHIFTS, WEIGHT_BITS
 
-WEIGHT_BITS = (1, 2, 4, 8)
-SHIFTS = range(-15, 16)
 CHECK_ORDER = "check that layers and parameters have the same order"
 
 
 def find_value_faults(site: LayerContext) -> Iterator[Fault]:
-    """Faults of one layer's parameters, whatever their shape."""
+    """Find faults of one layer's parameters, whatever their shape."""
     layer = site.layer
     if not site.convolves:
         return
@@ -28,27 +27,31 @@ def find_value_faults(site: LayerContext) -> Iterator[Fault]:
         return
     yield from _check_range(site, layer.weights)
     yield from _check_bias(site)
+    # The field has four bits and a sign. Weights of fewer bits have counted the bits that they lack already.
     if not layer.wide and layer.shift not in SHIFTS:
         bits = layer.weights.bits
-        found = f"{layer.shift}" + (f", of which {8 - bits} come from {bits}-bit weights" if bits < 8 else "")
+        actual = f"{layer.shift}" + (
+            f", of which {8 - bits} come from {bits}-bit weights" if bits < 8 else ""
+        )
         yield site.fault(
-            "output_shift", f"{SHIFTS[0]} to {SHIFTS[-1]} in all", found, "scale the weights instead"
+            "output_shift", f"{SHIFTS[0]} to {SHIFTS[-1]} in all", actual, "scale the weights instead"
         )
 
 
 def find_weight_faults(site: LayerContext) -> Iterator[Fault]:
-    """Weights whose shape is not that of the layer."""
+    """Find weights whose shape is not that of the layer."""
     layer = site.layer
     if layer.weights is None:
         return
     values = layer.weights.values
-    expected = layer.weights_shape
+    expected = expected_shape(layer)
     if values.ndim != len(expected):
-        found = f"{values.ndim}: {list(values.shape)}"
+        actual = f"{values.ndim}: {list(values.shape)}"
         yield site.fault(
-            "operation", f"weights of {len(expected)} axes for {layer.operation.value}", found, CHECK_ORDER
+            "operation", f"weights of {len(expected)} axes for {layer.operation.value}", actual, CHECK_ORDER
         )
         return
+    # PyTorch, where checkpoints come from, keeps the weights of a transposed convolution the other way round.
     inputs, outputs = (0, 1) if layer.operation is Operation.CONV_TRANSPOSE2D else (1, 0)
     if values.shape[2:] != expected[2:]:
         kernel = format_size(values.shape[2:])
@@ -59,9 +62,9 @@ def find_weight_faults(site: LayerContext) -> Iterator[Fault]:
             f"write kernel_size: {kernel}, or correct the order of layers",
         )
     if values.shape[outputs] != expected[outputs]:
-        found = str(expected[outputs])
+        actual = str(expected[outputs])
         yield site.fault(
-            "out_channels", f"{values.shape[outputs]}, as the weights have", found, "remove out_channels"
+            "out_channels", f"{values.shape[outputs]}, as the weights have", actual, "remove out_channels"
         )
     if values.shape[inputs] == expected[inputs]:
         return
@@ -69,32 +72,49 @@ def find_weight_faults(site: LayerContext) -> Iterator[Fault]:
         yield _explain_flattened(site, values.shape[inputs])
         return
     per_group = f" in each of {layer.groups} groups" if layer.groups > 1 else ""
-    given = f"{expected[inputs]}{per_group} from {', '.join(source.name for source in site.sources())}"
+    names = ", ".join(source.name for source in site.sources())
+    actual_inputs = f"{expected[inputs]}{per_group} from {names}"
     yield site.fault(
         "in_channels",
         f"{values.shape[inputs]}, as the weights have",
-        given,
+        actual_inputs,
         f"correct in_sequences, or {CHECK_ORDER}",
     )
 
 
+def expected_shape(layer: Layer) -> tuple[int, ...]:
+    """Return the shape of the weights that a layer has."""
+    inputs = layer.channels // layer.groups
+    if layer.operation is Operation.CONV1D:
+        return layer.out_channels, inputs, layer.kernel[0]
+    if layer.operation is Operation.LINEAR:
+        return layer.out_channels, layer.channels * (prod(layer.pooled) if layer.flatten else 1)
+    axes = (
+        (layer.channels, layer.out_channels)
+        if layer.operation is Operation.CONV_TRANSPOSE2D
+        else (layer.out_channels, inputs)
+    )
+    return *axes, *layer.kernel
+
+
 def _explain_flattened(site: LayerContext, inputs: int) -> Fault:
-    """Weights for another size: most often an earlier layer is described with another pad or pool than the model has."""
+    """Explain weights for another size: mostly an earlier layer has another pad or pool than the model."""
     layer = site.layer
-    found = f"{layer.channels} channels of {format_size(layer.dim)} = {layer.channels * prod(layer.dim)}"
+    actual = f"{layer.channels} channels of {format_size(layer.dim)} = {layer.channels * prod(layer.dim)}"
     changes = suggest_changes(site.network, site.index, inputs)
     if not changes:
-        wanted = f"{inputs}, as the weights have"
+        needed = f"{inputs}, as the weights have"
         if inputs % layer.channels == 0:
-            wanted += f" ({inputs // layer.channels} positions of {layer.channels} channels)"
+            needed += f" ({inputs // layer.channels} positions of {layer.channels} channels)"
         return site.fault(
-            "flatten", wanted, found, "compare pad, pools and strides of the layers before with the model"
+            "flatten", needed, actual, "compare pad, pools and strides of the layers before with the model"
         )
     first, *others = changes
     also = (
         f" (so would {'; '.join(f'{c.key}: {c.value} in {c.layer}' for c in others[:2])})" if others else ""
     )
-    expected = f"{first.value}, with which {layer.name} gets the {inputs} values that its weights have instead of {found}"
+    effect = f"with which {layer.name} gets the {inputs} values that its weights have instead of {actual}"
+    expected = f"{first.value}, {effect}"
     return Fault(
         first.layer,
         first.key,
@@ -110,9 +130,10 @@ def _check_range(site: LayerContext, weights: Weights) -> Iterator[Fault]:
         yield site.fault("quantization", "1, 2, 4, 8 or binary", str(bits), "quantize the weights again")
         return
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    found = f"weights from {low} to {high}"
+    actual = f"weights from {low} to {high}"
     if weights.binary:
-        if not site.device.pipelined:
+        # One bit is 0 or -1; that it is +1 or -1 is a switch of the second generation.
+        if not site.device.features.binary_weights:
             yield site.fault(
                 "quantization",
                 f"1, 2, 4 or 8 on the {site.device.name}",
@@ -121,7 +142,7 @@ def _check_range(site: LayerContext, weights: Weights) -> Iterator[Fault]:
             )
         elif bits != 1 or not (abs(values) == 1).all():
             yield site.fault(
-                "quantization", "weights of -1 and 1 for binary", found, "quantize the weights again"
+                "quantization", "weights of -1 and 1 for binary", actual, "quantize the weights again"
             )
         return
     if not -(1 << (bits - 1)) <= low <= high < 1 << (bits - 1):
@@ -132,7 +153,7 @@ def _check_range(site: LayerContext, weights: Weights) -> Iterator[Fault]:
             else "quantize the weights again"
         )
         limits = f"{bits}: weights from {-(1 << (bits - 1))} to {(1 << (bits - 1)) - 1}"
-        yield site.fault("quantization", limits, found, remedy)
+        yield site.fault("quantization", limits, actual, remedy)
 
 
 def _check_bias(site: LayerContext) -> Iterator[Fault]:
@@ -141,17 +162,19 @@ def _check_bias(site: LayerContext) -> Iterator[Fault]:
         return
     if bias.shape != (layer.out_channels,):
         yield site.fault("bias", f"{layer.out_channels} values", str(list(bias.shape)), CHECK_ORDER)
+    # A bias memory holds bytes; the accumulator gets 128 times as much.
     elif not -128 <= bias.min() <= bias.max() <= 127:
         yield site.fault(
             "bias", "bytes from -128 to 127", f"{bias.min()} to {bias.max()}", "quantize the model again"
         )
+    # Bias lies in the memory of one quadrant; a bias of zeros is not stored.
     elif bias.size > site.device.bias_bytes and bias.any():
         yield site.fault(
             "bias", f"at most {site.device.bias_bytes} values", str(bias.size), "train the layer without bias"
         )
 
 
-TRIED_PADS = range(3)
+TRIED_PADS = range(MAX_PADS[Operation.CONV2D] + 1)
 TRIED_POOLS = range(1, 5)
 
 
@@ -170,7 +193,7 @@ class SuggestedChange(NamedTuple):
 
 def suggest_changes(network: Network, index: int, inputs: int) -> list[SuggestedChange]:
     """Single changes after which the flattened layer `index` gets so many values, the likeliest first."""
-    found = []
+    actual = []
     before = _find_ancestors(network, index)
     for i in sorted(before):
         for key, value, changed in _list_alternatives(network.layers[i]):
@@ -178,7 +201,7 @@ def suggest_changes(network: Network, index: int, inputs: int) -> list[Suggested
             flat = layers[index]
             if flat.channels * prod(flat.dim) == inputs and all(min(layer.out_dim) > 0 for layer in layers):
                 present = _present_value(network.layers[i], key)
-                found.append(
+                actual.append(
                     SuggestedChange(
                         network.layers[i].name,
                         key,
@@ -187,19 +210,19 @@ def suggest_changes(network: Network, index: int, inputs: int) -> list[Suggested
                         sum(_count_left_over(layers[j]) for j in before),
                     )
                 )
-    return sorted(found, key=lambda change: (change.lost, len(change.value)))
+    return sorted(actual, key=lambda change: (change.lost, len(change.value)))
 
 
 def _find_ancestors(network: Network, index: int) -> set[int]:
     """Layers that a layer's input comes from."""
-    found: set[int] = set()
+    actual: set[int] = set()
     open_ = [i for i in network.layers[index].inputs if i >= 0]
     while open_:
         i = open_.pop()
-        if i not in found:
-            found.add(i)
+        if i not in actual:
+            actual.add(i)
             open_ += [k for k in network.layers[i].inputs if k >= 0]
-    return found
+    return actual
 
 
 def _list_alternatives(layer: Layer) -> Iterator[tuple[str, str, Layer]]:
