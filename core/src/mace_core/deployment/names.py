@@ -10,7 +10,7 @@ PREFIX = "net"
 MAX_LENGTH = 100
 """Characters; names of files are made of a library's and a model's, and file systems take 255."""
 
-SHIPPED = "run benchmark threads tool types engine engine_layout engine_ports"
+SHIPPED = "run benchmark threads tool types engine engine_cache engine_layout engine_ports engine_run"
 OWN = frozenset(("mace", "driver", *(f"mace_{name}" for name in SHIPPED.split())))
 """Libraries whose headers or functions would be called like those that every library has."""
 

@@ -49,7 +49,7 @@ void mace_engine_rest(mace_session *s) {
   e->powered = 0;
 }
 
-void mace_engine_close_devices(mace_session *s, int lost) {
+void mace_engine_close_all(mace_session *s, int lost) {
   engine *e = s->engine;
   const mace_plan *plan = s->model->plan;
   const mace_lock *lock = s->config.lock;
@@ -81,7 +81,7 @@ void mace_engine_close_devices(mace_session *s, int lost) {
 }
 
 static void engine_close(mace_session *s) {
-  if (s->engine) mace_engine_close_devices(s, 0);
+  if (s->engine) mace_engine_close_all(s, 0);
 }
 
 /* Whether a buffer is bound that only a device can reach, or the application has memory that ends with a
@@ -297,7 +297,7 @@ static mace_status engine_open(mace_session *s) {
     s->phase = MACE_OPEN;
     return MACE_OK;
   }
-  mace_engine_close_devices(s, status == MACE_LOST);
+  mace_engine_close_all(s, status == MACE_LOST);
   if (!mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_OPEN)) return status;
   mace_engine_fall_back(s);
   return MACE_OK;

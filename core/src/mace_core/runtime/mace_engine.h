@@ -93,7 +93,7 @@ mace_status mace_engine_import_host(mace_session *session, int32_t device, const
                                     void *at, size_t bytes);
 
 /* Give back everything that was opened; lost: without asking a device for anything more. */
-void mace_engine_close_devices(mace_session *session, int lost);
+void mace_engine_close_all(mace_session *session, int lost);
 
 /* Let the CPU compute from now on; the devices are closed. */
 void mace_engine_fall_back(mace_session *session);

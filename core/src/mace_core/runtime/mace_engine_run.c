@@ -57,7 +57,7 @@ static mace_status begin(mace_session *s, int may_submit) {
 static mace_status react(mace_session *s, mace_status status) {
   if (!status) return MACE_OK;
   if (mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_RUN)) {
-    mace_engine_close_devices(s, status == MACE_LOST);
+    mace_engine_close_all(s, status == MACE_LOST);
     mace_engine_fall_back(s);
     return run_fallback(s);
   }
@@ -65,7 +65,7 @@ static mace_status react(mace_session *s, mace_status status) {
     mace_engine_rest(s);
     return status;
   }
-  mace_engine_close_devices(s, 1); /* at once, so that another session can open the device */
+  mace_engine_close_all(s, 1); /* at once, so that another session can open the device */
   s->phase = MACE_DEAD;
   return status;
 }

@@ -1,7 +1,7 @@
 """Plants faults in the sources one at a time and tells which of them the tests miss.
 
-uv run python tools/mutation.py --seed 1 --count 60 --jobs 2
-uv run python tools/mutation.py --module core/src/mace_core/partition.py --count 20
+uv run python tools/mutate.py --seed 1 --count 60 --jobs 2
+uv run python tools/mutate.py --module core/src/mace_core/partition.py --count 20
 
 Each fault is one small change: a comparison, a constant, a condition, an operator, or a statement left out. The
 tests that lie nearest to the changed file run first, so that most faults cost seconds; a fault that survives

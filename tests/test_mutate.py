@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutation_tool", ROOT / "tools/mutation.py")
+    spec = importlib.util.spec_from_file_location("mutate_tool", ROOT / "tools/mutate.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["mutation_tool"] = module
+    sys.modules["mutate_tool"] = module
     spec.loader.exec_module(module)
     return module
 
