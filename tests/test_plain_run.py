@@ -1,0 +1,61 @@
+"""What the plain run of the tests leaves out, by the marks of the root's conftest."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTS = """
+import pytest
+
+@pytest.mark.sampled(every=3)
+@pytest.mark.parametrize("n", range(7))
+def test_each_third(n): pass
+
+@pytest.mark.sampled(cases="^(red|blue)$")
+@pytest.mark.parametrize("color", ["red", "dark red", "blue"])
+def test_by_name(color): pass
+
+@pytest.mark.sampled(every=3)
+def test_without_cases(): pass
+
+@pytest.mark.wheels
+def test_wheels(): pass
+
+@pytest.mark.slow
+def test_slow(): pass
+"""
+SAMPLE = ["each_third[0]", "each_third[3]", "each_third[6]", "by_name[red]", "by_name[blue]", "without_cases"]
+REST = ["each_third[1]", "each_third[2]", "each_third[4]", "each_third[5]", "by_name[dark red]", "wheels"]
+
+
+@pytest.mark.parametrize(
+    ("marks", "selected"),
+    [((), [*SAMPLE, "slow"]), (("-m", "not slow"), SAMPLE), (("-m", "not fuzz"), [*SAMPLE, *REST, "slow"])],
+    ids=["plain", "not slow", "all"],
+)
+def test_what_a_run_selects(marks: tuple[str, ...], selected: list[str], tmp_path: Path) -> None:
+    for name in ("conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "test_marked.py").write_text(TESTS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        "-q",
+        "-n0",
+        *marks,
+    ]
+    done = subprocess.run(
+        [*command, "test_marked.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if "::" in line]
+    assert sorted(line.removeprefix("test_marked.py::test_") for line in lines) == sorted(selected)
