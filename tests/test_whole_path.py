@@ -8,6 +8,7 @@ MACE_FUZZ=1000 pytest -m fuzz.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.plan import Plan as ModelPlan
@@ -28,8 +30,6 @@ from mace_core.testing.whole_path import Plan, take_whole_path
 from mace_target_cpu import Cpu
 
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
-import itertools
-
 from mutants import FRONTENDS, mutants
 
 COMPILED: Mapping[str, int] = {"onnx": 6, "tflite": 6}
@@ -126,3 +126,12 @@ def test_a_sound_program_runs_under_sanitizers(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     found = Sanitized({"chain": lowered(chain())}, Cpu().levels("host")[-1:], tmp_path).run("chain", {"x": x})
     np.testing.assert_allclose(found["y"], np.exp(np.tanh(np.exp(x))) + 1, rtol=1e-5)
+
+
+def test_a_missing_toolchain_is_one_error_and_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.raises(MaceError, match="no toolchain is ready"):
+        take_whole_path("onnx", mutants("onnx", seed=11, count=1, originals=1), tmp_path, Plan())

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from mace_core.registry import Registry
 from mace_core.testing.malformed import Damaged, listen, place
 
 PATIENCE = 900.0
@@ -69,9 +70,12 @@ def take_whole_path(
     The first ought to be sound: what is loaded with it only once does not count.
 
     folder: an empty one. The work is done by another process, so that its end, or its silence, is a finding
-    as well.
+    as well. MaceError where this machine has no toolchain for a target: that is no finding about a model.
     """
     plan = plan or Plan()
+    registry = Registry.load()
+    for target in ("host", *plan.projects):
+        registry.select(target)
     named = place(models, folder)
     (folder / "files.json").write_text(json.dumps(named))
     report, next_model = Report(), 0
