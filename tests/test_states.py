@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from manifest import MODELS
-from streaming_models import write_keras, write_onnx, write_saved_model, write_tflite
+from streaming_models import SHAPE, write_keras, write_onnx, write_saved_model, write_tflite
 
 from mace_core.cli import main
 from mace_core.deployment import Model, load_deployment
@@ -240,6 +240,21 @@ def test_commands_list_states_and_validate_them(built: Path) -> None:
     assert row["passed"]
     assert row["compared_with"].startswith("ONNX Runtime")
     assert row["compared_with"].endswith(f"; {STEPS} steps in a row, and again after a reset")
+
+
+def test_a_command_resets_states_after_so_many_samples(built: Path, tmp_path: Path) -> None:
+    """Two sequences of three steps in one file are two sequences, and are one without `--reset`."""
+    steps = np.random.default_rng(5).standard_normal((3, *SHAPE)).astype(np.float32)
+    np.save(tmp_path / "x.npy", np.concatenate([steps, steps]))
+    found = {}
+    for reset in (0, 3):
+        arguments = ["run", str(built / "stream.yml"), "--builds", str(built / "builds"), f"--reset={reset}"]
+        arguments += ["--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path)]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        found[reset] = np.load(tmp_path / "y.npy")
+    assert found[3][:3].tobytes() == found[3][3:].tobytes() == found[0][:3].tobytes()
+    assert found[0][3:].tobytes() != found[0][:3].tobytes()
 
 
 @pytest.fixture(

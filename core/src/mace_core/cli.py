@@ -178,6 +178,13 @@ def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) 
 @click.option(
     "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy."
 )
+@click.option(
+    "--reset",
+    default=0,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Give states their start values again after every N samples; never without it.",
+)
 @exit_on_error
 def run(
     deployment: Path,
@@ -188,12 +195,13 @@ def run(
     as_json: bool,
     inputs: tuple[str, ...],
     output: Path,
+    reset: int,
 ) -> None:
-    """Run a built model on data from files."""
+    """Run a built model on data from files, sample by sample in one session."""
     from mace_core.commands import BuiltModels, run_model
 
     models = BuiltModels(deployment, target, builds, model, threads)
-    files = run_model(models, dict(map(_parse_input, inputs)), output)
+    files = run_model(models, dict(map(_parse_input, inputs)), output, reset=reset)
     print_result(
         {name: str(path) for name, path in files.items()},
         "".join(f"{name}: {path}\n" for name, path in files.items()),

@@ -126,20 +126,24 @@ class BuiltModels:
         return load_job(self.deployment, self.target)
 
 
-def run_model(asked: BuiltModels, inputs: Mapping[str, str], output: Path) -> dict[str, Path]:
+def run_model(
+    asked: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int = 0
+) -> dict[str, Path]:
     """Run a model and write each output as OUTPUT/NAME.npy, with a leading axis of samples.
 
-    Return the files by output.
+    Return the files by output. reset: after how many samples the states get their start values again; 0 for
+    never. MaceError for a model without states that is to be reset.
     """
     parsed, choice, registry = asked.open()
     model = _find_model(parsed, asked.model)
     runner = registry.find_runner(choice, (model,))
     built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
+    if reset and not built.figures(model.name).states:
+        raise MaceError("--reset", f"model {model.name!r} keeps no states", "leave it out")
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
-    found = built.run(
-        model.name, samples or stored_samples(model.inputs, list(tensors.values())), asked.threads
-    )
+    samples = samples or stored_samples(model.inputs, list(tensors.values()))
+    found = built.run(model.name, samples, asked.threads, reset=reset)
     files = {name: f"{plain}.npy" for name, plain in plain_names(found).items()}
     write_all(output, {file: _npy(found[name]) for name, file in files.items()})
     return {name: output / file for name, file in files.items()}

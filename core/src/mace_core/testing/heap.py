@@ -52,7 +52,7 @@ def list_allocators(folder: Path) -> list[str]:
     require(None if shutil.which("nm") else "nm is not installed: apt-get install binutils")
     objects = [path for path in folder.glob("*.o") if path.stem != "mace_threads"]
     assert objects, f"{folder}: no objects; compile a library there"
-    command = (shutil.which("nm") or "nm", "-u", *objects)
+    command = [shutil.which("nm") or "nm", "-u", *map(str, objects)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     symbols = {line.split()[-1] for line in listed.splitlines() if line.strip()}
     return sorted(symbols & ALLOCATORS)
