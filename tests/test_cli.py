@@ -123,6 +123,10 @@ def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
             "--input: 'image' is not of the form NAME=FILE",
         ),
         (
+            ("run", "digits.yml", "--output", "o", "--reset", "3"),
+            "--reset: model 'digits' keeps no states; leave it out",
+        ),
+        (
             ("run", "digits.yml", "--output", "o", "--input", "image=gone.npy"),
             "gone.npy: cannot be read as an array",
         ),
