@@ -183,7 +183,7 @@ def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) 
     default=0,
     type=click.IntRange(0),
     metavar="N",
-    help="Give states their start values again after every N samples; never without it.",
+    help="Give states their start values again after every N samples. Default: never.",
 )
 @exit_on_error
 def run(
