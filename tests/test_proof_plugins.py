@@ -24,7 +24,6 @@ from proof_plugins import (
     Probe,
     build_capsule_runtime,
     generate_network,
-    load_network,
     network_input,
     registry_with,
     target,
@@ -40,6 +39,7 @@ from mace_core.generation import Generated
 from mace_core.ir import Array
 from mace_core.plan import Run, Transfer
 from mace_core.registry import Registry
+from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import case, generate_library, host, load_library
 from mace_core.testing.requirements import require
 
@@ -278,12 +278,14 @@ def test_a_capsule_takes_the_first_library_that_is_complete(
     assert [a.tobytes() for a in probed.outputs] == [a.tobytes() for a in expected]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name", ["island", *(pytest.param(n, marks=pytest.mark.slow) for n in ("capsule", "remote"))]
+)
 def test_a_library_leaves_the_process_and_a_process_leaves_open_sessions(
     name: str, generated: Callable[[str], Generated], runtime: dict[str, str], tmp_path: Path
 ) -> None:
     """Nothing of ours runs when a process ends, so neither order of dlclose, mace_close and exit() matters."""
-    library = load_network(generated(name), host(), tmp_path)
+    library = shared_library(generated(name).sources, host(), tmp_path, ("-O0",))
     program = tmp_path / "unload"
     command = [*host().cc, "-std=gnu11", "-Wall", "-Werror", f"-I{tmp_path}", str(PLUGINS / "unload.c")]
     subprocess.run([*command, "-o", program, "-ldl"], check=True)
