@@ -22,7 +22,7 @@ from mace_core.deployment import load_deployment
 from mace_core.generation import Generated, Job, generate
 from mace_core.ir import Array
 from mace_core.registry import Registry
-from mace_core.run.compile import link, shared_library
+from mace_core.run.compile import link
 
 PLUGINS = Path(__file__).parent / "plugins"
 NAMES = ("island", "capsule", "cpu-wide", "remote")
@@ -184,8 +184,3 @@ class Probe:
         for file in files:
             file.unlink(missing_ok=True)
         return Probed(tuple(done.stdout.splitlines()), outputs)
-
-
-def load_network(made: Generated, compiler: Compiler, folder: Path) -> Path:
-    """Compile the network's library; returns the shared library."""
-    return shared_library(made.sources, compiler, folder)

@@ -22,7 +22,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Product, Unit
-from mace_core.part import HOST, BlobBody, MemorySpace, Part, Port
+from mace_core.part import HOST, BlobBody, BufferKind, MemorySpace, Part, Port
 from mace_core.partition import partition
 from mace_core.plan import Plan, make_plan
 from mace_core.refusal import Refusal
@@ -57,6 +57,7 @@ class Fake(Cpu):
     device = "fake"
     space = SPACE
     driver = "fake_own"
+    kinds: tuple[BufferKind, ...] = ()
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         return None if node.op.name == "Neg" else Refusal("unsupported-op", f"has no {node.op.name}")
@@ -65,7 +66,9 @@ class Fake(Cpu):
         return ()
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
-        inputs, outputs = ([Port(port.tensor, self.space) for port in ports] for ports in region.ports())
+        inputs, outputs = (
+            [Port(port.tensor, self.space, kinds=self.kinds) for port in ports] for ports in region.ports()
+        )
         assert len(inputs) == len(outputs) == len(region.graph.nodes) == 1
         body = BlobBody(fake_code(), b"weights of a device", "fakec 7", "fake mark 1")
         return Part(
@@ -81,6 +84,7 @@ class Shared(Fake):
 class Importing(Fake):
     space = HOST
     driver = "fake_import"
+    kinds = (BufferKind.HOST, BufferKind.DMABUF)
 
 
 def graph(shape: tuple[int, ...] = (VALUES,), outputs: tuple[str, ...] = ("y",)) -> Graph:
@@ -130,6 +134,41 @@ def test_a_graph_divided_with_a_device(target: Fake, tmp_path: Path) -> None:
         np.testing.assert_allclose(found["first"], 3 * x + 10, rtol=1e-6)
         np.testing.assert_array_equal(found["x"], x)
         assert len(seen) == len(made.program.calls)
+
+
+class Buffer(c.Structure):
+    """What mace_buffer is in C."""
+
+    _fields_ = (
+        ("struct_bytes", c.c_uint32),
+        ("kind", c.c_int),
+        ("host", c.c_void_p),
+        ("handle", c.c_uint64),
+        ("offset", c.c_size_t),
+        ("bytes", c.c_size_t),
+        ("fence", c.c_int32),
+    )
+
+
+def test_a_port_takes_the_kinds_of_buffers_that_its_target_states(tmp_path: Path) -> None:
+    """The fake takes the handle of a dma-buf for its address."""
+    new = Builder("net")
+    x = new.input("x", DType.F32, (VALUES,))
+    new.one("Neg", [x], outputs=["y"])
+    library = build(plan(Importing(), new.finish(["y"])), tmp_path)
+    model = native.load(library, "lib")["net"]
+    functions, session = model._functions, model._session
+    values, result = np.arange(VALUES, dtype=np.float32), np.zeros(VALUES, np.float32)
+    shared = Buffer(c.sizeof(Buffer), 1, None, values.ctypes.data, 0, values.nbytes, -1)
+    assert functions.bind(session, 0, c.byref(shared)) == 0
+    nothing = (c.c_void_p * 1)(None)
+    assert functions.run(session, nothing, (c.c_void_p * 1)(result.ctypes.data)) == 0
+    np.testing.assert_array_equal(result, 3 * values + 10)
+    shared.kind = 3
+    assert functions.bind(session, 0, c.byref(shared)) == 5
+    assert functions.error(session) == (
+        b"port 0 does not take a buffer of this kind; give one of MACE_HOST MACE_DMABUF"
+    )
 
 
 def test_states_beside_a_device(tmp_path: Path) -> None:

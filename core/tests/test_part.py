@@ -6,7 +6,7 @@ import pytest
 
 from mace_core.errors import PluginError
 from mace_core.ir import DType, Tensor
-from mace_core.part import HOST, BlobBody, MemorySpace, Part, Port, ProjectBody
+from mace_core.part import HOST, BlobBody, BufferKind, MemorySpace, Part, Port, ProjectBody
 
 X = Tensor("x", DType.F32, (3,))
 Y = Tensor("y", DType.F32, (3,))
@@ -28,6 +28,10 @@ def test_the_space_of_a_part_is_that_of_its_device() -> None:
         ({"body": ProjectBody({})}, "has a driver and no bytes for it, or bytes and no driver"),
         ({"outputs": (Port(Y, MemorySpace("other")),)}, "uses the spaces island, other"),
         ({"inputs": (Port(X, ISLAND, 8),)}, "gives 'x' 8 bytes of 12"),
+        (
+            {"inputs": (Port(X, ISLAND, kinds=(BufferKind.DMABUF,)),)},
+            "imports buffers into 'island' at 'x'",
+        ),
         ({"driver": "", "body": ProjectBody({})}, "has tensors outside host memory that nothing can reach"),
     ],
 )

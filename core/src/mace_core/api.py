@@ -16,6 +16,7 @@ from mace_core.ops.op import Op
 from mace_core.part import (
     HOST,
     BlobBody,
+    BufferKind,
     CallsBody,
     Content,
     MemorySpace,
@@ -32,6 +33,7 @@ __all__ = [
     "HOST",
     "MEASURED",
     "BlobBody",
+    "BufferKind",
     "BuildConfig",
     "CallsBody",
     "Compiler",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from mace_core.errors import PluginError
@@ -63,16 +64,29 @@ HOST = MemorySpace("host")
 """
 
 
+class BufferKind(Enum):
+    """Lists the kinds of buffers that an application may bind to a port, by their names in mace_types.h."""
+
+    HOST = "MACE_HOST"
+    DMABUF = "MACE_DMABUF"
+    AHARDWAREBUFFER = "MACE_AHARDWAREBUFFER"
+    CL_MEM = "MACE_CL_MEM"
+    RPCMEM = "MACE_RPCMEM"
+    BUS_ADDRESS = "MACE_BUS_ADDRESS"
+
+
 @dataclass(frozen=True)
 class Port:
     """Describes a tensor at the edge of a part: the space in which it must lie, and its bytes there.
 
-    0: dense and no more.
+    size: bytes; 0 stands for the tensor's dense bytes and no more.  kinds: buffers of the application that the driver
+    imports without a copy where the port is one of the model's; none stands for plain host memory alone.
     """
 
     tensor: Tensor
     space: MemorySpace = HOST
     size: int = 0
+    kinds: tuple[BufferKind, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -178,6 +192,12 @@ class Part:
                 "set driver=, whose copy() moves them",
             )
         for port in (*self.inputs, *self.outputs):
+            if port.kinds and port.space.name != HOST.name:
+                # The engine copies between host memory and such a space, so that no buffer is imported there.
+                self._fail(
+                    f"imports buffers into {port.space.name!r} at {port.tensor.name!r}",
+                    "set kinds= of ports in host memory alone",
+                )
             if port.size and port.size < port.tensor.bytes:
                 self._fail(
                     f"gives {port.tensor.name!r} {port.size} bytes of {port.tensor.bytes}",

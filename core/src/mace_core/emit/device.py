@@ -9,7 +9,7 @@ from typing import Any
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.text import CIdentifier, Code, CString
 from mace_core.errors import PluginError
-from mace_core.part import HOST, BlobBody, CallsBody, MemorySpace, Part
+from mace_core.part import HOST, BlobBody, BufferKind, CallsBody, MemorySpace, Part
 from mace_core.plan import Plan, Run, Transfer, scratch_name
 
 
@@ -50,8 +50,8 @@ class DeviceView:
     def _task(self, part: Part) -> dict[str, Any]:
         body = part.body
         assert isinstance(body, BlobBody)
-        ports = [(port.tensor.name, port.space, port.bytes) for port in (*part.inputs, *part.outputs)]
-        places = [self.addresses.place(name, space.name) for name, space, _ in ports]
+        ports = (*part.inputs, *part.outputs)
+        places = [self.addresses.place(port.tensor.name, port.space.name) for port in ports]
         if part.scratch:
             places.append(self.addresses.place(scratch_name(part), part.space.name))
         code, weights = self.addresses.blobs[part.name]
@@ -67,7 +67,7 @@ class DeviceView:
             "built_by": CString(body.built_by),
             "built_for": CString(body.built_for),
             "digest": CString(hashlib.sha256(body.code + body.weights).hexdigest()),
-            "needs": [_write_need(space, size) for _, space, size in ports],
+            "needs": [_write_need(port.space, port.bytes, port.kinds) for port in ports],
             "scratch": _write_need(part.space, part.scratch),
             "places": places,
         }
@@ -109,6 +109,7 @@ def _write_calls(function: Code) -> Code:
     return Code(f"{{.calls = {function}}}")
 
 
-def _write_need(space: MemorySpace, size: int) -> Code:
+def _write_need(space: MemorySpace, size: int, kinds: Sequence[BufferKind] = ()) -> Code:
     slack = space.slack if space.name != HOST.name else 0
-    return Code(f"{{sizeof(mace_need), 0, {space.alignment}, {space.granule}, {slack}, {size}}}")
+    bits = " | ".join(f"1u << {kind.value}" for kind in kinds) or "0"
+    return Code(f"{{sizeof(mace_need), {bits}, {space.alignment}, {space.granule}, {slack}, {size}}}")
