@@ -55,6 +55,7 @@ def test_validate_compares_with_stored_outputs_and_with_the_framework(project: P
     assert row["passed"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_validate_compares_layer_by_layer(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))

@@ -126,6 +126,7 @@ def test_there_are_enough_names() -> None:
     assert {*PREDEFINED} <= MACROS
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     """No model's symbols or files clash with another's or with what the library has once."""

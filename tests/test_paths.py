@@ -53,6 +53,7 @@ def executed(folder: Path) -> list[Path]:
     return list(folder.rglob("pwned"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_mace_build_and_validate_below_odd_folders(checkout: Path, tmp_path: Path) -> None:
     environment = quick_environment(tmp_path)

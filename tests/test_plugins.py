@@ -42,7 +42,7 @@ def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> Ent
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="frontend|toolchain")
+@pytest.mark.sampled(cases="frontend")
 @pytest.mark.parametrize(
     ("kind", "hardware"),
     [
@@ -199,7 +199,7 @@ def test_a_broken_plugin_is_named_and_the_others_stay_usable(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("text", "said"), [BROKEN[k] for k in ("exit", "misspelt hook", "hook raises")])
 def test_the_list_of_plugins_works_whatever_a_plugin_does(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "mace_target_bad.py").write_text(text)

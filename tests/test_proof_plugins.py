@@ -49,7 +49,7 @@ ARM_LIBRARIES = "/usr/aarch64-linux-gnu"
 NEVER, AT_OPEN, AT_RUN = "0", "1", "2"
 
 
-ALL = [name if name != "remote" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+ALL = [name if name != "remote" else pytest.param(name, marks=pytest.mark.exhaustive) for name in NAMES]
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def test_valgrind_finds_nothing(tmp_path: Path, runtime: dict[str, str]) -> None
             checked.run(AT_OPEN, "3", environment={**runtime, f"MACE_{name.upper()}_FAULT": fault})
 
 
-@pytest.mark.sampled(cases="island")
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["island", "capsule", "cpu-wide"])
 def test_the_same_as_arm(name: str, tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def test_real_tensors(path: Path) -> None:
     assert (read.arch, read.epoch, read.extras) == (expected["arch"], expected["epoch"], expected["extras"])
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

@@ -114,7 +114,7 @@ def test_the_other_compiler(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
     assert made(name, mexpress=False, verify_weights=True).execute(tmp_path).passed

@@ -427,6 +427,7 @@ def test_nothing_but_the_network_changes_a_project() -> None:
     assert str(first["main.c"]).endswith("/*\n * A\n *   B\n */\n")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_row_memories_are_cleared(quick_build: Build) -> None:
     accelerator = Recorder()
