@@ -8,10 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mace_core.attributes import fields_of
 from mace_core.deployment import schema_text
 from mace_core.ir import DType
 from mace_core.ops import core_ops
-from mace_core.ops.op import REQUIRED, Op
+from mace_core.ops.op import Op
 from mace_core.ops.shapes import keep
 from mace_core.quantization import STORED
 from mace_core.registry import Registry
@@ -73,9 +74,10 @@ def _computes(op: str, dtype: DType, *, quantized: bool = False) -> bool:
 
 
 def _attributes(op: Op) -> str:
-    return ", ".join(
-        k if default is REQUIRED else f"{k}={default}" for k, default in op.attrs.items()
-    ).replace("|", "\\|")
+    """Return the attributes' names, with their defaults where they have one."""
+    fields = fields_of(op.attrs).values()
+    texts = [field.name if field.is_required else f"{field.name}={field.default}" for field in fields]
+    return ", ".join(texts).replace("|", "\\|")
 
 
 INTRODUCTION = """\

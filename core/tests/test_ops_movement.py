@@ -186,7 +186,7 @@ AT = np.zeros((1, 1), np.int64)
 FAULTS: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
     ("Reshape", [X], {"shape": (4,)}, "6 elements of [2, 3] do not fill shape [4]"),
     ("Reshape", [X], {"shape": (-1,)}, "negative"),
-    ("Reshape", [X], {"shape": 6}, "tuple of whole numbers"),
+    ("Reshape", [X], {"shape": 6}, "expected a tuple of integers"),
     ("Transpose", [X], {"perm": (0, 0)}, "does not reorder"),
     ("Concat", [], {"axis": 0}, "every one must be there"),
     ("Concat", [X, X[:1]], {"axis": 1}, "differ elsewhere than on axis 1"),

@@ -12,6 +12,7 @@ import pytest
 from mace_core.ir import DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError
+from mace_core.ops.softmax import LpNormAttributes, SoftmaxAttributes
 
 ONNX_NAMES: Mapping[str, str] = {
     "Softmax": "Softmax",
@@ -94,17 +95,17 @@ def test_move_rules(name: str, given: dict[str, Any], vectors: list[tuple[int, .
 
 def test_softmax_of_huge_values_stays_finite() -> None:
     x = np.array([[1e30, -1e30, 3e38]], np.float32)
-    assert core_ops()["Softmax"].compute([x], {"axis": -1})[0].tolist() == [[0, 0, 1]]
+    assert core_ops()["Softmax"].compute([x], SoftmaxAttributes(-1))[0].tolist() == [[0, 0, 1]]
 
 
 def test_lp_norm_of_zeros_is_zero() -> None:
     x = np.zeros((2, 3), np.float32)
-    assert core_ops()["LpNorm"].compute([x], {"axis": -1, "p": 2})[0].tolist() == x.tolist()
+    assert core_ops()["LpNorm"].compute([x], LpNormAttributes(-1, p=2))[0].tolist() == x.tolist()
 
 
 def test_hardmax_takes_the_first_of_equals() -> None:
     x = np.array([[1, 7, 7]], np.float32)
-    assert core_ops()["Hardmax"].compute([x], {"axis": 1})[0].tolist() == [[0, 1, 0]]
+    assert core_ops()["Hardmax"].compute([x], SoftmaxAttributes(1))[0].tolist() == [[0, 1, 0]]
 
 
 def test_layer_norm_scale_broadcasts() -> None:

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mace_core.attributes import Attributes
 from mace_core.ir import DType, Quant, Storage, Tensor
 from mace_core.ops import core_ops
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.shapes import AxisAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.quantization import STORED, compute, dequantize, fault, propagate_storage, quantize
 
 OPS = core_ops()
@@ -87,25 +91,23 @@ def test_faults_of_a_storage(tensor: Tensor, said: str | None) -> None:
 def test_an_op_that_moves_keeps_the_storage() -> None:
     data = Tensor("x", DType.I8, (2, 3), I8.quant)
     other = Tensor("z", DType.I8, (2, 3), Quant.of(0.25))
-    assert propagate_storage(OPS["Reshape"], [data], {"shape": (6,)}) == I8
-    assert propagate_storage(OPS["Concat"], [data, data], {"axis": 0}) == I8
-    assert propagate_storage(OPS["Concat"], [data, other], {"axis": 0}) is None, (
-        "two storages need a rounding"
-    )
-    assert propagate_storage(OPS["Relu"], [data], {}) is None, "it computes"
-    assert propagate_storage(OPS["Reshape"], [Tensor("x", DType.I8, (2,))], {"shape": (2,)}) is None
-    assert propagate_storage(OPS["Reshape"], [None], {"shape": (2,)}) is None
-    assert propagate_storage(OPS["Reshape"], [], {"shape": (2,)}) is None
+    assert propagate_storage(OPS["Reshape"], [data], ReshapeAttributes((6,))) == I8
+    assert propagate_storage(OPS["Concat"], [data, data], AxisAttributes(0)) == I8
+    assert propagate_storage(OPS["Concat"], [data, other], AxisAttributes(0)) is None, "two storages need a rounding"
+    assert propagate_storage(OPS["Relu"], [data], Attributes()) is None, "it computes"
+    assert propagate_storage(OPS["Reshape"], [Tensor("x", DType.I8, (2,))], ReshapeAttributes((2,))) is None
+    assert propagate_storage(OPS["Reshape"], [None], ReshapeAttributes((2,))) is None
+    assert propagate_storage(OPS["Reshape"], [], ReshapeAttributes((2,))) is None
 
 
 def test_the_axis_of_scales_follows_a_transpose_and_nothing_else() -> None:
     quant = Quant((1.0, 2.0, 3.0), (0, 0, 0), 1)
     data = Tensor("x", DType.I8, (2, 3, 4), quant)
-    moved = propagate_storage(OPS["Transpose"], [data], {"perm": (1, 2, 0)})
+    moved = propagate_storage(OPS["Transpose"], [data], TransposeAttributes((1, 2, 0)))
     assert moved is not None
     assert moved.quant.axis == 0
     assert moved.quant.scale == quant.scale
-    assert propagate_storage(OPS["Reshape"], [data], {"shape": (24,)}) is None
+    assert propagate_storage(OPS["Reshape"], [data], ReshapeAttributes((24,))) is None
 
 
 def test_a_node_rounds_once() -> None:
@@ -114,7 +116,7 @@ def test_a_node_rounds_once() -> None:
     x = Tensor("x", DType.I8, (1,), fine)
     y = Tensor("y", DType.I8, (1,), coarse)
     operands = [(x, np.int8([3])), (x, np.int8([3]))]
-    (found,) = compute(OPS["Add"], {}, operands, [y])
+    (found,) = compute(OPS["Add"], Attributes(), operands, [y])
     assert found.tolist() == [1]
     assert found.dtype == np.int8
 

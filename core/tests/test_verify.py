@@ -11,6 +11,7 @@ import pytest
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Tensor
+from mace_core.ops.unary_attrs import AlphaAttributes
 from mace_core.verify import MOST_ALONG_AN_AXIS, verify
 
 
@@ -57,7 +58,7 @@ FAULTS: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "inputs": (lambda g: replace(g, inputs=("x", "x")), "input 'x' is there 2 times"),
     "arity": (lambda g: with_node(g, 1, inputs=("t", "t")), "2 inputs, expected 1"),
     "absent": (lambda g: with_node(g, 0, inputs=("x", "")), "is absent"),
-    "attribute": (lambda g: with_node(g, 1, attrs={"alpha": 1.0}), "no attribute 'alpha'"),
+    "attribute": (lambda g: with_node(g, 1, attrs=AlphaAttributes(1.0)), "its attributes are AlphaAttributes, expected Attributes"),
     "type": (lambda g: with_tensor(g, Tensor("y", DType.F64, (2,))), r"must be f32\[2\]"),
     "shape": (lambda g: with_tensor(g, Tensor("t", DType.F32, (1,))), r"must be f32\[2\]"),
 }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
+from mace_core.attributes import Attributes
 from mace_core.ir import Shape
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.transpose import TransposeAttributes
 
-Steps = list[tuple[str, dict[str, Any]]]
+Steps = list[tuple[str, Attributes]]
 """Ops of one operand with their attributes, each reading what the one before it makes.
 
 None at all is the operand itself.
@@ -44,16 +48,16 @@ def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
         *rest,
     )
     return [
-        ("Reshape", {"shape": (*block, batch, *spatial, *rest)}),
-        ("Transpose", {"perm": (rank, *pairs, *range(2 * rank + 1, 2 * rank + 1 + len(rest)))}),
-        ("Reshape", {"shape": whole}),
+        ("Reshape", ReshapeAttributes((*block, batch, *spatial, *rest))),
+        ("Transpose", TransposeAttributes((rank, *pairs, *range(2 * rank + 1, 2 * rank + 1 + len(rest))))),
+        ("Reshape", ReshapeAttributes(whole)),
         (
             "Slice",
-            {
-                "starts": (0, *(low for low, _ in crops), *(0 for _ in rest)),
-                "sizes": sizes,
-                "steps": (1,) * len(whole),
-            },
+            SliceAttributes(
+                starts=(0, *(low for low, _ in crops), *(0 for _ in rest)),
+                sizes=sizes,
+                steps=(1,) * len(whole),
+            ),
         ),
     ]
 
@@ -70,22 +74,14 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
     if any(s % b for s, b in zip(spatial, block, strict=True)):
         raise ValueError(f"{spatial} in blocks of {list(block)}")
     before, after = ((0, *(pair[i] for pair in pads), *(0 for _ in rest)) for i in range(2))
+    narrow = (s // b for s, b in zip(spatial, block, strict=True))
     pieces = [part for s, b in zip(spatial, block, strict=True) for part in (s // b, b)]
     inner = range(2 * rank + 1, 2 * rank + 1 + len(rest))
     return [
-        ("Pad", {"before": before, "after": after}),
-        ("Reshape", {"shape": (shape[0], *pieces, *rest)}),
-        ("Transpose", {"perm": (*range(2, 2 * rank + 1, 2), 0, *range(1, 2 * rank, 2), *inner)}),
-        (
-            "Reshape",
-            {
-                "shape": (
-                    shape[0] * prod(block),
-                    *(s // b for s, b in zip(spatial, block, strict=True)),
-                    *rest,
-                )
-            },
-        ),
+        ("Pad", PadAttributes(before, after)),
+        ("Reshape", ReshapeAttributes((shape[0], *pieces, *rest))),
+        ("Transpose", TransposeAttributes((*range(2, 2 * rank + 1, 2), 0, *range(1, 2 * rank, 2), *inner))),
+        ("Reshape", ReshapeAttributes((shape[0] * prod(block), *narrow, *rest))),
     ]
 
 
@@ -126,12 +122,10 @@ class StridedSlice:
         rest = shape[len(picked) :]
         picked += [range(d) for d in rest]
         starts = tuple(p.start if len(p) else 0 for p in picked)
-        sliced = {
-            "starts": starts,
-            "sizes": tuple(len(p) for p in picked),
-            "steps": tuple(p.step for p in picked),
-        }
-        return [("Slice", sliced), ("Reshape", {"shape": (*made, *rest)})]
+        sliced = SliceAttributes(
+            starts=starts, sizes=tuple(len(p) for p in picked), steps=tuple(p.step for p in picked)
+        )
+        return [("Slice", sliced), ("Reshape", ReshapeAttributes((*made, *rest)))]
 
     def _picked(self, i: int, size: int) -> range:
         """The places that position i takes of an axis."""
@@ -148,7 +142,7 @@ class StridedSlice:
         return range(*slice(first, last, stride).indices(size))
 
 
-def apply(steps: Steps, operand: str, emit: Callable[[str, list[str], Mapping[str, Any]], str]) -> str:
+def apply(steps: Steps, operand: str, emit: Callable[[str, list[str], Attributes], str]) -> str:
     """Emit the steps one after another; returns what the last one makes."""
     for op, attrs in steps:
         operand = emit(op, [operand], attrs)

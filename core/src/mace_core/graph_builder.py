@@ -8,6 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from mace_core.attributes import AttributeValues
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, State, Storage, Tensor, frozen
 from mace_core.ops import core_ops
@@ -101,7 +102,7 @@ class Builder:
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: AttributeValues | None = None,
         *,
         outputs: Sequence[str] | int = 1,
         like: Node | None = None,
@@ -111,6 +112,7 @@ class Builder:
         One whose inputs are all small constants is computed at once.
 
         outputs: the names, or how many to invent.
+        attrs: values by name, as `Op.complete` takes them, or the attributes of another node.
         like: the node that this one stands for; gives its name and sources.
 
         Real outputs are stored as `stored` was told for their names, else as the data that the op only moves,
@@ -154,7 +156,11 @@ class Builder:
         return node.outputs
 
     def one(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, **how: Any
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: AttributeValues | None = None,
+        **how: Any,
     ) -> str:
         """Append a node and return the name of its first output."""
         return self.add(op, inputs, attrs, **how)[0]

@@ -11,17 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+
+from mace_core.attributes import Attribute, Attributes
 
 if TYPE_CHECKING:
     from mace_core.ops.op import Op
 
 Array = np.ndarray[Any, Any]
-Attr = bool | int | float | str | tuple[Any, ...]
-Attrs = Mapping[str, Attr]
+Attr = Attribute
+Attrs = Attributes
 Shape = tuple[int, ...]
+A = TypeVar("A", bound=Attributes)
 
 
 MAX_RANK = 8
@@ -141,8 +144,15 @@ class Node:
     op: Op
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attrs: Attrs = field(default_factory=dict)
+    attrs: Attributes = field(default_factory=Attributes)
     sources: tuple[str, ...] = ()
+
+    def attributes(self, kind: type[A]) -> A:
+        """Return the attributes as those of a family of ops; TypeError if they are of another one."""
+        if isinstance(self.attrs, kind):
+            return self.attrs
+        owned = type(self.attrs).__name__
+        raise TypeError(f"node {self.name!r} ({self.op.name}) has {owned}, not {kind.__name__}")
 
     def __str__(self) -> str:
         return f"{', '.join(self.outputs)} = {self.op.name}({', '.join(self.inputs)})"

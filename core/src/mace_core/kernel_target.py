@@ -10,12 +10,14 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.api import BuildConfig, Region, Target
+from mace_core.attributes import Attributes
 from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
-from mace_core.ir import Attrs, DType, Graph, Node, Tensor
+from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops import core_ops
+from mace_core.ops.cast import CastAttributes
 from mace_core.part import CallsBody, Part, PartFigures
 from mace_core.program import Program
 from mace_core.quantization import dequantize
@@ -191,7 +193,7 @@ class KernelTarget(Target):
     def _convert(self, node: Node, pair: tuple[str, str], lowering: _TargetLowering) -> None:
         x, y = (lowering.tensors[name] for name in pair)
         if x.quant is None and y.quant is None:
-            self._plain(conversion("Cast", node, pair, {"to": y.dtype.value}), lowering)
+            self._plain(conversion("Cast", node, pair, CastAttributes(y.dtype.value)), lowering)
             return
         op = "Quantize" if y.quant else "Dequantize"
         if op not in self.quantized:
@@ -221,6 +223,6 @@ def _floats(tensor: Tensor) -> Tensor:
     return replace(tensor.real, dtype=DType.F32)
 
 
-def conversion(op: str, node: Node, pair: tuple[str, str], attrs: Attrs = MappingProxyType({})) -> Node:
+def conversion(op: str, node: Node, pair: tuple[str, str], attrs: Attributes | None = None) -> Node:
     """Return a node with one operand and one result, on behalf of another."""
-    return replace(node, op=core_ops()[op], inputs=pair[:1], outputs=pair[1:], attrs=attrs)
+    return replace(node, op=core_ops()[op], inputs=pair[:1], outputs=pair[1:], attrs=attrs or Attributes())

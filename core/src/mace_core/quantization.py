@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Quant, Storage, Tensor
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType, Quant, Storage, Tensor
 from mace_core.ops.op import Op
+from mace_core.ops.transpose import TransposeAttributes
 
 STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
 """The types that can stand for real numbers."""
@@ -60,21 +62,20 @@ def _values_fault(quant: Quant, dtype: DType) -> str | None:
     return None
 
 
-def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attrs) -> Storage | None:
+def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attributes) -> Storage | None:
     """The storage that an op's outputs have if none is stated: that of its data where it only moves them, else none."""
     first = inputs[0].storage if inputs and inputs[0] else None
     if first is None or not op.moves or any(t and t.quant and t.storage != first for t in inputs):
         return None
     if first.quant.axis is None:
         return first
-    perm = attrs.get("perm")
-    if op.name != "Transpose" or not isinstance(perm, tuple):
+    if not isinstance(attrs, TransposeAttributes):
         return None
-    return replace(first, quant=replace(first.quant, axis=perm.index(first.quant.axis)))
+    return replace(first, quant=replace(first.quant, axis=attrs.perm.index(first.quant.axis)))
 
 
 def compute(
-    op: Op, attrs: Attrs, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]
+    op: Op, attrs: Attributes, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]
 ) -> tuple[Array, ...]:
     """What a node computes from stored elements: the op over real numbers, then one rounding to each output's storage.
 

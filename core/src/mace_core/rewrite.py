@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from mace_core.attributes import AttributeValues
 from mace_core.graph_builder import Builder, rename_tensors
 from mace_core.ir import Array, Graph, Node, Shape
 from mace_core.ops.op import Op
@@ -45,7 +45,10 @@ class Match:
         return self.new.constant(inputs[index]) if index < len(inputs) and inputs[index] else None
 
     def emit(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
+        self,
+        op: str | Op,
+        inputs: Sequence[str],
+        attrs: AttributeValues | None = None,
     ) -> tuple[str, ...]:
         """Add a node that computes what this one computes."""
         return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mace_core import quantization
+from mace_core.attributes import values_of
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Node
 from mace_core.ops.op import OpError
@@ -72,8 +73,7 @@ def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
     try:
         node.op.check_arity(len(node.inputs), len(node.outputs))
         node.op.check_present(node.inputs)
-        if node.op.complete(node.attrs) != node.attrs:
-            yield "its attributes are not complete"
+        _check_attributes(node)
         inferred = node.op.infer([t and t.real for t in graph.inputs_of(node)], node.attrs)
     except OpError as error:
         yield str(error)
@@ -82,6 +82,15 @@ def _inference_faults(node: Node, graph: Graph) -> Iterator[str]:
         described = graph.tensors.get(name)
         if described is None or (described.real.dtype, described.shape) != (dtype, tuple(shape)):
             yield f"output {described or name} must be {dtype.value}{list(shape)}"
+
+
+def _check_attributes(node: Node) -> None:
+    """Raise OpError if the attributes are another op's, or hold values of other types than their fields."""
+    if type(node.attrs) is not node.op.attrs:
+        raise OpError(f"its attributes are {type(node.attrs).__name__}, expected {node.op.attrs.__name__}")
+    # Compared as dictionaries, for which a value is equal to itself: NaN is an attribute like others.
+    if values_of(node.op.complete(node.attrs)) != values_of(node.attrs):
+        raise OpError("its attributes hold lists or numpy's numbers in place of Python's")
 
 
 def _state_faults(graph: Graph) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from mace_core.attributes import Attributes
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
@@ -152,14 +154,20 @@ def test_faults_of_single_nodes_are_told_together(tmp_path: Path) -> None:
     ]
 
 
+@dataclass(frozen=True)
+class ScaleAttributes(Attributes):
+    by: float = 1.0
+    up: bool = False
+
+
 def test_operator_of_a_plugin(tmp_path: Path) -> None:
     op = Op(
         "acme::Scale",
         ("x",),
         ("y",),
         same,
-        lambda x, by, up: x * by if up else x / by,
-        {"by": 1.0, "up": False},
+        lambda x, attrs: x * attrs.by if attrs.up else x / attrs.by,
+        ScaleAttributes,
     )
     text = (
         HEAD.replace('["" : 13]', '["" : 13, "acme" : 1]')
@@ -167,7 +175,7 @@ def test_operator_of_a_plugin(tmp_path: Path) -> None:
     )
     path = saved(tmp_path / "m.onnx", text)
     graph = verify(Onnx().load((path,), Model("m", (path,)), {**core_ops(), op.name: op}))
-    assert dict(graph.nodes[0].attrs) == {"by": 2.0, "up": True}
+    assert graph.nodes[0].attrs == ScaleAttributes(2.0, True)
     assert "acme::Scale" in fault(path)
 
 

@@ -16,6 +16,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
+from mace_core.ops.unary_attrs import AlphaAttributes
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 from mace_frontend_tensorflow import TensorFlow
@@ -141,8 +142,8 @@ def test_an_operator_of_a_plugin_is_used(tmp_path: Path) -> None:
         ("x",),
         ("y",),
         lambda i, a: [(i[0].dtype, i[0].shape)],
-        lambda x, alpha: x * alpha,
-        {"alpha": 1.0},
+        lambda x, attrs: x * attrs.alpha,
+        AlphaAttributes,
     )  # type: ignore[union-attr]
     graph = chain()
     node(graph, "odd", "Sinkhorn", "layer/activated", T=FLOAT).attr["alpha"].f = 3.0

@@ -9,9 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mace_core.attributes import values_of
 from mace_core.ir import Graph, Node, Quant
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.shapes import AxisAttributes
+from mace_core.ops.windows import WindowAttributes
 from mace_core.testing.target import TargetContract
 from mace_target_cpu import Cpu
 
@@ -26,19 +30,19 @@ def swap_operands(node: Node, to: Lowering) -> Node:
 
 
 def swap_pads(node: Node, to: Lowering) -> Node:
-    names = ("pads_before", "pads_after") if "pads_before" in node.attrs else ("before", "after")
-    return replace(
-        node, attrs={**node.attrs, **dict(zip(names, (node.attrs[n] for n in names[::-1]), strict=True))}
-    )
+    attrs = node.attrs
+    if isinstance(attrs, WindowAttributes):
+        return replace(node, attrs=replace(attrs, pads_before=attrs.pads_after, pads_after=attrs.pads_before))
+    assert isinstance(attrs, PadAttributes)
+    return replace(node, attrs=replace(attrs, before=attrs.after, after=attrs.before))
 
 
 def turn(key: str) -> Callable[[Node, Lowering], Node]:
     """Attributes of the axes in reverse."""
 
     def turned(node: Node, to: Lowering) -> Node:
-        value = node.attrs[key]
-        assert isinstance(value, tuple)
-        return replace(node, attrs={**node.attrs, key: value[::-1]})
+        values = values_of(node.attrs)
+        return replace(node, attrs=node.op.complete(values | {key: values[key][::-1]}))
 
     return turned
 
@@ -52,7 +56,8 @@ def forget_zero_point(node: Node, to: Lowering) -> Node:
 
 
 def forget_axis(node: Node, to: Lowering) -> Node:
-    return replace(node, attrs={**node.attrs, "axis": len(to.shape(node.inputs[0])) - 1})
+    attrs = node.attributes(AxisAttributes)
+    return replace(node, attrs=replace(attrs, axis=len(to.shape(node.inputs[0])) - 1))
 
 
 FAULTS: Mapping[str, tuple[str, Callable[[Node, Lowering], Node]]] = {

@@ -1,13 +1,14 @@
 """Resize against its numpy reference: all modes and coordinates, on images, volumes and odd axes."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
-from mace_core.ops.resize import COORDINATES, NEAREST
+from mace_core.ops.resize import Coordinates, Nearest
 from mace_core.refusal import Refusal
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
@@ -49,7 +50,7 @@ def graphs(mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_weighted(tmp_path: Path, mode: str) -> None:
-    check_graphs(Cpu(), [g for c in COORDINATES for g in graphs(mode, c)], tmp_path)
+    check_graphs(Cpu(), [g for c in get_args(Coordinates) for g in graphs(mode, c)], tmp_path)
 
 
 def test_cubic_without_what_is_outside(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_cubic_without_what_is_outside(tmp_path: Path) -> None:
 
 
 def test_nearest(tmp_path: Path) -> None:
-    cases = [g for c in COORDINATES for n in NEAREST for g in graphs("nearest", c, nearest=n)]
+    cases = [g for c in get_args(Coordinates) for n in get_args(Nearest) for g in graphs("nearest", c, nearest=n)]
     check_graphs(Cpu(), cases[:: 2 if len(cases) > 200 else 1], tmp_path, tolerance=0)
 
 

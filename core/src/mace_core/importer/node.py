@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from mace_core.attributes import AttributeValues
 from mace_core.decompositions import Steps
 from mace_core.graph_builder import Builder
 from mace_core.importer.diagnostics import RefusedError
@@ -95,7 +96,7 @@ class ImportedNode(ABC):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None,
+        attrs: AttributeValues | None,
         outputs: Sequence[str] | int,
         origin: Node,
     ) -> tuple[str, ...]:
@@ -103,7 +104,7 @@ class ImportedNode(ABC):
         return self.builder.add(op, inputs, attrs, outputs=outputs, like=origin)
 
     def emit(
-        self, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, *, tag: str = ""
+        self, op: str | Op, inputs: Sequence[str], attrs: AttributeValues | None = None, *, tag: str = ""
     ) -> str:
         """Add a node of the IR whose one result stays inside; return that."""
         return self.emit_all(op, inputs, attrs, tag=tag)[0]
@@ -112,7 +113,7 @@ class ImportedNode(ABC):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: AttributeValues | None = None,
         *,
         tag: str = "",
         count: int = 1,
@@ -124,7 +125,7 @@ class ImportedNode(ABC):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: AttributeValues | None = None,
         *,
         count: int | None = None,
     ) -> tuple[str, ...]:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.ir import Array, DType
 from mace_core.ops import reduce
-from mace_core.ops.arguments import integer
-from mace_core.ops.op import REQUIRED, Op, Perm, Spec
-from mace_core.ops.shapes import Inputs, need, present
+from mace_core.ops.op import Op, Perm, Spec
+from mace_core.ops.shapes import AxisAttributes, Inputs, need, present
+
+
+@dataclass(frozen=True)
+class ArgAttributes(AxisAttributes):
+    """last: whether the last of equal extremes counts."""
+
+    keepdims: bool = True
+    last: bool = False
 
 
 def _reference(function: Callable[..., Array]) -> Callable[..., Array]:
-    def reference(x: Array, axis: int, keepdims: bool, last: bool) -> Array:
+    def reference(x: Array, attrs: ArgAttributes) -> Array:
         """The first of equal extremes, or the last."""
-        if not last:
+        axis, keepdims = attrs.axis, attrs.keepdims
+        if not attrs.last:
             return np.asarray(function(x, axis=axis, keepdims=keepdims), np.int64)
         backwards = function(np.flip(x, axis), axis=axis, keepdims=keepdims)
         return np.asarray(x.shape[axis] - 1 - backwards, np.int64)
@@ -25,24 +33,22 @@ def _reference(function: Callable[..., Array]) -> Callable[..., Array]:
     return reference
 
 
-def _as_reduction(attrs: Attrs) -> dict[str, Any]:
-    return {"axes": (attrs["axis"],), "keepdims": attrs["keepdims"]}
+def _as_reduction(attrs: ArgAttributes) -> reduce.ReduceAttributes:
+    return reduce.ReduceAttributes((attrs.axis,), attrs.keepdims)
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: ArgAttributes) -> list[Spec]:
     ((_, shape),) = reduce.infer(inputs, _as_reduction(attrs))
-    need(present(inputs)[0].shape[integer(attrs, "axis")] > 0, "its axis is empty")
+    need(present(inputs)[0].shape[attrs.axis] > 0, "its axis is empty")
     return [(DType.I64, shape)]
 
 
-def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
+def _move(attrs: ArgAttributes, perm: Perm) -> tuple[ArgAttributes, Perm]:
     moved, perm = reduce.move(_as_reduction(attrs), perm)
-    return {**attrs, "axis": moved["axes"][0]}, perm
+    return replace(attrs, axis=moved.axes[0]), perm
 
-
-ATTRS: Mapping[str, Any] = {"axis": REQUIRED, "keepdims": True, "last": False}
 
 OPS = (
-    Op("ArgMax", ("x",), ("y",), _infer, _reference(np.argmax), ATTRS, move=_move),
-    Op("ArgMin", ("x",), ("y",), _infer, _reference(np.argmin), ATTRS, move=_move),
+    Op("ArgMax", ("x",), ("y",), _infer, _reference(np.argmax), ArgAttributes, move=_move),
+    Op("ArgMin", ("x",), ("y",), _infer, _reference(np.argmin), ArgAttributes, move=_move),
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.norm import channels_last, move_outer
+from mace_core.ir import Array
+from mace_core.ops.norm import EpsilonAttributes, channels_last, move_outer
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    x = channels_last(inputs, attrs, least=2)
+def _infer(inputs: Inputs, attrs: EpsilonAttributes) -> list[Spec]:
+    x = channels_last(inputs, attrs.epsilon, least=2)
     return [(x.dtype, x.shape)]
 
 
@@ -21,8 +21,8 @@ def folded(scale: Array, bias: Array, mean: Array, variance: Array, *, epsilon: 
     return factor, bias - mean * factor
 
 
-def _batch_norm(x: Array, *vectors: Array, epsilon: float) -> Array:
-    factor, summand = folded(*vectors, epsilon=epsilon)
+def _batch_norm(x: Array, *vectors: Array, attrs: EpsilonAttributes) -> Array:
+    factor, summand = folded(*vectors, epsilon=attrs.epsilon)
     return np.asarray(x * factor + summand).astype(x.dtype)
 
 
@@ -33,7 +33,7 @@ OPS = (
         ("y",),
         _infer,
         _batch_norm,
-        {"epsilon": 1e-5},
+        EpsilonAttributes,
         move=move_outer,
     ),
 )

@@ -7,13 +7,29 @@ Sums, differences and products of integers wrap (two's complement), as in numpy 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.cast import convert
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, broadcast, keep, need, present, same_dtype
+
+
+@dataclass(frozen=True)
+class ModAttributes(Attributes):
+    """fmod: whether the result has the sign of the dividend, as C's fmod; else that of the divisor."""
+
+    fmod: bool = False
+
+
+@dataclass(frozen=True)
+class BitShiftAttributes(Attributes):
+    """left: the direction."""
+
+    left: bool = True
 
 
 def _div(x: Array, y: Array) -> Array:
@@ -31,9 +47,9 @@ def _div(x: Array, y: Array) -> Array:
     return np.where(y == 0, 0, np.where(y == -1, np.negative(x), quotient)).astype(x.dtype)
 
 
-def _mod(x: Array, y: Array, fmod: bool) -> Array:
+def _mod(x: Array, y: Array, attrs: ModAttributes) -> Array:
     """Sign of the divisor, or of the dividend with fmod; integers by 0 give 0."""
-    remainder = np.fmod if fmod else np.mod
+    remainder = np.fmod if attrs.fmod else np.mod
     if x.dtype.kind == "f":
         return remainder(x, y)
     trivial = (y == 0) | (y == -1) if x.dtype.kind == "i" else y == 0
@@ -60,9 +76,9 @@ def _pow(x: Array, y: Array) -> Array:
     return np.where(y < 0, fraction.astype(x.dtype), power.astype(x.dtype)).astype(x.dtype)
 
 
-def _shift(x: Array, y: Array, left: bool) -> Array:
+def _shift(x: Array, y: Array, attrs: BitShiftAttributes) -> Array:
     """By all bits or more nothing is left but the sign; a negative count is such a one."""
-    return np.left_shift(x, y) if left else np.right_shift(x, y)
+    return np.left_shift(x, y) if attrs.left else np.right_shift(x, y)
 
 
 def _prelu(x: Array, slope: Array) -> Array:
@@ -101,28 +117,28 @@ def _shape(inputs: Inputs) -> tuple[int, ...]:
     return broadcast(t.shape for t in present(inputs))
 
 
-def _infer_arithmetic(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_arithmetic(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     same_dtype(inputs)
     dtype = present(inputs)[0].dtype
     need(dtype is not DType.BOOL, "its inputs are bool; they must be numbers")
     return [(dtype, _shape(inputs))]
 
 
-def _infer_pow(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_pow(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     return [(present(inputs)[0].dtype, _shape(inputs))]
 
 
-def _infer_comparison(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_comparison(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     same_dtype(inputs)
     return [(DType.BOOL, _shape(inputs))]
 
 
-def _infer_logical(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_logical(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     need(all(t.dtype is DType.BOOL for t in present(inputs)), "its inputs must be bool")
     return [(DType.BOOL, _shape(inputs))]
 
 
-def _infer_bits(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_bits(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     same_dtype(inputs)
     need(not present(inputs)[0].dtype.is_float, "its inputs must be integers")
     return [(present(inputs)[0].dtype, _shape(inputs))]
@@ -134,6 +150,6 @@ OPS = (
     *(Op(n, ("x", "y"), ("z",), _infer_logical, f, move=keep) for n, f in LOGICAL.items()),
     *(Op(n, ("x", "y"), ("z",), _infer_bits, f, move=keep) for n, f in BITWISE.items()),
     Op("Pow", ("x", "y"), ("z",), _infer_pow, _pow, move=keep),
-    Op("Mod", ("x", "y"), ("z",), _infer_arithmetic, _mod, {"fmod": False}, move=keep),
-    Op("BitShift", ("x", "y"), ("z",), _infer_bits, _shift, {"left": True}, move=keep),
+    Op("Mod", ("x", "y"), ("z",), _infer_arithmetic, _mod, ModAttributes, move=keep),
+    Op("BitShift", ("x", "y"), ("z",), _infer_bits, _shift, BitShiftAttributes, move=keep),
 )

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
-from mace_core.ops.op import REQUIRED, Op, OpError, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
+from mace_core.ops.op import Op, OpError, Spec
 from mace_core.ops.shapes import Inputs, keep, present
+
+
+@dataclass(frozen=True)
+class CastAttributes(Attributes):
+    """to: the value of a `DType`."""
+
+    to: str
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the result; OpError if there is none of that name."""
+        try:
+            return DType(self.to)
+        except ValueError:
+            names = ", ".join(t.value for t in DType)
+            raise OpError(f"to is {self.to!r}; it is one of {names}") from None
 
 
 def convert(x: Array, dtype: DType) -> Array:
@@ -31,16 +50,13 @@ def convert(x: Array, dtype: DType) -> Array:
     return np.asarray(np.where(above, limits.max, np.where(below, limits.min, made)).astype(dtype.numpy))
 
 
-def _cast(x: Array, to: str) -> Array:
-    return convert(x, DType(to))
+def _cast(x: Array, attrs: CastAttributes) -> Array:
+    return convert(x, attrs.dtype)
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: CastAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    try:
-        return [(DType(attrs["to"]), x.shape)]
-    except ValueError:
-        raise OpError(f"to is {attrs['to']!r}; it is one of {', '.join(t.value for t in DType)}") from None
+    return [(attrs.dtype, x.shape)]
 
 
-OPS = (Op("Cast", ("x",), ("y",), _infer, _cast, {"to": REQUIRED}, move=keep),)
+OPS = (Op("Cast", ("x",), ("y",), _infer, _cast, CastAttributes, move=keep),)

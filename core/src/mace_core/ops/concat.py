@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integer
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present, same_dtype
+from mace_core.ir import Array
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, present, same_dtype
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: AxisAttributes) -> list[Spec]:
     need(len(inputs) > 0 and None not in inputs, "it has an input that is absent; every one must be there")
     first, *others = present(inputs)
     same_dtype(inputs)
-    axis = axis_of(integer(attrs, "axis"), len(first.shape))
+    axis = axis_of(attrs.axis, len(first.shape))
     for other in others:
         alike = len(other.shape) == len(first.shape) and all(
             a == b for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)) if i != axis
@@ -26,8 +25,8 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))]
 
 
-def _concat(*xs: Array, axis: int) -> Array:
-    return np.concatenate(xs, axis)
+def _concat(*xs: Array, attrs: AxisAttributes) -> Array:
+    return np.concatenate(xs, attrs.axis)
 
 
-OPS = (Op("Concat", ("xs*",), ("y",), _infer, _concat, {"axis": REQUIRED}, move=move_axis, moves=True),)
+OPS = (Op("Concat", ("xs*",), ("y",), _infer, _concat, AxisAttributes, move=move_axis, moves=True),)

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, Tensor
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, Tensor
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, same_dtype
-from mace_core.ops.windows import Ints, Windows
-
-ATTRS: Mapping[str, Any] = {
-    "strides": REQUIRED,
-    "pads_before": REQUIRED,
-    "pads_after": REQUIRED,
-    "dilations": REQUIRED,
-    "group": 1,
-    "low": -math.inf,
-    "high": math.inf,
-}
+from mace_core.ops.windows import Ints, WindowAttributes, Windows
 
 
-def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Windows]:
+@dataclass(frozen=True)
+class ClampAttributes(Attributes):
+    """The attributes of an op that limits its results to `low` ... `high`, as an activation behind it would."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def is_clamped(self) -> bool:
+        """Whether either limit is finite."""
+        return self.low != -math.inf or self.high != math.inf
+
+
+@dataclass(frozen=True)
+class ConvAttributes(ClampAttributes, WindowAttributes):
+    """group: how many parts the channels divide into, each with filters of its own."""
+
+    group: int = 1
+
+
+def check_operands(inputs: Inputs, attrs: ConvAttributes) -> tuple[Tensor, Tensor, Windows]:
     """Return input, filters and windows of a convolution or its transpose.
 
     OpError where they do not fit together.
@@ -45,7 +56,7 @@ def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Window
         len(w.shape) == len(x.shape),
         f"w has {len(w.shape)} axes, x has {len(x.shape)}; they must be the same",
     )
-    group, channels, results = int(attrs["group"]), x.shape[-1], w.shape[0]  # type: ignore[arg-type]  # schema: an int
+    group, channels, results = attrs.group, x.shape[-1], w.shape[0]
     need(group >= 1, f"group is {group}, expected at least 1")
     need(channels % group == 0, f"{channels} input channels do not divide into {group} groups")
     need(
@@ -59,11 +70,11 @@ def check_operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Window
         bias is None or bias.shape == (results,),
         f"bias has shape {list(bias.shape) if bias else None}, expected [{results}]",
     )
-    need(attrs["low"] <= attrs["high"], f"low {attrs['low']} is above high {attrs['high']}")  # type: ignore[operator]
+    need(attrs.low <= attrs.high, f"low {attrs.low} is above high {attrs.high}")
     return x, w, Windows.of(w.shape[1:-1], attrs)
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: ConvAttributes) -> list[Spec]:
     x, w, windows = check_operands(inputs, attrs)
     return [(x.dtype, (x.shape[0], *windows.count(x.shape[1:-1]), w.shape[0]))]
 
@@ -77,17 +88,18 @@ def grouped_product(x: Array, w: Array) -> Array:
     return np.asarray(product.transpose(1, 0, 2)).reshape(*x.shape[:-1], w.shape[1])
 
 
-def finished(sums: Array, bias: Array | None, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Array:
+def finished(sums: Array, bias: Array | None, attrs: ClampAttributes, dtype: np.dtype[Any]) -> Array:
     """Add the bias, clamp, and convert to the wanted type."""
     biased = sums if bias is None else sums + bias
-    return np.asarray(np.clip(biased, attrs["low"], attrs["high"]).astype(dtype))
+    return np.asarray(np.clip(biased, attrs.low, attrs.high).astype(dtype))
 
 
-def _conv(x: Array, w: Array, bias: Array | None = None, *, group: int, **attrs: Any) -> Array:
+def _conv(x: Array, w: Array, bias: Array | None = None, *, attrs: ConvAttributes) -> Array:
     """Sum over the kernel's positions of a matrix product each, in float64."""
     windows = Windows.of(w.shape[1:-1], attrs)
     out = windows.count(x.shape[1:-1])
     padded = windows.padded(x.astype(np.float64), out, 0.0)
+    group = attrs.group
     filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
     sums = np.zeros((x.shape[0], *out, group, filters.shape[1]))
     for tap in windows.taps():
@@ -102,4 +114,4 @@ def at(filters: Array, tap: Ints) -> Array:
     return np.asarray(filters[index])
 
 
-OPS = (Op("Conv", ("x", "w", "bias?"), ("y",), _infer, _conv, ATTRS),)
+OPS = (Op("Conv", ("x", "w", "bias?"), ("y",), _infer, _conv, ConvAttributes),)

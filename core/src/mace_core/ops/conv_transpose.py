@@ -5,21 +5,28 @@ Every input pixel adds a scaled kernel to the output.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, Shape
-from mace_core.ops.conv import ATTRS, at, check_operands, finished, grouped_product
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ir import Array, Shape
+from mace_core.ops.conv import ConvAttributes, at, check_operands, finished, grouped_product
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need
-from mace_core.ops.windows import Ints, Windows, integers
+from mace_core.ops.windows import Ints, Windows, need_integers
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True, kw_only=True)
+class ConvTransposeAttributes(ConvAttributes):
+    """output_padding: rows that the output has more behind each spatial axis."""
+
+    output_padding: Ints
+
+
+def _infer(inputs: Inputs, attrs: ConvTransposeAttributes) -> list[Spec]:
     x, w, windows = check_operands(inputs, attrs)
-    extra = integers(attrs, "output_padding", len(windows.kernel))
+    extra = attrs.output_padding
+    need_integers("output_padding", extra, len(windows.kernel))
     need(min(extra) >= 0, f"output_padding {list(extra)} must be at least 0 along each axis")
     out = transposed_size(windows, x.shape[1:-1], extra)
     need(min(out) >= 1, f"its output would have spatial size {list(out)}; the pads cut off everything")
@@ -33,12 +40,13 @@ def transposed_size(windows: Windows, spatial: Shape, extra: Ints) -> Shape:
 
 
 def _conv_transpose(
-    x: Array, w: Array, bias: Array | None = None, *, group: int, output_padding: Ints, **attrs: Any
+    x: Array, w: Array, bias: Array | None = None, *, attrs: ConvTransposeAttributes
 ) -> Array:
     """Scatter a matrix product for each position of the kernel, in float64, and cut the pads off."""
     windows = Windows.of(w.shape[1:-1], attrs)
     spatial = x.shape[1:-1]
-    out = transposed_size(windows, spatial, output_padding)
+    out = transposed_size(windows, spatial, attrs.output_padding)
+    group = attrs.group
     filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
     reach = transposed_size(
         replace(windows, before=(0,) * len(out), after=(0,) * len(out)), spatial, (0,) * len(out)
@@ -61,6 +69,6 @@ OPS = (
         ("y",),
         _infer,
         _conv_transpose,
-        {**ATTRS, "output_padding": REQUIRED},
+        ConvTransposeAttributes,
     ),
 )

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integer
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, move_axis, present, same
+from mace_core.ir import Array
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, present, same
+
+
+@dataclass(frozen=True)
+class CumulativeAttributes(AxisAttributes):
+    """exclusive: without the element itself.  reverse: from the end."""
+
+    exclusive: bool = False
+    reverse: bool = False
 
 
 def _running(function: Callable[..., Array], nothing: int) -> Callable[..., Array]:
-    def reference(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+    def reference(x: Array, attrs: CumulativeAttributes) -> Array:
         """Of all before and including each element, or only before it; from the end if reverse.
 
         Floats in double precision, integers modulo their range; `nothing` is the result before the first
         element.
         """
-        turned = np.flip(x, axis) if reverse else x
+        axis = attrs.axis
+        turned = np.flip(x, axis) if attrs.reverse else x
         total = function(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
-        if exclusive and x.shape[axis]:
+        if attrs.exclusive and x.shape[axis]:
             first = np.full_like(np.take(total, [0], axis), nothing)
             total = np.concatenate([first, np.take(total, np.arange(x.shape[axis] - 1), axis)], axis)
-        return (np.flip(total, axis) if reverse else total).astype(x.dtype)
+        return (np.flip(total, axis) if attrs.reverse else total).astype(x.dtype)
 
     return reference
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    axis_of(integer(attrs, "axis"), len(present(inputs)[0].shape))
+def _infer(inputs: Inputs, attrs: CumulativeAttributes) -> list[Spec]:
+    axis_of(attrs.axis, len(present(inputs)[0].shape))
     return same(inputs, attrs)
 
 
-ATTRS: Mapping[str, Any] = {"axis": REQUIRED, "exclusive": False, "reverse": False}
 OPS = (
-    Op("CumSum", ("x",), ("y",), _infer, _running(np.cumsum, 0), ATTRS, move=move_axis),
-    Op("CumProd", ("x",), ("y",), _infer, _running(np.cumprod, 1), ATTRS, move=move_axis),
+    Op("CumSum", ("x",), ("y",), _infer, _running(np.cumsum, 0), CumulativeAttributes, move=move_axis),
+    Op("CumProd", ("x",), ("y",), _infer, _running(np.cumprod, 1), CumulativeAttributes, move=move_axis),
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present, same_dtype
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     x, y = present(inputs)
     same_dtype(inputs)
     need(x.dtype in (DType.F32, DType.F64), f"x is of type {x.dtype.value}; it must be f32 or f64")

@@ -6,13 +6,28 @@ A negative index counts from the end; one outside the axis means its nearest ele
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integer, need_indices
+from mace_core.attributes import Attributes
+from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, need_indices, present
+
+
+@dataclass(frozen=True)
+class GatherAttributes(AxisAttributes):
+    """axis: the one that the indices count along."""
+
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class GatherNDAttributes(Attributes):
+    """batch_dims: axes in front that data and indices share."""
+
+    batch_dims: int = 0
 
 
 def positions(indices: Array, count: int | Array) -> Array:
@@ -24,26 +39,27 @@ def positions(indices: Array, count: int | Array) -> Array:
     return np.clip(np.where(wide < 0, wide + count, wide), 0, count - 1)
 
 
-def _infer_gather(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_gather(inputs: Inputs, attrs: GatherAttributes) -> list[Spec]:
     data, indices = present(inputs)
     need_indices(indices, "indices")
-    axis = axis_of(integer(attrs, "axis"), len(data.shape))
+    axis = axis_of(attrs.axis, len(data.shape))
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     need(data.shape[axis] > 0 or math.prod(shape) == 0, f"axis {axis} has no elements to gather")
     return [(data.dtype, shape)]
 
 
-def _gather(data: Array, indices: Array, axis: int) -> Array:
+def _gather(data: Array, indices: Array, attrs: GatherAttributes) -> Array:
+    axis = attrs.axis
     if data.shape[axis] == 0:
         axis %= data.ndim
         return np.empty((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
     return np.take(data, positions(indices, data.shape[axis]), axis)
 
 
-def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_elements(inputs: Inputs, attrs: GatherAttributes) -> list[Spec]:
     data, indices = present(inputs)
     need_indices(indices, "indices")
-    axis = axis_of(integer(attrs, "axis"), len(data.shape))
+    axis = axis_of(attrs.axis, len(data.shape))
     need(
         len(indices.shape) == len(data.shape),
         f"indices have rank {len(indices.shape)}, data has {len(data.shape)}",
@@ -54,18 +70,18 @@ def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(data.dtype, indices.shape)]
 
 
-def _gather_elements(data: Array, indices: Array, axis: int) -> Array:
+def _gather_elements(data: Array, indices: Array, attrs: GatherAttributes) -> Array:
     if indices.size == 0:
         return np.empty(indices.shape, data.dtype)
-    axis %= data.ndim
+    axis = attrs.axis % data.ndim
     data = data[tuple(slice(None) if n == axis else slice(d) for n, d in enumerate(indices.shape))]
     return np.take_along_axis(data, positions(indices, data.shape[axis]), axis)
 
 
-def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_nd(inputs: Inputs, attrs: GatherNDAttributes) -> list[Spec]:
     data, indices = present(inputs)
     need_indices(indices, "indices")
-    batch = integer(attrs, "batch_dims")
+    batch = attrs.batch_dims
     need(len(indices.shape) > 0, "indices are a scalar; their last axis must hold the coordinates")
     least = min(len(indices.shape) - 1, len(data.shape))
     need(0 <= batch <= least, f"batch_dims is {batch}; it must be 0 to {least}")
@@ -84,7 +100,8 @@ def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(data.dtype, shape)]
 
 
-def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
+def _gather_nd(data: Array, indices: Array, attrs: GatherNDAttributes) -> Array:
+    batch_dims = attrs.batch_dims
     depth, lead = indices.shape[-1], indices.shape[:-1]
     indexed = data.shape[batch_dims : batch_dims + depth]
     shape = (*lead, *data.shape[batch_dims + depth :])
@@ -98,16 +115,16 @@ def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
 
 
 OPS = (
-    Op("Gather", ("data", "indices"), ("y",), _infer_gather, _gather, {"axis": 0}, moves=True),
+    Op("Gather", ("data", "indices"), ("y",), _infer_gather, _gather, GatherAttributes, moves=True),
     Op(
         "GatherElements",
         ("data", "indices"),
         ("y",),
         _infer_elements,
         _gather_elements,
-        {"axis": 0},
+        GatherAttributes,
         move=move_axis,
         moves=True,
     ),
-    Op("GatherND", ("data", "indices"), ("y",), _infer_nd, _gather_nd, {"batch_dims": 0}, moves=True),
+    Op("GatherND", ("data", "indices"), ("y",), _infer_nd, _gather_nd, GatherNDAttributes, moves=True),
 )

@@ -6,17 +6,19 @@ before the first.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
-from mace_core.ops.arguments import choice
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
-MODES = ("linear", "nearest", "cubic")
-PADDINGS = ("zeros", "border", "reflection")
+Mode = Literal["linear", "nearest", "cubic"]
+Padding = Literal["zeros", "border", "reflection"]
 FAR = float(1 << 24)
 """The farthest coordinate; beyond it floats do not tell neighbours apart."""
 
@@ -24,14 +26,21 @@ CUBIC_A = -0.75
 """The free coefficient of the cubic kernel (R. G. Keys, "Cubic convolution interpolation", 1981)."""
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class GridSampleAttributes(Attributes):
+    """align_corners: whether -1 and 1 mean the middles of the outermost elements, else their outer edges."""
+
+    mode: Mode = "linear"
+    padding: Padding = "zeros"
+    align_corners: bool = False
+
+
+def _infer(inputs: Inputs, attrs: GridSampleAttributes) -> list[Spec]:
     x, grid = present(inputs)
-    mode = choice(attrs, "mode", MODES)
-    choice(attrs, "padding", PADDINGS)
     axes = len(x.shape) - 2
     need(1 <= axes <= 3, f"x has shape {list(x.shape)}; its rank must be 3 to 5")
     need(
-        mode == "nearest" or x.dtype.is_float,
+        attrs.mode == "nearest" or x.dtype.is_float,
         f"x is of type {x.dtype.value}; it must be a float type to be interpolated",
     )
     need(grid.dtype is DType.F32, f"grid is of type {grid.dtype.value}; it must be f32")
@@ -59,14 +68,14 @@ def _reflected(v: Array, low: float, high: float) -> Array:
     return np.where((v < low) | (v > high), back, v)
 
 
-def _padded(v: Array, size: int, attrs: Attrs) -> Array:
-    low, high = (0.0, size - 1.0) if attrs["align_corners"] else (-0.5, size - 0.5)
-    if attrs["padding"] == "border":
+def _padded(v: Array, size: int, attrs: GridSampleAttributes) -> Array:
+    low, high = (0.0, size - 1.0) if attrs.align_corners else (-0.5, size - 0.5)
+    if attrs.padding == "border":
         return np.where((v < low) | (v > high), np.clip(v, 0, size - 1), v)
-    return _reflected(v, low, high) if attrs["padding"] == "reflection" else v
+    return _reflected(v, low, high) if attrs.padding == "reflection" else v
 
 
-def _weights(t: Array, mode: str) -> list[Array]:
+def _weights(t: Array, mode: Mode) -> list[Array]:
     """Weights of the taps from the fraction behind the first, or behind the second of a cubic."""
     if mode == "linear":
         return [1 - t, t]
@@ -76,29 +85,29 @@ def _weights(t: Array, mode: str) -> list[Array]:
     return [outer[0], inner[0], inner[1], outer[1]]
 
 
-def _taps(g: Array, size: int, attrs: Attrs) -> list[tuple[Array, Array, Array]]:
+def _taps(g: Array, size: int, attrs: GridSampleAttributes) -> list[tuple[Array, Array, Array]]:
     """Of one axis, for each tap: positions, whether they are inside, and weights."""
-    mode = str(attrs["mode"])
+    mode = attrs.mode
     wide = g.astype(np.float64) + 1
-    v = held(wide * (size - 1) / 2 if attrs["align_corners"] else (wide * size - 1) / 2)
+    v = held(wide * (size - 1) / 2 if attrs.align_corners else (wide * size - 1) / 2)
     v = _padded(np.rint(v) if mode == "nearest" else v, size, attrs)
     first = np.floor(v)
     weights = [np.ones_like(v)] if mode == "nearest" else _weights(v - first, mode)
     made = []
     for i, weight in enumerate(weights):
         at = first + (i - 1 if mode == "cubic" else i)
-        at = np.clip(at, 0, size - 1) if attrs["padding"] == "border" else _padded(at, size, attrs)
+        at = np.clip(at, 0, size - 1) if attrs.padding == "border" else _padded(at, size, attrs)
         inside = (at >= 0) & (at <= size - 1)
         made.append((np.clip(at, 0, size - 1).astype(np.int64), inside, weight))
     return made
 
 
-def _grid_sample(x: Array, grid: Array, **attrs: bool | str) -> Array:
+def _grid_sample(x: Array, grid: Array, attrs: GridSampleAttributes) -> Array:
     """The last number of a coordinate is along the first spatial axis."""
     axes = x.ndim - 2
     taps = [_taps(grid[..., axes - 1 - i], x.shape[1 + i], attrs) for i in range(axes)]
     batch = np.arange(x.shape[0]).reshape(-1, *(1,) * axes)
-    if attrs["mode"] == "nearest":
+    if attrs.mode == "nearest":
         key, inside = tuple(t[0][0] for t in taps), np.logical_and.reduce([t[0][1] for t in taps])
         return np.asarray(np.where(inside[..., None], x[(batch, *key)], np.zeros((), x.dtype)))
     total = np.zeros((*grid.shape[:-1], x.shape[-1]))
@@ -116,6 +125,6 @@ OPS = (
         ("y",),
         _infer,
         _grid_sample,
-        {"mode": "linear", "padding": "zeros", "align_corners": False},
+        GridSampleAttributes,
     ),
 )

@@ -5,17 +5,35 @@ Gates in the order z (update), r (reset), h (candidate).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs
+from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
-from mace_core.ops.rnn import ATTRS, Activation, Sequences, activations, infer, joined, sequences, unroll
+from mace_core.ops.rnn import (
+    Activation,
+    RecurrentAttributes,
+    Sequences,
+    activations,
+    infer,
+    joined,
+    sequences,
+    unroll,
+)
 from mace_core.ops.shapes import Inputs
 
 DEFAULTS = ("Sigmoid", "Tanh")
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class GRUAttributes(RecurrentAttributes):
+    """linear_before_reset: whether the reset gate acts behind the product with the state, not before it."""
+
+    linear_before_reset: bool = False
+
+
+def _infer(inputs: Inputs, attrs: GRUAttributes) -> list[Spec]:
     return list(infer(inputs, attrs, 3, DEFAULTS))
 
 
@@ -47,14 +65,13 @@ class _Cell:
         return ((1 - z) * candidate + z * h,)
 
 
-def _gru(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:
+def _gru(x: Array, w: Array, r: Array, *optional: Array | None, attrs: GRUAttributes) -> tuple[Array, ...]:
     b, lengths, h0 = ([*optional] + [None] * 3)[:3]
-    functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
+    functions = activations(attrs, DEFAULTS)
     results = []
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
-        cell = _Cell(
-            w[d], r[d], None if b is None else b[d], functions[d], bool(attrs["linear_before_reset"])
-        )
+        bias = None if b is None else b[d]
+        cell = _Cell(w[d], r[d], bias, functions[d], attrs.linear_before_reset)
         results.append(unroll(run, cell, (run.h0,)))
     return joined(x, results)
 
@@ -66,6 +83,6 @@ OPS = (
         ("y", "yh?"),
         _infer,
         _gru,
-        {**ATTRS, "linear_before_reset": False},
+        GRUAttributes,
     ),
 )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.norm import channels_last, move_spatial, normalised
+from mace_core.ir import Array
+from mace_core.ops.norm import EpsilonAttributes, channels_last, move_spatial, normalised
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    x = channels_last(inputs, attrs)
+def _infer(inputs: Inputs, attrs: EpsilonAttributes) -> list[Spec]:
+    x = channels_last(inputs, attrs.epsilon)
     return [(x.dtype, x.shape)]
 
 
-def _instance_norm(x: Array, scale: Array, bias: Array, epsilon: float) -> Array:
-    return (normalised(x, tuple(range(1, x.ndim - 1)), epsilon) * scale + bias).astype(x.dtype)
+def _instance_norm(x: Array, scale: Array, bias: Array, attrs: EpsilonAttributes) -> Array:
+    return (normalised(x, tuple(range(1, x.ndim - 1)), attrs.epsilon) * scale + bias).astype(x.dtype)
 
 
 OPS = (
@@ -24,7 +24,7 @@ OPS = (
         ("y",),
         _infer,
         _instance_norm,
-        {"epsilon": 1e-5},
+        EpsilonAttributes,
         move=move_spatial,
     ),
 )

@@ -5,13 +5,15 @@ Gates in the order i, o, f, c, peepholes i, o, f.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs
+from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.rnn import (
-    ATTRS,
     Activation,
+    RecurrentAttributes,
     Sequences,
     activations,
     infer,
@@ -27,7 +29,15 @@ Weights = tuple[Array, Array, Array | None, Array | None]
 """One direction's w, r, b, p."""
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class LSTMAttributes(RecurrentAttributes):
+    """coupled: whether the forget gate is 1 - the input gate.  cell_clip: bound of the cell state, 0 for none."""
+
+    coupled: bool = False
+    cell_clip: float = 0.0
+
+
+def _infer(inputs: Inputs, attrs: LSTMAttributes) -> list[Spec]:
     y, state = infer(inputs, attrs, 4, DEFAULTS)
     count, _, hidden = state[1]
     shape_is(inputs, 6, state[1])
@@ -64,13 +74,13 @@ class _Cell:
         return o * self.h(c), c
 
 
-def _lstm(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:
+def _lstm(x: Array, w: Array, r: Array, *optional: Array | None, attrs: LSTMAttributes) -> tuple[Array, ...]:
     b, lengths, h0, c0, p = ([*optional] + [None] * 5)[:5]
-    functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
+    functions = activations(attrs, DEFAULTS)
     results = []
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
         own = (w[d], r[d], None if b is None else b[d], None if p is None else p[d])
-        cell = _Cell(own, functions[d], bool(attrs["coupled"]), float(attrs["cell_clip"]))  # type: ignore[arg-type]
+        cell = _Cell(own, functions[d], attrs.coupled, attrs.cell_clip)
         c = np.zeros_like(run.h0) if c0 is None else c0[d].astype(np.float64)
         results.append(unroll(run, cell, (run.h0, c)))
     return joined(x, results)
@@ -83,6 +93,6 @@ OPS = (
         ("y", "yh?", "yc?"),
         _infer,
         _lstm,
-        {**ATTRS, "coupled": False, "cell_clip": 0.0},
+        LSTMAttributes,
     ),
 )

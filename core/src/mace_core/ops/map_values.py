@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
+from mace_core.attributes import Attributes
+from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     x, keys, values, default = present(inputs)
     need(keys.dtype is x.dtype, f"keys are of type {keys.dtype.value}; they must be {x.dtype.value}, as x is")
     need(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.matmul import product_shape
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need
@@ -12,7 +13,7 @@ from mace_core.ops.shapes import Inputs, need
 EIGHT_BITS = (DType.I8, DType.U8)
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     a, b, *zeros = (*inputs, None, None)[:4]
     assert a is not None
     assert b is not None

@@ -9,40 +9,70 @@ and NaN, are none.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Tensor
-from mace_core.ops.arguments import floats, integer, real
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType, Tensor
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
 
-def _operands(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class DecodeBoxesAttributes(Attributes):
+    """variances: factors of the two moves and the two logarithms of a box."""
+
+    variances: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class SuppressionAttributes(Attributes):
+    """per_class: boxes to keep of each class of an image, at most."""
+
+    per_class: int
+    iou_threshold: float = 0.0
+    score_threshold: float = -math.inf
+
+
+@dataclass(frozen=True)
+class NonMaxSuppressionAttributes(SuppressionAttributes):
+    """center: whether boxes are told by their center and size, else by two corners."""
+
+    center: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombinedSuppressionAttributes(SuppressionAttributes):
+    """total: boxes to keep of an image.  candidates: boxes of a class to look at, 0 for all."""
+
+    total: int
+    iou_threshold: float = 0.5
+    candidates: int = 0
+
+
+def _operands(inputs: Inputs, attrs: SuppressionAttributes) -> tuple[Tensor, Tensor]:
     boxes, scores = present(inputs)
     for t in (boxes, scores):
         need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
     need(len(scores.shape) == 3, f"scores have shape {list(scores.shape)}; their rank must be 3")
-    need(integer(attrs, "per_class") >= 1, f"per_class is {attrs['per_class']}; it must be positive")
-    need(
-        0 <= real(attrs, "iou_threshold") <= 1,
-        f"iou_threshold is {attrs['iou_threshold']}; it must be 0 to 1",
-    )
+    need(attrs.per_class >= 1, f"per_class is {attrs.per_class}; it must be positive")
+    need(0 <= attrs.iou_threshold <= 1, f"iou_threshold is {attrs.iou_threshold}; it must be 0 to 1")
     return boxes, scores
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: NonMaxSuppressionAttributes) -> list[Spec]:
     boxes, scores = _operands(inputs, attrs)
     images, classes, count = scores.shape
     need(
         boxes.shape == (images, count, 4),
         f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 4]",
     )
-    return [(DType.I64, (images * classes * min(integer(attrs, "per_class"), count), 3)), (DType.I64, (1,))]
+    return [(DType.I64, (images * classes * min(attrs.per_class, count), 3)), (DType.I64, (1,))]
 
 
-def _infer_combined(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_combined(inputs: Inputs, attrs: CombinedSuppressionAttributes) -> list[Spec]:
     boxes, scores = _operands(inputs, attrs)
     images, count, classes = scores.shape
     fits = (
@@ -51,10 +81,9 @@ def _infer_combined(inputs: Inputs, attrs: Attrs) -> list[Spec]:
         and boxes.shape[2] in (1, classes)
     )
     need(fits, f"boxes have shape {list(boxes.shape)}; it must be [{images}, {count}, 1 or {classes}, 4]")
-    total = integer(attrs, "total")
-    need(total >= 1, f"total is {total}; it must be positive")
-    need(integer(attrs, "candidates") >= 0, f"candidates is {attrs['candidates']}; it must not be negative")
-    rows = (images, total)
+    need(attrs.total >= 1, f"total is {attrs.total}; it must be positive")
+    need(attrs.candidates >= 0, f"candidates is {attrs.candidates}; it must not be negative")
+    rows = (images, attrs.total)
     return [
         (DType.F32, (*rows, 4)),
         (DType.F32, rows),
@@ -64,7 +93,7 @@ def _infer_combined(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     ]
 
 
-def _infer_decode(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_decode(inputs: Inputs, attrs: DecodeBoxesAttributes) -> list[Spec]:
     deltas, priors = present(inputs)
     for t in (deltas, priors):
         need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
@@ -76,18 +105,17 @@ def _infer_decode(inputs: Inputs, attrs: Attrs) -> list[Spec]:
         priors.shape == deltas.shape[1:],
         f"priors have shape {list(priors.shape)}; it must be {list(deltas.shape[1:])}",
     )
-    floats(attrs, "variances", 4)
     return [(DType.F32, deltas.shape)]
 
 
-def _decode(deltas: Array, priors: Array, variances: tuple[float, ...]) -> Array:
+def _decode(deltas: Array, priors: Array, attrs: DecodeBoxesAttributes) -> Array:
     """Low and high corners of boxes that are told as moves of priors' centers and logarithms of factors of their sizes.
 
     priors: two coordinates of the center, then the sizes along them (W. Liu et al., "SSD: Single Shot
     MultiBox Detector", 2016).
     """
     wide, center, size = (
-        deltas.astype(np.float64) * variances,
+        deltas.astype(np.float64) * attrs.variances,
         priors[:, :2].astype(np.float64),
         priors[:, 2:].astype(np.float64),
     )
@@ -114,47 +142,48 @@ def _overlap(box: Array, others: Array, threshold: float) -> bool:
     return bool((real_boxes & (common / (box[4] + others[:, 4] - common) > threshold)).any())
 
 
-def _of_class(boxes: Array, scores: Array, attrs: dict[str, Any]) -> list[int]:
+def _of_class(
+    boxes: Array, scores: Array, attrs: SuppressionAttributes, *, center: bool = False, candidates: int = 0
+) -> list[int]:
     """The boxes to keep, the best first; of equal scores the first."""
     order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > np.float32(attrs["score_threshold"])]
-    corners = _corners(boxes, attrs.get("center", False))
+    order = order[scores[order] > np.float32(attrs.score_threshold)]
+    corners = _corners(boxes, center)
     kept: list[int] = []
-    for i in order[: attrs.get("candidates") or None]:
-        if len(kept) == attrs["per_class"]:
+    for i in order[: candidates or None]:
+        if len(kept) == attrs.per_class:
             break
-        if not _overlap(corners[i], corners[kept], attrs["iou_threshold"]):
+        if not _overlap(corners[i], corners[kept], attrs.iou_threshold):
             kept.append(int(i))
     return kept
 
 
-def _nms(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, Array]:
+def _nms(boxes: Array, scores: Array, attrs: NonMaxSuppressionAttributes) -> tuple[Array, Array]:
     """Image, class and box of each: by image, then by class, then the best first; -1 behind the last."""
     images, classes, count = scores.shape
     rows = [
         (n, c, i)
         for n in range(images)
         for c in range(classes)
-        for i in _of_class(boxes[n], scores[n, c], attrs)
+        for i in _of_class(boxes[n], scores[n, c], attrs, center=attrs.center)
     ]
-    selected = np.full((images * classes * min(attrs["per_class"], count), 3), -1, np.int64)
+    selected = np.full((images * classes * min(attrs.per_class, count), 3), -1, np.int64)
     selected[: len(rows)] = np.reshape(rows, (-1, 3))
     return selected, np.array([len(rows)], np.int64)
 
 
-def _combined(boxes: Array, scores: Array, **attrs: Any) -> tuple[Array, ...]:
+def _combined(boxes: Array, scores: Array, attrs: CombinedSuppressionAttributes) -> tuple[Array, ...]:
     """Of all classes of an image together the best; of equal scores the first class; 0 behind the last."""
     images, _, classes = scores.shape
-    total = attrs["total"]
+    total = attrs.total
     found = np.zeros((images, total, 4), np.float32), np.zeros((images, total), np.float32)
     names = np.zeros((3, images, total), np.int64)
     counts = np.zeros(images, np.int64)
     for n in range(images):
-        kept = [
-            (c, i)
-            for c in range(classes)
-            for i in _of_class(boxes[n, :, c % boxes.shape[2]], scores[n, :, c], attrs)
-        ]
+        kept = []
+        for c in range(classes):
+            own = boxes[n, :, c % boxes.shape[2]]
+            kept += [(c, i) for i in _of_class(own, scores[n, :, c], attrs, candidates=attrs.candidates)]
         best = sorted(kept, key=lambda ci: -scores[n, ci[1], ci[0]])[:total]
         counts[n] = len(best)
         for k, (c, i) in enumerate(best):
@@ -170,7 +199,7 @@ OPS = (
         ("boxes",),
         _infer_decode,
         _decode,
-        {"variances": (1.0, 1.0, 1.0, 1.0)},
+        DecodeBoxesAttributes,
     ),
     Op(
         "NonMaxSuppression",
@@ -178,7 +207,7 @@ OPS = (
         ("selected", "count"),
         _infer,
         _nms,
-        {"per_class": REQUIRED, "iou_threshold": 0.0, "score_threshold": -np.inf, "center": False},
+        NonMaxSuppressionAttributes,
     ),
     Op(
         "CombinedNonMaxSuppression",
@@ -186,12 +215,6 @@ OPS = (
         ("detections", "confidences", "classes", "indices", "count"),
         _infer_combined,
         _combined,
-        {
-            "per_class": REQUIRED,
-            "total": REQUIRED,
-            "iou_threshold": 0.5,
-            "score_threshold": -np.inf,
-            "candidates": 0,
-        },
+        CombinedSuppressionAttributes,
     ),
 )

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integer, need_indices
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, need, present
+from mace_core.attributes import Attributes
+from mace_core.ir import Array
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, axis_of, need, need_indices, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class OneHotAttributes(Attributes):
+    """depth: elements of a vector.  axis: where the vectors lie in the result."""
+
+    depth: int
+    axis: int = -1
+
+
+def _infer(inputs: Inputs, attrs: OneHotAttributes) -> list[Spec]:
     indices, values = present(inputs)
     need_indices(indices, "indices")
     need(values.shape == (2,), f"values have shape {list(values.shape)}; they must be two, off and on")
-    depth = integer(attrs, "depth")
+    depth = attrs.depth
     need(depth >= 0, f"depth is {depth}; it must not be negative")
-    axis = axis_of(integer(attrs, "axis"), len(indices.shape) + 1)
+    axis = axis_of(attrs.axis, len(indices.shape) + 1)
     return [(values.dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))]
 
 
-def _onehot(indices: Array, values: Array, depth: int, axis: int) -> Array:
+def _onehot(indices: Array, values: Array, attrs: OneHotAttributes) -> Array:
     """An index from -depth counts from the end; one outside is on nowhere."""
+    depth = attrs.depth
     classes = np.arange(depth).reshape(depth, *(1,) * indices.ndim)
     wide = indices.astype(np.float64)  # holds every index that can be near
     on = np.where(wide < 0, wide + depth, wide) == classes
-    return np.asarray(np.where(np.moveaxis(on, 0, axis), values[1], values[0]))
+    return np.asarray(np.where(np.moveaxis(on, 0, attrs.axis), values[1], values[0]))
 
 
-OPS = (Op("OneHot", ("indices", "values"), ("y",), _infer, _onehot, {"depth": REQUIRED, "axis": -1}),)
+OPS = (Op("OneHot", ("indices", "values"), ("y",), _infer, _onehot, OneHotAttributes),)

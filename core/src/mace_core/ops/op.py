@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
-from mace_core.ir import Array, Attr, Attrs, DType, Node, Shape, Tensor
+from mace_core.attributes import Attributes, AttributesError, AttributeValues, complete
+from mace_core.ir import Array, DType, Node, Shape, Tensor
 
 if TYPE_CHECKING:
+    # The default lets `Op` alone stand for an op of any attributes; Python's own has it from 3.13 on.
+    from typing_extensions import TypeVar
+
     from mace_core.lowering import Lowering
+
+    A = TypeVar("A", bound=Attributes, default=Any)
+else:
+    from typing import TypeVar
+
+    A = TypeVar("A")
 
 Spec = tuple[DType, Shape]
 """What an inferred output is: its element type and shape."""
@@ -21,24 +30,25 @@ Spec = tuple[DType, Shape]
 Perm = tuple[int, ...]
 """A permutation of axes as numpy.transpose takes it."""
 
-REQUIRED: Any = object()
-"""The default of an attribute that has none."""
-
-
 class OpError(ValueError):
     """The op cannot take these inputs or attributes; the text says which and why, without naming the node."""
 
 
+NO_ATTRIBUTES = cast("type[Any]", Attributes)
+"""The default of `Op.attrs`; the cast is what a default of a generic field needs."""
+
+
 @dataclass(frozen=True)
-class Op:
+class Op(Generic[A]):
     """An operator of the IR.
 
     name: "Conv", or "acme::Swish" for a plugin's own.
     inputs, outputs: names; a trailing "?" marks an optional one, a trailing "*" on the last one that it may
     repeat.
-    attrs: default of each attribute, REQUIRED where there is none; a value's type must be its default's.
+    attrs: the dataclass of its attributes; `Attributes` itself for an op that has none.
     infer: (input tensors, attrs) -> (dtype, shape) of each output; raises OpError.
-    reference: (*input arrays, **attrs) -> array or tuple of arrays, in numpy; None for an absent input.
+    reference: (*input arrays, attrs=attributes) -> array or tuple of arrays, in numpy; None for an absent input.
+        That of an op without attributes gets the arrays only.
     lower: for a plugin's op, the portable kernel that serves every kernel target without one of its own.
     move: for an op whose inputs are all permuted alike, x = transpose(x', perm), where x is the op's own
         operand: (attrs, perm) -> (attrs', perm') such that op(x, attrs) = transpose(op(x', attrs'), perm');
@@ -49,31 +59,22 @@ class Op:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    infer: Callable[[Sequence[Tensor | None], Attrs], Sequence[Spec]]
+    infer: Callable[[Sequence[Tensor | None], A], Sequence[Spec]]
     reference: Callable[..., Any]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: type[A] = NO_ATTRIBUTES
     lower: Callable[[Node, Lowering], None] | None = None
-    move: Callable[[Attrs, Perm], tuple[Mapping[str, Any], Perm] | None] | None = None
+    move: Callable[[A, Perm], tuple[A, Perm] | None] | None = None
     moves: bool = False
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    def complete(self, given: Mapping[str, Any]) -> Attrs:
+    def complete(self, given: AttributeValues) -> A:
         """The attributes with defaults filled in; OpError names every unknown, missing or mistyped one."""
-        faults = [f"no attribute {key!r}" for key in sorted(set(given) - set(self.attrs))]
-        values: dict[str, Attr] = {}
-        for key, default in self.attrs.items():
-            value = _plain(given.get(key, default))
-            if value is REQUIRED:
-                faults.append(f"attribute {key!r} is required")
-            elif default is not REQUIRED and not _same_type(value, default):
-                faults.append(f"attribute {key!r} is {value!r}, expected {type(default).__name__}")
-            else:
-                values[key] = value
-        if faults:
-            raise OpError(", ".join(faults))
-        return MappingProxyType(values)
+        try:
+            return complete(self.attrs, given)
+        except AttributesError as error:
+            raise OpError(str(error)) from None
 
     def check_arity(self, inputs: int, outputs: int) -> None:
         """OpError unless so many inputs and outputs are possible."""
@@ -90,23 +91,10 @@ class Op:
             if not name and not declared.endswith("?"):
                 raise OpError(f"operand {declared.rstrip('*')!r} (input {i}) is absent")
 
-    def compute(self, inputs: Iterable[Array | None], attrs: Attrs) -> tuple[Array, ...]:
+    def compute(self, inputs: Iterable[Array | None], attrs: A) -> tuple[Array, ...]:
         """The reference's outputs as a tuple."""
         with np.errstate(all="ignore"):
-            result = self.reference(*inputs, **attrs)
+            has_attributes = self.attrs is not Attributes
+            result = self.reference(*inputs, attrs=attrs) if has_attributes else self.reference(*inputs)
         return tuple(np.asarray(r) for r in (result if isinstance(result, tuple) else (result,)))
 
-
-def _plain(value: Any) -> Any:
-    """Lists as tuples and numpy scalars as Python's, so that attributes can be compared and printed."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, list | tuple | np.ndarray):
-        return tuple(_plain(v) for v in value)
-    return value
-
-
-def _same_type(value: Any, default: Any) -> bool:
-    if isinstance(default, float):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is type(default)

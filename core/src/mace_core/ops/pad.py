@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
-from mace_core.ops.arguments import choice, integers, move_values, real
-from mace_core.ops.op import REQUIRED, Op, Perm, Spec
-from mace_core.ops.shapes import Inputs, need, present
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
+from mace_core.ops.op import Op, Perm, Spec
+from mace_core.ops.shapes import Inputs, need, need_count, present, reorder
 
-MODES = ("constant", "reflect", "edge", "wrap")
+Mode = Literal["constant", "reflect", "edge", "wrap"]
 """Where the new elements come from, in numpy.pad's words."""
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class PadAttributes(Attributes):
+    """before, after: new elements of each axis.  value: theirs in mode "constant"; an integer stays exact."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    mode: Mode = "constant"
+    value: int | float = 0.0
+
+
+def _infer(inputs: Inputs, attrs: PadAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    before, after = (integers(attrs, key, len(x.shape)) for key in ("before", "after"))
-    mode = choice(attrs, "mode", MODES)
+    before, after, mode = attrs.before, attrs.after, attrs.mode
+    need_count("before", before, len(x.shape))
+    need_count("after", after, len(x.shape))
     for axis, (dim, low, high) in enumerate(zip(x.shape, before, after, strict=True)):
         need(
             low >= 0 and high >= 0,
@@ -29,7 +40,7 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
         empty = mode != "constant" and dim == 0 and low + high > 0
         need(not empty, f"axis {axis} has no elements that mode {mode!r} could repeat")
     if mode == "constant":
-        need_value(real(attrs, "value"), x.dtype, "value")
+        need_value(attrs.value, x.dtype, "value")
     return [(x.dtype, tuple(b + d + a for b, d, a in zip(before, x.shape, after, strict=True)))]
 
 
@@ -48,17 +59,17 @@ def need_value(value: float, dtype: DType, what: str) -> None:
     )
 
 
-def _pad(x: Array, before: tuple[int, ...], after: tuple[int, ...], mode: str, value: float) -> Array:
+def _pad(x: Array, attrs: PadAttributes) -> Array:
     if x.ndim == 0:
         return x
-    widths = list(zip(before, after, strict=True))
-    if mode == "constant":
-        return np.asarray(np.pad(x, widths, constant_values=np.asarray(value).astype(x.dtype)))
-    return np.asarray(np.pad(x, widths, mode=mode))  # type: ignore[call-overload]  # one of MODES
+    widths = list(zip(attrs.before, attrs.after, strict=True))
+    if attrs.mode == "constant":
+        return np.asarray(np.pad(x, widths, constant_values=np.asarray(attrs.value).astype(x.dtype)))
+    return np.asarray(np.pad(x, widths, mode=attrs.mode))
 
 
-def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
-    return move_values(attrs, perm, ("before", "after"))
+def _move(attrs: PadAttributes, perm: Perm) -> tuple[PadAttributes, Perm]:
+    return replace(attrs, before=reorder(attrs.before, perm), after=reorder(attrs.after, perm)), perm
 
 
 OPS = (
@@ -68,7 +79,7 @@ OPS = (
         ("y",),
         _infer,
         _pad,
-        {"before": REQUIRED, "after": REQUIRED, "mode": "constant", "value": 0.0},
+        PadAttributes,
         move=_move,
         moves=True,
     ),

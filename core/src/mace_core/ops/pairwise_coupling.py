@@ -6,11 +6,13 @@ JMLR 5 (2004), algorithm 2.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
-from mace_core.ops.arguments import integer
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
 MAX_ROUNDS = 100
@@ -18,9 +20,16 @@ TOLERANCE = 0.005
 """Divided by the number of classes: of the residual at which the rounds end, as in LIBSVM."""
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class PairwiseCouplingAttributes(Attributes):
+    """classes: how many, of which every two make a pair."""
+
+    classes: int
+
+
+def _infer(inputs: Inputs, attrs: PairwiseCouplingAttributes) -> list[Spec]:
     (pairs,) = present(inputs)
-    classes = integer(attrs, "classes")
+    classes = attrs.classes
     need(
         pairs.dtype in (DType.F32, DType.F64),
         f"pairs are of type {pairs.dtype.value}; they must be f32 or f64",
@@ -57,8 +66,9 @@ def _one(pairs: Array, classes: int) -> Array:
     return p
 
 
-def _couple(pairs: Array, classes: int) -> Array:
+def _couple(pairs: Array, attrs: PairwiseCouplingAttributes) -> Array:
+    classes = attrs.classes
     return np.asarray([_one(row, classes) for row in pairs], pairs.dtype).reshape(len(pairs), classes)
 
 
-OPS = (Op("PairwiseCoupling", ("pairs",), ("probabilities",), _infer, _couple, {"classes": REQUIRED}),)
+OPS = (Op("PairwiseCoupling", ("pairs",), ("probabilities",), _infer, _couple, PairwiseCouplingAttributes),)

@@ -7,48 +7,56 @@ What one window sees is a row [*kernel, C], its last axis C.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Shape
-from mace_core.ops.arguments import integer, integers
+from mace_core.ir import Array, DType
 from mace_core.ops.grid_sample import held
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.pool import ATTRS as POOL
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.pool import PoolAttributes
 from mace_core.ops.shapes import Inputs, need, present
-from mace_core.ops.windows import Windows
-
-ATTRS: Mapping[str, Any] = dict.fromkeys(
-    ("kernel", "strides", "pads_before", "pads_after", "dilations"), REQUIRED
-)
+from mace_core.ops.windows import Ints, KernelAttributes, Windows, need_integers
 
 
-def _infer_im2col(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class Col2ImAttributes(KernelAttributes):
+    """size: of the image, along each spatial axis."""
+
+    size: Ints
+
+
+@dataclass(frozen=True)
+class DeformIm2ColAttributes(KernelAttributes):
+    """groups: parts of the channels, each with offsets of its own."""
+
+    groups: int = 1
+
+
+def _infer_im2col(inputs: Inputs, attrs: KernelAttributes) -> list[Spec]:
     (x,) = present(inputs)
     need(3 <= len(x.shape) <= 5, f"x has shape {list(x.shape)}; its rank must be 3 to 5")
-    kernel = integers(attrs, "kernel", len(x.shape) - 2)
-    count = Windows.of(kernel, attrs).count(x.shape[1:-1])
-    return [(x.dtype, (x.shape[0], *count, prod(kernel) * x.shape[-1]))]
+    count = attrs.windows(len(x.shape) - 2).count(x.shape[1:-1])
+    return [(x.dtype, (x.shape[0], *count, prod(attrs.kernel) * x.shape[-1]))]
 
 
-def _im2col(x: Array, **attrs: Any) -> Array:
+def _im2col(x: Array, attrs: KernelAttributes) -> Array:
     """Zeros where a window sees the padding."""
-    windows = Windows.of(attrs["kernel"], attrs)
+    windows = Windows.of(attrs.kernel, attrs)
     count = windows.count(x.shape[1:-1])
     padded = windows.padded(x, count, 0)
     return np.concatenate([windows.seen(padded, tap, count) for tap in windows.taps()], -1)
 
 
-def _infer_col2im(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_col2im(inputs: Inputs, attrs: Col2ImAttributes) -> list[Spec]:
     (x,) = present(inputs)
     need(3 <= len(x.shape) <= 5, f"x has shape {list(x.shape)}; its rank must be 3 to 5")
     need(x.dtype is not DType.BOOL, "x is bool, expected numbers")
     axes = len(x.shape) - 2
-    kernel, size = integers(attrs, "kernel", axes), integers(attrs, "size", axes)
-    count = Windows.of(kernel, attrs).count(size)
+    kernel, size = attrs.kernel, attrs.size
+    need_integers("size", size, axes)
+    count = attrs.windows(axes).count(size)
     need(count == x.shape[1:-1], f"x has {list(x.shape[1:-1])} windows; {list(size)} has {list(count)}")
     need(
         x.shape[-1] % prod(kernel) == 0,
@@ -57,10 +65,10 @@ def _infer_col2im(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, (x.shape[0], *size, x.shape[-1] // prod(kernel)))]
 
 
-def _col2im(x: Array, size: Shape, **attrs: Any) -> Array:
+def _col2im(x: Array, attrs: Col2ImAttributes) -> Array:
     """Add up what windows that overlap hold for the same element."""
-    windows = Windows.of(attrs["kernel"], attrs)
-    count, channels = x.shape[1:-1], x.shape[-1] // prod(windows.kernel)
+    windows = Windows.of(attrs.kernel, attrs)
+    size, count, channels = attrs.size, x.shape[1:-1], x.shape[-1] // prod(windows.kernel)
     wide = np.float64 if x.dtype.kind == "f" else x.dtype
     padded = windows.padded(np.zeros((x.shape[0], *size, channels), wide), count, 0)
     for i, tap in enumerate(windows.taps()):
@@ -70,17 +78,17 @@ def _col2im(x: Array, size: Shape, **attrs: Any) -> Array:
     return padded[(slice(None), *inside)].astype(x.dtype)
 
 
-def _infer_deform(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_deform(inputs: Inputs, attrs: DeformIm2ColAttributes) -> list[Spec]:
     x, offset, *mask = present(inputs)
     need(len(x.shape) == 4, f"x has shape {list(x.shape)}; it must be [N, H, W, C]")
     for t in (x, offset, *mask):
         need(t.dtype is DType.F32, f"{t.name} is of type {t.dtype.value}; it must be f32")
-    kernel, groups = integers(attrs, "kernel", 2), integer(attrs, "groups")
+    windows, kernel, groups = attrs.windows(2), attrs.kernel, attrs.groups
     need(
         groups >= 1 and x.shape[-1] % groups == 0,
         f"{x.shape[-1]} channels do not divide into {groups} groups",
     )
-    count = (x.shape[0], *Windows.of(kernel, attrs).count(x.shape[1:-1]))
+    count = (x.shape[0], *windows.count(x.shape[1:-1]))
     for t, each in ((offset, 2), *((m, 1) for m in mask)):
         expected = (*count, groups * prod(kernel) * each)
         need(t.shape == expected, f"{t.name} has shape {list(t.shape)}; it must be {list(expected)}")
@@ -109,12 +117,15 @@ def _bilinear(x: Array, at: tuple[Array, Array]) -> Array:
     return total
 
 
-def _deform_im2col(x: Array, offset: Array, mask: Array | None = None, *, groups: int, **attrs: Any) -> Array:
+def _deform_im2col(
+    x: Array, offset: Array, mask: Array | None = None, *, attrs: DeformIm2ColAttributes
+) -> Array:
     """Im2Col of which each sample lies `offset` (y, x) away, and counts `mask` times (X. Zhu et al., "Deformable ConvNets v2").
 
     Each of the groups of channels has offsets [*kernel, 2] and a mask [*kernel] of its own.
     """
-    windows = Windows.of(attrs["kernel"], attrs)
+    windows = Windows.of(attrs.kernel, attrs)
+    groups = attrs.groups
     n, height, width = offset.shape[:3]
     taps = prod(windows.kernel)
     moved = offset.reshape(n, height, width, groups, taps, 2).astype(np.float64)
@@ -134,19 +145,19 @@ def _deform_im2col(x: Array, offset: Array, mask: Array | None = None, *, groups
     return y.reshape(n, height, width, -1).astype(x.dtype)
 
 
-def _infer_indices(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_indices(inputs: Inputs, attrs: PoolAttributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype is not DType.BOOL, "x is bool, expected numbers")
     need(3 <= len(x.shape) <= 5, f"x has shape {list(x.shape)}; its rank must be 3 to 5")
-    windows = Windows.of(integers(attrs, "kernel", len(x.shape) - 2), attrs)
-    shape = (x.shape[0], *windows.count(x.shape[1:-1], bool(attrs["ceil"])), x.shape[-1])
+    windows = attrs.windows(len(x.shape) - 2)
+    shape = (x.shape[0], *windows.count(x.shape[1:-1], attrs.ceil), x.shape[-1])
     return [(x.dtype, shape), (DType.I64, shape)]
 
 
-def _max_indices(x: Array, **attrs: Any) -> tuple[Array, Array]:
+def _max_indices(x: Array, attrs: PoolAttributes) -> tuple[Array, Array]:
     """MaxPool, and where in its flat image [*spatial] each maximum is: the first of equals, a NaN before all, -1 for nothing."""
-    windows = Windows.of(attrs["kernel"], attrs)
-    out = windows.count(x.shape[1:-1], attrs["ceil"])
+    windows = Windows.of(attrs.kernel, attrs)
+    out = windows.count(x.shape[1:-1], attrs.ceil)
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     padded = windows.padded(x, out, least)
     places = np.arange(prod(x.shape[1:-1]), dtype=np.int64).reshape(1, *x.shape[1:-1], 1)
@@ -161,15 +172,15 @@ def _max_indices(x: Array, **attrs: Any) -> tuple[Array, Array]:
 
 
 OPS = (
-    Op("Im2Col", ("x",), ("y",), _infer_im2col, _im2col, ATTRS),
-    Op("Col2Im", ("x",), ("y",), _infer_col2im, _col2im, {"size": REQUIRED, **ATTRS}),
+    Op("Im2Col", ("x",), ("y",), _infer_im2col, _im2col, KernelAttributes),
+    Op("Col2Im", ("x",), ("y",), _infer_col2im, _col2im, Col2ImAttributes),
     Op(
         "DeformIm2Col",
         ("x", "offset", "mask?"),
         ("y",),
         _infer_deform,
         _deform_im2col,
-        {**ATTRS, "groups": 1},
+        DeformIm2ColAttributes,
     ),
-    Op("MaxPoolIndices", ("x",), ("y", "indices"), _infer_indices, _max_indices, POOL, moves=True),
+    Op("MaxPoolIndices", ("x",), ("y", "indices"), _infer_indices, _max_indices, PoolAttributes, moves=True),
 )

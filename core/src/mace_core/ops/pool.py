@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Shape
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.ir import Array, DType, Shape
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
-from mace_core.ops.windows import Windows, integers
-
-ATTRS: Mapping[str, Any] = {
-    "kernel": REQUIRED,
-    "strides": REQUIRED,
-    "pads_before": REQUIRED,
-    "pads_after": REQUIRED,
-    "dilations": REQUIRED,
-    "ceil": False,
-}
+from mace_core.ops.windows import KernelAttributes, Windows
 
 
-def _infer_any(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class PoolAttributes(KernelAttributes):
+    """ceil: whether a last window may stick out of the input."""
+
+    ceil: bool = False
+
+
+@dataclass(frozen=True)
+class AveragePoolAttributes(PoolAttributes):
+    """count_pad: whether padding counts as elements that are 0."""
+
+    count_pad: bool = False
+
+
+@dataclass(frozen=True)
+class LpPoolAttributes(PoolAttributes):
+    """p: the power of the norm."""
+
+    p: int = 2
+
+
+def _infer_any(inputs: Inputs, attrs: PoolAttributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype is not DType.BOOL, "x is bool, expected numbers")
     need(
         3 <= len(x.shape) <= 5,
         f"x has {len(x.shape)} axes, expected 3 to 5: batch, 1 to 3 spatial axes, channels",
     )
-    windows = Windows.of(integers(attrs, "kernel", len(x.shape) - 2), attrs)
-    return [(x.dtype, (x.shape[0], *windows.count(x.shape[1:-1], bool(attrs["ceil"])), x.shape[-1]))]
+    windows = attrs.windows(len(x.shape) - 2)
+    return [(x.dtype, (x.shape[0], *windows.count(x.shape[1:-1], attrs.ceil), x.shape[-1]))]
 
 
-def _infer_float(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_float(inputs: Inputs, attrs: PoolAttributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype.is_float, f"x is {x.dtype.value}, expected floats")
-    p = attrs.get("p", 1)
-    need(isinstance(p, int) and p >= 1, f"p is {p}, expected at least 1")
     return _infer_any(inputs, attrs)
 
 
-def _geometry(x: Array, attrs: Mapping[str, Any]) -> tuple[Windows, Shape]:
-    windows = Windows.of(attrs["kernel"], attrs)
-    return windows, windows.count(x.shape[1:-1], attrs["ceil"])
+def _infer_norm(inputs: Inputs, attrs: LpPoolAttributes) -> list[Spec]:
+    need(attrs.p >= 1, f"p is {attrs.p}, expected at least 1")
+    return _infer_float(inputs, attrs)
 
 
-def _max(x: Array, **attrs: Any) -> Array:
+def _geometry(x: Array, attrs: PoolAttributes) -> tuple[Windows, Shape]:
+    windows = Windows.of(attrs.kernel, attrs)
+    return windows, windows.count(x.shape[1:-1], attrs.ceil)
+
+
+def _max(x: Array, attrs: PoolAttributes) -> Array:
     """Let the padding never win; a window of nothing but padding gives the least value of the type."""
     windows, out = _geometry(x, attrs)
     least = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
@@ -65,14 +79,14 @@ def _sum(x: Array, windows: Windows, out: Shape) -> Array:
     return sums
 
 
-def _average(x: Array, *, count_pad: bool, **attrs: Any) -> Array:
+def _average(x: Array, attrs: AveragePoolAttributes) -> Array:
     """Count the padding only if asked for, what a last window of `ceil` has beyond it never.
 
     Nothing has mean 0.
     """
     windows, out = _geometry(x, attrs)
     ones = np.ones((1, *x.shape[1:-1], 1))
-    if count_pad:
+    if attrs.count_pad:
         sides = zip(windows.before, windows.after, strict=True)
         ones = np.pad(ones, [(0, 0), *sides, (0, 0)], constant_values=1.0)
         counts = _sum(
@@ -85,14 +99,15 @@ def _average(x: Array, *, count_pad: bool, **attrs: Any) -> Array:
     return np.asarray((_sum(x, windows, out) / np.maximum(counts, 1)).astype(x.dtype))
 
 
-def _norm(x: Array, *, p: int, **attrs: Any) -> Array:
+def _norm(x: Array, attrs: LpPoolAttributes) -> Array:
     """(sum |x| ** p) ** (1 / p)."""
+    p = attrs.p
     windows, out = _geometry(x, attrs)
     return np.asarray((_sum(np.abs(x.astype(np.float64)) ** p, windows, out) ** (1 / p)).astype(x.dtype))
 
 
 OPS = (
-    Op("MaxPool", ("x",), ("y",), _infer_any, _max, ATTRS, moves=True),
-    Op("AveragePool", ("x",), ("y",), _infer_float, _average, {**ATTRS, "count_pad": False}),
-    Op("LpPool", ("x",), ("y",), _infer_float, _norm, {**ATTRS, "p": 2}),
+    Op("MaxPool", ("x",), ("y",), _infer_any, _max, PoolAttributes, moves=True),
+    Op("AveragePool", ("x",), ("y",), _infer_float, _average, AveragePoolAttributes),
+    Op("LpPool", ("x",), ("y",), _infer_norm, _norm, LpPoolAttributes),
 )

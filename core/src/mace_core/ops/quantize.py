@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, keep, need, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype.is_float, f"its input is {x.dtype.value}; it must be real numbers")
     return [(DType.F32, x.shape)]

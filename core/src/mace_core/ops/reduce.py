@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.cast import convert
-from mace_core.ops.op import REQUIRED, Op, Perm, Spec
+from mace_core.ops.op import Op, Perm, Spec
 from mace_core.ops.shapes import Inputs, axis_of, need, present
+
+
+@dataclass(frozen=True)
+class ReduceAttributes(Attributes):
+    """keepdims: whether the reduced axes stay, of length 1."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = True
 
 
 def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -55,36 +65,32 @@ IN_DOUBLE = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 
 def _reference(name: str) -> Callable[..., Array]:
-    def reference(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reference(x: Array, attrs: ReduceAttributes) -> Array:
         wide = x.astype(np.float64) if x.dtype.kind == "f" or name in IN_DOUBLE else x
-        rank = x.ndim
-        return convert(
-            FUNCTIONS[name](wide, axis=tuple(a % rank for a in axes), keepdims=keepdims), DType.of(x)
-        )
+        axes = tuple(axis % x.ndim for axis in attrs.axes)
+        return convert(FUNCTIONS[name](wide, axis=axes, keepdims=attrs.keepdims), DType.of(x))
 
     return reference
 
 
-def _axes(attrs: Attrs, rank: int) -> set[int]:
-    axes = attrs["axes"]
-    assert isinstance(axes, tuple)
-    return {axis_of(a, rank) for a in axes}
+def _axes(attrs: ReduceAttributes, rank: int) -> set[int]:
+    return {axis_of(a, rank) for a in attrs.axes}
 
 
-def infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def infer(inputs: Inputs, attrs: ReduceAttributes) -> list[Spec]:
     """The input without the axes, or with 1 in their places."""
     (x,) = present(inputs)
     axes = _axes(attrs, len(x.shape))
     need(x.dtype.value != "bool", "its input is bool; it must be numbers")
-    shape = tuple(1 if i in axes else d for i, d in enumerate(x.shape) if attrs["keepdims"] or i not in axes)
+    shape = tuple(1 if i in axes else d for i, d in enumerate(x.shape) if attrs.keepdims or i not in axes)
     return [(x.dtype, shape)]
 
 
-def move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
+def move(attrs: ReduceAttributes, perm: Perm) -> tuple[ReduceAttributes, Perm]:
     """Reduce the axes where they lie; without them, the others close up."""
     axes = _axes(attrs, len(perm))
-    moved = {**attrs, "axes": tuple(sorted(perm[a] for a in axes))}
-    return moved, perm if attrs["keepdims"] else closed(perm, axes)
+    moved = replace(attrs, axes=tuple(sorted(perm[a] for a in axes)))
+    return moved, perm if attrs.keepdims else closed(perm, axes)
 
 
 def closed(perm: Perm, axes: set[int]) -> Perm:
@@ -94,6 +100,5 @@ def closed(perm: Perm, axes: set[int]) -> Perm:
 
 
 OPS = tuple(
-    Op(name, ("x",), ("y",), infer, _reference(name), {"axes": REQUIRED, "keepdims": True}, move=move)
-    for name in FUNCTIONS
+    Op(name, ("x",), ("y",), infer, _reference(name), ReduceAttributes, move=move) for name in FUNCTIONS
 )

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from mace_core.ir import Attrs
-from mace_core.ops.arguments import integers
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, Shape
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class ReshapeAttributes(Attributes):
+    """shape: the new one, every dimension stated."""
+
+    shape: Shape
+
+
+def _infer(inputs: Inputs, attrs: ReshapeAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    shape = integers(attrs, "shape")
+    shape = attrs.shape
     need(
         all(d >= 0 for d in shape), f"shape {list(shape)} has a negative dimension; every one must be stated"
     )
@@ -23,6 +31,8 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, shape)]
 
 
-OPS = (
-    Op("Reshape", ("x",), ("y",), _infer, lambda x, shape: x.reshape(shape), {"shape": REQUIRED}, moves=True),
-)
+def _reshape(x: Array, attrs: ReshapeAttributes) -> Array:
+    return x.reshape(attrs.shape)
+
+
+OPS = (Op("Reshape", ("x",), ("y",), _infer, _reshape, ReshapeAttributes, moves=True),)

@@ -7,30 +7,48 @@ elements fall the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, Shape
-from mace_core.ops.arguments import choice, floats, integers, move_values, real
-from mace_core.ops.op import REQUIRED, Op, Perm, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, Shape
+from mace_core.ops.op import Op, Perm, Spec
 from mace_core.ops.pad import need_value
-from mace_core.ops.shapes import Inputs, need, present
+from mace_core.ops.shapes import Inputs, need, need_count, present, reorder
 
-MODES = ("nearest", "linear", "cubic")
-COORDINATES = (
+Mode = Literal["nearest", "linear", "cubic"]
+Coordinates = Literal[
     "half_pixel",
     "half_pixel_symmetric",
     "pytorch_half_pixel",
     "align_corners",
     "asymmetric",
     "tf_crop_and_resize",
-)
-NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+]
+Nearest = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 
 F32 = np.float32
+
+
+@dataclass(frozen=True)
+class ResizeAttributes(Attributes):
+    """The attributes of ONNX's Resize, at full rank.
+
+    sizes, scales: of each axis.  nearest: how mode "nearest" rounds.  cubic_a: the slope at distance 1.
+    extrapolation: value outside of `roi`, which is empty or holds all starts, then all ends.
+    """
+
+    sizes: tuple[int, ...]
+    scales: tuple[float, ...]
+    mode: Mode = "nearest"
+    coordinates: Coordinates = "half_pixel"
+    nearest: Nearest = "round_prefer_floor"
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+    extrapolation: int | float = 0.0
+    roi: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,34 +70,34 @@ class Taps:
         return len(self.indices) == size and not self.outside.any() and bool(kept.all())
 
 
-def axis_taps(attrs: Attrs, axis: int, size: int) -> Taps:
+def axis_taps(attrs: ResizeAttributes, axis: int, size: int) -> Taps:
     """The taps of one axis, which has `size` elements before."""
-    out = integers(attrs, "sizes")[axis]
+    out = attrs.sizes[axis]
     if size == 0 or out == 0:
         return Taps(np.zeros((out, 1), np.int64), np.ones((out, 1), F32), np.zeros(out, bool))
     at = _coordinates(attrs, axis, size)
-    crop = attrs["coordinates"] == "tf_crop_and_resize"
+    crop = attrs.coordinates == "tf_crop_and_resize"
     outside = (at < 0) | (at > size - 1) if crop else np.zeros(out, bool)
-    match attrs["mode"]:
+    match attrs.mode:
         case "nearest":
-            indices, weights = _nearest(at, str(attrs["nearest"]))[:, None], np.ones((out, 1), F32)
+            indices, weights = _nearest(at, attrs.nearest)[:, None], np.ones((out, 1), F32)
         case "linear":
             indices, weights = _linear(at, size)
         case _:
-            indices, weights = _cubic(at, F32(real(attrs, "cubic_a")))
-            if attrs["exclude_outside"]:
+            indices, weights = _cubic(at, F32(attrs.cubic_a))
+            if attrs.exclude_outside:
                 weights = np.where((indices < 0) | (indices >= size), F32(0), weights)
                 weights = weights / weights.sum(axis=1, keepdims=True)
     return Taps(np.clip(indices, 0, size - 1), weights.astype(F32), outside)
 
 
-def _coordinates(attrs: Attrs, axis: int, size: int) -> Array:
+def _coordinates(attrs: ResizeAttributes, axis: int, size: int) -> Array:
     """Where each result lies between the elements of x (ONNX's coordinate_transformation_mode)."""
-    sizes = integers(attrs, "sizes")
+    sizes = attrs.sizes
     out = sizes[axis]
-    scale = F32(floats(attrs, "scales", len(sizes))[axis])
+    scale = F32(attrs.scales[axis])
     i, half, steps = np.arange(out, dtype=F32), F32(0.5), F32(out - 1)
-    match attrs["coordinates"]:
+    match attrs.coordinates:
         case "asymmetric":
             at = i / scale
         case "align_corners":
@@ -90,7 +108,7 @@ def _coordinates(attrs: Attrs, axis: int, size: int) -> Array:
             offset = F32(size) / F32(2) * (F32(1) - F32(out) / (scale * F32(size)))
             at = offset + (i + half) / scale - half
         case "tf_crop_and_resize":
-            roi = floats(attrs, "roi", 2 * len(sizes))
+            roi = attrs.roi
             start, end, last = F32(roi[axis]), F32(roi[axis + len(sizes)]), F32(size - 1)
             at = (
                 start * last + i * (end - start) * last / steps
@@ -102,7 +120,7 @@ def _coordinates(attrs: Attrs, axis: int, size: int) -> Array:
     return np.asarray(at, F32)
 
 
-def _nearest(at: Array, mode: str) -> Array:
+def _nearest(at: Array, mode: Nearest) -> Array:
     down, up = np.floor(at), np.ceil(at)
     tie_down = mode == "round_prefer_floor"
     match mode:
@@ -138,34 +156,34 @@ def _cubic(at: Array, a: np.float32) -> tuple[Array, Array]:
     return indices, np.stack([outer[0], inner[0], inner[1], outer[1]], axis=1)
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: ResizeAttributes) -> list[Spec]:
     (x,) = present(inputs)
     rank = len(x.shape)
-    sizes, scales = integers(attrs, "sizes", rank), floats(attrs, "scales", rank)
-    mode, coordinates = choice(attrs, "mode", MODES), choice(attrs, "coordinates", COORDINATES)
-    choice(attrs, "nearest", NEAREST)
-    for axis, (dim, size, scale) in enumerate(zip(x.shape, sizes, scales, strict=True)):
+    need_count("sizes", attrs.sizes, rank)
+    need_count("scales", attrs.scales, rank)
+    for axis, (dim, size, scale) in enumerate(zip(x.shape, attrs.sizes, attrs.scales, strict=True)):
         need(size >= 0, f"size {size} of axis {axis} is negative")
         need(scale > 0, f"scale {scale} of axis {axis} is not positive")
         need(dim > 0 or size == 0, f"axis {axis} has no elements to make {size} of")
     need(
-        mode == "nearest" or x.dtype.is_float,
-        f"mode {mode!r} of type {x.dtype.value}; only mode 'nearest' takes it",
+        attrs.mode == "nearest" or x.dtype.is_float,
+        f"mode {attrs.mode!r} of type {x.dtype.value}; only mode 'nearest' takes it",
     )
-    if coordinates == "tf_crop_and_resize":
-        floats(attrs, "roi", 2 * rank)
-        need_value(real(attrs, "extrapolation"), x.dtype, "extrapolation")
-    return [(x.dtype, sizes)]
+    if attrs.coordinates == "tf_crop_and_resize":
+        need(len(attrs.roi) == 2 * rank, f"roi has {len(attrs.roi)} values; it must have {2 * rank}")
+        need_value(attrs.extrapolation, x.dtype, "extrapolation")
+    return [(x.dtype, attrs.sizes)]
 
 
-def _resize(x: Array, **attrs: Any) -> Array:
+def _resize(x: Array, attrs: ResizeAttributes) -> Array:
     taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
-    y = x if attrs["mode"] == "nearest" else x.astype(np.float64)
+    y = x if attrs.mode == "nearest" else x.astype(np.float64)
     for axis, tap in enumerate(taps):
         y = _resampled(y, axis, tap) if not tap.identity(x.shape[axis]) else y
     y = y.astype(x.dtype)
+    outside = np.asarray(attrs.extrapolation).astype(x.dtype)
     for axis, tap in enumerate(taps):
-        y = np.where(along(tap.outside, axis, y.shape), np.asarray(attrs["extrapolation"]).astype(x.dtype), y)
+        y = np.where(along(tap.outside, axis, y.shape), outside, y)
     return y
 
 
@@ -183,19 +201,12 @@ def along(values: Array, axis: int, shape: Shape) -> Array:
     return values.reshape(*(len(values) if n == axis else 1 for n in range(len(shape))))
 
 
-def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
-    moved, perm = move_values(attrs, perm, ("sizes", "scales"))
-    roi = attrs["roi"]
-    assert isinstance(roi, tuple)
-    if not roi:
+def _move(attrs: ResizeAttributes, perm: Perm) -> tuple[ResizeAttributes, Perm]:
+    moved = replace(attrs, sizes=reorder(attrs.sizes, perm), scales=reorder(attrs.scales, perm))
+    if not attrs.roi:
         return moved, perm
-    rank = len(perm)
-    both = tuple(
-        value
-        for part in (roi[:rank], roi[rank:])
-        for value in move_values({"roi": part}, perm, ("roi",))[0]["roi"]
-    )
-    return {**moved, "roi": both}, perm
+    starts, ends = attrs.roi[: len(perm)], attrs.roi[len(perm) :]
+    return replace(moved, roi=(*reorder(starts, perm), *reorder(ends, perm))), perm
 
 
 OPS = (
@@ -205,17 +216,7 @@ OPS = (
         ("y",),
         _infer,
         _resize,
-        {
-            "sizes": REQUIRED,
-            "scales": REQUIRED,
-            "mode": "nearest",
-            "coordinates": "half_pixel",
-            "nearest": "round_prefer_floor",
-            "cubic_a": -0.75,
-            "exclude_outside": False,
-            "extrapolation": 0.0,
-            "roi": (),
-        },
+        ResizeAttributes,
         move=_move,
     ),
 )

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integer, need_indices
+from mace_core.attributes import Attributes
+from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, need, present
+from mace_core.ops.shapes import Inputs, axis_of, need, need_indices, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class ReverseSequenceAttributes(Attributes):
+    """The axes of the sequences and of their steps."""
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+
+def _infer(inputs: Inputs, attrs: ReverseSequenceAttributes) -> list[Spec]:
     x, lengths = present(inputs)
     need_indices(lengths, "lengths")
-    batch, time = (axis_of(integer(attrs, key), len(x.shape)) for key in ("batch_axis", "time_axis"))
+    batch, time = (axis_of(axis, len(x.shape)) for axis in (attrs.batch_axis, attrs.time_axis))
     need(batch != time, f"batch_axis and time_axis are both {batch}")
     need(
         lengths.shape == (x.shape[batch],),
@@ -22,10 +32,10 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, x.shape)]
 
 
-def _reverse_sequence(x: Array, lengths: Array, batch_axis: int, time_axis: int) -> Array:
+def _reverse_sequence(x: Array, lengths: Array, attrs: ReverseSequenceAttributes) -> Array:
     """A length outside 0 ... steps means the nearest of these."""
     y = x.copy()
-    rows, turned = (np.moveaxis(a, (batch_axis, time_axis), (0, 1)) for a in (x, y))
+    rows, turned = (np.moveaxis(a, (attrs.batch_axis, attrs.time_axis), (0, 1)) for a in (x, y))
     for row, into, length in zip(rows, turned, lengths, strict=True):
         steps = max(0, min(int(length), len(row)))
         into[:steps] = row[:steps][::-1]
@@ -39,7 +49,7 @@ OPS = (
         ("y",),
         _infer,
         _reverse_sequence,
-        {"batch_axis": 1, "time_axis": 0},
+        ReverseSequenceAttributes,
         moves=True,
     ),
 )

@@ -11,20 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Shape
-from mace_core.ops.op import REQUIRED, Op, OpError, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType, Shape
+from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need
 
-DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
+Direction = Literal["forward", "reverse", "bidirectional"]
+
+DIRECTIONS: Mapping[Direction, tuple[bool, ...]] = {
     "forward": (False,),
     "reverse": (True,),
     "bidirectional": (False, True),
 }
 """Direction -> for every direction of the tensors, whether it runs backwards in time."""
+
+
+@dataclass(frozen=True)
+class RecurrentAttributes(Attributes):
+    """The attributes that all three ops have.
+
+    hidden: units.  activations: names for each direction in turn; () for the op's own.
+    alphas, betas: parameters of the activations that have one, in order.
+    clip: bound of what goes into activations, 0 for none.
+    """
+
+    hidden: int
+    direction: Direction = "forward"
+    activations: tuple[str, ...] = ()
+    alphas: tuple[float, ...] = ()
+    betas: tuple[float, ...] = ()
+    clip: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +80,7 @@ _ALL = (
 ACTIVATIONS: Mapping[str, Activation] = {a.name: a for a in _ALL}
 
 
-def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]:
+def activations(attrs: RecurrentAttributes, defaults: Sequence[str]) -> list[list[Activation]]:
     """Find for every direction its activations, each with the alpha and beta that hold for it.
 
     The values of `alphas` and `betas` go, in order, to the activations that take one, as ONNX has it; where
@@ -68,16 +88,14 @@ def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]
     defaults: names for one direction where the attribute is ().
     Raises OpError for a wrong number or an unknown name.
     """
-    count = len(DIRECTIONS[str(attrs["direction"])])
-    names = attrs["activations"]
-    assert isinstance(names, tuple)
-    names = names or tuple(defaults) * count
+    count = len(DIRECTIONS[attrs.direction])
+    names = attrs.activations or tuple(defaults) * count
     need(len(names) == count * len(defaults), f"{len(names)} activations, expected {count * len(defaults)}")
     for name in names:
         need(
             name in ACTIVATIONS, f"activation {name!r} is unknown; it must be one of {', '.join(ACTIVATIONS)}"
         )
-    alphas, betas = _numbers(attrs, "alphas"), _numbers(attrs, "betas")
+    alphas, betas = iter(attrs.alphas), iter(attrs.betas)
     found = []
     for kind in map(ACTIVATIONS.__getitem__, names):
         alpha = None if kind.alpha is None else next(alphas, kind.alpha)
@@ -86,14 +104,9 @@ def activations(attrs: Attrs, defaults: Sequence[str]) -> list[list[Activation]]
     return [found[i : i + len(defaults)] for i in range(0, len(found), len(defaults))]
 
 
-def _numbers(attrs: Attrs, key: str) -> Iterator[float]:
-    values = attrs[key]
-    assert isinstance(values, tuple)
-    need(all(isinstance(v, int | float) for v in values), f"{key} are {values!r}; they must be numbers")
-    return map(float, values)
-
-
-def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> tuple[Spec, Spec]:
+def infer(
+    inputs: Inputs, attrs: RecurrentAttributes, gates: int, defaults: Sequence[str]
+) -> tuple[Spec, Spec]:
     """Check x, w, r, b?, lengths?, h0? and the attributes, and return what y and a final state are.
 
     gates: how many times the hidden units the weights have.
@@ -102,15 +115,9 @@ def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> 
     assert x is not None
     assert w is not None
     assert r is not None
-    hidden, clip = attrs["hidden"], attrs["clip"]
-    if not isinstance(hidden, int) or hidden < 1:
-        raise OpError(f"hidden is {hidden!r}; it must be a positive number")
-    assert isinstance(clip, int | float)
-    need(clip >= 0, f"clip is {clip}; it must not be negative, 0 meaning none")
-    need(
-        attrs["direction"] in DIRECTIONS,
-        f"direction is {attrs['direction']!r}; it must be one of {', '.join(DIRECTIONS)}",
-    )
+    hidden = attrs.hidden
+    need(hidden >= 1, f"hidden is {hidden}; it must be a positive number")
+    need(attrs.clip >= 0, f"clip is {attrs.clip}; it must not be negative, 0 meaning none")
     activations(attrs, defaults)
     for t in (x, w, r, b, h0, *inputs[6:]):
         need(
@@ -120,7 +127,7 @@ def infer(inputs: Inputs, attrs: Attrs, gates: int, defaults: Sequence[str]) -> 
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be of a float type")
     need(len(x.shape) == 3, f"x has shape {list(x.shape)}; it must be [time, batch, input]")
     time, batch, width = x.shape
-    count = len(DIRECTIONS[str(attrs["direction"])])
+    count = len(DIRECTIONS[attrs.direction])
     shape_is(inputs, 1, (count, gates * hidden, width))
     shape_is(inputs, 2, (count, gates * hidden, hidden))
     shape_is(inputs, 3, (count, 2 * gates * hidden))
@@ -181,18 +188,19 @@ def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array
     return y, states
 
 
-def sequences(x: Array, lengths: Array | None, h0: Array | None, attrs: Mapping[str, Any]) -> list[Sequences]:
+def sequences(
+    x: Array, lengths: Array | None, h0: Array | None, attrs: RecurrentAttributes
+) -> list[Sequences]:
     """List the runs of all directions, with what is absent filled in.
 
     Lengths are kept within the time steps there are.
     """
-    ways = DIRECTIONS[str(attrs["direction"])]
+    ways = DIRECTIONS[attrs.direction]
     time, batch, _ = x.shape
     ends = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
-    first = np.zeros((len(ways), batch, attrs["hidden"])) if h0 is None else h0
-    clip = float(attrs["clip"])
+    first = np.zeros((len(ways), batch, attrs.hidden)) if h0 is None else h0
     return [
-        Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, clip)
+        Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, attrs.clip)
         for h, way in zip(first, ways, strict=True)
     ]
 
@@ -204,14 +212,16 @@ def joined(x: Array, runs: Sequence[tuple[Array, tuple[Array, ...]]]) -> tuple[A
     return tuple(a.astype(x.dtype) for a in (y, *states))
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(inputs: Inputs, attrs: RecurrentAttributes) -> list[Spec]:
     return list(infer(inputs, attrs, 1, DEFAULTS))
 
 
-def _rnn(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object) -> tuple[Array, ...]:
+def _rnn(
+    x: Array, w: Array, r: Array, *optional: Array | None, attrs: RecurrentAttributes
+) -> tuple[Array, ...]:
     """Compute Ht = f(Xt W' + Ht-1 R' + Wb + Rb)."""
     b, lengths, h0 = ([*optional] + [None] * 3)[:3]
-    functions = activations(attrs, DEFAULTS)  # type: ignore[arg-type]  # complete attributes
+    functions = activations(attrs, DEFAULTS)
     results = []
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
         bias = 0.0 if b is None else b[d].astype(np.float64).reshape(2, -1).sum(axis=0)
@@ -227,14 +237,5 @@ def _rnn(x: Array, w: Array, r: Array, *optional: Array | None, **attrs: object)
 
 
 DEFAULTS = ("Tanh",)
-ATTRS: Mapping[str, object] = {
-    "hidden": REQUIRED,
-    "direction": "forward",
-    "activations": (),
-    "alphas": (),
-    "betas": (),
-    "clip": 0.0,
-}
-"""The attributes that all three ops have."""
 
-OPS = (Op("RNN", ("x", "w", "r", "b?", "lengths?", "h0?"), ("y", "yh?"), _infer, _rnn, ATTRS),)
+OPS = (Op("RNN", ("x", "w", "r", "b?", "lengths?", "h0?"), ("y", "yh?"), _infer, _rnn, RecurrentAttributes),)

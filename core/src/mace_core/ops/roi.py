@@ -6,20 +6,37 @@ each lies in, [R].
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Tensor
-from mace_core.ops.arguments import choice, integer, integers, need_indices, real
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType, Tensor
 from mace_core.ops.gather import positions
 from mace_core.ops.grid_sample import held
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, need, present
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, need, need_indices, present
 
 
-def _checked(inputs: Inputs, attrs: Attrs) -> Tensor:
+@dataclass(frozen=True)
+class RoiAttributes(Attributes):
+    """size: rows and columns of a result.  scale: what turns the units of regions into pixels."""
+
+    size: tuple[int, int]
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class RoiAlignAttributes(RoiAttributes):
+    """samples: along each axis of a bin, 0 for one a pixel.  half_pixel: whether pixels lie around their middles."""
+
+    samples: int = 0
+    mode: Literal["avg", "max"] = "avg"
+    half_pixel: bool = True
+
+
+def _checked(inputs: Inputs, attrs: RoiAttributes) -> Tensor:
     x, rois, images = present(inputs)
     need(len(x.shape) == 4, f"x has shape {list(x.shape)}; it must be [N, H, W, C]")
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type")
@@ -33,33 +50,32 @@ def _checked(inputs: Inputs, attrs: Attrs) -> Tensor:
         f"images have shape {list(images.shape)}; it must be [{rois.shape[0]}]",
     )
     need(0 not in x.shape[:3] or 0 in rois.shape, f"x {list(x.shape)} has no pixels")
-    need(min(integers(attrs, "size", 2)) >= 1, f"size is {attrs['size']}; both must be positive")
-    need(real(attrs, "scale") > 0, f"scale is {attrs['scale']}; it must be positive")
+    need(min(attrs.size) >= 1, f"size is {attrs.size}; both must be positive")
+    need(attrs.scale > 0, f"scale is {attrs.scale}; it must be positive")
     return x
 
 
-def _infer_align(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_align(inputs: Inputs, attrs: RoiAlignAttributes) -> list[Spec]:
     x = _checked(inputs, attrs)
-    choice(attrs, "mode", ("avg", "max"))
-    need(integer(attrs, "samples") >= 0, f"samples is {attrs['samples']}; it must not be negative")
-    return [(x.dtype, (present(inputs)[1].shape[0], *integers(attrs, "size"), x.shape[-1]))]
+    need(attrs.samples >= 0, f"samples is {attrs.samples}; it must not be negative")
+    return [(x.dtype, (present(inputs)[1].shape[0], *attrs.size, x.shape[-1]))]
 
 
-def _infer_pool(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_pool(inputs: Inputs, attrs: RoiAttributes) -> list[Spec]:
     x = _checked(inputs, attrs)
-    return [(x.dtype, (present(inputs)[1].shape[0], *integers(attrs, "size"), x.shape[-1]))]
+    return [(x.dtype, (present(inputs)[1].shape[0], *attrs.size, x.shape[-1]))]
 
 
-def _samples(ends: Array, bins: int, size: int, attrs: Mapping[str, Any]) -> tuple[Array, Array, Array]:
+def _samples(ends: Array, bins: int, size: int, attrs: RoiAlignAttributes) -> tuple[Array, Array, Array]:
     """Positions before and behind every sample of one axis, [bins, samples] each, and the weight of the one behind; -1 outside.
 
     Without a number of samples one for each pixel of a bin, at most as many as the axis has.
     """
-    shift = 0.5 if attrs["half_pixel"] else 0.0
-    start, end = held(ends.astype(np.float64) * attrs["scale"] - shift)
-    length = end - start if attrs["half_pixel"] else max(end - start, 1.0)
+    shift = 0.5 if attrs.half_pixel else 0.0
+    start, end = held(ends.astype(np.float64) * attrs.scale - shift)
+    length = end - start if attrs.half_pixel else max(end - start, 1.0)
     step = length / bins
-    count = attrs["samples"] or max(0, min(int(np.ceil(step)), size))
+    count = attrs.samples or max(0, min(int(np.ceil(step)), size))
     at = start + np.arange(bins)[:, None] * step + (np.arange(count) + 0.5) * step / max(count, 1)
     outside = (at < -1) | (at > size)
     at = np.clip(at, 0, size - 1)
@@ -67,8 +83,8 @@ def _samples(ends: Array, bins: int, size: int, attrs: Mapping[str, Any]) -> tup
     return np.where(outside, -1, low), np.minimum(low + 1, size - 1), at - low
 
 
-def _align_one(image: Array, roi: Array, attrs: Mapping[str, Any]) -> Array:
-    bins = attrs["size"]
+def _align_one(image: Array, roi: Array, attrs: RoiAlignAttributes) -> Array:
+    bins = attrs.size
     (y0, y1, v), (x0, x1, u) = (_samples(roi[[1 - i, 3 - i]], bins[i], image.shape[i], attrs) for i in (0, 1))
     rows, columns = ((y0, 1 - v), (y1, v)), ((x0, 1 - u), (x1, u))
     inside = (y0 >= 0)[:, :, None, None] & (x0 >= 0)
@@ -81,19 +97,19 @@ def _align_one(image: Array, roi: Array, attrs: Mapping[str, Any]) -> Array:
                 * weight[..., None]
             )
             parts.append(np.where(inside[..., None], found, 0))
-    joined = np.asarray(sum(parts[1:], parts[0]) if attrs["mode"] == "avg" else np.maximum.reduce(parts))
+    joined = np.asarray(sum(parts[1:], parts[0]) if attrs.mode == "avg" else np.maximum.reduce(parts))
     joined = joined.transpose(0, 2, 1, 3, 4).reshape(*bins, -1, image.shape[-1])
-    if attrs["mode"] == "avg":
+    if attrs.mode == "avg":
         return np.asarray(joined.sum(2) / max(joined.shape[2], 1))
     return np.asarray(joined.max(2) if joined.shape[2] else joined.sum(2))
 
 
-def _align(x: Array, rois: Array, images: Array, **attrs: Any) -> Array:
+def _align(x: Array, rois: Array, images: Array, attrs: RoiAlignAttributes) -> Array:
     """The mean of the samples of every bin.
 
     Or the highest of their four weighted pixels, as ONNX's RoiAlign has it.
     """
-    y = np.empty((len(rois), *attrs["size"], x.shape[-1]), x.dtype)
+    y = np.empty((len(rois), *attrs.size, x.shape[-1]), x.dtype)
     for i, image in enumerate(positions(images, x.shape[0])):
         y[i] = _align_one(x[image], rois[i], attrs)
     return y
@@ -108,11 +124,12 @@ def _bins(ends: Array, bins: int, size: int, scale: float) -> list[tuple[int, in
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in pairs]
 
 
-def _max_pool(x: Array, rois: Array, images: Array, size: tuple[int, int], scale: float) -> Array:
+def _max_pool(x: Array, rois: Array, images: Array, attrs: RoiAttributes) -> Array:
     """The highest element of every bin; 0 of an empty one (R. Girshick, "Fast R-CNN", 2015)."""
+    size = attrs.size
     y = np.zeros((len(rois), *size, x.shape[-1]), x.dtype)
     for i, image in enumerate(positions(images, x.shape[0])):
-        rows, columns = (_bins(rois[i, [1 - a, 3 - a]], size[a], x.shape[1 + a], scale) for a in (0, 1))
+        rows, columns = (_bins(rois[i, [1 - a, 3 - a]], size[a], x.shape[1 + a], attrs.scale) for a in (0, 1))
         for r, (top, bottom) in enumerate(rows):
             for c, (left, right) in enumerate(columns):
                 if top < bottom and left < right:
@@ -128,7 +145,7 @@ OPS = (
         ("y",),
         _infer_align,
         _align,
-        {"size": REQUIRED, "scale": 1.0, "samples": 0, "mode": "avg", "half_pixel": True},
+        RoiAlignAttributes,
     ),
-    Op("RoiMaxPool", _INPUTS, ("y",), _infer_pool, _max_pool, {"size": REQUIRED, "scale": 1.0}),
+    Op("RoiMaxPool", _INPUTS, ("y",), _infer_pool, _max_pool, RoiAttributes),
 )

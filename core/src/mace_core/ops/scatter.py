@@ -7,23 +7,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType, Shape, Tensor
-from mace_core.ops.arguments import choice, integer, need_indices
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType, Shape, Tensor
 from mace_core.ops.gather import positions
 from mace_core.ops.op import Op, OpError, Spec
-from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, need_indices, present
 
-UFUNCS: Mapping[str, np.ufunc] = MappingProxyType(
+Reduction = Literal["none", "add", "mul", "max", "min"]
+
+UFUNCS: Mapping[Reduction, np.ufunc] = MappingProxyType(
     {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 )
 """How an update is combined with the element that it meets; "none" puts it in its place."""
 
 
-def _checked(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Tensor]:
+@dataclass(frozen=True)
+class ScatterElementsAttributes(AxisAttributes):
+    """axis: the one that the indices count along."""
+
+    axis: int = 0
+    reduction: Reduction = "none"
+
+
+@dataclass(frozen=True)
+class ScatterNDAttributes(Attributes):
+    """reduction: how an update is combined with the element that it meets."""
+
+    reduction: Reduction = "none"
+
+
+def _checked(inputs: Inputs, reduction: Reduction) -> tuple[Tensor, Tensor, Tensor]:
     """Data, indices and updates, of the right types."""
     data, indices, updates = present(inputs)
     need_indices(indices, "indices")
@@ -31,14 +50,13 @@ def _checked(inputs: Inputs, attrs: Attrs) -> tuple[Tensor, Tensor, Tensor]:
         raise OpError(
             f"data are of type {data.dtype.value}, updates of {updates.dtype.value}; they must be the same"
         )
-    reduction = choice(attrs, "reduction", ("none", *UFUNCS))
     need(reduction == "none" or data.dtype is not DType.BOOL, f"reduction {reduction!r} of truth values")
     return data, indices, updates
 
 
-def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    data, indices, updates = _checked(inputs, attrs)
-    axis = axis_of(integer(attrs, "axis"), len(data.shape))
+def _infer_elements(inputs: Inputs, attrs: ScatterElementsAttributes) -> list[Spec]:
+    data, indices, updates = _checked(inputs, attrs.reduction)
+    axis = axis_of(attrs.axis, len(data.shape))
     need(indices.shape == updates.shape, f"indices are {list(indices.shape)}, updates {list(updates.shape)}")
     need(
         len(indices.shape) == len(data.shape),
@@ -50,8 +68,8 @@ def _infer_elements(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(data.dtype, data.shape)]
 
 
-def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    data, indices, updates = _checked(inputs, attrs)
+def _infer_nd(inputs: Inputs, attrs: ScatterNDAttributes) -> list[Spec]:
+    data, indices, updates = _checked(inputs, attrs.reduction)
     need(len(indices.shape) > 0, "indices are a scalar; their last axis must hold the coordinates")
     depth = indices.shape[-1]
     need(depth <= len(data.shape), f"{depth} coordinates for data of rank {len(data.shape)}")
@@ -64,7 +82,7 @@ def _infer_nd(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(data.dtype, data.shape)]
 
 
-def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: Reduction) -> Array:
     """A copy of data with the updates at `key`, one after another."""
     y = data.copy()
     if reduction != "none":
@@ -84,26 +102,29 @@ def _places(shape: Shape) -> list[Array]:
     return [np.asarray(c) for c in np.indices(shape)]
 
 
-def _scatter_elements(data: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
+def _scatter_elements(
+    data: Array, indices: Array, updates: Array, attrs: ScatterElementsAttributes
+) -> Array:
     if indices.size == 0:
         return data
+    axis = attrs.axis
     found = positions(indices, data.shape[axis])
     key = tuple(found if n == axis % data.ndim else places for n, places in enumerate(_places(indices.shape)))
-    return _put(data, key, updates, reduction)
+    return _put(data, key, updates, attrs.reduction)
 
 
-def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> Array:
+def _scatter_nd(data: Array, indices: Array, updates: Array, attrs: ScatterNDAttributes) -> Array:
     if updates.size == 0:
         return data
     depth = indices.shape[-1]
     rows = updates.reshape(-1, *data.shape[depth:])
     if depth == 0:
-        return _whole(data, rows, reduction)
+        return _whole(data, rows, attrs.reduction)
     found = positions(indices, np.array(data.shape[:depth], np.int64)).reshape(-1, depth)
-    return _put(data, tuple(found.T), rows, reduction)
+    return _put(data, tuple(found.T), rows, attrs.reduction)
 
 
-def _whole(data: Array, updates: Array, reduction: str) -> Array:
+def _whole(data: Array, updates: Array, reduction: Reduction) -> Array:
     """No coordinates: every update is for all of data."""
     for update in updates:
         data = update if reduction == "none" else np.asarray(UFUNCS[reduction](data, update))
@@ -118,8 +139,8 @@ OPS = (
         ("y",),
         _infer_elements,
         _scatter_elements,
-        {"axis": 0, "reduction": "none"},
+        ScatterElementsAttributes,
         move=move_axis,
     ),
-    Op("ScatterND", _INPUTS, ("y",), _infer_nd, _scatter_nd, {"reduction": "none"}),
+    Op("ScatterND", _INPUTS, ("y",), _infer_nd, _scatter_nd, ScatterNDAttributes),
 )

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from mace_core.ir import Attrs, Shape, Tensor
+from mace_core.attributes import Attributes
+from mace_core.ir import Shape, Tensor
 from mace_core.ops.op import OpError, Perm, Spec
 
 Inputs = Sequence[Tensor | None]
+T = TypeVar("T")
+A = TypeVar("A", bound=Attributes)
+
+
+@dataclass(frozen=True)
+class AxisAttributes(Attributes):
+    """The attributes of an op that works along one axis; a negative one counts from the end."""
+
+    axis: int
+
+
+AlongAxis = TypeVar("AlongAxis", bound=AxisAttributes)
 
 
 def present(inputs: Inputs) -> list[Tensor]:
@@ -24,7 +38,7 @@ def need(condition: bool, text: str) -> None:
         raise OpError(text)
 
 
-def same(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def same(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     """One output like the first input."""
     first = present(inputs)[0]
     return [(first.dtype, first.shape)]
@@ -51,13 +65,28 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def keep(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
+def keep(attrs: A, perm: Perm) -> tuple[A, Perm]:
     """The layout rule of an element-wise op: any order will do."""
     return attrs, perm
 
 
-def move_axis(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
+def move_axis(attrs: AlongAxis, perm: Perm) -> tuple[AlongAxis, Perm]:
     """The layout rule of an op along one `axis` that keeps the rank."""
-    axis = attrs["axis"]
-    assert isinstance(axis, int)
-    return {**attrs, "axis": perm[axis % len(perm)]}, perm
+    return replace(attrs, axis=perm[attrs.axis % len(perm)]), perm
+
+
+def reorder(values: Sequence[T], perm: Perm) -> tuple[T, ...]:
+    """Return values for each axis of x as values for each axis of x', where x = transpose(x', perm)."""
+    return tuple(value for _, value in sorted(zip(perm, values, strict=True), key=lambda pair: pair[0]))
+
+
+def need_count(name: str, values: Sequence[object], count: int) -> None:
+    """Raise OpError unless an attribute has a value for each axis."""
+    if len(values) != count:
+        raise OpError(f"{name} has {len(values)} values; it must have {count}, one for each axis")
+
+
+def need_indices(tensor: Tensor, what: str) -> None:
+    """Raise OpError unless a tensor holds integers."""
+    text = f"{what} are of type {tensor.dtype.value}; they must be whole numbers"
+    need(tensor.dtype.value[0] in "iu", text)

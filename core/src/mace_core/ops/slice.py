@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integers, move_values
-from mace_core.ops.op import REQUIRED, Op, Perm, Spec
-from mace_core.ops.shapes import Inputs, need, present
+from mace_core.attributes import Attributes
+from mace_core.ir import Array
+from mace_core.ops.op import Op, Perm, Spec
+from mace_core.ops.shapes import Inputs, need, need_count, present, reorder
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class SliceAttributes(Attributes):
+    """The first element, how many, and the distance between two, of each axis; a negative step goes backwards."""
+
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def _infer(inputs: Inputs, attrs: SliceAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    starts, sizes, steps = (integers(attrs, key, len(x.shape)) for key in ("starts", "sizes", "steps"))
+    starts, sizes, steps = attrs.starts, attrs.sizes, attrs.steps
+    for name, values in (("starts", starts), ("sizes", sizes), ("steps", steps)):
+        need_count(name, values, len(x.shape))
     for axis, (dim, start, size, step) in enumerate(zip(x.shape, starts, sizes, steps, strict=True)):
         need(step != 0, f"step of axis {axis} is 0; it must be another number")
         need(size >= 0, f"size of axis {axis} is {size}; it must not be negative")
@@ -25,14 +35,15 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, sizes)]
 
 
-def _slice(x: Array, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    for axis, (start, size, step) in enumerate(zip(starts, sizes, steps, strict=True)):
+def _slice(x: Array, attrs: SliceAttributes) -> Array:
+    for axis, (start, size, step) in enumerate(zip(attrs.starts, attrs.sizes, attrs.steps, strict=True)):
         x = np.take(x, start + step * np.arange(size), axis)
     return x
 
 
-def _move(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
-    return move_values(attrs, perm, ("starts", "sizes", "steps"))
+def _move(attrs: SliceAttributes, perm: Perm) -> tuple[SliceAttributes, Perm]:
+    starts, sizes, steps = (reorder(values, perm) for values in (attrs.starts, attrs.sizes, attrs.steps))
+    return SliceAttributes(starts, sizes, steps), perm
 
 
 OPS = (
@@ -42,7 +53,7 @@ OPS = (
         ("y",),
         _infer,
         _slice,
-        {"starts": REQUIRED, "sizes": REQUIRED, "steps": REQUIRED},
+        SliceAttributes,
         move=_move,
         moves=True,
     ),

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integer, integers
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+from mace_core.ir import Array
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class SplitAttributes(AxisAttributes):
+    """sizes: of the parts along the axis."""
+
+    sizes: tuple[int, ...]
+
+
+def _infer(inputs: Inputs, attrs: SplitAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    axis = axis_of(integer(attrs, "axis"), len(x.shape))
-    sizes = integers(attrs, "sizes")
+    axis = axis_of(attrs.axis, len(x.shape))
+    sizes = attrs.sizes
     need(
         len(sizes) > 0 and all(s >= 0 for s in sizes),
         f"sizes {list(sizes)} must be at least one, none negative",
@@ -25,8 +33,8 @@ def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes]
 
 
-def _split(x: Array, axis: int, sizes: tuple[int, ...]) -> tuple[Array, ...]:
-    return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
+def _split(x: Array, attrs: SplitAttributes) -> tuple[Array, ...]:
+    return tuple(np.split(x, np.cumsum(attrs.sizes)[:-1], attrs.axis))
 
 
 OPS = (
@@ -36,7 +44,7 @@ OPS = (
         ("ys*",),
         _infer,
         _split,
-        {"axis": REQUIRED, "sizes": REQUIRED},
+        SplitAttributes,
         move=move_axis,
         moves=True,
     ),

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integers, move_values, reordered
-from mace_core.ops.op import REQUIRED, Op, Perm, Spec
-from mace_core.ops.shapes import Inputs, broadcast, need, present
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, Shape
+from mace_core.ops.op import Op, Perm, Spec
+from mace_core.ops.shapes import Inputs, broadcast, need, need_count, present, reorder
 
 
-def _infer_tile(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class TileAttributes(Attributes):
+    """repeats: how often each axis is there."""
+
+    repeats: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ExpandAttributes(Attributes):
+    """shape: the one to broadcast to."""
+
+    shape: Shape
+
+
+def _infer_tile(inputs: Inputs, attrs: TileAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    repeats = integers(attrs, "repeats", len(x.shape))
+    repeats = attrs.repeats
+    need_count("repeats", repeats, len(x.shape))
     need(all(r >= 0 for r in repeats), f"repeats {list(repeats)} must not be negative")
     return [(x.dtype, tuple(d * r for d, r in zip(x.shape, repeats, strict=True)))]
 
 
-def _tile(x: Array, repeats: tuple[int, ...]) -> Array:
-    return np.tile(x, repeats)
+def _tile(x: Array, attrs: TileAttributes) -> Array:
+    return np.tile(x, attrs.repeats)
 
 
-def _infer_expand(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _expand(x: Array, attrs: ExpandAttributes) -> Array:
+    return np.broadcast_to(x, attrs.shape)
+
+
+def _infer_expand(inputs: Inputs, attrs: ExpandAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    shape = integers(attrs, "shape")
+    shape = attrs.shape
     need(
         all(d >= 0 for d in shape), f"shape {list(shape)} has a negative dimension; every one must be stated"
     )
@@ -34,27 +52,27 @@ def _infer_expand(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return [(x.dtype, shape)]
 
 
-def _move_tile(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
-    return move_values(attrs, perm, ("repeats",))
+def _move_tile(attrs: TileAttributes, perm: Perm) -> tuple[TileAttributes, Perm]:
+    return TileAttributes(reorder(attrs.repeats, perm)), perm
 
 
-def _move_expand(attrs: Attrs, perm: Perm) -> tuple[Mapping[str, Any], Perm]:
+def _move_expand(attrs: ExpandAttributes, perm: Perm) -> tuple[ExpandAttributes, Perm]:
     """The axes that expansion puts in front stay there."""
-    shape = integers(attrs, "shape")
+    shape = attrs.shape
     new = len(shape) - len(perm)
     longer = (*range(new), *(new + p for p in perm))
-    return {**attrs, "shape": reordered(shape, longer)}, longer
+    return ExpandAttributes(reorder(shape, longer)), longer
 
 
 OPS = (
-    Op("Tile", ("x",), ("y",), _infer_tile, _tile, {"repeats": REQUIRED}, move=_move_tile, moves=True),
+    Op("Tile", ("x",), ("y",), _infer_tile, _tile, TileAttributes, move=_move_tile, moves=True),
     Op(
         "Expand",
         ("x",),
         ("y",),
         _infer_expand,
-        np.broadcast_to,
-        {"shape": REQUIRED},
+        _expand,
+        ExpandAttributes,
         move=_move_expand,
         moves=True,
     ),

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
-from mace_core.ops.arguments import integer
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, axis_of, move_axis, need, present
+from mace_core.ir import Array, DType
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True, kw_only=True)
+class TopKAttributes(AxisAttributes):
+    """k: how many elements to find."""
+
+    k: int
+    axis: int = -1
+    largest: bool = True
+
+
+def _infer(inputs: Inputs, attrs: TopKAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    axis, k = axis_of(integer(attrs, "axis"), len(x.shape)), integer(attrs, "k")
+    axis, k = axis_of(attrs.axis, len(x.shape)), attrs.k
     need(0 <= k <= x.shape[axis], f"k is {k}; axis {axis} has {x.shape[axis]} elements")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     return [(x.dtype, shape), (DType.I64, shape)]
 
 
-def _topk(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+def _topk(x: Array, attrs: TopKAttributes) -> tuple[Array, Array]:
     """Of equal elements the first comes first; NaN is larger than every number."""
+    axis, largest = attrs.axis, attrs.largest
     order = np.argsort(np.flip(x, axis) if largest else x, axis, kind="stable")
     if largest:  # the stable order of the reversed axis, reversed, so that equal elements keep their order
         order = x.shape[axis] - 1 - np.flip(order, axis)
-    indices = np.take(order, np.arange(k), axis).astype(np.int64)
+    indices = np.take(order, np.arange(attrs.k), axis).astype(np.int64)
     return np.take_along_axis(x, indices, axis), indices
 
 
@@ -34,7 +45,7 @@ OPS = (
         ("values", "indices"),
         _infer,
         _topk,
-        {"k": REQUIRED, "axis": -1, "largest": True},
+        TopKAttributes,
         move=move_axis,
         moves=True,
     ),

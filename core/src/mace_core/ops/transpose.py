@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs
-from mace_core.ops.arguments import integers
-from mace_core.ops.op import REQUIRED, Op, Spec
+from mace_core.attributes import Attributes
+from mace_core.ir import Array
+from mace_core.ops.op import Op, Perm, Spec
 from mace_core.ops.shapes import Inputs, need, present
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class TransposeAttributes(Attributes):
+    """perm: the axis of x that each axis of the result is."""
+
+    perm: Perm
+
+
+def _infer(inputs: Inputs, attrs: TransposeAttributes) -> list[Spec]:
     (x,) = present(inputs)
-    perm = integers(attrs, "perm")
+    perm = attrs.perm
     need(sorted(perm) == list(range(len(x.shape))), f"perm {list(perm)} does not reorder {len(x.shape)} axes")
     return [(x.dtype, tuple(x.shape[i] for i in perm))]
 
 
-def _transpose(x: Array, perm: tuple[int, ...]) -> Array:
-    return np.transpose(x, perm)
+def _transpose(x: Array, attrs: TransposeAttributes) -> Array:
+    return np.transpose(x, attrs.perm)
 
 
-OPS = (Op("Transpose", ("x",), ("y",), _infer, _transpose, {"perm": REQUIRED}, moves=True),)
+OPS = (Op("Transpose", ("x",), ("y",), _infer, _transpose, TransposeAttributes, moves=True),)

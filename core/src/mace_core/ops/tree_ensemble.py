@@ -7,12 +7,15 @@ of a leaf -1 and the range of `targets` and `weights` that it adds.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
-from mace_core.ops.arguments import choice, integer, need_indices
-from mace_core.ops.op import REQUIRED, Op, Spec
-from mace_core.ops.shapes import Inputs, need, present
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
+from mace_core.ops.op import Op, Spec
+from mace_core.ops.shapes import Inputs, need, need_indices, present
 
 TESTS = ("<=", "<", ">=", ">", "==", "!=")
 """What a node asks of its feature and its split, by the code in `modes`."""
@@ -20,20 +23,27 @@ TESTS = ("<=", "<", ">=", ">", "==", "!=")
 MISSING = 8
 """Added to the code of a node whose test holds for NaN, too."""
 
-AGGREGATES = ("sum", "average", "min", "max")
+Aggregate = Literal["sum", "average", "min", "max"]
 LEAF = -1
 
 MAX_NODES = (1 << 31) - 1
 """Nodes, leaves' weights and features are numbered by 32 bits."""
 
 
-def _infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+@dataclass(frozen=True)
+class TreeEnsembleAttributes(Attributes):
+    """outputs: how many each row has.  aggregate: how what the trees' leaves hold is put together."""
+
+    outputs: int
+    aggregate: Aggregate = "sum"
+
+
+def _infer(inputs: Inputs, attrs: TreeEnsembleAttributes) -> list[Spec]:
     x, splits, links, modes, roots, targets, weights = present(inputs[:7])
     base = inputs[7] if len(inputs) > 7 else None
     need(x.dtype in (DType.F32, DType.F64), f"x is of type {x.dtype.value}; it must be f32 or f64")
     need(len(x.shape) == 2, f"x has shape {list(x.shape)}; its rank must be 2")
-    count, outputs = splits.elements, integer(attrs, "outputs")
-    choice(attrs, "aggregate", AGGREGATES)
+    count, outputs = splits.elements, attrs.outputs
     need(0 < outputs <= MAX_NODES, f"outputs is {outputs}")
     need(max(count, weights.elements, x.shape[1]) <= MAX_NODES, "more than 2^31 nodes, weights or features")
     for tensor in (links, modes, roots, targets):
@@ -98,12 +108,13 @@ def _leaves(x: Array, splits: Array, links: Array, modes: Array, roots: Array) -
         at = np.where(inner, np.where(holds, links[at, 1], links[at, 2]), at)
 
 
-def _trees(x: Array, splits: Array, *nodes: Array, outputs: int, aggregate: str) -> Array:
+def _trees(x: Array, splits: Array, *nodes: Array, attrs: TreeEnsembleAttributes) -> Array:
     """Sums in the order of the trees and in the type of x, as ONNX Runtime adds for one row.
 
     An output that no leaf adds to is 0.
     """
     links, modes, roots, targets, weights, *base = nodes
+    outputs, aggregate = attrs.outputs, attrs.aggregate
     wrong = fault(links, modes, roots, targets, (x.shape[1], outputs))
     if wrong:
         raise ValueError(wrong)
@@ -132,6 +143,6 @@ OPS = (
         ("y",),
         _infer,
         _trees,
-        {"outputs": REQUIRED, "aggregate": "sum"},
+        TreeEnsembleAttributes,
     ),
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, keep, need, present, same
 
@@ -68,8 +69,8 @@ SIGNED_TOO = ("Abs", "Neg", "Sign", "Relu")
 """Ops that take integers as well as floats."""
 
 
-def _infer(name: str) -> Callable[[Inputs, Attrs], list[Spec]]:
-    def infer(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer(name: str) -> Callable[[Inputs, Attributes], list[Spec]]:
+    def infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
         (x,) = present(inputs)
         takes_it = x.dtype.is_float or (name in SIGNED_TOO and x.dtype is not DType.BOOL)
         need(takes_it, f"its input is {x.dtype.value}; it must be a float")
@@ -78,17 +79,17 @@ def _infer(name: str) -> Callable[[Inputs, Attrs], list[Spec]]:
     return infer
 
 
-def _infer_not(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_not(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     need(present(inputs)[0].dtype is DType.BOOL, "its input must be bool")
     return same(inputs, attrs)
 
 
-def _infer_bits(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_bits(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     need(not present(inputs)[0].dtype.is_float, "its input must be an integer")
     return same(inputs, attrs)
 
 
-def _infer_is_nan(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_is_nan(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype.is_float, "its input must be a float")
     return [(DType.BOOL, x.shape)]

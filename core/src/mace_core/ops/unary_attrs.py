@@ -3,58 +3,135 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from mace_core.ir import Array, Attrs, DType
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, DType
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, keep, need, present, same
 from mace_core.ops.unary import erf
 
-
-def _elu(x: Array, alpha: float) -> Array:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+A = TypeVar("A", bound=Attributes)
 
 
-def _celu(x: Array, alpha: float) -> Array:
-    return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha))
+@dataclass(frozen=True)
+class AlphaAttributes(Attributes):
+    """alpha: the parameter of the function."""
+
+    alpha: float = 1.0
 
 
-def _selu(x: Array, alpha: float, gamma: float) -> Array:
-    return gamma * _elu(x, alpha)
+@dataclass(frozen=True)
+class SeluAttributes(Attributes):
+    """The parameters of ONNX's Selu, at which activations keep mean 0 and variance 1."""
+
+    alpha: float = 1.67326319217681884765625
+    gamma: float = 1.05070102214813232421875
 
 
-def _gelu(x: Array, approximate: str) -> Array:
+@dataclass(frozen=True)
+class LeakyReluAttributes(AlphaAttributes):
+    """alpha: the slope for negative numbers."""
+
+    alpha: float = 0.01
+
+
+@dataclass(frozen=True)
+class HardSigmoidAttributes(Attributes):
+    """The line alpha * x + beta, limited to 0 ... 1."""
+
+    alpha: float = 0.2
+    beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class ShrinkAttributes(Attributes):
+    """lambd: below this magnitude all is 0.  bias: what is taken off the others."""
+
+    bias: float = 0.0
+    lambd: float = 0.5
+
+
+@dataclass(frozen=True)
+class GeluAttributes(Attributes):
+    """approximate: "tanh" for the formula that frameworks compute faster."""
+
+    approximate: Literal["none", "tanh"] = "none"
+
+
+@dataclass(frozen=True)
+class ClipAttributes(Attributes):
+    """Bounds of the results; one that is an integer stays exact, as elements of 64 bits need it."""
+
+    min: int | float = -math.inf
+    max: int | float = math.inf
+
+
+@dataclass(frozen=True)
+class IsInfAttributes(Attributes):
+    """Which infinities count."""
+
+    negative: bool = True
+    positive: bool = True
+
+
+def _elu(x: Array, attrs: AlphaAttributes) -> Array:
+    return np.where(x > 0, x, attrs.alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _celu(x: Array, attrs: AlphaAttributes) -> Array:
+    return np.maximum(x, 0) + np.minimum(0, attrs.alpha * np.expm1(x / attrs.alpha))
+
+
+def _selu(x: Array, attrs: SeluAttributes) -> Array:
+    return attrs.gamma * _elu(x, AlphaAttributes(attrs.alpha))
+
+
+def _leaky_relu(x: Array, attrs: AlphaAttributes) -> Array:
+    return np.where(x >= 0, x, attrs.alpha * x)
+
+
+def _thresholded_relu(x: Array, attrs: AlphaAttributes) -> Array:
+    return np.where(x > attrs.alpha, x, 0)
+
+
+def _hard_sigmoid(x: Array, attrs: HardSigmoidAttributes) -> Array:
+    return np.clip(attrs.alpha * x + attrs.beta, 0, 1)
+
+
+def _swish(x: Array, attrs: AlphaAttributes) -> Array:
+    return np.asarray(x / (1 + np.exp(-attrs.alpha * x)))
+
+
+def _gelu(x: Array, attrs: GeluAttributes) -> Array:
     """Hendrycks and Gimpel, arXiv:1606.08415."""
-    if approximate == "tanh":
+    if attrs.approximate == "tanh":
         return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
     return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
 
 
-def _shrink(x: Array, bias: float, lambd: float) -> Array:
-    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
+def _shrink(x: Array, attrs: ShrinkAttributes) -> Array:
+    return np.where(x < -attrs.lambd, x + attrs.bias, np.where(x > attrs.lambd, x - attrs.bias, 0))
 
 
-def _is_inf(x: Array, negative: bool, positive: bool) -> Array:
-    return (np.isposinf(x) & positive) | (np.isneginf(x) & negative)
+def _is_inf(x: Array, attrs: IsInfAttributes) -> Array:
+    return (np.isposinf(x) & attrs.positive) | (np.isneginf(x) & attrs.negative)
 
 
-def _clip(x: Array, min: float, max: float) -> Array:  # noqa: A002  # the attributes' names
+def _clip(x: Array, attrs: ClipAttributes) -> Array:
+    low, high = attrs.min, attrs.max
     if x.dtype.kind != "f":  # whole bounds, so that wide integers stay exact
         limits = np.iinfo(x.dtype)
-        low = limits.min if min <= limits.min else int(min)
-        high = limits.max if max >= limits.max else int(max)
-        return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
-    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)))
+        low = limits.min if low <= limits.min else int(low)
+        high = limits.max if high >= limits.max else int(high)
+    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 
-def _wide(function: Callable[..., Any]) -> Callable[..., Array]:
-    return lambda x, **attrs: np.asarray(function(x.astype(np.float64), **attrs)).astype(x.dtype)
-
-
-def _floats(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _floats(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     need(
         present(inputs)[0].dtype.is_float,
         f"its input is {present(inputs)[0].dtype.value}; it must be a float",
@@ -62,43 +139,37 @@ def _floats(inputs: Inputs, attrs: Attrs) -> list[Spec]:
     return same(inputs, attrs)
 
 
-def _infer_is_inf(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_is_inf(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype.is_float, "its input must be a float")
     return [(DType.BOOL, x.shape)]
 
 
-def _infer_clip(inputs: Inputs, attrs: Attrs) -> list[Spec]:
+def _infer_clip(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     (x,) = present(inputs)
     need(x.dtype is not DType.BOOL, "its input must be numbers")
     return same(inputs, attrs)
 
 
-def _infer_gelu(inputs: Inputs, attrs: Attrs) -> list[Spec]:
-    need(
-        attrs["approximate"] in ("none", "tanh"),
-        f"approximate is {attrs['approximate']!r}; it is 'none' or 'tanh'",
-    )
-    return _floats(inputs, attrs)
+def _op(name: str, function: Callable[[Array, A], Array], kind: type[A]) -> Op[A]:
+    """Make an op of floats that computes a function in double precision and rounds once."""
 
+    def reference(x: Array, attrs: A) -> Array:
+        return np.asarray(function(x.astype(np.float64), attrs)).astype(x.dtype)
 
-TABLE: tuple[tuple[str, Callable[..., Array], Mapping[str, Any]], ...] = (
-    ("Elu", _elu, {"alpha": 1.0}),
-    ("Celu", _celu, {"alpha": 1.0}),
-    ("Selu", _selu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    ("LeakyRelu", lambda x, alpha: np.where(x >= 0, x, alpha * x), {"alpha": 0.01}),
-    ("ThresholdedRelu", lambda x, alpha: np.where(x > alpha, x, 0), {"alpha": 1.0}),
-    ("HardSigmoid", lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), {"alpha": 0.2, "beta": 0.5}),
-    ("Swish", lambda x, alpha: x / (1 + np.exp(-alpha * x)), {"alpha": 1.0}),
-    ("Shrink", _shrink, {"bias": 0.0, "lambd": 0.5}),
-)
+    return Op(name, ("x",), ("y",), _floats, reference, kind, move=keep)
+
 
 OPS = (
-    *(
-        Op(name, ("x",), ("y",), _floats, _wide(function), attrs, move=keep)
-        for name, function, attrs in TABLE
-    ),
-    Op("Gelu", ("x",), ("y",), _infer_gelu, _wide(_gelu), {"approximate": "none"}, move=keep),
-    Op("Clip", ("x",), ("y",), _infer_clip, _clip, {"min": -math.inf, "max": math.inf}, move=keep),
-    Op("IsInf", ("x",), ("y",), _infer_is_inf, _is_inf, {"negative": True, "positive": True}, move=keep),
+    _op("Elu", _elu, AlphaAttributes),
+    _op("Celu", _celu, AlphaAttributes),
+    _op("Selu", _selu, SeluAttributes),
+    _op("LeakyRelu", _leaky_relu, LeakyReluAttributes),
+    _op("ThresholdedRelu", _thresholded_relu, AlphaAttributes),
+    _op("HardSigmoid", _hard_sigmoid, HardSigmoidAttributes),
+    _op("Swish", _swish, AlphaAttributes),
+    _op("Shrink", _shrink, ShrinkAttributes),
+    _op("Gelu", _gelu, GeluAttributes),
+    Op("Clip", ("x",), ("y",), _infer_clip, _clip, ClipAttributes, move=keep),
+    Op("IsInf", ("x",), ("y",), _infer_is_inf, _is_inf, IsInfAttributes, move=keep),
 )

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from mace_core.ir import Array, Attr, Shape
+from mace_core.attributes import Attributes
+from mace_core.ir import Array, Shape
 from mace_core.ops.op import OpError
 from mace_core.ops.shapes import need
 
 Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WindowAttributes(Attributes):
+    """How windows lie over an input: one number for each spatial axis everywhere.
+
+    pads_before, pads_after: rows of padding on the two sides of each axis.
+    """
+
+    strides: Ints
+    pads_before: Ints
+    pads_after: Ints
+    dilations: Ints
+
+
+@dataclass(frozen=True)
+class KernelAttributes(WindowAttributes):
+    """Windows whose size is no operand's.
+
+    kernel: elements of a window along each spatial axis.
+    """
+
+    kernel: Ints
+
+    def windows(self, rank: int) -> Windows:
+        """Make the windows over `rank` spatial axes; OpError unless there is a fitting number for each."""
+        need_integers("kernel", self.kernel, rank)
+        return Windows.of(self.kernel, self)
 
 
 @dataclass(frozen=True)
@@ -29,7 +58,7 @@ class Windows:
     dilations: Ints
 
     @classmethod
-    def of(cls, kernel: Ints, attrs: Mapping[str, Attr]) -> Windows:
+    def of(cls, kernel: Ints, attrs: WindowAttributes) -> Windows:
         """Make them from an op's attributes.
 
         OpError unless each has one fitting number for each spatial axis.
@@ -37,17 +66,16 @@ class Windows:
         rank = len(kernel)
         need(1 <= rank <= 3, f"{rank} spatial axes, expected 1 to 3")
         need(all(k >= 1 for k in kernel), f"kernel {list(kernel)} must be at least 1 along each axis")
-        values = {
-            key: integers(attrs, key, rank) for key in ("strides", "pads_before", "pads_after", "dilations")
-        }
-        for key, least in (("strides", 1), ("dilations", 1), ("pads_before", 0), ("pads_after", 0)):
-            need(
-                min(values[key]) >= least,
-                f"{key} {list(values[key])} must be at least {least} along each axis",
-            )
-        return cls(
-            kernel, values["strides"], values["pads_before"], values["pads_after"], values["dilations"]
-        )
+        for name, values, least in (
+            ("strides", attrs.strides, 1),
+            ("dilations", attrs.dilations, 1),
+            ("pads_before", attrs.pads_before, 0),
+            ("pads_after", attrs.pads_after, 0),
+        ):
+            need_integers(name, values, rank)
+            if min(values) < least:
+                raise OpError(f"{name} {list(values)} must be at least {least} along each axis")
+        return cls(kernel, attrs.strides, attrs.pads_before, attrs.pads_after, attrs.dilations)
 
     @property
     def extent(self) -> Ints:
@@ -89,10 +117,9 @@ class Windows:
         return padded[(slice(None), *cut, slice(None))]
 
 
-def integers(attrs: Mapping[str, Attr], key: str, count: int) -> Ints:
-    """Return a tuple attribute of so many integers; OpError if it is not."""
-    value = attrs[key]
-    fits = isinstance(value, tuple) and len(value) == count and all(type(v) is int for v in value)
-    need(fits, f"attribute {key!r} is {value!r}, expected {count} integer{'s' if count != 1 else ''}")
-    assert isinstance(value, tuple)
-    return value
+def need_integers(name: str, values: Ints, count: int) -> None:
+    """Raise OpError unless an attribute has so many integers."""
+    if len(values) != count:
+        raise OpError(
+            f"attribute {name!r} is {values!r}, expected {count} integer{'s' if count != 1 else ''}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mace_core.attributes import fields_of
 from mace_core.importer import ImportedNode, RefusedError
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import handlers
@@ -80,7 +81,8 @@ def convert(node: KerasNode) -> Sequence[str]:
     if kind in handlers():
         results = handlers()[kind](node)
     elif custom := node.builder.ops.get(custom_name(kind)):
-        attrs = {key: value for key, value in node.layer.config.items() if key in custom.attrs}
+        known = fields_of(custom.attrs)
+        attrs = {key: value for key, value in node.layer.config.items() if key in known}
         results = node.done(custom, node.inputs(), attrs)
     else:
         raise RefusedError(_unsupported(kind))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import onnx
 from onnx import NodeProto, TensorProto
 
+from mace_core.attributes import fields_of
 from mace_core.errors import MaceError
 from mace_core.hints import lines
 from mace_core.importer import RefusedError
@@ -133,11 +134,13 @@ def _hand_on_text(node: OnnxNode, results: Sequence[Held]) -> None:
 
 def _custom_attributes(node: OnnxNode, op: Op) -> Iterable[tuple[str, object]]:
     """Attributes by name; ONNX writes yes and no as numbers, and arrays as tensors."""
+    fields = fields_of(op.attrs)
     for attribute in node.proto.attribute:
         value = plain(attribute)
         if isinstance(value, TensorProto):
             value = node.importer.source.array(value)
-        yield attribute.name, bool(value) if isinstance(op.attrs.get(attribute.name), bool) else value
+        field = fields.get(attribute.name)
+        yield attribute.name, bool(value) if field and field.type is bool else value
 
 
 def handler_name(node: NodeProto) -> str:

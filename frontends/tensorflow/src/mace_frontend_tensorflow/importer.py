@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from mace_core.attributes import Attributes, AttributeValues, values_of
 from mace_core.graph_builder import FOLD_LIMIT, Builder
 from mace_core.importer import Convert, Importer, Limits, RefusedError, Scope, SkippedError
 from mace_core.ir import Array, Node, Quant, Shape
@@ -95,7 +95,7 @@ class TensorFlowImporter(Importer[Known]):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None,
+        attrs: AttributeValues | None,
         *,
         outputs: Sequence[str],
         like: Node,
@@ -103,10 +103,11 @@ class TensorFlowImporter(Importer[Known]):
         """Add an IR node; what it makes of constants is made once for all turns of a loop."""
         if not inputs or not all(name in self.builder.weights for name in inputs):
             return self.builder.add(op, inputs, attrs, outputs=outputs, like=like)
+        values = values_of(attrs) if isinstance(attrs, Attributes) else attrs or {}
         mark = (
             op if isinstance(op, str) else op.name,
             tuple(inputs),
-            repr(sorted((attrs or {}).items())),
+            repr(sorted(values.items())),
             len(outputs),
         )
         if mark not in self._folded:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from mace_core.attributes import Attributes, AttributeValues
 from mace_core.decompositions import Steps
 from mace_core.graph_builder import Builder
 from mace_core.importer import OperandNode, RefusedError, SkippedError
 from mace_core.ir import Array, DType, Node, Shape, Storage
 from mace_core.ops.op import Op
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_frontend_tensorflow.flat import Flat, Operation
 from mace_frontend_tensorflow.held import Constant, Dead, Held, Mask, Noise, TensorList
 from mace_frontend_tensorflow.importer import FlatScope, TensorFlowImporter
@@ -163,7 +168,7 @@ class TensorFlowNode(OperandNode):
         """The node's output: operand `index` after these steps, those left out that do nothing."""
         shape, found = self.shape(index), []
         for op, attrs in steps:
-            new, idle = _after(op, attrs, shape)
+            new, idle = _after(attrs, shape)
             if not idle:
                 found.append((op, attrs))
             shape = new
@@ -198,7 +203,7 @@ class TensorFlowNode(OperandNode):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None,
+        attrs: AttributeValues | None,
         outputs: Sequence[str] | int,
         origin: Node,
     ) -> tuple[str, ...]:
@@ -229,19 +234,20 @@ class TensorFlowNode(OperandNode):
         )
 
 
-def _after(op: str, attrs: Mapping[str, Any], shape: Shape) -> tuple[Shape, bool]:
-    """The shape that a step of a recipe makes, and whether it leaves everything as it was."""
-    if op == "Pad":
-        ends = zip(shape, attrs["before"], attrs["after"], strict=True)
-        return tuple(n + before + after for n, before, after in ends), not any(
-            (*attrs["before"], *attrs["after"])
-        )
-    if op == "Slice":
-        return attrs["sizes"], attrs["sizes"] == shape and all(step == 1 for step in attrs["steps"])
-    if op == "Reshape":
-        return attrs["shape"], attrs["shape"] == shape
-    perm = attrs["perm"]
-    return tuple(shape[i] for i in perm), perm == tuple(range(len(perm)))
+def _after(attrs: Attributes, shape: Shape) -> tuple[Shape, bool]:
+    """The shape that a step of a decomposition makes, and whether it leaves everything as it was."""
+    match attrs:
+        case PadAttributes():
+            ends = zip(shape, attrs.before, attrs.after, strict=True)
+            wider = tuple(n + before + after for n, before, after in ends)
+            return wider, not any((*attrs.before, *attrs.after))
+        case SliceAttributes():
+            return attrs.sizes, attrs.sizes == shape and all(step == 1 for step in attrs.steps)
+        case ReshapeAttributes():
+            return attrs.shape, attrs.shape == shape
+        case TransposeAttributes():
+            return tuple(shape[i] for i in attrs.perm), attrs.perm == tuple(range(len(attrs.perm)))
+    raise AssertionError(f"decompositions have no step with {type(attrs).__name__}")
 
 
 def plain(value: AttrValue) -> Any:

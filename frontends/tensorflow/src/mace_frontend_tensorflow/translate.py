@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mace_core.attributes import fields_of
 from mace_core.errors import MaceError
 from mace_core.graph_builder import NEXT
 from mace_core.importer import RefusedError, SkippedError
 from mace_core.ir import Array, DType
+from mace_core.ops.op import Op
 from mace_frontend_tensorflow.boundary import Part
 from mace_frontend_tensorflow.flat import Ref
 from mace_frontend_tensorflow.frames import LOOP
@@ -40,7 +42,7 @@ def convert(node: TensorFlowNode) -> str | Sequence[Held]:
         return through(node, operands)
     if handler is None:
         assert custom is not None
-        return node.done(custom, node.inputs(), _custom_attributes(node, custom.attrs))
+        return node.done(custom, node.inputs(), _custom_attributes(node, custom))
     return handler(node)
 
 
@@ -85,10 +87,10 @@ def _unsupported(node: TensorFlowNode) -> str:
     return f"this operator is not supported; {remedy}"
 
 
-def _custom_attributes(node: TensorFlowNode, attrs: Mapping[str, object]) -> dict[str, object]:
+def _custom_attributes(node: TensorFlowNode, op: Op) -> dict[str, object]:
     """The attributes that a plugin's op knows, of the node's."""
     return {
         key: plain(value)
         for key, value in node.operation.attrs.items()
-        if key in attrs and np.isscalar(plain(value))
+        if key in fields_of(op.attrs) and np.isscalar(plain(value))
     }

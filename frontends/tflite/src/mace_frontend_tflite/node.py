@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mace_core.attributes import AttributeValues
 from mace_core.graph_builder import Builder
 from mace_core.importer import OperandNode
 from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
+from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.op import Op
 from mace_core.quantization import STORED
 from mace_frontend_tflite.fused_activation import FUSED, is_within, limits
@@ -172,7 +174,7 @@ class TfliteNode(OperandNode):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: AttributeValues | None = None,
         *,
         tag: str = "",
         storage: Storage | None = None,
@@ -210,7 +212,7 @@ class TfliteNode(OperandNode):
         self,
         op: str | Op,
         inputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: AttributeValues | None = None,
         *,
         count: int | None = None,
     ) -> tuple[str, ...]:
@@ -229,7 +231,7 @@ class TfliteNode(OperandNode):
             return self.done(FUSED[function], [self.emit(op, inputs, attrs)])
         if is_within(how, *bounds):
             return self.done(op, inputs, attrs)
-        if "low" in self.builder.ops[op].attrs:
+        if issubclass(self.builder.ops[op].attrs, ClampAttributes):
             return self.done(op, inputs, {**attrs, "low": bounds[0], "high": bounds[1]})
         return self.done(
             "Clip", [self.emit(op, inputs, attrs, storage=how)], {"min": bounds[0], "max": bounds[1]}

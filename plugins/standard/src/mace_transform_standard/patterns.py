@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
+from mace_core.attributes import Attributes
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Node, Shape
+from mace_core.ops.reshape import ReshapeAttributes
 from mace_core.rewrite import Match
 
 CLOSE = 1e-5
@@ -154,7 +155,7 @@ class Fused:
 
     op: str
     inputs: Sequence[str]
-    attrs: Mapping[str, Any]
+    attrs: Attributes = field(default_factory=Attributes)
     shape: Shape | None = None
 
 
@@ -178,6 +179,6 @@ def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
     stands_for = replace(match.node, sources=tuple(sources))
     if fused.shape is None:
         return match.new.add(fused.op, fused.inputs, fused.attrs, outputs=match.node.outputs, like=stands_for)
-    wide = match.new.one("Reshape", [x.name], {"shape": fused.shape}, like=stands_for)
+    wide = match.new.one("Reshape", [x.name], ReshapeAttributes(fused.shape), like=stands_for)
     spelled = match.new.one(fused.op, [wide, *fused.inputs[1:]], fused.attrs, like=stands_for)
-    return match.emit("Reshape", [spelled], {"shape": x.shape})
+    return match.emit("Reshape", [spelled], ReshapeAttributes(x.shape))

@@ -10,6 +10,7 @@ import numpy as np
 
 from mace_core.decompositions import same_paddings
 from mace_core.ir import DType, Shape
+from mace_core.ops.resize import ResizeAttributes
 from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
@@ -55,17 +56,12 @@ def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> S
         return [node.held(0)]
     if half:
         return _nearest_centers(node, sizes)
-    attrs = {
-        "sizes": sizes,
-        "scales": tuple(float(a) / b for a, b in zip(sizes, shape, strict=True)),
-        "mode": "nearest",
-    }
-    how = (
-        {"coordinates": "align_corners", "nearest": "round_prefer_ceil"}
-        if corners
-        else {"coordinates": "asymmetric", "nearest": "floor"}
-    )
-    return node.done("Resize", [node.input(0)], attrs | how)
+    scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
+    if corners:
+        attrs = ResizeAttributes(sizes, scales, coordinates="align_corners", nearest="round_prefer_ceil")
+    else:
+        attrs = ResizeAttributes(sizes, scales, coordinates="asymmetric", nearest="floor")
+    return node.done("Resize", [node.input(0)], attrs)
 
 
 def _nearest_centers(node: TensorFlowNode, sizes: Shape) -> Sequence[Held]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from mace_core.ir import Graph, Node
-from mace_core.ops.arguments import integer, integers
+from mace_core.ops.shapes import AxisAttributes
+from mace_core.ops.split import SplitAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -57,19 +58,20 @@ def _cancel_split(match: Match) -> Sequence[str] | None:
         return None
     if any(len(parts) > 1 for parts in pieces) and match.uses.get(match.node.inputs[0], 1) != 1:
         return None  # the whole is needed as well: its pieces are copied either way
-    axis = {"axis": concat.attrs["axis"]}
     results = zip(pieces, match.node.outputs, strict=True)
     return [
-        parts[0] if len(parts) == 1 else match.new.one("Concat", parts, axis, outputs=[o], like=match.node)
+        parts[0]
+        if len(parts) == 1
+        else match.new.one("Concat", parts, concat.attrs, outputs=[o], like=match.node)
         for parts, o in results
     ]
 
 
 def _group_parts(match: Match, concat: Node) -> list[list[str]] | None:
     """The parts of each piece; None if one begins or ends within a part."""
-    axis = integer(concat.attrs, "axis")
+    axis = concat.attributes(AxisAttributes).axis
     part_ends = list(accumulate(match.new.shape(part)[axis] for part in concat.inputs))
-    piece_ends = list(accumulate(integers(match.node.attrs, "sizes")))
+    piece_ends = list(accumulate(match.node.attributes(SplitAttributes).sizes))
     if (
         not set(piece_ends) <= set(part_ends)
         or len({*part_ends}) != len(part_ends)
@@ -82,4 +84,4 @@ def _group_parts(match: Match, concat: Node) -> list[list[str]] | None:
 
 def _has_same_axis(match: Match, other: Node) -> bool:
     rank = len(match.shape(0))
-    return integer(match.node.attrs, "axis") % rank == integer(other.attrs, "axis") % rank
+    return len({node.attributes(AxisAttributes).axis % rank for node in (match.node, other)}) == 1

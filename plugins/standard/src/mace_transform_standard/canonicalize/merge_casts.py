@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import DType, Graph
+from mace_core.ops.cast import CastAttributes
 from mace_core.rewrite import Match, rewrite
 
 WIDE_INTEGERS = ("i64", "u64")
@@ -27,7 +28,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if inner is None or inner.op.name != "Cast":
         return None
     source, middle = (match.new.tensors[t] for t in (inner.inputs[0], inner.outputs[0]))
-    target = DType(match.node.attrs["to"])
+    target = match.node.attributes(CastAttributes).dtype
     # What a Cast reads or makes as stored integers is rounded there.
     if middle.quant or not is_exact(source.real.dtype, middle.dtype):
         return None

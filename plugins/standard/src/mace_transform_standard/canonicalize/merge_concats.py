@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.ir import Graph, Node
-from mace_core.ops.arguments import integer
+from mace_core.ops.shapes import AxisAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -38,8 +38,7 @@ def _find_inner(match: Match, index: int) -> Node | None:
     if concat is None:
         return None
     rank = len(match.shape(index))
+    axes = {node.attributes(AxisAttributes).axis % rank for node in (concat, match.node)}
     storages = {match.new.tensors[t].storage for t in (*concat.inputs, *concat.outputs)}
     # A part in another storage would be rounded once where the chain rounds twice.
-    if len(storages) != 1 or integer(concat.attrs, "axis") % rank != integer(match.node.attrs, "axis") % rank:
-        return None
-    return concat
+    return concat if len(storages) == 1 and len(axes) == 1 else None

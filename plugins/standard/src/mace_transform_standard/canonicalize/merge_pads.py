@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from mace_core.ir import Attrs, Graph
-from mace_core.ops.arguments import integers
+from mace_core.ir import Graph, Shape
+from mace_core.ops.pad import PadAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -21,26 +22,29 @@ def merge_pads(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     inner = match.sole_producer(0, "Pad") if match.node.op.name == "Pad" else None
-    if inner is None or not _can_merge(inner.attrs, match.node.attrs):
+    if inner is None:
+        return None
+    narrow, wide = inner.attributes(PadAttributes), match.node.attributes(PadAttributes)
+    if not _can_merge(narrow, wide):
         return None
     if match.new.tensors[inner.inputs[0]].storage != match.new.storages.get(match.node.outputs[0]):
         return None  # the constant would be rounded once where it was rounded twice
-    wider = {key: _add_pads(inner.attrs, match.node.attrs, key) for key in ("before", "after")}
+    before, after = _add_pads(narrow.before, wide.before), _add_pads(narrow.after, wide.after)
     return match.new.add(
         "Pad",
         inner.inputs,
-        {**match.node.attrs, **wider},
+        replace(wide, before=before, after=after),
         outputs=match.node.outputs,
         like=match.merge_origins(inner),
     )
 
 
-def _can_merge(inner: Attrs, outer: Attrs) -> bool:
+def _can_merge(inner: PadAttributes, outer: PadAttributes) -> bool:
     """Reflections and rotations see what the inner padding made, so they do not add up."""
-    return inner["mode"] == outer["mode"] == "edge" or (
-        inner["mode"] == outer["mode"] == "constant" and inner["value"] == outer["value"]
-    )
+    if inner.mode != outer.mode:
+        return False
+    return inner.mode == "edge" or (inner.mode == "constant" and inner.value == outer.value)
 
 
-def _add_pads(inner: Attrs, outer: Attrs, key: str) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip(integers(inner, key), integers(outer, key), strict=True))
+def _add_pads(inner: Shape, outer: Shape) -> Shape:
+    return tuple(a + b for a, b in zip(inner, outer, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.ir import Graph
-from mace_core.ops.arguments import integers
+from mace_core.ops.slice import SliceAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -27,13 +27,13 @@ def _rule(match: Match) -> Sequence[str] | None:
     # A Slice to another storage rounds its elements.
     if match.new.tensors[inner.inputs[0]].storage != match.new.tensors[inner.outputs[0]].storage:
         return None
-    first, stride = integers(inner.attrs, "starts"), integers(inner.attrs, "steps")
-    starts, steps = integers(match.node.attrs, "starts"), integers(match.node.attrs, "steps")
-    attrs = {
-        "starts": tuple(f + s * by for f, s, by in zip(first, starts, stride, strict=True)),
-        "sizes": match.node.attrs["sizes"],
-        "steps": tuple(s * by for s, by in zip(steps, stride, strict=True)),
-    }
+    first, second = inner.attributes(SliceAttributes), match.node.attributes(SliceAttributes)
+    starts = zip(first.starts, second.starts, first.steps, strict=True)
+    attrs = SliceAttributes(
+        starts=tuple(f + s * by for f, s, by in starts),
+        sizes=second.sizes,
+        steps=tuple(s * by for s, by in zip(second.steps, first.steps, strict=True)),
+    )
     return match.new.add(
         "Slice", inner.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(inner)
     )

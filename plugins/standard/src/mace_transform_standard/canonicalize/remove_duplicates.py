@@ -40,7 +40,7 @@ def _make_key(match: Match, inputs: tuple[str, ...]) -> Hashable:
     operands = tuple(sorted(inputs)) if node.op.name in COMMUTATIVE else inputs
     # The same numbers stored with another scale are rounded to other values.
     storages = tuple(match.new.storages.get(o) for o in node.outputs)
-    return node.op.name, operands, tuple(sorted(node.attrs.items())), storages
+    return node.op.name, operands, node.attrs, storages
 
 
 def _find_equal_constants(graph: Graph) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.ir import Graph
-from mace_core.ops.arguments import integers
 from mace_core.ops.op import OpError
 from mace_core.ops.shapes import keep
+from mace_core.ops.tile import TileAttributes
 from mace_core.rewrite import Match, rewrite
 
 RANK = 6
@@ -48,7 +48,7 @@ def _find_source(match: Match, name: str) -> str | None:
     if match.new.tensors[node.inputs[0]].storage != match.new.tensors[name].storage:
         return None
     shape = match.new.shape(node.inputs[0])
-    repeats = integers(node.attrs, "repeats") if node.op.name == "Tile" else ()
+    repeats = node.attrs.repeats if isinstance(node.attrs, TileAttributes) else ()
     return node.inputs[0] if all(d == 1 or r == 1 for d, r in zip(shape, repeats, strict=False)) else None
 
 

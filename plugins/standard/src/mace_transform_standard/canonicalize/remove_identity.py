@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mace_core.ir import Graph
+from mace_core.ops.cast import CastAttributes
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.tile import ExpandAttributes, TileAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -43,24 +49,29 @@ def _is_identity(match: Match) -> bool:
 def _keeps_type(match: Match) -> bool:
     # A Cast of a quantized tensor converts the numbers, not what stores them.
     tensor = match.new.tensors[match.node.inputs[0]]
-    return tensor.quant is None and tensor.dtype.value == match.node.attrs["to"]
+    return tensor.quant is None and tensor.dtype.value == match.node.attributes(CastAttributes).to
 
 
 def _keeps_shape(match: Match) -> bool:
-    return match.shape(0) == match.node.attrs["shape"]
+    return match.shape(0) == match.node.attributes(ReshapeAttributes).shape
+
+
+def _expands_nothing(match: Match) -> bool:
+    return match.shape(0) == match.node.attributes(ExpandAttributes).shape
 
 
 def _is_full_slice(match: Match) -> bool:
-    attrs = match.node.attrs
-    return attrs["sizes"] == match.shape(0) and all(step == 1 for step in _ints(match, "steps"))
+    attrs = match.node.attributes(SliceAttributes)
+    return attrs.sizes == match.shape(0) and all(step == 1 for step in attrs.steps)
 
 
 def _repeats_nothing(match: Match) -> bool:
-    return all(r == 1 for r in _ints(match, "repeats"))
+    return all(r == 1 for r in match.node.attributes(TileAttributes).repeats)
 
 
 def _pads_nothing(match: Match) -> bool:
-    return not any((*_ints(match, "before"), *_ints(match, "after")))
+    attrs = match.node.attributes(PadAttributes)
+    return not any((*attrs.before, *attrs.after))
 
 
 def _has_one_input(match: Match) -> bool:
@@ -68,20 +79,14 @@ def _has_one_input(match: Match) -> bool:
 
 
 def _keeps_order(match: Match) -> bool:
-    return list(_ints(match, "perm")) == list(range(len(match.shape(0))))
-
-
-def _ints(match: Match, key: str) -> tuple[int, ...]:
-    value = match.node.attrs[key]
-    assert isinstance(value, tuple)
-    return value
+    return list(match.node.attributes(TransposeAttributes).perm) == list(range(len(match.shape(0))))
 
 
 SAME: Mapping[str, Callable[[Match], bool]] = {
     "Identity": _is_identity,
     "Cast": _keeps_type,
     "Reshape": _keeps_shape,
-    "Expand": _keeps_shape,
+    "Expand": _expands_nothing,
     "Slice": _is_full_slice,
     "Tile": _repeats_nothing,
     "Pad": _pads_nothing,

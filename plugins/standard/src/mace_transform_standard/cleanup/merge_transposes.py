@@ -7,6 +7,8 @@ from itertools import chain
 
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Perm
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.layout.axis_groups import axis_groups
 
@@ -39,12 +41,13 @@ def _rule(match: Match) -> Sequence[str] | None:
     transposed = builder.one(
         "Transpose",
         first.inputs,
-        {"perm": tuple(before[p] for p in permutation)},
+        TransposeAttributes(tuple(before[p] for p in permutation)),
         outputs=[builder.fresh(node.outputs[0])],
         like=node,
     )
     shape = builder.shape(reshape.outputs[0])
-    return match.emit("Reshape", [transposed], {"shape": tuple(shape[p] for p in _permutation_of(node))})
+    attrs = ReshapeAttributes(tuple(shape[p] for p in _permutation_of(node)))
+    return match.emit("Reshape", [transposed], attrs)
 
 
 def _lift_permutation(match: Match, perm: Perm, reshape: Node) -> Perm | None:
@@ -64,6 +67,4 @@ def _lift_permutation(match: Match, perm: Perm, reshape: Node) -> Perm | None:
 
 
 def _permutation_of(node: Node) -> Perm:
-    perm = node.attrs["perm"]
-    assert isinstance(perm, tuple)
-    return perm
+    return node.attributes(TransposeAttributes).perm

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from mace_core.ir import Graph, Node, Shape
+from mace_core.ir import Graph, Shape
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -35,7 +36,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     kept_axes = _count_kept_axes(builder.shape(transpose.outputs[0]), builder.shape(reshape.outputs[0]))
     matrix = builder.tensors[node.inputs[1]]
     # Axes in front that stay are rows of the product, and must not be reordered.
-    perm = _permutation_of(transpose)
+    perm = transpose.attributes(TransposeAttributes).perm
     if (
         kept_axes is None
         or perm[:kept_axes] != tuple(range(kept_axes))
@@ -52,12 +53,6 @@ def _rule(match: Match) -> Sequence[str] | None:
     return match.emit(
         node.op, [x, builder.weight(matrix.name, array.copy(), matrix.quant), *node.inputs[2:]], node.attrs
     )
-
-
-def _permutation_of(node: Node) -> tuple[int, ...]:
-    perm = node.attrs["perm"]
-    assert isinstance(perm, tuple)
-    return perm
 
 
 def _count_kept_axes(shape: Shape, reshape: Shape) -> int | None:

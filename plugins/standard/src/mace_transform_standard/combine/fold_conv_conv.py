@@ -9,7 +9,7 @@ import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ConvAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -26,7 +26,10 @@ def fold_conv_conv(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     first = match.sole_producer(0, "Conv") if match.node.op.name == "Conv" else None
-    if first is None or not _is_linear_pixelwise(match.new, first) or match.node.attrs["group"] != 1:
+    if first is None or not _is_linear_pixelwise(match.new, first):
+        return None
+    attrs = match.node.attributes(ConvAttributes)
+    if attrs.group != 1:
         return None
     filters, outer = match.new.constant(first.inputs[1]), match.constant(1)
     shift, bias = (_read_bias(match.new, node) for node in (first, match.node))
@@ -39,9 +42,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     ):
         return None
     # Zeros around W x + b are not W 0 + b, so a bias keeps the two apart where the second is padded.
-    if np.any(shift) and any(
-        (*integers(match.node.attrs, "pads_before"), *integers(match.node.attrs, "pads_after"))
-    ):
+    if np.any(shift) and any((*attrs.pads_before, *attrs.pads_after)):
         return None
     # Double precision, so that each new filter is rounded once.
     wide = outer.astype(np.float64)
@@ -59,18 +60,16 @@ def _rule(match: Match) -> Sequence[str] | None:
     return match.new.add(
         "Conv",
         [first.inputs[0], *names],
-        match.node.attrs,
+        attrs,
         outputs=match.node.outputs,
         like=match.merge_origins(first),
     )
 
 
 def _is_linear_pixelwise(builder: Builder, conv: Node) -> bool:
-    attrs = conv.attrs
-    free = (attrs["low"], attrs["high"], attrs["group"]) == (-math.inf, math.inf, 1)
-    plain = not any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))) and set(
-        integers(attrs, "strides")
-    ) == {1}
+    attrs = conv.attributes(ConvAttributes)
+    free = not attrs.is_clamped and attrs.group == 1
+    plain = not any((*attrs.pads_before, *attrs.pads_after)) and set(attrs.strides) == {1}
     return free and plain and math.prod(builder.shape(conv.inputs[1])[1:-1]) == 1
 
 

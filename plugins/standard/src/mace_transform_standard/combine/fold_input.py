@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node
-from mace_core.ops.arguments import integer, integers
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.gather import GatherAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
 
 READERS = ("Conv", "MatMul")
@@ -47,7 +49,7 @@ def _fold_one(match: Match) -> Node | None:
     perm: tuple[int, ...] | None = None
     if before and before.op.name == "Transpose":
         perm, before = (
-            integers(before.attrs, "perm"),
+            before.attributes(TransposeAttributes).perm,
             Match(before, match.new, match.uses).sole_producer(0, *CONSTANTS, *ORDERS),
         )
     if (
@@ -70,7 +72,7 @@ def _fold_one(match: Match) -> Node | None:
         )
         if inputs:
             x = before.inputs[1 - index]
-            x = match.new.one("Transpose", [x], {"perm": perm}, like=match.node) if perm else x
+            x = match.new.one("Transpose", [x], TransposeAttributes(perm), like=match.node) if perm else x
             return replace(match.merge_origins(before), inputs=(x, *inputs))
     return None
 
@@ -81,10 +83,10 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
     None if that does more than to reorder all of them.
     """
     indices, data = match.new.constant(before.inputs[1]), before.inputs[0]
-    axis, channels = integer(before.attrs, "axis") % len(match.new.shape(data)), match.shape(0)[-1]
+    axis, channels = before.attributes(GatherAttributes).axis % len(match.new.shape(data)), match.shape(0)[-1]
     last = perm[-1] if perm else len(match.new.shape(data)) - 1
     # Filters of a group see only its channels; a Gather may bring others.
-    grouped = match.node.op.name == "Conv" and integer(match.node.attrs, "group") != 1
+    grouped = match.node.op.name == "Conv" and match.node.attributes(ConvAttributes).group != 1
     if (
         indices is None
         or axis != last
@@ -96,7 +98,7 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
     inverse = np.argsort(indices)
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
     name = match.new.weight(f"{match.node.outputs[0]}.filters", np.ascontiguousarray(ordered))
-    x = match.new.one("Transpose", [data], {"perm": perm}, like=match.node) if perm else data
+    x = match.new.one("Transpose", [data], TransposeAttributes(perm), like=match.node) if perm else data
     return replace(match.merge_origins(before), inputs=(x, name, *match.node.inputs[2:]))
 
 
@@ -123,7 +125,7 @@ def _spread_over_filters(match: Match, vector: Array, filters: Array) -> Array:
     """The input's channels as a vector shaped like filters: [O, 1, ..., I / group], or [K, 1] of a matrix."""
     if match.node.op.name == "MatMul":
         return vector[:, None]
-    group = integer(match.node.attrs, "group")
+    group = match.node.attributes(ConvAttributes).group
     # Every filter of a group sees the channels of that group alone.
     rows = np.repeat(vector.reshape(group, -1), filters.shape[0] // group, axis=0)
     return rows.reshape(filters.shape[0], *(1,) * (filters.ndim - 2), -1)
@@ -143,7 +145,7 @@ def _scale_filters(match: Match, filters: Array, vector: Array, before: Node) ->
 def _shift_bias(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
     attrs, inputs = match.node.attrs, match.node.inputs
     # Zeros around x + b are not b more than zeros around x.
-    if "pads_before" in attrs and any((*integers(attrs, "pads_before"), *integers(attrs, "pads_after"))):
+    if isinstance(attrs, ConvAttributes) and any((*attrs.pads_before, *attrs.pads_after)):
         return None
     old = match.constant(2) if len(inputs) > 2 and inputs[2] else np.zeros(())
     if old is None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mace_core.ir import Graph, Node
+from mace_core.ops.conv import ClampAttributes
+from mace_core.ops.unary_attrs import ClipAttributes
 from mace_core.rewrite import Match, rewrite
 
 LIMITED = ("Conv", "ConvTranspose", "MatMul")
@@ -32,18 +35,21 @@ def _rule(match: Match) -> Sequence[str] | None:
     # As the two clamps one after the other, also where their ranges do not overlap.
     low, high = min(max(inner_low, low), high), max(min(inner_high, high), low)
     if feeder.op.name in LIMITED:
-        attrs = {**feeder.attrs, "low": low, "high": high}
+        clamped = replace(feeder.attributes(ClampAttributes), low=low, high=high)
         return match.new.add(
-            feeder.op, feeder.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
+            feeder.op, feeder.inputs, clamped, outputs=match.node.outputs, like=match.merge_origins(feeder)
         )
-    attrs = {"min": low, "max": high}
+    clip = ClipAttributes(low, high)
     return match.new.add(
-        "Clip", feeder.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
+        "Clip", feeder.inputs, clip, outputs=match.node.outputs, like=match.merge_origins(feeder)
     )
 
 
 def _limits(node: Node) -> tuple[float, float]:
     if node.op.name == "Relu":
         return 0.0, math.inf
-    low, high = ("min", "max") if node.op.name == "Clip" else ("low", "high")
-    return float(str(node.attrs[low])), float(str(node.attrs[high]))
+    if node.op.name == "Clip":
+        clip = node.attributes(ClipAttributes)
+        return float(clip.min), float(clip.max)
+    attrs = node.attributes(ClampAttributes)
+    return attrs.low, attrs.high

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node
+from mace_core.ops.norm import EpsilonAttributes
 from mace_core.rewrite import Match, rewrite
 
 PIXELS = 4
@@ -49,7 +50,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         match.new.weight(f"{stem}.{i}", np.broadcast_to(v, shape[-1:]).astype(dtype))
         for i, v in enumerate(vectors)
     ]
-    attrs = {"epsilon": 0.0}
+    attrs = EpsilonAttributes(0.0)
     return match.new.add(
         "BatchNorm",
         [source.name, *names],

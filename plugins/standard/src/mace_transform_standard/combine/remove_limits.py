@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from mace_core.ir import Graph, Node
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ClampAttributes
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.pool import PoolAttributes
+from mace_core.ops.unary_attrs import ClipAttributes
 from mace_core.rewrite import Match, rewrite
 
 Range = tuple[float, float]
@@ -25,11 +28,6 @@ RANGES: Mapping[str, Range] = {
 BETWEEN = ("ReduceMean", "ReduceMax", "ReduceMin", "Minimum", "Maximum", "Where")
 """Ops whose results lie within what all that they read do, as those do that only move it."""
 
-LIMITS: Mapping[str, tuple[str, str]] = {
-    "Clip": ("min", "max"),
-    **dict.fromkeys(("Conv", "ConvTranspose", "MatMul"), ("low", "high")),
-}
-
 
 def remove_limits(graph: Graph) -> Graph:
     """Drop Relu, Clip and Abs of what lies within their limits already: Relu(Sigmoid(x)) -> Sigmoid(x).
@@ -43,7 +41,7 @@ def remove_limits(graph: Graph) -> Graph:
     def rule(match: Match) -> Sequence[str] | None:
         node = match.node
         if node.op.name in ("Relu", "Abs", "Clip"):
-            low, high = _read_limits(node) if node.op.name == "Clip" else POSITIVE
+            low, high = _read_limits(node) or POSITIVE
             value_range = ranges.get(node.inputs[0], ANY)
             same = match.new.tensors[node.inputs[0]].storage == match.new.storages.get(node.outputs[0])
             if same and low <= value_range[0] and value_range[1] <= high:
@@ -57,26 +55,27 @@ def remove_limits(graph: Graph) -> Graph:
 
 
 def _bound_results(node: Node, ranges: Mapping[str, Range]) -> Range:
-    if node.op.name in LIMITS:
-        return _read_limits(node)
-    if node.op.name == "MaxPool" and (
-        node.attrs["ceil"] or any((*integers(node.attrs, "pads_before"), *integers(node.attrs, "pads_after")))
-    ):
+    attrs = node.attrs
+    if limits := _read_limits(node):
+        return limits
+    if isinstance(attrs, PoolAttributes) and (attrs.ceil or any((*attrs.pads_before, *attrs.pads_after))):
         return ANY  # a window may see nothing but padding
     if node.op.name == "Mul" and node.inputs[0] == node.inputs[1]:
         return POSITIVE
     read = [ranges.get(i, ANY) for i in node.inputs[node.op.name == "Where" :]]
     if node.op.name == "Add":
         return read[0][0] + read[1][0], read[0][1] + read[1][1]
-    if node.op.name == "Pad" and node.attrs["mode"] == "constant":
-        value = float(str(node.attrs["value"]))
-        read.append((value, value))
+    if isinstance(attrs, PadAttributes) and attrs.mode == "constant":
+        read.append((attrs.value, attrs.value))
     if node.op.moves or node.op.name in BETWEEN:
         used = read if node.op.inputs[0].endswith("*") or node.op.name in (*BETWEEN, "Pad") else read[:1]
         return min(r[0] for r in used), max(r[1] for r in used)
     return RANGES.get(node.op.name, ANY)
 
 
-def _read_limits(node: Node) -> Range:
-    low, high = LIMITS[node.op.name]
-    return float(str(node.attrs[low])), float(str(node.attrs[high]))
+def _read_limits(node: Node) -> Range | None:
+    """What a node limits its results to; None if it is no op that does."""
+    attrs = node.attrs
+    if isinstance(attrs, ClipAttributes):
+        return float(attrs.min), float(attrs.max)
+    return (attrs.low, attrs.high) if isinstance(attrs, ClampAttributes) else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import Graph
+from mace_core.ops.norm import EpsilonAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -26,8 +27,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if any(c is None for c in constants):
         return None
     scale, bias, mean, variance = (np.asarray(c, np.float64) for c in constants)
-    epsilon = match.node.attrs["epsilon"]
-    assert isinstance(epsilon, float)
+    epsilon = match.node.attributes(EpsilonAttributes).epsilon
     # Double precision, so that factor and shift are rounded once each.
     factor = scale / np.sqrt(variance + epsilon)
     dtype = match.new.tensors[match.node.inputs[0]].dtype.numpy

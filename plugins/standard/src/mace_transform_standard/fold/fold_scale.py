@@ -9,6 +9,7 @@ import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
+from mace_core.ops.conv import ClampAttributes
 from mace_core.rewrite import Match, rewrite
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
@@ -68,7 +69,7 @@ def _has_constant_filters(builder: Builder, node: Node) -> bool:
 
 
 def _has_no_limits(node: Node) -> bool:
-    return node.attrs["low"] == -math.inf and node.attrs["high"] == math.inf
+    return not node.attributes(ClampAttributes).is_clamped
 
 
 def _can_fold(match: Match, path: Sequence[Node], factor: Array) -> bool:

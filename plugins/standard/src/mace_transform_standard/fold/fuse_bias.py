@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node
+from mace_core.ops.conv import ClampAttributes
 from mace_core.rewrite import Match, rewrite
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
@@ -36,7 +36,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
     shape = match.new.shape(feeder.outputs[0])
-    free = feeder.attrs["low"] == -math.inf and feeder.attrs["high"] == math.inf
+    free = not feeder.attributes(ClampAttributes).is_clamped
     bias = feeder.inputs[2] if len(feeder.inputs) > 2 else ""
     known = not bias or match.new.constant(bias) is not None
     channels = constant.shape[-1] if constant.ndim else 1

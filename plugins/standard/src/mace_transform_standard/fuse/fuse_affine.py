@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node, Shape
+from mace_core.ops.norm import LayerNormAttributes
 from mace_core.rewrite import Match, rewrite
 
 NORMS = ("LayerNorm", "RMSNorm", "InstanceNorm", "GroupNorm")
@@ -40,7 +41,8 @@ def _fold_into_norm(match: Match, norm: Node, constant: Array) -> Sequence[str] 
     builder, shape = match.new, match.new.shape(norm.inputs[0])
     scale = builder.constant(norm.inputs[1])
     bias = builder.constant(norm.inputs[2]) if len(norm.inputs) > 2 and norm.inputs[2] else np.zeros(())
-    normalized = shape[int(str(norm.attrs["axis"])) % len(shape) :] if "axis" in norm.attrs else shape[-1:]
+    first = norm.attrs.axis if isinstance(norm.attrs, LayerNormAttributes) else -1
+    normalized = shape[first % len(shape) :]
     vector = _strip_leading_axes(constant, normalized, shape)
     # Vectors that are computed at run time cannot be multiplied at build time.
     if scale is None or bias is None or vector is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from mace_core.ir import Graph, Node
-from mace_core.ops.arguments import integers
+from mace_core.ir import Graph, Node, Shape
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.slice import SliceAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -23,23 +25,22 @@ def fuse_crop(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     conv = match.sole_producer(0, "Conv") if match.node.op.name == "Slice" else None
     conv = conv or _find_stored_conv(match)
-    if (
-        conv is None
-        or any(step != 1 for step in integers(match.node.attrs, "steps"))
-        or 0 in integers(match.node.attrs, "sizes")
-    ):
+    if conv is None:
         return None
-    shape = match.shape(0)
-    first, sizes = (integers(match.node.attrs, key) for key in ("starts", "sizes"))
-    last = tuple(n - f - s for n, f, s in zip(shape, first, sizes, strict=True))
+    cut, attrs = match.node.attributes(SliceAttributes), conv.attributes(ConvAttributes)
+    if any(step != 1 for step in cut.steps) or 0 in cut.sizes:
+        return None
+    first = cut.starts
+    last = tuple(n - f - s for n, f, s in zip(match.shape(0), first, cut.sizes, strict=True))
     # Only spatial edges come from padding, not images or channels.
     if any((first[0], first[-1], last[0], last[-1])) or not any((*first, *last)):
         return None
-    before, after = _reduce_padding(conv, "pads_before", first), _reduce_padding(conv, "pads_after", last)
+    before = _reduce_padding(attrs.pads_before, first, attrs.strides)
+    after = _reduce_padding(attrs.pads_after, last, attrs.strides)
     # What is cut off beyond the padding was computed from the image: smaller padding cannot remove it.
     if min((*before, *after)) < 0:
         return None
-    attrs = {**conv.attrs, "pads_before": before, "pads_after": after}
+    attrs = replace(attrs, pads_before=before, pads_after=after)
     return match.new.add(
         "Conv", conv.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(conv)
     )
@@ -53,7 +54,6 @@ def _find_stored_conv(match: Match) -> Node | None:
     return conv if conv and same and conv.op.name == "Conv" else None
 
 
-def _reduce_padding(conv: Node, key: str, cut: tuple[int, ...]) -> tuple[int, ...]:
+def _reduce_padding(pads: Shape, cut: Shape, strides: Shape) -> Shape:
     """The padding without what made so many results."""
-    pairs = zip(integers(conv.attrs, key), cut[1:-1], integers(conv.attrs, "strides"), strict=True)
-    return tuple(pad - n * stride for pad, n, stride in pairs)
+    return tuple(pad - n * stride for pad, n, stride in zip(pads, cut[1:-1], strides, strict=True))

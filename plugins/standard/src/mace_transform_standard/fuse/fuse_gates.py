@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.ir import Graph
+from mace_core.ops.unary_attrs import AlphaAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
@@ -46,10 +47,10 @@ def _match_gated(match: Match) -> Fused | None:
         if node and node.op.name == "Sigmoid":
             argument = read_factors(match, node.inputs[0])
             if argument.terms == (x,) and argument.number is not None:
-                return Fused("Swish", [x], {"alpha": argument.number})
+                return Fused("Swish", [x], AlphaAttributes(argument.number))
         softplus = find_maker(match.new, node.inputs[0], "Softplus") if node else None
         if softplus and softplus.inputs[0] == x:
-            return Fused("Mish", [x], {})
+            return Fused("Mish", [x])
     return None
 
 
@@ -57,7 +58,7 @@ def _match_quotient(match: Match) -> Fused | None:
     """Swish as x / (1 + exp(-x)), the gate a divisor."""
     dividend, divisor = match.node.inputs
     sigmoid = _match_sigmoid(match, divisor)
-    return Fused("Swish", [dividend], {"alpha": 1.0}) if sigmoid and sigmoid.inputs[0] == dividend else None
+    return Fused("Swish", [dividend], AlphaAttributes(1.0)) if sigmoid and sigmoid.inputs[0] == dividend else None
 
 
 def _match_sigmoid(match: Match, divisor: str) -> Fused | None:
@@ -67,10 +68,10 @@ def _match_sigmoid(match: Match, divisor: str) -> Fused | None:
     exponent = read_factors(match, power.inputs[0]) if power else None
     # -1 as a factor, or Neg: `read_factors` sees both.
     negative = exponent and len(exponent.terms) == 1 and near(exponent.number, -1)
-    return Fused("Sigmoid", [exponent.terms[0]], {}) if exponent and negative else None
+    return Fused("Sigmoid", [exponent.terms[0]]) if exponent and negative else None
 
 
 def _match_softplus(match: Match) -> Fused | None:
     term, one = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
     power = find_maker(match.new, term, "Exp") if one == 1 else None
-    return Fused("Softplus", [power.inputs[0]], {}) if power else None
+    return Fused("Softplus", [power.inputs[0]]) if power else None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mace_core.ir import Graph, Node
+from mace_core.ops.unary_attrs import GeluAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
@@ -44,9 +45,7 @@ def _rule(match: Match) -> Sequence[str] | None:
             else sign > 0 and _is_cubic(match, curve.inputs[0], x)
         )
         if curve and fits:
-            return fuse(
-                match, Fused("Gelu", [x], {"approximate": "none" if curve.op.name == "Erf" else "tanh"})
-            )
+            return fuse(match, Fused("Gelu", [x], GeluAttributes("none" if curve.op.name == "Erf" else "tanh")))
     return None
 
 

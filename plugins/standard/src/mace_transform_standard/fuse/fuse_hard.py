@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.ir import Graph
+from mace_core.ops.unary_attrs import ClipAttributes, HardSigmoidAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
@@ -42,15 +43,10 @@ def _match_gated(match: Match, factors: Product) -> Fused | None:
         return None
     for x, gate in (factors.terms, factors.terms[::-1]):
         sigmoid = find_maker(match.new, gate, "HardSigmoid")
-        if (
-            sigmoid
-            and sigmoid.inputs[0] == x
-            and near(_to_float(sigmoid.attrs["alpha"]), 1 / 6)
-            and sigmoid.attrs["beta"] == 0.5
-        ):
-            return Fused("HardSwish", [x], {}) if near(factors.number, 1) else None
+        if sigmoid and sigmoid.inputs[0] == x and _is_sixth(sigmoid.attributes(HardSigmoidAttributes)):
+            return Fused("HardSwish", [x]) if near(factors.number, 1) else None
         if _read_ramp(match, gate) == x:
-            return Fused("HardSwish", [x], {}) if near(factors.number, 1 / 6) else None
+            return Fused("HardSwish", [x]) if near(factors.number, 1 / 6) else None
     return None
 
 
@@ -60,13 +56,13 @@ def _match_ramp(match: Match, factors: Product) -> Fused | None:
         if len(factors.terms) == 1 and near(factors.number, 1 / 6)
         else None
     )
-    return Fused("HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}) if x else None
+    return Fused("HardSigmoid", [x], HardSigmoidAttributes(1 / 6, 0.5)) if x else None
 
 
 def _read_ramp(match: Match, tensor: str) -> str | None:
     """X where the tensor is Clip(x + 3, 0, 6)."""
     ramp = find_maker(match.new, tensor, "Clip")
-    if ramp is None or (ramp.attrs["min"], ramp.attrs["max"]) != (0.0, 6.0):
+    if ramp is None or ramp.attributes(ClipAttributes) != ClipAttributes(0.0, 6.0):
         return None
     x, three = sum_with_number(match.new, ramp.inputs[0]) or ("", 0.0)
     return x if three == 3 else None
@@ -74,7 +70,7 @@ def _read_ramp(match: Match, tensor: str) -> str | None:
 
 def _match_clip(match: Match) -> Fused | None:
     """Clip(a * x + b, 0, 1)."""
-    if (match.node.attrs["min"], match.node.attrs["max"]) != (0.0, 1.0):
+    if match.node.attributes(ClipAttributes) != ClipAttributes(0.0, 1.0):
         return None
     term, beta = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
     slope = read_factors(match, term) if term else None
@@ -84,8 +80,9 @@ def _match_clip(match: Match) -> Fused | None:
     # The filters take in slope, offset and limits at no cost; a HardSigmoid is a pass of its own.
     if find_maker(match.new, x, *FILTERED) and match.uses.get(x, 1) == 1:
         return None
-    return Fused("HardSigmoid", [x], {"alpha": slope.number, "beta": beta})
+    return Fused("HardSigmoid", [x], HardSigmoidAttributes(slope.number, beta))
 
 
-def _to_float(value: object) -> float:
-    return float(str(value))
+def _is_sixth(attrs: HardSigmoidAttributes) -> bool:
+    """Whether they are those of the hard sigmoid of mobile networks, x / 6 + 1 / 2."""
+    return near(attrs.alpha, 1 / 6) and attrs.beta == 0.5

@@ -10,7 +10,8 @@ import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node, Shape
-from mace_core.ops.arguments import integers
+from mace_core.ops.norm import EpsilonAttributes, GroupNormAttributes, LayerNormAttributes
+from mace_core.ops.reduce import ReduceAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
@@ -155,7 +156,7 @@ def _read_variance(builder: Builder, tensor: str, epsilon: float) -> _Moments | 
     if node.op.name == "Sub":
         return _read_difference(builder, node, epsilon)
     squared = node.inputs[0] if node.op.name == "ReduceSumSquare" else is_square(builder, node.inputs[0])
-    if squared is None or not node.attrs["keepdims"]:
+    if squared is None or not node.attributes(ReduceAttributes).keepdims:
         return None
     axes, shape = _axes_of(builder, node), builder.shape(squared)
     if node.op.name != "ReduceMean":
@@ -172,7 +173,7 @@ def _read_mean_square(
     mean = find_maker(builder, centered.inputs[1], "ReduceMean") if centered else None
     if centered is None or mean is None or mean.inputs[0] != centered.inputs[0]:
         return _Moments(squared, axes, epsilon)
-    if _axes_of(builder, mean) != axes or not mean.attrs["keepdims"]:
+    if _axes_of(builder, mean) != axes or not mean.attributes(ReduceAttributes).keepdims:
         return None
     return _Moments(centered.inputs[0], axes, epsilon, 1, centered.inputs[1])
 
@@ -184,7 +185,8 @@ def _read_difference(builder: Builder, node: Node, epsilon: float) -> _Moments |
     if squares is None or mean is None or is_square(builder, squares.inputs[0]) != mean.inputs[0]:
         return None
     axes = _axes_of(builder, squares)
-    if axes != _axes_of(builder, mean) or not squares.attrs["keepdims"] or not mean.attrs["keepdims"]:
+    keep_axes = all(node.attributes(ReduceAttributes).keepdims for node in (squares, mean))
+    if axes != _axes_of(builder, mean) or not keep_axes:
         return None
     return _Moments(mean.inputs[0], axes, epsilon, 1, mean_name)
 
@@ -197,7 +199,7 @@ def _read_centered(builder: Builder, tensor: str, mean: str) -> str | None:
 
 def _axes_of(builder: Builder, reduction: Node) -> tuple[int, ...]:
     rank = len(builder.shape(reduction.inputs[0]))
-    return tuple(sorted(axis % rank for axis in integers(reduction.attrs, "axes")))
+    return tuple(sorted(axis % rank for axis in reduction.attributes(ReduceAttributes).axes))
 
 
 def _choose_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | None:
@@ -210,16 +212,15 @@ def _choose_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | No
         return _make_row_norm(match, moments, affine)
     if not moments.mean:
         return None  # there is no op that divides channels by their root mean square
-    epsilon = {"epsilon": moments.epsilon}
     spatial = tuple(range(1, rank - 1))
     if moments.axes == spatial and 3 <= rank <= 5:
         names = _make_vectors(match, moments.x, affine, shape[-1:])
-        return Fused("InstanceNorm", [moments.x, *names], epsilon) if names else None
+        return Fused("InstanceNorm", [moments.x, *names], EpsilonAttributes(moments.epsilon)) if names else None
     # [batch, ..., groups, channels of a group]: GroupNorm wants the last two as one axis.
     if moments.axes == (*spatial[:-1], rank - 1) and 4 <= rank <= 6:
         names = _make_vectors(match, moments.x, affine, shape[-2:])
         wide_shape = (*shape[:-2], shape[-2] * shape[-1])
-        attrs = {"groups": shape[-2], **epsilon}
+        attrs = GroupNormAttributes(shape[-2], moments.epsilon)
         return Fused("GroupNorm", [moments.x, *names], attrs, wide_shape) if names else None
     return None
 
@@ -238,7 +239,7 @@ def _make_row_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | 
     names = _make_weights(match, moments.x, vectors)
     if not names:
         return None
-    attrs = {"axis": first - len(shape), "epsilon": moments.epsilon / moments.count}
+    attrs = LayerNormAttributes(first - len(shape), moments.epsilon / moments.count)
     return Fused("LayerNorm" if moments.mean else "RMSNorm", [moments.x, *names], attrs)
 
 

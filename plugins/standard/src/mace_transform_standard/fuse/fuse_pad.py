@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mace_core.ir import Graph
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.pad import PadAttributes
 from mace_core.rewrite import Match, rewrite
 
 
@@ -21,27 +24,25 @@ def fuse_pad(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     pad = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Conv" else None
-    if pad is None or pad.op.name != "Pad" or (pad.attrs["mode"], pad.attrs["value"]) != ("constant", 0.0):
+    if pad is None or pad.op.name != "Pad":
+        return None
+    border, conv = pad.attributes(PadAttributes), match.node.attributes(ConvAttributes)
+    if (border.mode, border.value) != ("constant", 0.0):
         return None
     # Zeros of another storage are stored otherwise.
     if match.new.tensors[pad.inputs[0]].storage != match.new.tensors[pad.outputs[0]].storage:
         return None
-    before, after = pad.attrs["before"], pad.attrs["after"]
-    assert isinstance(before, tuple)
-    assert isinstance(after, tuple)
+    before, after = border.before, border.after
     # A Conv pads spatial axes, neither images nor channels.
     if any((before[0], before[-1], after[0], after[-1])):
         return None
-    attrs = {
-        **match.node.attrs,
-        "pads_before": _add_pads(match, "pads_before", before),
-        "pads_after": _add_pads(match, "pads_after", after),
-    }
+    attrs = replace(
+        conv, pads_before=_add_pads(conv.pads_before, before), pads_after=_add_pads(conv.pads_after, after)
+    )
     inputs = [pad.inputs[0], *match.node.inputs[1:]]
     return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(pad))
 
 
-def _add_pads(match: Match, key: str, more: tuple[int, ...]) -> tuple[int, ...]:
-    pads = match.node.attrs[key]
-    assert isinstance(pads, tuple)
+def _add_pads(pads: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    """Add the padding of all axes to that of the spatial ones; batch and channels have none."""
     return tuple(a + b for a, b in zip(pads, more[1:-1], strict=True))

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mace_core.attributes import Attributes
 from mace_core.ir import Array, Graph, Node
+from mace_core.ops.unary_attrs import ClipAttributes, LeakyReluAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import Fused, both_orders, find_maker, fuse, read_factors
 
@@ -67,11 +69,11 @@ def _match_lower(match: Match, tensor: str, x: str) -> Array | None:
 
 
 def _has_limits(clip: Node, low: float, high: float) -> bool:
-    return (clip.attrs["min"], clip.attrs["max"]) == (low, high)
+    return clip.attributes(ClipAttributes) == ClipAttributes(low, high)
 
 
 def _make_prelu(match: Match, x: str, slope: Array) -> Fused:
     if slope.size and np.all(slope == slope.reshape(-1)[0]):
-        return Fused("LeakyRelu", [x], {"alpha": float(slope.reshape(-1)[0])})
+        return Fused("LeakyRelu", [x], LeakyReluAttributes(float(slope.reshape(-1)[0])))
     dtype = match.new.tensors[x].real.dtype.numpy
-    return Fused("PRelu", [x, match.new.weight(f"{match.node.outputs[0]}.slope", slope.astype(dtype))], {})
+    return Fused("PRelu", [x, match.new.weight(f"{match.node.outputs[0]}.slope", slope.astype(dtype))], Attributes())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mace_core.ir import Graph, Node
-from mace_core.ops.arguments import integers
+from mace_core.ops.reduce import ReduceAttributes
+from mace_core.ops.softmax import LpNormAttributes, SoftmaxAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import Fused, find_maker, fuse, is_square
 
@@ -36,7 +37,7 @@ def _match_softmax(match: Match) -> Fused | None:
     axis = _read_axis(match, summed) if summed and summed.inputs[0] == powers else None
     if exp is None or axis is None:
         return None
-    return Fused("Softmax", [_strip_maximum(match, exp.inputs[0], axis)], {"axis": axis})
+    return Fused("Softmax", [_strip_maximum(match, exp.inputs[0], axis)], SoftmaxAttributes(axis))
 
 
 def _match_log_softmax(match: Match) -> Fused | None:
@@ -48,7 +49,7 @@ def _match_log_softmax(match: Match) -> Fused | None:
     axis = _read_axis(match, summed or log_sum)
     if axis is None or (exp or log_sum or match.node).inputs[0] != x or not (exp or log_sum):
         return None
-    return Fused("LogSoftmax", [_strip_maximum(match, x, axis)], {"axis": axis})
+    return Fused("LogSoftmax", [_strip_maximum(match, x, axis)], SoftmaxAttributes(axis))
 
 
 def _match_lp_norm(match: Match) -> Fused | None:
@@ -67,7 +68,7 @@ def _match_lp_norm(match: Match) -> Fused | None:
         return None
     source = is_square(match.new, norm.inputs[0]) if norm.op.name == "ReduceSum" else norm.inputs[0]
     p = 1 if norm.op.name == "ReduceL1" else 2
-    return Fused("LpNorm", [x], {"axis": axis, "p": p}) if source == x else None
+    return Fused("LpNorm", [x], LpNormAttributes(axis, p)) if source == x else None
 
 
 def _strip_maximum(match: Match, tensor: str, axis: int) -> str:
@@ -82,5 +83,9 @@ def _strip_maximum(match: Match, tensor: str, axis: int) -> str:
 def _read_axis(match: Match, node: Node | None) -> int | None:
     """The only axis that a reduction takes, if it keeps it."""
     # Without keepdims the quotient broadcasts along another axis than the one that was reduced.
-    axes = integers(node.attrs, "axes") if node and node.attrs["keepdims"] else ()
-    return axes[0] % len(match.new.shape(node.inputs[0])) if node and len(axes) == 1 else None
+    if node is None:
+        return None
+    attrs = node.attributes(ReduceAttributes)
+    if not attrs.keepdims or len(attrs.axes) != 1:
+        return None
+    return attrs.axes[0] % len(match.new.shape(node.inputs[0]))

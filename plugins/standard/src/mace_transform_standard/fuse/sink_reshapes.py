@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import Graph, Node, Shape
+from mace_core.ops.reshape import ReshapeAttributes
 from mace_core.rewrite import Match, rewrite
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
@@ -42,7 +43,7 @@ def _rule(match: Match) -> Sequence[str] | None:
                 f"{match.node.outputs[0]}.before", match.new.storages.get(match.node.outputs[0])
             )
             outputs = match.new.add(match.node.op, inputs, match.node.attrs, outputs=[name], like=match.node)
-            return match.emit("Reshape", outputs, {"shape": match.shape(index)})
+            return match.emit("Reshape", outputs, ReshapeAttributes(match.shape(index)))
     return None
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from mace_core.decompositions import Steps, batch_to_space, space_to_batch
 from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node, Shape
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.reshape import ReshapeAttributes
 from mace_core.rewrite import Match, rewrite
 
 SPACE_TO_BATCH = ("Pad", "Reshape", "Transpose", "Reshape")
@@ -71,15 +72,16 @@ def _storage(builder: Builder, tensor: str) -> object:
 
 
 def _is_plain(conv: Node) -> bool:
-    ones = {*integers(conv.attrs, "strides"), *integers(conv.attrs, "dilations")} <= {1}
-    return ones and not any((*integers(conv.attrs, "pads_before"), *integers(conv.attrs, "pads_after")))
+    attrs = conv.attributes(ConvAttributes)
+    ones = {*attrs.strides, *attrs.dilations} <= {1}
+    return ones and not any((*attrs.pads_before, *attrs.pads_after))
 
 
 def _flatten(match: Match, before: Sequence[Node], conv: Node, after: Sequence[Node]) -> Sequence[str] | None:
     builder, source = match.new, before[-1].inputs[0]
     shape, seen, result = (builder.shape(t) for t in (source, conv.inputs[0], conv.outputs[0]))
     pads = _read_pads(before[-1], len(shape))
-    blocks = integers(after[-1].attrs, "shape")
+    blocks = after[-1].attributes(ReshapeAttributes).shape
     rank = (len(blocks) - len(shape)) if len(blocks) > len(shape) else 0
     block = blocks[:rank]
     if (
@@ -93,7 +95,9 @@ def _flatten(match: Match, before: Sequence[Node], conv: Node, after: Sequence[N
     if any((n + low + high) % b for n, (low, high), b in zip(shape[1:], pads[1:], block, strict=False)):
         return None
     steps = [s for s in space_to_batch(shape, block, pads[1 : rank + 1]) if s[0] != "Pad"]
-    places = _match_axes(integers(steps[-1][1], "shape"), seen)
+    last_step = steps[-1][1]
+    assert isinstance(last_step, ReshapeAttributes)  # as `space_to_batch` ends
+    places = _match_axes(last_step.shape, seen)
     inner = [node for node in reversed(before) if node.op.name != "Pad"]
     if places is None or not _are_steps(inner[:2], steps[:2]):
         return None
@@ -123,9 +127,10 @@ def _read_pads(first: Node, rank: int) -> list[tuple[int, int]] | None:
     """How many zeros stand before and after each axis; None if it is padded with something else."""
     if first.op.name != "Pad":
         return [(0, 0)] * rank
-    if (first.attrs["mode"], first.attrs["value"]) != ("constant", 0.0):
+    attrs = first.attributes(PadAttributes)
+    if (attrs.mode, attrs.value) != ("constant", 0.0):
         return None
-    return list(zip(integers(first.attrs, "before"), integers(first.attrs, "after"), strict=True))
+    return list(zip(attrs.before, attrs.after, strict=True))
 
 
 def _match_axes(shape: Shape, wide: Shape) -> Shape | None:
@@ -144,7 +149,7 @@ def _match_axes(shape: Shape, wide: Shape) -> Shape | None:
 
 def _are_steps(nodes: Sequence[Node], steps: Steps) -> bool:
     return all(
-        node.op.name == op and dict(node.attrs) == attrs
+        node.op.name == op and node.attrs == attrs
         for node, (op, attrs) in zip(nodes, steps, strict=True)
     )
 
@@ -155,18 +160,18 @@ def _add_dilated_conv(match: Match, conv: Node, geometry: _Geometry) -> Sequence
     for axis, place in enumerate(geometry.places):
         wide[place] = builder.shape(geometry.source)[axis]
     spatial = range(1, len(geometry.block) + 1)
-    attrs: dict[str, Any] = {
-        **conv.attrs,
-        "dilations": geometry.per_spatial_axis(rank, dict(zip(spatial, geometry.block, strict=True)), 1),
-        "pads_before": geometry.per_spatial_axis(rank, {a: geometry.pads[a][0] for a in spatial}, 0),
-        "pads_after": geometry.per_spatial_axis(rank, {a: geometry.pads[a][1] for a in spatial}, 0),
-    }
+    attrs = replace(
+        conv.attributes(ConvAttributes),
+        dilations=geometry.per_spatial_axis(rank, dict(zip(spatial, geometry.block, strict=True)), 1),
+        pads_before=geometry.per_spatial_axis(rank, {a: geometry.pads[a][0] for a in spatial}, 0),
+        pads_after=geometry.per_spatial_axis(rank, {a: geometry.pads[a][1] for a in spatial}, 0),
+    )
     x = (
-        builder.one("Reshape", [geometry.source], {"shape": tuple(wide)}, like=conv)
+        builder.one("Reshape", [geometry.source], ReshapeAttributes(tuple(wide)), like=conv)
         if tuple(wide) != builder.shape(geometry.source)
         else geometry.source
     )
-    shape, storage = integers(match.node.attrs, "shape"), builder.tensors[conv.outputs[0]].storage
+    shape, storage = match.node.attributes(ReshapeAttributes).shape, builder.tensors[conv.outputs[0]].storage
     # The Conv may have more axes of length 1 than the result, which a Reshape then takes away.
     spec = conv.op.infer([builder.tensors[i].real if i else None for i in (x, *conv.inputs[1:])], attrs)[0]
     name = (
@@ -177,4 +182,4 @@ def _add_dilated_conv(match: Match, conv: Node, geometry: _Geometry) -> Sequence
     outputs = builder.add(
         "Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.merge_origins(conv)
     )
-    return outputs if spec[1] == shape else match.emit("Reshape", outputs, {"shape": shape})
+    return outputs if spec[1] == shape else match.emit("Reshape", outputs, ReshapeAttributes(shape))

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.ir import Graph
-from mace_core.ops.arguments import integers
+from mace_core.ops.norm import EpsilonAttributes, GroupNormAttributes
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import find_enclosed_nodes, find_maker
 
@@ -36,14 +38,16 @@ def _rule(match: Match) -> Sequence[str] | None:
     builder, x = match.new, first.inputs[0]
     shape, apart = builder.shape(x), builder.shape(first.outputs[0])
     if (
-        shape != match.node.attrs["shape"]
+        shape != match.node.attributes(ReshapeAttributes).shape
         or not 2 <= len(shape) <= 5
         or shape[:1] != apart[:1]
         or shape[1] % max(apart[1], 1)
     ):
         return None
     scale, bias = (builder.constant(name) for name in norm.inputs[1:])
-    swapped = len(apart) == len(SWAP) and all(integers(t.attrs, "perm") == SWAP for t in (outer, inner))
+    swapped = len(apart) == len(SWAP) and all(
+        t.attributes(TransposeAttributes).perm == SWAP for t in (outer, inner)
+    )
     # Anything else that reads the steps would lose them.
     if scale is None or bias is None or not swapped or find_enclosed_nodes(match, x) is None:
         return None
@@ -52,7 +56,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         builder.weight(f"{match.node.outputs[0]}.{n}", np.repeat(v, shape[1] // apart[1]))
         for n, v in (("scale", scale), ("bias", bias))
     ]
-    last = builder.one("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, like=match.node)
-    attrs = {"groups": apart[1], "epsilon": norm.attrs["epsilon"]}
+    last = builder.one("Transpose", [x], TransposeAttributes((0, *range(2, len(shape)), 1)), like=match.node)
+    attrs = GroupNormAttributes(apart[1], norm.attributes(EpsilonAttributes).epsilon)
     result = builder.one("GroupNorm", [last, *vectors], attrs, like=match.merge_origins(norm))
-    return match.emit("Transpose", [result], {"perm": (0, len(shape) - 1, *range(1, len(shape) - 1))})
+    return match.emit("Transpose", [result], TransposeAttributes((0, len(shape) - 1, *range(1, len(shape) - 1))))

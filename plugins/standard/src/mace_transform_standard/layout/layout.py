@@ -13,7 +13,9 @@ from itertools import chain
 
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Perm
+from mace_core.ops.reshape import ReshapeAttributes
 from mace_core.ops.shapes import keep
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.layout.axis_groups import axis_groups
 
@@ -47,7 +49,7 @@ def _merge_transposes(match: Match) -> Sequence[str] | None:
         perm, source = tuple(_permutation_of(before)[p] for p in perm), before.inputs[0]
     if perm == tuple(range(len(perm))):
         return [source]
-    return match.emit("Transpose", [source], {"perm": perm}) if before else None
+    return match.emit("Transpose", [source], TransposeAttributes(perm)) if before else None
 
 
 def _sink(match: Match) -> Sequence[str] | None:
@@ -65,7 +67,7 @@ def _sink(match: Match) -> Sequence[str] | None:
     if after == tuple(range(len(after))):
         return results
     return [
-        match.new.one("Transpose", [result], {"perm": after}, outputs=[public], like=node)
+        match.new.one("Transpose", [result], TransposeAttributes(after), outputs=[public], like=node)
         for result, public in zip(results, node.outputs, strict=True)
     ]
 
@@ -101,19 +103,18 @@ def _strip_transpose(match: Match, name: str, perm: Perm) -> str:
         return name
     # Broadcasting aligns last axes; after the permutation those are others, so absent ones become 1
     # first.
-    wide = match.new.one("Reshape", [name], {"shape": (1,) * (len(perm) - len(shape)) + shape})
+    wide = match.new.one("Reshape", [name], ReshapeAttributes((1,) * (len(perm) - len(shape)) + shape))
     if name not in match.new.weights:  # a single element
         return wide
     back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
-    return match.new.one("Transpose", [wide], {"perm": back})
+    return match.new.one("Transpose", [wide], TransposeAttributes(back))
 
 
 def _sink_reshape(match: Match) -> Sequence[str] | None:
     """Through a Reshape that splits, drops and adds axes, and one that merges some that stay neighbors."""
     node = match.node
     before = _find_transpose(match, node.inputs[0])
-    shape = node.attrs["shape"]
-    assert isinstance(shape, tuple)
+    shape = node.attributes(ReshapeAttributes).shape
     groups = axis_groups(match.shape(0), shape) if before else None
     if before is None or groups is None:
         return None
@@ -128,10 +129,10 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
         return None
     source = (
-        match.new.one("Transpose", before.inputs, {"perm": first}, like=node) if inside else before.inputs[0]
+        match.new.one("Transpose", before.inputs, TransposeAttributes(first), like=node) if inside else before.inputs[0]
     )
     flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
-    return match.emit("Transpose", [flat], {"perm": back}) if back != tuple(range(len(back))) else [flat]
+    return match.emit("Transpose", [flat], TransposeAttributes(back)) if back != tuple(range(len(back))) else [flat]
 
 
 def _find_transpose(match: Match, name: str) -> Node | None:
@@ -143,6 +144,4 @@ def _find_transpose(match: Match, name: str) -> Node | None:
 
 
 def _permutation_of(node: Node) -> Perm:
-    perm = node.attrs["perm"]
-    assert isinstance(perm, tuple)
-    return perm
+    return node.attributes(TransposeAttributes).perm

@@ -11,6 +11,7 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
 from mace_core.ops.batch_norm import folded
+from mace_core.ops.norm import EpsilonAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.plain import compose
@@ -45,8 +46,7 @@ def batch_norm(node: Node, to: Lowering) -> None:
         compose(node, to)
         return
     channels, width = x.shape[-1], period(x.shape[-1])
-    epsilon = node.attrs["epsilon"]
-    assert isinstance(epsilon, int | float)
+    epsilon = node.attributes(EpsilonAttributes).epsilon
     constants = [to.constant(name) for name in node.inputs[1:]]
     vectors = [v for v in constants if v is not None]
 

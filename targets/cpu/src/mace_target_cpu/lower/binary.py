@@ -8,6 +8,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.binary import BitShiftAttributes, ModAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
@@ -111,9 +112,9 @@ def _integer_power(x: DType, y: DType) -> str:
 
 def _form(node: Node) -> str:
     if node.op.name == "Mod":
-        return "ModC" if node.attrs["fmod"] else "ModFloor"
+        return "ModC" if node.attributes(ModAttributes).fmod else "ModFloor"
     if node.op.name == "BitShift":
-        return "BitShiftLeft" if node.attrs["left"] else "BitShiftRight"
+        return "BitShiftLeft" if node.attributes(BitShiftAttributes).left else "BitShiftRight"
     return node.op.name
 
 

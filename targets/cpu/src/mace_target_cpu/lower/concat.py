@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.shapes import AxisAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -47,7 +47,7 @@ def split(node: Node, to: Lowering) -> None:
 def _rows(node: Node, to: Lowering, whole: str, parts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """The table of runs and the arguments: rows are what lies before the axis."""
     shape, size = to.shape(whole), to.tensors[whole].dtype.size
-    axis = integer(node.attrs, "axis") % len(shape)
+    axis = node.attributes(AxisAttributes).axis % len(shape)
     runs = [prod(to.shape(p)[axis:]) * size for p in parts]
     table = np.array([runs, [0, *accumulate(runs)][:-1]], np.int64)
     name = to.weight(f"{whole}.runs", table.shape, "i8", lambda: table)

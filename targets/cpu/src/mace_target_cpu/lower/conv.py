@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.conv import ClampAttributes, ConvAttributes
 from mace_core.ops.windows import Ints, Windows
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
@@ -54,8 +55,7 @@ class Filters:
     @classmethod
     def of(cls, node: Node, to: Lowering) -> Filters:
         """From the node's weights, [O, *kernel, I / group]."""
-        w, group = to.shape(node.inputs[1]), node.attrs["group"]
-        assert isinstance(group, int)
+        w, group = to.shape(node.inputs[1]), node.attributes(ConvAttributes).group
         return cls(group, math.prod(w[1:]), w[0] // group)
 
     @property
@@ -85,15 +85,13 @@ def spatial(values: Ints | Shape, absent: int = 1) -> Ints:
 
 def clamp(node: Node) -> dict[str, Arg]:
     """Return the arguments of CLAMP."""
-    low, high = node.attrs["low"], node.attrs["high"]
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
-    return {"low": low, "high": high}
+    attrs = node.attributes(ClampAttributes)
+    return {"low": attrs.low, "high": attrs.high}
 
 
 def conv(node: Node, to: Lowering) -> None:
     """Any convolution of f32; of f64 in plain loops."""
-    windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attrs)
+    windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if x.dtype is DType.F64:
         plain_conv(node, to, GEOMETRY, geometry(x, y, windows))

@@ -8,6 +8,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
+from mace_core.ops.conv_transpose import ConvTransposeAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import movement
@@ -37,8 +38,7 @@ def conv_transpose(node: Node, to: Lowering) -> None:
 def _direct(node: Node, to: Lowering) -> None:
     """Filters in the order [groups][taps][in][out], so that the innermost loop runs over output channels."""
     x, w, *bias = node.inputs
-    groups = node.attrs["group"]
-    assert isinstance(groups, int)
+    groups = node.attributes(ConvTransposeAttributes).group
     shape = to.shape(w)
     columns, depth = shape[0] // groups, prod(shape[1:])
     filters = packed(w, Packing(groups, columns, depth, columns, columns * depth, depth, 1), node, to)

@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.ir import Array, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.dft import DFTAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
@@ -49,8 +49,9 @@ def dft(node: Node, to: Lowering) -> None:
     need_f32(node, x)
     if y.elements == 0:
         return
-    axis, length = integer(node.attrs, "axis") % len(x.shape), integer(node.attrs, "length")
-    inner, inverse = prod(x.shape[axis + 1 : -1]), bool(node.attrs["inverse"])
+    attrs = node.attributes(DFTAttributes)
+    axis, length = attrs.axis % len(x.shape), attrs.length
+    inner, inverse = prod(x.shape[axis + 1 : -1]), attrs.inverse
     found = factors(length)
 
     def make() -> Array:
@@ -66,7 +67,7 @@ def dft(node: Node, to: Lowering) -> None:
         "kept": y.shape[-1],
         "factor": (*found, *(0,) * (FACTORS - len(found))),
         "factors": len(found),
-        "hermitian": int(inverse and bool(node.attrs["onesided"])),
+        "hermitian": int(inverse and attrs.onesided),
         "sign": -1.0 if inverse else 1.0,
         "scale": 1 / length if inverse else 1.0,
         **chunks(prod(x.shape[:axis]) * inner, 8 * length * max(1, sum(found))),

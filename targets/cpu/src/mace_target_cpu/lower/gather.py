@@ -12,7 +12,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.arguments import integer
+from mace_core.ops.gather import GatherAttributes, GatherNDAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, RANK, chunks, dense
@@ -71,7 +71,7 @@ def gather(node: Node, to: Lowering) -> None:
     y = to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    axis = integer(node.attrs, "axis") % len(data.shape)
+    axis = node.attributes(GatherAttributes).axis % len(data.shape)
     bytes_ = prod(data.shape[axis + 1 :]) * data.dtype.size
     rows = chunks(prod(data.shape[:axis]) * indices.elements, bytes_)
     args = {"n": indices.elements, "count": data.shape[axis], "bytes": bytes_, **rows}
@@ -86,7 +86,7 @@ def gather_elements(node: Node, to: Lowering) -> None:
     data, indices = (to.tensors[t] for t in node.inputs)
     if indices.elements == 0:
         return
-    args = along_axis(data.shape, indices.shape, integer(node.attrs, "axis") % len(data.shape))
+    args = along_axis(data.shape, indices.shape, node.attributes(GatherAttributes).axis % len(data.shape))
     n = indices.shape[-1]
     bits = 8 * data.dtype.size
     params = {"itype": index_type(indices), "ctype": unsigned(data.dtype.size)}
@@ -105,7 +105,7 @@ def gather_nd(node: Node, to: Lowering) -> None:
     data, indices = (to.tensors[t] for t in node.inputs)
     if to.tensors[node.outputs[0]].elements == 0:
         return
-    batch, depth = integer(node.attrs, "batch_dims"), indices.shape[-1]
+    batch, depth = node.attributes(GatherNDAttributes).batch_dims, indices.shape[-1]
     bytes_ = prod(data.shape[batch + depth :]) * data.dtype.size
     args = {
         **coordinates(data.shape, batch, depth, data.dtype.size),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mace_core.ir import Node
 from mace_core.lowering import Lowering
+from mace_core.ops.conv import ConvAttributes
 from mace_core.program import Arg
 
 AXES = 3
@@ -19,27 +20,23 @@ GEOMETRY = (
 )
 
 
-def three(values: object, fill: int) -> tuple[int, ...]:
+def three(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
     """Values for each spatial axis, with `fill` for the leading axes that are absent."""
-    assert isinstance(values, tuple)
     return (fill,) * (AXES - len(values)) + values
 
 
 def geometry(node: Node, to: Lowering) -> dict[str, Arg]:
     """The arguments that all window kernels share."""
     x, w, y = to.shape(node.inputs[0]), to.shape(node.inputs[1]), to.shape(node.outputs[0])
-    attrs = node.attrs
-    low, high = attrs["low"], attrs["high"]
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
+    attrs = node.attributes(ConvAttributes)
     return {
         "in": (*three(x[1:-1], 1), x[-1]),
         "out": three(y[1:-1], 1),
         "kernel": three(w[1:-1], 1),
-        "stride": three(attrs["strides"], 1),
-        "pad": three(attrs["pads_before"], 0),
-        "dilation": three(attrs["dilations"], 1),
+        "stride": three(attrs.strides, 1),
+        "pad": three(attrs.pads_before, 0),
+        "dilation": three(attrs.dilations, 1),
         "images": x[0],
-        "low": float(low),
-        "high": float(high),
+        "low": float(attrs.low),
+        "high": float(attrs.high),
     }

@@ -11,8 +11,8 @@ from mace_core.ir import Array, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops import tree_ensemble
-from mace_core.ops.arguments import integer
-from mace_core.ops.pairwise_coupling import MAX_ROUNDS, TOLERANCE
+from mace_core.ops.pairwise_coupling import MAX_ROUNDS, TOLERANCE, PairwiseCouplingAttributes
+from mace_core.ops.tree_ensemble import TreeEnsembleAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
@@ -38,7 +38,8 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
     wrong = tree_ensemble.fault(links, modes, roots, targets, (x.shape[1], y.shape[1]))
     if wrong:
         raise Refused(wrong, code="attribute", remedy="export the model again: its trees are damaged")
-    aggregate, has_base = str(node.attrs["aggregate"]), len(node.inputs) == 8 and bool(node.inputs[7])
+    aggregate = node.attributes(TreeEnsembleAttributes).aggregate
+    has_base = len(node.inputs) == 8 and bool(node.inputs[7])
     codes = set(np.asarray(modes)[np.asarray(links)[:, 0] != tree_ensemble.LEAF].tolist())
     general = len(codes) > 1 or any(code >= tree_ensemble.MISSING for code in codes)
     code = min(codes) if codes and not general else 0
@@ -109,7 +110,7 @@ def squared_distance(node: Node, to: Lowering) -> None:
 
 def pairwise_coupling(node: Node, to: Lowering) -> None:
     """Row by row; the matrix of each lies in scratch memory."""
-    pairs, classes = to.tensors[node.inputs[0]], integer(node.attrs, "classes")
+    pairs, classes = to.tensors[node.inputs[0]], node.attributes(PairwiseCouplingAttributes).classes
     params = {"ctype": c_type(pairs), "rounds": MAX_ROUNDS, "tolerance": TOLERANCE}
     fields = (("rows", "i64"), ("classes", "i32"))
     kernel = Kernel(

@@ -15,7 +15,7 @@ import numpy as np
 from mace_core.ir import Array, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.arguments import integers, real
+from mace_core.ops.pad import PadAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -155,13 +155,13 @@ def _kernel(size: int) -> Kernel:
 
 def pad(node: Node, to: Lowering) -> None:
     """Take the new elements from where the mode says, from nowhere if they are constant."""
-    before, after = integers(node.attrs, "before"), integers(node.attrs, "after")
-    mode, value = str(node.attrs["mode"]), real(node.attrs, "value")
+    attrs = node.attributes(PadAttributes)
+    mode = attrs.mode
     shape = to.shape(node.inputs[0])
     axes = [
-        Axis(size, low + size + high, low, mode) for size, low, high in zip(shape, before, after, strict=True)
+        Axis(size, low + size + high, low, mode) for size, low, high in zip(shape, attrs.before, attrs.after, strict=True)
     ]
-    lookup(node, to, axes, value if mode == "constant" else 0.0)
+    lookup(node, to, axes, float(attrs.value) if mode == "constant" else 0.0)
 
 
 LOWERINGS: Mapping[str, Lower] = {"Pad": pad}

@@ -8,6 +8,7 @@ from math import prod
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.lrn import LRNAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
@@ -30,11 +31,8 @@ ROOTS: Mapping[float, str] = {0.5: "lrn_half_f32", 0.75: "lrn_f32", 1.0: "lrn_on
 def lrn(node: Node, to: Lowering) -> None:
     """By a kernel made for the power."""
     x = to.tensors[node.inputs[0]]
-    size, alpha, beta, bias = (node.attrs[k] for k in ("size", "alpha", "beta", "bias"))
-    assert isinstance(size, int)
-    assert isinstance(alpha, int | float)
-    assert isinstance(beta, int | float)
-    assert isinstance(bias, int | float)
+    attrs = node.attributes(LRNAttributes)
+    size, alpha, beta, bias = attrs.size, attrs.alpha, attrs.beta, attrs.bias
     if x.dtype is not DType.F32:
         raise refuse_type(node.op.name, x.dtype)
     channels, rows = x.shape[-1], prod(x.shape[:-1])

@@ -9,7 +9,8 @@ import numpy as np
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.program import Call, Kernel
+from mace_core.ops.conv import ClampAttributes
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, optional, pack, pack_at_run_time, packed_size
 from mace_target_cpu.lower.plain import plain_product
@@ -52,7 +53,8 @@ def matmul(node: Node, to: Lowering) -> None:
     if math.prod(batch_b) == 1:
         rows, batch_a, batch_b = rows * math.prod(batch_a), (), ()
     batch = np.broadcast_shapes(batch_a, batch_b)
-    args = {
+    attrs = node.attributes(ClampAttributes)
+    args: dict[str, Arg] = {
         "rows": rows,
         "depth": depth,
         "columns": columns,
@@ -61,17 +63,17 @@ def matmul(node: Node, to: Lowering) -> None:
         "batch": (1,) * (BATCH_AXES - len(batch)) + batch,
         "step_a": _steps(batch_a),
         "step_b": _steps(batch_b),
-        "low": node.attrs["low"],
-        "high": node.attrs["high"],
+        "low": attrs.low,
+        "high": attrs.high,
     }
     if dtype is not DType.F32:
         kernel = plain_product(dtype, MATMUL, BATCH_AXES)
         names = {name for name, _ in kernel.fields}
         plain = {name: value for name, value in args.items() if name in names}
-        to.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))  # type: ignore[arg-type]  # as below
+        to.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))
         return
     packed = _packed(node, to, (math.prod(batch_b), depth, columns))
-    to.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))  # type: ignore[arg-type]  # schema: floats
+    to.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))
 
 
 def _steps(batch: Shape) -> tuple[int, ...]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from mace_core.ir import Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer, integers
-from mace_core.ops.depth_space import split_to_depth, split_to_space
+from mace_core.ops.depth_space import BlockAttributes, DepthToSpaceAttributes, split_to_depth, split_to_space
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.tile import ExpandAttributes, TileAttributes
+from mace_core.ops.transpose import TransposeAttributes
 from mace_target_cpu.lower.strided import Axis, copy, dense
 
 
@@ -19,24 +21,27 @@ def _permuted(node: Node, to: Lowering, shape: Shape, perm: Sequence[int]) -> No
 
 def transpose(node: Node, to: Lowering) -> None:
     """Reorder the axes; where only axes of one element change places, nothing moves."""
-    _permuted(node, to, to.shape(node.inputs[0]), integers(node.attrs, "perm"))
+    _permuted(node, to, to.shape(node.inputs[0]), node.attributes(TransposeAttributes).perm)
 
 
 def to_space(node: Node, to: Lowering) -> None:
     """Transpose with the channels split."""
     shape = to.shape(node.inputs[0])
-    _permuted(node, to, *split_to_space(shape, integer(node.attrs, "block"), str(node.attrs["mode"])))
+    attrs = node.attributes(DepthToSpaceAttributes)
+    _permuted(node, to, *split_to_space(shape, attrs.block, attrs.mode))
 
 
 def to_depth(node: Node, to: Lowering) -> None:
     """Transpose with the spatial axes split."""
-    _permuted(node, to, *split_to_depth(to.shape(node.inputs[0]), integer(node.attrs, "block")))
+    block = node.attributes(BlockAttributes).block
+    _permuted(node, to, *split_to_depth(to.shape(node.inputs[0]), block))
 
 
 def slice_(node: Node, to: Lowering) -> None:
     """Step through every axis from its start."""
     steps = dense(to.shape(node.inputs[0]))
-    starts, sizes, strides = (integers(node.attrs, key) for key in ("starts", "sizes", "steps"))
+    attrs = node.attributes(SliceAttributes)
+    starts, sizes, strides = attrs.starts, attrs.sizes, attrs.steps
     offset = sum(start * step for start, step in zip(starts, steps, strict=True))
     loops = [Axis(n, step * stride) for n, step, stride in zip(sizes, steps, strides, strict=True)]
     copy(node, to, loops, offset)
@@ -45,13 +50,13 @@ def slice_(node: Node, to: Lowering) -> None:
 def tile(node: Node, to: Lowering) -> None:
     """Loop over the repeats, which stay in place, before each axis."""
     shape = to.shape(node.inputs[0])
-    pairs = zip(shape, dense(shape), integers(node.attrs, "repeats"), strict=True)
+    pairs = zip(shape, dense(shape), node.attributes(TileAttributes).repeats, strict=True)
     copy(node, to, [loop for count, step, repeat in pairs for loop in (Axis(repeat, 0), Axis(count, step))])
 
 
 def expand(node: Node, to: Lowering) -> None:
     """Stay in place along every axis that x does not have or has only one element of."""
-    shape, out = to.shape(node.inputs[0]), integers(node.attrs, "shape")
+    shape, out = to.shape(node.inputs[0]), node.attributes(ExpandAttributes).shape
     padded = (1,) * (len(out) - len(shape)) + shape
     copy(
         node,

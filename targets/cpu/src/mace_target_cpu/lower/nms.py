@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import floats, integer, real
+from mace_core.ops.nms import (
+    CombinedSuppressionAttributes,
+    DecodeBoxesAttributes,
+    NonMaxSuppressionAttributes,
+    SuppressionAttributes,
+)
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
@@ -37,18 +42,19 @@ def _kept(node: Node, to: Lowering, sizes: tuple[int, int, int], strides: tuple[
     sizes: images, classes and boxes.
     """
     images, classes, count = sizes
-    limit = min(integer(node.attrs, "per_class"), count)
+    attrs = node.attributes(SuppressionAttributes)
+    limit = min(attrs.per_class, count)
     kept = to.tensors[to.temporary(Tensor(f"{node.outputs[0]}.kept", DType.I32, (images * classes, limit)))]
     args: dict[str, Arg] = {
         "images": images,
         "classes": classes,
-        "center": int(bool(node.attrs.get("center", False))),
+        "center": int(isinstance(attrs, NonMaxSuppressionAttributes) and attrs.center),
         "count": count,
         "limit": limit,
-        "candidates": int(node.attrs.get("candidates", 0)),  # type: ignore[arg-type]  # schema: an int
+        "candidates": attrs.candidates if isinstance(attrs, CombinedSuppressionAttributes) else 0,
         **dict(zip(STRIDES, strides, strict=True)),
-        "iou": real(node.attrs, "iou_threshold"),
-        "threshold": real(node.attrs, "score_threshold"),
+        "iou": attrs.iou_threshold,
+        "threshold": attrs.score_threshold,
     }
     kernel = Kernel("nms_f32", KERNELS / "nms.c.in", FIELDS)
     to.call(node, Call(kernel, args, node.inputs, [kept.name], scratch=limit * BOX_BYTES + 4 * count))
@@ -70,7 +76,7 @@ def combined(node: Node, to: Lowering) -> None:
     kinds = to.shape(node.inputs[0])[2]
     strides = (4 * count * kinds, 4 if kinds > 1 else 0, 4 * kinds, count * classes, 1, classes)
     kept = _kept(node, to, (images, classes, count), strides)
-    total = integer(node.attrs, "total")
+    total = node.attributes(CombinedSuppressionAttributes).total
     args = {
         "images": images,
         "count": count,
@@ -89,7 +95,7 @@ def decode_boxes(node: Node, to: Lowering) -> None:
     images, count, _ = to.shape(node.inputs[0])
     args: dict[str, Arg] = {
         "count": count,
-        "variance": floats(node.attrs, "variances", 4),
+        "variance": node.attributes(DecodeBoxesAttributes).variances,
         **chunks(images * count, 64),
     }
     kernel = Kernel(

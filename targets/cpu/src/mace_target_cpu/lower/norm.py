@@ -11,7 +11,13 @@ import numpy as np
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.norm import MVN_EPSILON
+from mace_core.ops.norm import (
+    MVN_EPSILON,
+    EpsilonAttributes,
+    GroupNormAttributes,
+    LayerNormAttributes,
+    MeanVarianceNormAttributes,
+)
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.batch_norm import FEW, period
@@ -52,36 +58,28 @@ def _float(node: Node, to: Lowering) -> Tensor:
     return x
 
 
-def _epsilon(node: Node) -> float:
-    epsilon = node.attrs["epsilon"]
-    assert isinstance(epsilon, int | float)
-    return epsilon
-
-
 def layer_norm(node: Node, to: Lowering) -> None:
     """Row by row; a scale or bias that broadcasts along a row must be a constant."""
     if to.tensors[node.inputs[0]].dtype is DType.F64:
         compose(node, to)
         return
     x = _float(node, to)
-    axis = node.attrs["axis"]
-    assert isinstance(axis, int)
-    inner = x.shape[axis % len(x.shape) :]
+    attrs = node.attributes(LayerNormAttributes)
+    inner = x.shape[attrs.axis % len(x.shape) :]
     vectors = [_stretched(name, to, inner) for name in (*node.inputs[1:], "")[:2]]
     kernel = Kernel("layer_norm_f32", KERNELS / "norm_rows.c.in", ROW_FIELDS, {"affine": True}, (ROW,))
-    args = _rows(x.elements, prod(inner)) | {"epsilon": _epsilon(node)}
+    args = _rows(x.elements, prod(inner)) | {"epsilon": attrs.epsilon}
     to.call(node, Call(kernel, args, [node.inputs[0], *vectors], node.outputs, inplace=True))
 
 
 def rms_norm(node: Node, to: Lowering) -> None:
     """Row by row; a scale that broadcasts along a row must be a constant."""
     x = _float(node, to)
-    axis = node.attrs["axis"]
-    assert isinstance(axis, int)
-    inner = x.shape[axis % len(x.shape) :]
+    attrs = node.attributes(LayerNormAttributes)
+    inner = x.shape[attrs.axis % len(x.shape) :]
     if not x.elements:
         return
-    args = {"n": prod(inner), "epsilon": _epsilon(node), **chunks(x.elements // prod(inner), 4 * prod(inner))}
+    args = {"n": prod(inner), "epsilon": attrs.epsilon, **chunks(x.elements // prod(inner), 4 * prod(inner))}
     kernel = Kernel(
         "rms_norm_f32", KERNELS / "rms_norm.c.in", (("n", "i32"), ("epsilon", "f32"), *TASKS), {}, (MOVE, ROW)
     )
@@ -147,17 +145,19 @@ def group_norm(node: Node, to: Lowering) -> None:
     """GroupNorm, and InstanceNorm as one of single channels."""
     x = _float(node, to)
     channels = x.shape[-1]
-    groups = node.attrs.get("groups", channels)
-    assert isinstance(groups, int)
+    attrs = node.attrs
+    if isinstance(attrs, GroupNormAttributes):
+        groups, epsilon = attrs.groups, attrs.epsilon
+    else:
+        groups, epsilon = channels, node.attributes(EpsilonAttributes).epsilon
     columns = Columns(x.shape[0], prod(x.shape[1:-1]), channels, max(1, channels // max(groups, 1)))
-    _by_columns(node, to, columns, _epsilon(node))
+    _by_columns(node, to, columns, epsilon)
 
 
 def mean_variance_norm(node: Node, to: Lowering) -> None:
     """By rows or columns where the axes lie together, else by the general loop nest."""
     x = _float(node, to)
-    axes = node.attrs["axes"]
-    assert isinstance(axes, tuple)
+    axes = node.attributes(MeanVarianceNormAttributes).axes
     merged = runs(x.shape, [a % len(x.shape) for a in axes]) if x.elements else []
     kinds = [over for over, _, _ in merged]
     sizes = [size for _, size, _ in merged]

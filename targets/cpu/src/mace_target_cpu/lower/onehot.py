@@ -8,7 +8,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.onehot import OneHotAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import index_type
@@ -20,7 +20,7 @@ def onehot(node: Node, to: Lowering) -> None:
     indices, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    axis = integer(node.attrs, "axis") % len(y.shape)
+    axis = node.attributes(OneHotAttributes).axis % len(y.shape)
     bits = 8 * y.dtype.size
     params = {"itype": index_type(indices), "ctype": unsigned(bits // 8)}
     fields = (("rows", "i64"), ("depth", "i64"), ("n", "i64"))

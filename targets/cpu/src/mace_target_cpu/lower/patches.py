@@ -9,7 +9,8 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer, integers
+from mace_core.ops.patches import DeformIm2ColAttributes
+from mace_core.ops.windows import KernelAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
@@ -31,19 +32,16 @@ DEFORMED = (
     *((n, "i64[2]") for n in ("kernel", "stride", "pad", "dilation")),
     *(("channels", "i64"), ("groups", "i64"), *ROWS),
 )
-ATTRS: Mapping[str, str] = {
-    "kernel": "kernel",
-    "stride": "strides",
-    "pad": "pads_before",
-    "dilation": "dilations",
-}
-
-
 def _windows(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
     """The arguments of WINDOWS but the cell and the tasks, for an image [*spatial] and so many windows."""
-    sizes: dict[str, Arg] = {"in": three(image, 1), "out": three(count, 1)}
-    return sizes | {
-        name: three(integers(node.attrs, key), 0 if name == "pad" else 1) for name, key in ATTRS.items()
+    attrs = node.attributes(KernelAttributes)
+    return {
+        "in": three(image, 1),
+        "out": three(count, 1),
+        "kernel": three(attrs.kernel, 1),
+        "stride": three(attrs.strides, 1),
+        "pad": three(attrs.pads_before, 0),
+        "dilation": three(attrs.dilations, 1),
     }
 
 
@@ -66,7 +64,7 @@ def col2im(node: Node, to: Lowering) -> None:
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    taps = prod(integers(node.attrs, "kernel"))
+    taps = prod(node.attributes(KernelAttributes).kernel)
     args = {"cell": y.shape[-1], **chunks(prod(y.shape[:-1]), taps * y.shape[-1] * x.dtype.size)}
     params = {"ctype": c_type(x), "floating": x.dtype.is_float}
     kernel = Kernel(f"col2im_{x.dtype.value}", KERNELS / "col2im.c.in", WINDOWS, params, (MOVE,))
@@ -82,12 +80,16 @@ def deform_im2col(node: Node, to: Lowering) -> None:
     need_f32(node, x)
     if y.elements == 0:
         return
-    args: dict[str, Arg] = {name: integers(node.attrs, key) for name, key in ATTRS.items()}
-    args |= {
+    attrs = node.attributes(DeformIm2ColAttributes)
+    args: dict[str, Arg] = {
+        "kernel": attrs.kernel,
+        "stride": attrs.strides,
+        "pad": attrs.pads_before,
+        "dilation": attrs.dilations,
         "in": x.shape[1:3],
         "out": y.shape[1:3],
         "channels": x.shape[-1],
-        "groups": integer(node.attrs, "groups"),
+        "groups": attrs.groups,
     }
     args |= chunks(prod(y.shape[:-1]), 16 * y.shape[-1])
     kernel = Kernel("deform_im2col_f32", KERNELS / "deform_im2col.c.in", DEFORMED, {}, (MOVE, ROW, SAMPLE))
@@ -112,7 +114,7 @@ def max_pool_indices(node: Node, to: Lowering) -> None:
     params = {"ctype": ctype, "least": Code(least), "floating": x.dtype.is_float}
     args = {
         "cell": y.shape[-1],
-        **chunks(prod(y.shape[:-1]), prod(integers(node.attrs, "kernel")) * y.shape[-1] * 8),
+        **chunks(prod(y.shape[:-1]), prod(node.attributes(KernelAttributes).kernel) * y.shape[-1] * 8),
     }
     kernel = Kernel(
         f"max_pool_indices_{x.dtype.value}", KERNELS / "max_pool_indices.c.in", WINDOWS, params, (MOVE,)

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mace_core.attributes import Attributes
 from mace_core.emit.text import Code
-from mace_core.ir import Attr, DType, Node, Tensor
+from mace_core.ir import DType, Node, Tensor
 from mace_core.lowering import Lowering
 from mace_core.ops import core_ops
-from mace_core.ops.arguments import integer, real
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.norm import EpsilonAttributes, LayerNormAttributes
+from mace_core.ops.reduce import ReduceAttributes
+from mace_core.ops.softmax import SoftmaxAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_core.tables import rows
 from mace_target_cpu.isa import KERNELS
@@ -48,12 +52,13 @@ def plain_conv(
 ) -> None:
     """A convolution of doubles; fields, args: its geometry."""
     need_doubles(node, to)
-    low, high = real(node.attrs, "low"), real(node.attrs, "high")
+    attrs = node.attributes(ConvAttributes)
+    low, high = attrs.low, attrs.high
     fields = (*fields, ("results", "i32"), ("group", "i32"), *CLAMP)
     kernel = Kernel("conv_plain_f64", KERNELS / "conv_plain.c.in", fields, {"ctype": Code("double")})
     more = {
         "results": to.shape(node.outputs[0])[-1],
-        "group": integer(node.attrs, "group"),
+        "group": attrs.group,
         "low": low,
         "high": high,
     }
@@ -68,14 +73,14 @@ class Steps:
         self.node, self.to = node, to
 
     def op(
-        self, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None, *, last: bool = False
+        self, name: str, inputs: Sequence[str], attrs: Attributes | None = None, *, last: bool = False
     ) -> str:
         """Append the calls of one op.
 
         Returns the name of its result, which is the node's own for the last one.
         """
         op = core_ops()[name]
-        complete = op.complete(attrs or {})
+        complete = attrs or Attributes()
         ((dtype, shape),) = op.infer([self.to.tensors[i] for i in inputs], complete)
         result = (
             self.node.outputs[0]
@@ -94,7 +99,7 @@ class Steps:
 def softmax(node: Node, to: Lowering) -> None:
     """exp(x - max) / sum, or its logarithm x - max - log(sum)."""
     steps, x = Steps(node, to), node.inputs[0]
-    axes: dict[str, Attr] = {"axes": (integer(node.attrs, "axis"),), "keepdims": True}
+    axes = ReduceAttributes((node.attributes(SoftmaxAttributes).axis,))
     shifted = steps.op("Sub", [x, steps.op("ReduceMax", [x], axes)])
     powers = steps.op("Exp", [shifted])
     total = steps.op("ReduceSum", [powers], axes)
@@ -107,7 +112,8 @@ def softmax(node: Node, to: Lowering) -> None:
 def batch_norm(node: Node, to: Lowering) -> None:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, each of them along the last axis."""
     steps, (x, scale, bias, mean, variance) = Steps(node, to), node.inputs
-    deviation = steps.op("Sqrt", [steps.op("Add", [variance, steps.number(real(node.attrs, "epsilon"))])])
+    epsilon = node.attributes(EpsilonAttributes).epsilon
+    deviation = steps.op("Sqrt", [steps.op("Add", [variance, steps.number(epsilon)])])
     normal = steps.op("Div", [steps.op("Sub", [x, mean]), deviation])
     steps.op("Add", [steps.op("Mul", [normal, scale]), bias], last=True)
 
@@ -116,10 +122,11 @@ def layer_norm(node: Node, to: Lowering) -> None:
     """(x - mean) / sqrt(mean of squares + epsilon) * scale + bias, over the axes from `axis` on."""
     steps, x = Steps(node, to), node.inputs[0]
     rank = len(to.shape(x))
-    axes: dict[str, Attr] = {"axes": tuple(range(integer(node.attrs, "axis") % rank, rank)), "keepdims": True}
+    attrs = node.attributes(LayerNormAttributes)
+    axes = ReduceAttributes(tuple(range(attrs.axis % rank, rank)))
     centered = steps.op("Sub", [x, steps.op("ReduceMean", [x], axes)])
     variance = steps.op("ReduceMean", [steps.op("Mul", [centered, centered])], axes)
-    deviation = steps.op("Sqrt", [steps.op("Add", [variance, steps.number(real(node.attrs, "epsilon"))])])
+    deviation = steps.op("Sqrt", [steps.op("Add", [variance, steps.number(attrs.epsilon)])])
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     normal = steps.op("Mul", [steps.op("Div", [centered, deviation]), node.inputs[1]], last=not bias)
     if bias:

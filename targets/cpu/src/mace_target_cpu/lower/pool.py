@@ -8,7 +8,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.windows import Windows
+from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
@@ -33,9 +33,8 @@ LEAST: Mapping[DType, tuple[str, str]] = {
 
 
 def _arguments(node: Node, to: Lowering) -> dict[str, Arg]:
-    kernel = node.attrs["kernel"]
-    assert isinstance(kernel, tuple)
-    return geometry(to.tensors[node.inputs[0]], to.tensors[node.outputs[0]], Windows.of(kernel, node.attrs))
+    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    return geometry(x, y, node.attributes(PoolAttributes).windows(len(x.shape) - 2))
 
 
 def max_pool(node: Node, to: Lowering) -> None:
@@ -69,8 +68,8 @@ def average_pool(node: Node, to: Lowering) -> None:
     kernel = Kernel(
         f"average_pool_{dtype.value}", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params
     )
-    after, count_pad = node.attrs["pads_after"], node.attrs["count_pad"]
-    assert isinstance(after, tuple)
+    attrs = node.attributes(AveragePoolAttributes)
+    after, count_pad = attrs.pads_after, attrs.count_pad
     args = _arguments(node, to) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}
     to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
@@ -78,8 +77,7 @@ def average_pool(node: Node, to: Lowering) -> None:
 def lp_pool(node: Node, to: Lowering) -> None:
     """LpPool of f32."""
     need_f32(node, to)
-    p = node.attrs["p"]
-    assert isinstance(p, int)
+    p = node.attributes(LpPoolAttributes).p
     params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "lanes": VECTOR_BYTES // 4}
     kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)
     to.call(node, Call(kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs))

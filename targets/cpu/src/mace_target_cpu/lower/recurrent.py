@@ -70,7 +70,8 @@ def _kernel(
 
     more: fields that the op has besides.
     """
-    chosen = rnn.activations(node.attrs, defaults)
+    attrs = node.attributes(rnn.RecurrentAttributes)
+    chosen = rnn.activations(attrs, defaults)
     stem = node.op.name.lower()
     names = [[CIdentifier(a.name.lower()) for a in direction] for direction in chosen]
     distinct = names if names[0] != names[-1] else names[:1]
@@ -87,10 +88,8 @@ def _kernel(
     )
     flat = [a for direction in chosen for a in direction]
     rest = (0.0,) * (2 * len(defaults) - number)
-    clip = node.attrs["clip"]
-    assert isinstance(clip, int | float)
     args: dict[str, Arg] = {
-        "clip": clip,
+        "clip": attrs.clip,
         "alpha": (*(a.alpha or 0.0 for a in flat), *rest),
         "beta": (*(a.beta or 0.0 for a in flat), *rest),
     }
@@ -102,7 +101,7 @@ def _sizes(node: Node, to: Lowering) -> dict[str, Arg]:
     if x.dtype is not DType.F32:
         raise refuse_type(node.op.name, x.dtype)
     count, _, hidden = to.shape(node.inputs[2])
-    reverse = int(node.attrs["direction"] == "reverse")
+    reverse = int(node.attributes(rnn.RecurrentAttributes).direction == "reverse")
     return dict(zip(SIZES, (*x.shape, hidden, count, reverse), strict=True))
 
 
@@ -127,7 +126,7 @@ def lower_gru(node: Node, to: Lowering) -> None:
     sizes = _sizes(node, to)
     hidden = to.shape(node.inputs[2])[-1]
     kernel, args = _kernel(node, gru.DEFAULTS, (("linear", "i32"),))
-    linear = int(bool(node.attrs["linear_before_reset"]))
+    linear = int(node.attributes(gru.GRUAttributes).linear_before_reset)
     (x, w, r, b, lengths, h0, _, _), writes = _tensors(node, 2)
     parts = ((0, 2 * hidden), (2 * hidden, hidden))
     reads = [x, *(packed(node, to, m, part) for m in (w, r) for part in parts), b, lengths, h0]
@@ -140,8 +139,8 @@ def lower_lstm(node: Node, to: Lowering) -> None:
     sizes = _sizes(node, to)
     hidden = to.shape(node.inputs[2])[-1]
     kernel, args = _kernel(node, lstm.DEFAULTS, (("coupled", "i32"), ("cell_clip", "f32")))
-    coupled, cell_clip = int(bool(node.attrs["coupled"])), node.attrs["cell_clip"]
-    assert isinstance(cell_clip, int | float)
+    attrs = node.attributes(lstm.LSTMAttributes)
+    coupled, cell_clip = int(attrs.coupled), attrs.cell_clip
     (x, w, r, *rest), writes = _tensors(node, 3)
     reads = [x, *(packed(node, to, m, (0, 4 * hidden)) for m in (w, r)), *rest]
     scratch = 4 * ((1 + ROWS) * padded(4 * hidden) + 2 * GROUP * padded(hidden))

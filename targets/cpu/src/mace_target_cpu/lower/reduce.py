@@ -10,6 +10,9 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
+from mace_core.ops.arg import ArgAttributes
+from mace_core.ops.cumsum import CumulativeAttributes
+from mace_core.ops.reduce import ReduceAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import CONVERT, MERGE_AXES, c_type, is_signed, refuse_type, wrap_type
@@ -90,8 +93,7 @@ def runs(shape: Shape, axes: Sequence[int]) -> list[tuple[bool, int, int]]:
 def reduce(node: Node, to: Lowering) -> None:
     """By rows where the innermost axis stays, else by the general loop nest."""
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
-    axes = node.attrs["axes"]
-    assert isinstance(axes, tuple)
+    axes = node.attributes(ReduceAttributes).axes
     merged = runs(x.shape, [a % len(x.shape) for a in axes] if x.shape else [])
     kinds = [reduced for reduced, _, _ in merged]
     if x.dtype is DType.F32 and node.op.name in ROWS and kinds in ([True, False], [False, True, False]):
@@ -184,20 +186,18 @@ ALONG = (("outer", "i64"), ("rows", "i64"), ("inner", "i64"))
 def arg(node: Node, to: Lowering) -> None:
     """ArgMax and ArgMin."""
     x = to.tensors[node.inputs[0]]
-    axis, last = node.attrs["axis"], node.attrs["last"]
-    assert isinstance(axis, int)
+    attrs = node.attributes(ArgAttributes)
     params = {"ctype": c_type(x), "greatest": node.op.name == "ArgMax"}
     kernel = Kernel(
         f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "arg.c.in", (*ALONG, ("last", "i32")), params
     )
-    to.call(node, Call(kernel, {**along(x.shape, axis), "last": int(bool(last))}, node.inputs, node.outputs))
+    to.call(node, Call(kernel, {**along(x.shape, attrs.axis), "last": int(attrs.last)}, node.inputs, node.outputs))
 
 
 def running(node: Node, to: Lowering) -> None:
     """CumSum and CumProd: floats in double precision, whole numbers modulo their range."""
     x = to.tensors[node.inputs[0]]
-    axis = node.attrs["axis"]
-    assert isinstance(axis, int)
+    attrs = node.attributes(CumulativeAttributes)
     wide, join = (
         Code("double" if x.dtype.is_float else "uint64_t"),
         Code("+" if node.op.name == "CumSum" else "*"),
@@ -205,8 +205,8 @@ def running(node: Node, to: Lowering) -> None:
     params = {"ctype": c_type(x), "wide": wide, "join": join}
     fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
-    flags = {k: int(bool(node.attrs[k])) for k in ("exclusive", "reverse")}
-    to.call(node, Call(kernel, {**along(x.shape, axis), **flags}, node.inputs, node.outputs))
+    flags = {"exclusive": int(attrs.exclusive), "reverse": int(attrs.reverse)}
+    to.call(node, Call(kernel, {**along(x.shape, attrs.axis), **flags}, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {

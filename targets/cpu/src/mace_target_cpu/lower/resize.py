@@ -11,8 +11,7 @@ import numpy as np
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.arguments import real
-from mace_core.ops.resize import Taps, axis_taps
+from mace_core.ops.resize import ResizeAttributes, Taps, axis_taps
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.lookup import Axis, lookup
@@ -52,22 +51,22 @@ def resize(node: Node, to: Lowering) -> None:
     if max(y.shape, default=0) > MAX_TABLE:
         reason = f"resizes an axis to {max(y.shape)} elements, and its table of positions holds at most {MAX_TABLE}"
         raise Refused(reason, code="too-large", remedy="state a smaller shape under input_shapes")
-    taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
+    attrs = node.attributes(ResizeAttributes)
+    taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
-    if node.attrs["mode"] == "nearest" or not changed:
+    if attrs.mode == "nearest" or not changed:
         axes = [
             Axis.of_table(size, np.where(t.outside, -1, t.indices[:, 0]))
             for size, t in zip(x.shape, taps, strict=True)
         ]
         kept = [Axis(size, size) if i not in changed else axes[i] for i, size in enumerate(x.shape)]
-        lookup(
-            node, to, kept, real(node.attrs, "extrapolation") if any(t.outside.any() for t in taps) else 0.0
-        )
+        has_outside = any(t.outside.any() for t in taps)
+        lookup(node, to, kept, float(attrs.extrapolation) if has_outside else 0.0)
         return
     if x.dtype is not DType.F32:
         raise Refused(f"no kernel interpolates {x.dtype.value}", code="dtype", remedy=CAST)
     found = passes(changed, x.shape, y.shape)
-    if len(found) > 1 and not isfinite(real(node.attrs, "extrapolation")):
+    if len(found) > 1 and not isfinite(attrs.extrapolation):
         reason = "resizes more than two axes with an infinite extrapolation value"
         raise Refused(
             reason, code="attribute", remedy="use a finite extrapolation value, or resize two axes at a time"
@@ -98,7 +97,8 @@ def _blend(
 ) -> None:
     x, y = through
     (down, lines), across = axes[0], axes[1:]
-    args = {**plane(x, y, down, bool(across)), "value": real(node.attrs, "extrapolation")}
+    value = float(node.attributes(ResizeAttributes).extrapolation)
+    args = {**plane(x, y, down, bool(across)), "value": value}
     found = [name for axis, taps in ((down, lines), *across) for name in tables(to, f"{y.name}.{axis}", taps)]
     count = lines.indices.shape[1]
     name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_f32"

@@ -8,7 +8,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.reverse_sequence import ReverseSequenceAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import index_type
@@ -22,7 +22,8 @@ def reverse_sequence(node: Node, to: Lowering) -> None:
     x, lengths = (to.tensors[t] for t in node.inputs)
     if x.elements == 0:
         return
-    batch, time = (integer(node.attrs, key) % len(x.shape) for key in ("batch_axis", "time_axis"))
+    attrs, rank = node.attributes(ReverseSequenceAttributes), len(x.shape)
+    batch, time = attrs.batch_axis % rank, attrs.time_axis % rank
     low, high = sorted((batch, time))
     bytes_ = prod(x.shape[high + 1 :]) * x.dtype.size
     args = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import get_args
 
 from mace_core.ir import DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer, integers, real
-from mace_core.ops.grid_sample import PADDINGS
+from mace_core.ops.grid_sample import GridSampleAttributes, Padding
+from mace_core.ops.roi import RoiAlignAttributes, RoiAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS, index_type
@@ -19,6 +20,7 @@ from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.types import refuse_type
 
 SAMPLE = KERNELS / "sample.h.in"
+PADDINGS = get_args(Padding)
 TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
 GRID = (
     ("in", "i64[3]"),
@@ -48,7 +50,8 @@ def grid_sample(node: Node, to: Lowering) -> None:
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    taps, channels = TAPS[str(node.attrs["mode"])], x.shape[-1]
+    attrs = node.attributes(GridSampleAttributes)
+    taps, channels = TAPS[attrs.mode], x.shape[-1]
     if taps > 1:
         need_f32(node, x)
     args = {
@@ -56,11 +59,11 @@ def grid_sample(node: Node, to: Lowering) -> None:
         "pixels": prod(y.shape[1:-1]),
         "cell": channels * (x.dtype.size if taps == 1 else 1),
         "axes": len(x.shape) - 2,
-        "padding": PADDINGS.index(str(node.attrs["padding"])),
-        "align": int(bool(node.attrs["align_corners"])),
+        "padding": PADDINGS.index(attrs.padding),
+        "align": int(attrs.align_corners),
         **chunks(y.elements // channels, taps ** (len(x.shape) - 2) * channels * x.dtype.size),
     }
-    name = f"grid_sample_{node.attrs['mode']}" + ("_f32" if taps > 1 else "")
+    name = f"grid_sample_{attrs.mode}" + ("_f32" if taps > 1 else "")
     kernel = Kernel(name, KERNELS / "grid_sample.c.in", GRID, {"taps": taps}, (MOVE, ROW, SAMPLE))
     to.call(node, Call(kernel, args, node.inputs, node.outputs))
 
@@ -72,23 +75,25 @@ def roi(node: Node, to: Lowering) -> None:
     need_f32(node, x)
     if y.elements == 0:
         return
-    size = integers(node.attrs, "size")
+    attrs = node.attributes(RoiAttributes)
+    size = attrs.size
     rows = chunks(y.shape[0] * size[0], size[1] * x.shape[-1] * 16)
     args = {
         "images": x.shape[0],
         "in": x.shape[1:3],
         "out": size,
         "channels": x.shape[-1],
-        "scale": real(node.attrs, "scale"),
+        "scale": attrs.scale,
         **rows,
     }
     params: dict[str, object] = {"itype": index_type(images)}
     fields, name = REGIONS, "roi_max_pool"
     if node.op.name == "RoiAlign":
-        name = f"roi_align_{node.attrs['mode']}"
-        params["mode"] = str(node.attrs["mode"])
+        align = node.attributes(RoiAlignAttributes)
+        name = f"roi_align_{align.mode}"
+        params["mode"] = align.mode
         fields = (*REGIONS, ("samples", "i64"), ("half_pixel", "i32"))
-        args |= {"samples": integer(node.attrs, "samples"), "half_pixel": int(bool(node.attrs["half_pixel"]))}
+        args |= {"samples": align.samples, "half_pixel": int(align.half_pixel)}
     template = KERNELS / ("roi_align.c.in" if node.op.name == "RoiAlign" else "roi_max_pool.c.in")
     kernel = Kernel(f"{name}_f32_{images.dtype.value}", template, fields, params, (MOVE, ROW, SAMPLE))
     to.call(node, Call(kernel, args, node.inputs, node.outputs))

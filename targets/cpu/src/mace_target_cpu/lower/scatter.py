@@ -9,7 +9,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.scatter import Reduction, ScatterElementsAttributes, ScatterNDAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import COORDINATES, ELEMENTS, along_axis, coordinates, index_type
@@ -33,9 +33,8 @@ WRAPPING: Mapping[str, str] = {
 """Of whole numbers, where the result of C's own would be undefined: modulo their range, as in numpy."""
 
 
-def _typed(node: Node, data: Tensor, indices: Tensor) -> tuple[str, dict[str, object]]:
+def _typed(reduction: Reduction, data: Tensor, indices: Tensor) -> tuple[str, dict[str, object]]:
     """The end of the kernel's name, and its parameters."""
-    reduction = str(node.attrs["reduction"])
     if reduction == "none":
         bits = 8 * data.dtype.size
         return f"{bits}_{indices.dtype.value}", {
@@ -63,11 +62,12 @@ def scatter_elements(node: Node, to: Lowering) -> None:
     if indices.elements == 0:
         view(node, to)
         return
-    axis = integer(node.attrs, "axis") % len(data.shape)
+    attrs = node.attributes(ScatterElementsAttributes)
+    axis = attrs.axis % len(data.shape)
     rows = indices.elements // indices.shape[-1]
     walk = along_axis(data.shape, indices.shape, axis)
     args: dict[str, Arg] = {**walk, "rows": rows, "grain": rows, "bytes": data.bytes}
-    suffix, params = _typed(node, data, indices)
+    suffix, params = _typed(attrs.reduction, data, indices)
     fields = (*ELEMENTS, ("bytes", "i64"))
     kernel = Kernel(f"scatter_elements_{suffix}", KERNELS / "scatter_elements.c.in", fields, params, (MOVE,))
     to.call(node, Call(kernel, args, node.inputs, node.outputs))
@@ -87,7 +87,7 @@ def scatter_nd(node: Node, to: Lowering) -> None:
         "n": n,
         "bytes": data.bytes,
     }
-    suffix, params = _typed(node, data, indices)
+    suffix, params = _typed(node.attributes(ScatterNDAttributes).reduction, data, indices)
     fields = (*COORDINATES, ("rows", "i64"), ("n", "i64"), ("bytes", "i64"))
     kernel = Kernel(f"scatter_nd_{suffix}", KERNELS / "scatter_nd.c.in", fields, params, (MOVE,))
     to.call(node, Call(kernel, args, node.inputs, node.outputs))

@@ -9,6 +9,7 @@ from mace_core.emit.text import CIdentifier
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.softmax import LpNormAttributes, SoftmaxAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.plain import compose
@@ -30,14 +31,13 @@ def chunk(rows: int, row: int) -> dict[str, int]:
 def softmax(node: Node, to: Lowering) -> None:
     """Any op that weighs the elements along one axis against each other."""
     x = to.tensors[node.inputs[0]]
-    axis = node.attrs["axis"]
-    assert isinstance(axis, int)
+    attrs = node.attributes(SoftmaxAttributes)
     if x.dtype is not DType.F32:
         compose(node, to)
         return
-    axis %= len(x.shape)
+    axis = attrs.axis % len(x.shape)
     outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
-    kind, p = node.op.name.lower(), node.attrs.get("p", 0)
+    kind, p = node.op.name.lower(), attrs.p if isinstance(attrs, LpNormAttributes) else 0
     params = {"kind": CIdentifier(kind), "p": p}
     stem = f"{kind}{p or ''}"
     args: Mapping[str, int]

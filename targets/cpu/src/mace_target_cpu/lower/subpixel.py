@@ -6,15 +6,21 @@ Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 201
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
+from mace_core.attributes import Attributes
 from mace_core.ir import Array, Node, Quant, Shape, Tensor
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops import core_ops
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.conv_transpose import ConvTransposeAttributes
+from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.transpose import TransposeAttributes
 
 
 @dataclass(frozen=True)
@@ -54,24 +60,23 @@ def convolution(node: Node, to: Lowering) -> Iterator[Node]:
     Refused where it is none of constant weights, or its axes do not divide.
     """
     x, w, y = (to.tensors[t] for t in (*node.inputs[:2], *node.outputs))
-    weights, group = to.constant(w.name), node.attrs["group"]
-    assert isinstance(group, int)
+    weights, own = to.constant(w.name), node.attributes(ConvTransposeAttributes)
     if weights is None:
         raise Refused(f"{w.name} is computed, not a constant", code="other")
     sizes = zip(x.shape[1:-1], w.shape[1:-1], y.shape[1:-1], strict=True)
-    given = (_numbers(node.attrs[key]) for key in ("strides", "pads_before", "dilations"))
-    axes = [Phases.of(s, *how) for s, *how in zip(sizes, *given, strict=True)]
+    windows = zip(own.strides, own.pads_before, own.dilations, strict=True)
+    axes = [Phases.of(size, *window) for size, window in zip(sizes, windows, strict=True)]
     parts = prod(p.stride for p in axes)
     inputs = [x.name, *_filters(node, to, axes, weights), *_bias(node, to, parts)]
-    attrs = {
-        "strides": (1,) * len(axes),
-        "pads_before": tuple(p.before for p in axes),
-        "pads_after": tuple(p.after for p in axes),
-        "dilations": tuple(
-            d if p.stride == 1 else 1 for d, p in zip(_numbers(node.attrs["dilations"]), axes, strict=True)
-        ),
-        **{key: node.attrs[key] for key in ("group", "low", "high")},
-    }
+    attrs = ConvAttributes(
+        strides=(1,) * len(axes),
+        pads_before=tuple(p.before for p in axes),
+        pads_after=tuple(p.after for p in axes),
+        dilations=tuple(d if p.stride == 1 else 1 for d, p in zip(own.dilations, axes, strict=True)),
+        group=own.group,
+        low=own.low,
+        high=own.high,
+    )
     places = tuple(p.places for p in axes)
     if parts == 1 and places == y.shape[1:-1]:
         yield _node(node, "Conv", inputs, y.name, attrs)
@@ -81,24 +86,17 @@ def convolution(node: Node, to: Lowering) -> Iterator[Node]:
     yield from _between(node, to, axes, made)
 
 
-def _numbers(value: object) -> tuple[int, ...]:
-    assert isinstance(value, tuple)
-    return value
-
-
 def _temporary(to: Lowering, y: Tensor, shape: Shape) -> str:
     return to.temporary(replace(y, name=f"{y.name}.parts", shape=shape))
 
 
-def _node(like: Node, op: str, inputs: Sequence[str], y: str, attrs: Mapping[str, object]) -> Node:
-    made = core_ops()[op]
-    return replace(like, op=made, inputs=tuple(inputs), outputs=(y,), attrs=made.complete(attrs))
+def _node(like: Node, op: str, inputs: Sequence[str], y: str, attrs: Attributes) -> Node:
+    return replace(like, op=core_ops()[op], inputs=tuple(inputs), outputs=(y,), attrs=attrs)
 
 
 def _filters(node: Node, to: Lowering, axes: Sequence[Phases], weights: Array) -> tuple[str, ...]:
     """Filters [groups * parts * outputs, *taps, inputs], turned round, from [groups * outputs, *kernel, inputs]."""
-    w, group = to.tensors[node.inputs[1]], node.attrs["group"]
-    assert isinstance(group, int)
+    w, group = to.tensors[node.inputs[1]], node.attributes(ConvTransposeAttributes).group
     outputs, inner, rank = w.shape[0] // group, w.shape[-1], len(axes)
     pads = [(0, p.taps * p.stride - k) for p, k in zip(axes, w.shape[1:-1], strict=True)]
     nothing = w.quant.zero_point[0] if w.quant else 0
@@ -114,8 +112,7 @@ def _filters(node: Node, to: Lowering, axes: Sequence[Phases], weights: Array) -
 def _bias(node: Node, to: Lowering, parts: int) -> tuple[str, ...]:
     if len(node.inputs) < 3 or not node.inputs[2]:
         return ()
-    name, group = node.inputs[2], node.attrs["group"]
-    assert isinstance(group, int)
+    name, group = node.inputs[2], node.attributes(ConvTransposeAttributes).group
     bias = to.constant(name)
     if bias is None:
         raise Refused(f"{name} is computed, not a constant", code="other")
@@ -139,18 +136,18 @@ def _repeated(quant: Quant | None, group: int, parts: int) -> Quant | None:
 
 def _between(node: Node, to: Lowering, axes: Sequence[Phases], made: str) -> Iterator[Node]:
     """Lay the parts [batch * place, places, groups, *parts, outputs] between each other, and cut the result out."""
-    x, y, group, rank = to.tensors[made], to.tensors[node.outputs[0]], node.attrs["group"], len(axes)
-    assert isinstance(group, int)
+    x, y, rank = to.tensors[made], to.tensors[node.outputs[0]], len(axes)
+    group = node.attributes(ConvTransposeAttributes).group
     places = [p.places for p in axes]
     apart = (x.shape[0] * places[0], *places[1:], group, *(p.stride for p in axes), y.shape[-1] // group)
     perm = (*(n for i in range(rank) for n in (i, 1 + rank + i)), rank, 1 + 2 * rank)
     whole = (x.shape[0], *(p.places * p.stride for p in axes), y.shape[-1])
     names = [_temporary(to, y, shape) for shape in (apart, tuple(apart[i] for i in perm), whole)]
-    yield _node(node, "Reshape", [made], names[0], {"shape": apart})
-    yield _node(node, "Transpose", [names[0]], names[1], {"perm": perm})
+    yield _node(node, "Reshape", [made], names[0], ReshapeAttributes(apart))
+    yield _node(node, "Transpose", [names[0]], names[1], TransposeAttributes(perm))
     if whole == y.shape:
-        yield _node(node, "Reshape", [names[1]], y.name, {"shape": whole})
+        yield _node(node, "Reshape", [names[1]], y.name, ReshapeAttributes(whole))
         return
-    yield _node(node, "Reshape", [names[1]], names[2], {"shape": whole})
-    cut = {"starts": (0, *(p.crop for p in axes), 0), "sizes": y.shape, "steps": (1,) * len(y.shape)}
+    yield _node(node, "Reshape", [names[1]], names[2], ReshapeAttributes(whole))
+    cut = SliceAttributes((0, *(p.crop for p in axes), 0), y.shape, (1,) * len(y.shape))
     yield _node(node, "Slice", [names[2]], y.name, cut)

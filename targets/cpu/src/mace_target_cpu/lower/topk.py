@@ -9,7 +9,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.topk import TopKAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -27,7 +27,8 @@ def topk(node: Node, to: Lowering) -> None:
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    axis, largest = integer(node.attrs, "axis") % len(x.shape), bool(node.attrs["largest"])
+    attrs = node.attributes(TopKAttributes)
+    axis, largest = attrs.axis % len(x.shape), attrs.largest
     order = LARGEST if largest else SMALLEST
     if x.dtype.is_float:
         order += f" || {NAN_FIRST if largest else NAN_LAST}"

@@ -8,7 +8,7 @@ from math import prod
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.arguments import integer
+from mace_core.ops.trilu import TriluAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, chunks
@@ -22,13 +22,14 @@ def trilu(node: Node, to: Lowering) -> None:
     if x.elements == 0:
         return
     height, columns = x.shape[-2:]
-    k = max(-height, min(integer(node.attrs, "k"), columns))
+    attrs = node.attributes(TriluAttributes)
+    k = max(-height, min(attrs.k, columns))
     args = {
         "height": height,
         "columns": columns,
         "size": x.dtype.size,
         "k": k,
-        "upper": int(bool(node.attrs["upper"])),
+        "upper": int(attrs.upper),
     }
     rows = chunks(prod(x.shape[:-1]), columns * x.dtype.size)
     kernel = Kernel("trilu", KERNELS / "trilu.c.in", tuple((n, "i64") for n in NAMES), helpers=(MOVE,))

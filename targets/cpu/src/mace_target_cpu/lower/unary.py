@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.attributes import values_of
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import DType, Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.unary_attrs import GeluAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.types import c_type, refuse_type, wrap_type
@@ -118,12 +120,16 @@ def _scalars(dtype: DType) -> Mapping[str, str]:
 def unary(node: Node, to: Lowering) -> None:
     """Any op of the tables above."""
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
-    form = node.op.name + (str(node.attrs["approximate"]).capitalize() if node.op.name == "Gelu" else "")
+    form = node.op.name
+    if isinstance(node.attrs, GeluAttributes):
+        form += node.attrs.approximate.capitalize()
     vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
     scalar = _scalars(x.dtype).get(form, "").replace("WRAP", wrap_type(x.dtype))
     if not vector and not scalar:
         raise refuse_type(node.op.name, x.dtype)
-    attrs = {k: float(v) for k, v in node.attrs.items() if not isinstance(v, str | tuple)}
+    # The numbers become fields of the kernel's arguments, under their own names.
+    values = values_of(node.attrs)
+    attrs = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
     wide = x.dtype is DType.F64
     params = {
         "ctype": c_type(x),

@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
+from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
@@ -49,7 +50,7 @@ def conv(node: Node, to: Lowering) -> None:
     """Any convolution of eight or sixteen bits with constant weights of eight."""
     x, y = factor(node, to), to.tensors[node.outputs[0]]
     filters, weights = Filters.of(node, to), Weights.of(node.inputs[1], to)
-    windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attrs)
+    windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
     columns = Columns.of(node, to, weights, weights.reach(tuple(range(1, weights.values.ndim))))
     args = {**geometry(x, y, windows), "x_zero": Scale.of(x).zero, **result(y, *clamp(node))}
     if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and y.dtype in C_TYPES:

@@ -10,6 +10,8 @@ import numpy as np
 from mace_core.ir import Node, Tensor
 from mace_core.kernel_target import Lower, conversion
 from mace_core.lowering import Lowering, Refused
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.scatter import ScatterElementsAttributes, ScatterNDAttributes
 from mace_target_cpu.lower import concat as plain
 from mace_target_cpu.lower.binary import LOWERINGS as BINARY
 from mace_target_cpu.lower.lookup import pad as plain_pad
@@ -21,13 +23,13 @@ from mace_target_cpu.quantized.storage import Scale
 def pad(node: Node, to: Lowering) -> None:
     """With what stores the value."""
     x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
-    value = node.attrs["value"]
-    assert isinstance(value, int | float)
+    attrs = node.attributes(PadAttributes)
+    value = attrs.value
     if x.storage != y.storage:
         raise Refused("its result is stored otherwise than its operand", code="quantization")
     scale, limits = Scale.of(x), np.iinfo(x.dtype.numpy)
     stored = float(np.clip(np.rint(value / scale.step) + scale.zero, limits.min, limits.max))
-    plain_pad(replace(node, attrs={**node.attrs, "value": stored}), to)
+    plain_pad(replace(node, attrs=replace(attrs, value=stored)), to)
 
 
 def concat(node: Node, to: Lowering) -> None:
@@ -61,10 +63,16 @@ def as_stored(node: Node, to: Lowering) -> None:
     if (
         len(storages) != 1
         or any(t.quant is None for t in data)
-        or node.attrs.get("reduction", "none") != "none"
+        or _combines(node)
     ):
         raise Refused("its operands are stored differently, or are combined", code="quantization")
     PLAIN[node.op.name](node, to)
+
+
+def _combines(node: Node) -> bool:
+    """Whether it computes numbers of those that meet, instead of putting one in the other's place."""
+    attrs = node.attrs
+    return isinstance(attrs, ScatterElementsAttributes | ScatterNDAttributes) and attrs.reduction != "none"
 
 
 def _holds_numbers(tensor: Tensor) -> bool:

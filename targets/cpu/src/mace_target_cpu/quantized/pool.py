@@ -10,7 +10,7 @@ import math
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.windows import Windows
+from mace_core.ops.pool import AveragePoolAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.quantized.conv import DEPTHWISE
@@ -32,14 +32,12 @@ FIELDS = (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32"), ("factor", "f32"
 def average(node: Node, to: Lowering) -> None:
     """An exact sum of each window, rounded once."""
     x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
-    kernel, after = node.attrs["kernel"], node.attrs["pads_after"]
-    assert isinstance(kernel, tuple)
-    assert isinstance(after, tuple)
-    need_room(x, math.prod(kernel))
+    attrs = node.attributes(AveragePoolAttributes)
+    need_room(x, math.prod(attrs.kernel))
     args = {
-        **geometry(x, y, Windows.of(kernel, node.attrs)),
-        "after": spatial(after, 0),
-        "count_pad": bool(node.attrs["count_pad"]),
+        **geometry(x, y, attrs.windows(len(x.shape) - 2)),
+        "after": spatial(attrs.pads_after, 0),
+        "count_pad": attrs.count_pad,
         "factor": Scale.of(x).step / Scale.of(y).step,
         "x_zero": Scale.of(x).zero,
         **result(y),

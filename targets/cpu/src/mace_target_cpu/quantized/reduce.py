@@ -6,6 +6,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
+from mace_core.ops.reduce import ReduceAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import reduce as plain
@@ -18,8 +19,7 @@ STORED = "(int32_t)rintf(fminf(fmaxf((float)(total - a->offset) * a->factor, a->
 def total(node: Node, to: Lowering) -> None:
     """ReduceSum and ReduceMean: an exact sum, rounded once."""
     x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
-    axes, source, made = node.attrs["axes"], Scale.of(x), Scale.of(y)
-    assert isinstance(axes, tuple)
+    axes, source, made = node.attributes(ReduceAttributes).axes, Scale.of(x), Scale.of(y)
     count = x.elements // max(1, y.elements)
     need_room(x, count)
     args = plain.nest(plain.runs(x.shape, [a % len(x.shape) for a in axes]), x, y)

@@ -9,8 +9,7 @@ import numpy as np
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.arguments import real
-from mace_core.ops.resize import axis_taps
+from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import resize as plain
@@ -29,18 +28,19 @@ FIELDS = (
 def resize(node: Node, to: Lowering) -> None:
     """To the nearest as it is stored; weighted sums along one axis or two neighbouring ones, rounded once."""
     x, y = need_stored(to, node.inputs[0], tuple(C_TYPES)), need_stored(to, node.outputs[0], tuple(C_TYPES))
-    taps = [axis_taps(node.attrs, axis, size) for axis, size in enumerate(x.shape)]
+    attrs = node.attributes(ResizeAttributes)
+    taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     outside = any(t.outside.any() for t in taps)
-    if x.storage == y.storage and (node.attrs["mode"] == "nearest" or not changed) and not outside:
+    if x.storage == y.storage and (attrs.mode == "nearest" or not changed) and not outside:
         plain.resize(node, to)
         return
     found = plain.passes(changed, x.shape, y.shape)
-    if node.attrs["mode"] == "nearest" or len(found) != 1 or not y.elements:
+    if attrs.mode == "nearest" or len(found) != 1 or not y.elements:
         raise Refused("interpolates along other axes than one or two neighboring ones", code="shape")
     down, across = found[0].axes[0], len(found[0].axes) > 1
     source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
-    value = real(node.attrs, "extrapolation") / made.step + made.zero
+    value = attrs.extrapolation / made.step + made.zero
     args = {
         **plain.plane(x, y, down, across),
         "x_zero": source.zero,

@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Node
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
+from mace_core.ops.softmax import SoftmaxAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.quantized.storage import C_TYPES, EIGHT_BITS, NARROW, Scale, need_stored, result
@@ -21,8 +22,7 @@ ONE = 1 << 23
 def softmax(node: Node, to: Lowering) -> None:
     """Along the last axis."""
     x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
-    axis = node.attrs["axis"]
-    assert isinstance(axis, int)
+    axis = node.attributes(SoftmaxAttributes).axis
     if math.prod(x.shape[axis % len(x.shape) + 1 :]) != 1:
         raise Refused("Softmax runs along an inner axis", code="shape")
     wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * Scale.of(x).step

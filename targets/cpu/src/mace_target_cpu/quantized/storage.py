@@ -11,6 +11,7 @@ import numpy as np
 from mace_core.emit.text import Code
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering, Refused
+from mace_core.ops.conv import ClampAttributes
 from mace_core.program import Arg
 from mace_target_cpu.isa import KERNELS
 
@@ -91,10 +92,8 @@ def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[st
 
 def clamp(node: Node) -> tuple[float, float]:
     """Return the node's low and high."""
-    low, high = node.attrs["low"], node.attrs["high"]
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
-    return low, high
+    attrs = node.attributes(ClampAttributes)
+    return attrs.low, attrs.high
 
 
 def padded(values: Array, groups: int, panel: int) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.attributes import values_of
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
@@ -40,7 +41,8 @@ class Output:
         """The output of all results as real numbers."""
         value = reals[self.order]
         for name, attrs in self.functions:
-            (value,) = core_ops()[name].compute([value], attrs)
+            op = core_ops()[name]
+            (value,) = op.compute([value], op.complete(attrs))
         return value.astype(np.float32)
 
 
@@ -221,7 +223,7 @@ def _functions(graph: Graph, node: Node, sources: Mapping[str, tuple[Array, Func
     if node.op.name in TAIL_FUNCTIONS:
         return *known[0], (
             node.op.name,
-            {k: v for k, v in node.attrs.items() if isinstance(v, int | float | str)},
+            {k: v for k, v in values_of(node.attrs).items() if isinstance(v, int | float | str)},
         )
     if node.op.name not in VIEW_OPS and node.op.name != "Concat":
         return known[0]

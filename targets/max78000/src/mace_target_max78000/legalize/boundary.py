@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mace_core.attributes import AttributeValues, values_of
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ConvAttributes
 from mace_core.quantization import quantize
 from mace_target_max78000.legalize.copies import ROW_RANK, plain_window
 from mace_target_max78000.legalize.refusals import Refusals
@@ -211,7 +212,7 @@ def fold_graph_input(
 ) -> tuple[Graph, InputFold]:
     """Fold the input of a graph for the convolution that reads it.  filters: over the folded channels."""
     tensor = graph.tensors[graph.inputs[0]]
-    strides = integers(reader.attrs, "strides")
+    strides = reader.attributes(ConvAttributes).strides
     axes = zip(strides, plan, strict=True)
     fold = InputFold(tuple(AxisFold(stride, axis.moves, axis.size) for stride, axis in axes))
     channels = tensor.shape[-1] * prod(len(axis.moves) for axis in plan)
@@ -221,10 +222,11 @@ def fold_graph_input(
     for name, array in graph.weights.items():
         builder.weights[name], builder.tensors[name] = array, graph.tensors[name]
     for node in graph.nodes:
-        inputs, attrs = node.inputs, node.attrs
+        inputs = node.inputs
+        attrs: AttributeValues = node.attrs
         if node is reader:
             # Each copy took the elements of its stride, so the convolution has none any more.
-            attrs = {**attrs, **plain_window([axis.pad for axis in plan])}
+            attrs = values_of(node.attrs) | plain_window([axis.pad for axis in plan])
             weight = builder.weight(f"{inputs[1]}.folded", filters, graph.tensors[inputs[1]].quant)
             inputs = (tensor.name, weight, *inputs[2:])
         builder.add(node.op, inputs, attrs, outputs=node.outputs, like=node)

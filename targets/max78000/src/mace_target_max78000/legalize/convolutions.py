@@ -16,6 +16,7 @@ import numpy as np
 
 from mace_core.ir import Array, Node
 from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
 from mace_target_max78000.device import MAX_DILATED_KERNEL_1D, PROCESSORS, Device
@@ -54,7 +55,7 @@ def describe_axes(
 
     x, kernel, count: spatial sizes of its input, filters and output.
     """
-    windows = Windows.of(tuple(kernel), node.attrs)
+    windows = Windows.of(tuple(kernel), node.attributes(ConvAttributes))
     sizes = zip(x, kernel, count, windows.strides, windows.before, windows.dilations, strict=True)
     axes = []
     for size, length, results, stride, before, dilation in sizes:
@@ -81,12 +82,12 @@ def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
         if match.node.op.name != "Conv":
             return None
         x, w = match.shape(0), match.new.weights[match.node.inputs[1]]
-        group = int(str(match.node.attrs["group"]))
-        count = Windows.of(w.shape[1:-1], match.node.attrs).count(x[1:-1])
+        attrs = match.node.attributes(ConvAttributes)
+        group = attrs.group
+        count = Windows.of(w.shape[1:-1], attrs).count(x[1:-1])
         axes = share_stride(describe_axes(match.node, x[1:-1], w.shape[1:-1], count))
         if axes is None:
-            strides = list(integers(match.node.attrs, "strides"))
-            problem = f"its strides {strides} differ, and the hardware has one for rows and columns"
+            problem = f"its strides {list(attrs.strides)} differ, and the hardware has one for rows and columns"
             raise NoEquivalentError(f"{problem}; use equal strides")
         rewrite = ConvolutionRewrite(match, axes, w, device)
         is_depthwise = group == x[-1] == w.shape[0]

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mace_core.attributes import AttributeValues
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, Attr, Attrs, DType, Quant, Storage
+from mace_core.ir import Array, Attr, DType, Quant, Storage
 from mace_core.ops.arguments import integers
 from mace_core.rewrite import Match
 from mace_target_max78000.legalize.refusals import NoEquivalentError
@@ -213,7 +214,7 @@ def _crop_odd(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_Cu
     return subsample(match.new, _add_copy(match, x, "ConvTranspose", filters, window), 2), left
 
 
-def _add_copy(match: Match, x: str, op: str, filters: Array, attrs: Attrs) -> str:
+def _add_copy(match: Match, x: str, op: str, filters: Array, attrs: AttributeValues) -> str:
     """Add a convolution that copies, in the storage of its input."""
     builder = match.new
     weight = builder.weight(f"{match.node.name}.unit", filters, UNIT_QUANT)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mace_core.ir import Attrs, Graph, Node, Quant
 from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ClampAttributes
 from mace_core.rewrite import Match, Rule
 from mace_target_max78000.legalize.copies import (
     LINE_RANK,
@@ -89,8 +91,8 @@ def absorb_limit(match: Match) -> Sequence[str] | None:
     if feeder is None:
         return None
     low, high = _read_limits(node)
-    inner_low, inner_high = (float(str(feeder.attrs[key])) for key in ("low", "high"))
-    attrs = {**feeder.attrs, "low": max(low, inner_low), "high": min(high, inner_high)}
+    inner = feeder.attributes(ClampAttributes)
+    attrs = replace(inner, low=max(low, inner.low), high=min(high, inner.high))
     return _join_nodes(match, feeder, feeder.inputs, attrs)
 
 

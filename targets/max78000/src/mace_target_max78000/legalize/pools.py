@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from mace_core.ir import Attrs, Node
+from mace_core.ir import Node
 from mace_core.ops.arguments import integers
-from mace_core.ops.windows import Windows
+from mace_core.ops.pool import AveragePoolAttributes, PoolAttributes
+from mace_core.ops.slice import SliceAttributes
 from mace_core.rewrite import Match
 from mace_target_max78000.device import MAX_POOL
 from mace_target_max78000.legalize.copies import plain_window, require_bytes
@@ -24,7 +26,8 @@ def pool_rule(has_dilated_pools: bool) -> Callable[[Match], Sequence[str] | None
         node = match.node
         if node.op.name not in ("MaxPool", "AveragePool"):
             return None
-        size, dilations = list(integers(node.attrs, "kernel")), list(integers(node.attrs, "dilations"))
+        attrs = node.attributes(PoolAttributes)
+        size, dilations = list(attrs.kernel), list(attrs.dilations)
         if max(size) > MAX_POOL:
             problem = f"its window is {size}, and those of the hardware are at most {MAX_POOL}"
             raise NoEquivalentError(f"{problem}; use two smaller pools")
@@ -42,8 +45,9 @@ def pool_rule(has_dilated_pools: bool) -> Callable[[Match], Sequence[str] | None
 def _measure_reach(match: Match) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return how many elements before and after the data the windows need, along each axis."""
     node, spatial = match.node, match.shape(0)[1:-1]
-    windows = Windows.of(integers(node.attrs, "kernel"), node.attrs)
-    count = windows.count(spatial, bool(node.attrs["ceil"]))
+    attrs = node.attributes(PoolAttributes)
+    windows = attrs.windows(len(spatial))
+    count = windows.count(spatial, attrs.ceil)
     axes = zip(spatial, count, windows.strides, windows.extent, windows.before, strict=True)
     # The padding that the node states may be more than its last window reaches.
     after = [(results - 1) * stride + extent - size - pad for size, results, stride, extent, pad in axes]
@@ -53,7 +57,7 @@ def _measure_reach(match: Match) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def _pad_pool(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> Sequence[str]:
     """Pad in a layer of its own, because the hardware pads after its pool."""
     node, builder = match.node, match.new
-    if node.op.name == "AveragePool" and not node.attrs["count_pad"]:
+    if node.op.name == "AveragePool" and not node.attributes(AveragePoolAttributes).count_pad:
         problem = "its mean leaves out the padding"
         raise NoEquivalentError(f"{problem}; let it count the padding, or pad nothing")
     if node.op.name == "MaxPool" and not is_never_negative(match, node.inputs[0]):
@@ -65,17 +69,18 @@ def _pad_pool(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> 
     pads = {"before": (0, *before, 0), "after": (0, *after, 0)}
     padded = builder.one("Pad", [node.inputs[0]], pads, outputs=[name], like=node)
     zeros = (0,) * len(before)
-    attrs = {**node.attrs, "pads_before": zeros, "pads_after": zeros, "ceil": False}
+    attrs = replace(node.attributes(PoolAttributes), pads_before=zeros, pads_after=zeros, ceil=False)
     return match.emit(node.op, [padded], attrs)
 
 
 def _unify_strides(match: Match) -> Sequence[str] | None:
     """Give both axes one stride; along an axis of one window any stride gives the same."""
     node = match.node
-    strides, size = integers(node.attrs, "strides"), integers(node.attrs, "kernel")
+    attrs = node.attributes(PoolAttributes)
+    strides = attrs.strides
     problem = f"its strides {list(strides)} differ, and the hardware has one for rows and columns"
     shape = match.shape(0)[1:-1]
-    count = Windows.of(size, node.attrs).count(shape)
+    count = attrs.windows(len(shape)).count(shape)
     needed = {stride for stride, windows in zip(strides, count, strict=True) if windows > 1}
     if len(needed) > 1:
         raise NoEquivalentError(f"{problem}; use equal strides")
@@ -84,11 +89,11 @@ def _unify_strides(match: Match) -> Sequence[str] | None:
         raise NoEquivalentError(
             f"its stride is {stride}, and those of the hardware are at most {MAX_POOL}; use two pools"
         )
-    attrs = {**node.attrs, "strides": (stride,) * len(strides)}
+    unified = replace(attrs, strides=(stride,) * len(strides))
     # A smaller stride along an axis of one window may leave room for a second one.
-    if Windows.of(size, attrs).count(shape) != count:
+    if unified.windows(len(shape)).count(shape) != count:
         raise NoEquivalentError(f"{problem}; use equal strides")
-    return match.emit(node.op, node.inputs, attrs) if attrs != dict(node.attrs) else None
+    return match.emit(node.op, node.inputs, unified) if unified != attrs else None
 
 
 def is_never_negative(match: Match, tensor: str) -> bool:
@@ -131,14 +136,14 @@ def remove_crop_before_pool(match: Match) -> Sequence[str] | None:
     maker = match.new.producer(node.inputs[0])
     if crop is None and maker and maker.op.name == "Slice" and match.uses.get(node.inputs[0], 1) == 1:
         crop = maker
-    if crop is None or not _keeps_start(crop.attrs):
+    if crop is None or not _keeps_start(crop.attributes(SliceAttributes)):
         return None
-    windows = Windows.of(integers(node.attrs, "kernel"), node.attrs)
+    windows = node.attributes(PoolAttributes).windows(len(match.shape(0)) - 2)
     whole, part = match.new.shape(crop.inputs[0]), match.shape(0)
     same = windows.count(whole[1:-1]) == windows.count(part[1:-1]) and whole[-1] == part[-1]
     return match.emit(node.op, [crop.inputs[0]], node.attrs) if same else None
 
 
-def _keeps_start(attrs: Attrs) -> bool:
+def _keeps_start(attrs: SliceAttributes) -> bool:
     """Whether a Slice takes all elements up to its end."""
-    return not any(integers(attrs, "starts")) and set(integers(attrs, "steps")) == {1}
+    return not any(attrs.starts) and set(attrs.steps) == {1}

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mace_core.ir import Array
-from mace_core.ops.arguments import integers
-from mace_core.ops.resize import axis_taps
+from mace_core.ops.conv_transpose import ConvTransposeAttributes
+from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_core.rewrite import Match
 from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.device import KERNELS
@@ -53,10 +53,8 @@ class TransposedRewrite:
 
     def __init__(self, match: Match, w: Array) -> None:
         self.match, self.w = match, w
-        axes = w.ndim - 2
-        attrs = match.node.attrs
-        self.strides, self.dilations = (integers(attrs, key, axes) for key in ("strides", "dilations"))
-        self.before = integers(attrs, "pads_before", axes)
+        attrs = match.node.attributes(ConvTransposeAttributes)
+        self.strides, self.dilations, self.before = attrs.strides, attrs.dilations, attrs.pads_before
         self.size = match.new.tensors[match.node.inputs[0]].shape[1:-1]
         inputs = [match.new.tensors[name].real if name else None for name in match.node.inputs]
         self.count = match.node.op.infer(inputs, attrs)[0][1][1:-1]
@@ -147,7 +145,7 @@ def rewrite_resize(match: Match) -> Sequence[str] | None:
 def _doubles(match: Match) -> bool:
     """Whether a Resize keeps batch and channels, and repeats each row and column."""
     for axis, size in enumerate(match.shape(0)):
-        taps = axis_taps(match.node.attrs, axis, size)
+        taps = axis_taps(match.node.attributes(ResizeAttributes), axis, size)
         is_spatial = 0 < axis < IMAGE_RANK - 1
         if is_spatial and not np.array_equal(taps.indices[:, 0], np.arange(2 * size) // 2):
             return False

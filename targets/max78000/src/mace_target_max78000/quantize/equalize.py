@@ -15,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node, frozen
+from mace_core.ops.conv import ClampAttributes
 from mace_target_max78000.legalize.tensors import find_producers, find_view
 from mace_target_max78000.quantize.calibrate import TensorStatistics, find_best_step
 
@@ -70,7 +71,7 @@ def move_limits(graph: Graph) -> Graph:
         _scale_link(weights, link, _uniform_factors(graph, link, _factor_to_power(link.high / 127)))
     done = {link.maker.name: _factor_to_power(link.high / 127) * link.high for link in links}
     nodes = (
-        replace(n, attrs=MappingProxyType({**n.attrs, "high": done[n.name]})) if n.name in done else n
+        replace(n, attrs=replace(n.attributes(ClampAttributes), high=done[n.name])) if n.name in done else n
         for n in graph.nodes
     )
     return replace(_with_weights(graph, weights), nodes=tuple(nodes))

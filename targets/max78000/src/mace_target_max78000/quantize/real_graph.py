@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.ops.arguments import integers
-from mace_core.ops.windows import Windows
+from mace_core.ops.pool import PoolAttributes
 from mace_core.quantization import dequantize
 from mace_core.rewrite import Match, rewrite
 
@@ -105,8 +105,8 @@ def _split_mean(match: Match) -> Sequence[str] | None:
     node = match.node
     if node.op.name != "AveragePool":
         return None
-    size, shape = integers(node.attrs, "kernel"), match.shape(0)
-    windows = Windows.of(size, node.attrs)
+    size, shape = node.attributes(PoolAttributes).kernel, match.shape(0)
+    windows = node.attributes(PoolAttributes).windows(len(shape) - 2)
     if (
         max(size) <= MAX_POOL
         or set(windows.count(shape[1:-1])) != {1}
