@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 
 import numpy as np
 
 from mace_core.ir import Array
 from mace_frontend_ai8x.network import Layer
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, WORD_BYTES
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,27 @@ class FixedGroups:
 def choose_slots(
     groups: Mapping[int, Sequence[GroupDemand]], fixed: FixedGroups, capacity: MemoryCapacity, aim: SlotAim
 ) -> dict[int, int]:
-    """The first slot of each group, large groups first, each where the fullest memory stays emptiest.
+    """Choose the first slot of each group, large groups first, each where the fullest memory stays emptiest.
 
     None of the groups has more slots than the quadrants have.
     """
     load = _MemoryLoad(capacity, aim)
-    found: dict[int, int] = {}
+    starts_of: dict[int, int] = {}
     working = 0
+    # The group that must begin at slot 0 first; parked groups last, when it is known which quadrants work;
+    # large ones before small ones, because these fit into what is left.
     for group in sorted(groups, key=lambda g: (g != fixed.first, g in fixed.parked, -load.weight(groups[g]))):
         pattern = _join_patterns(groups[group])
         last = 0 if group == fixed.first else capacity.quadrants * PER_QUADRANT - pattern.bit_length()
+        # A value begins with a whole word, which is that of four slots.
         starts: Sequence[int] = range(0, last + 1, PER_MEMORY)
         if group in fixed.parked:
             starts = [start for start in starts if not _quadrants_of(pattern << start) & ~working] or starts
         start = min(starts, key=lambda start: (load.cost(groups[group], start), start))
         load.add(groups[group], start)
         working |= _quadrants_of(pattern << start)
-        found[group] = start
-    return found
+        starts_of[group] = start
+    return starts_of
 
 
 def _join_patterns(demands: Sequence[GroupDemand]) -> int:
@@ -96,12 +100,12 @@ def _join_patterns(demands: Sequence[GroupDemand]) -> int:
 
 
 def _quadrants_of(mask: int) -> int:
-    """A bit for each quadrant that slots lie in."""
-    return sum(1 << q for q in range(QUADRANTS) if mask >> q * PER_QUADRANT & 0xFFFF)
+    """Return a bit for each quadrant that slots lie in."""
+    return sum(1 << q for q in range(QUADRANTS) if mask >> q * PER_QUADRANT & (1 << PER_QUADRANT) - 1)
 
 
 class _MemoryLoad:
-    """How full memories are, as parts of what they hold: weights by processor, data by layer and data memory."""
+    """How full memories are, as shares: weights by processor, data by layer and data memory."""
 
     def __init__(self, capacity: MemoryCapacity, aim: SlotAim) -> None:
         self.capacity, self.aim = capacity, aim
@@ -109,7 +113,7 @@ class _MemoryLoad:
         self.data = np.zeros((capacity.layers + 1, PROCESSORS // PER_MEMORY))
 
     def weight(self, demands: Sequence[GroupDemand]) -> float:
-        """How much a group takes of all memories."""
+        """Return how much a group takes of all memories."""
         words = sum(d.words * d.pattern.bit_count() for d in demands) / self.capacity.words
         data = (
             sum(d.size * _memory_numbers(d.pattern).size * (d.last - d.first + 1) for d in demands)
@@ -118,20 +122,21 @@ class _MemoryLoad:
         return {SlotAim.WEIGHTS: words, SlotAim.BOTH: words + data}.get(self.aim, data)
 
     def cost(self, demands: Sequence[GroupDemand], start: int) -> tuple[float, ...]:
-        """What a group would cost if it began at a slot; the less the better, the first number first."""
+        """Return what a group would cost if it began at a slot; the first number counts first."""
         words, data = self.with_group(demands, start)
         mask = _join_patterns(demands) << start
-        own = words[_slot_numbers(mask)]
+        group_words = words[_slot_numbers(mask)]
         peaks = data.max(axis=0)
         fullest = float(peaks[_memory_numbers(mask)].max())
-        heaviest = float(own.max())
+        heaviest = float(group_words.max())
+        # A full memory only counts where it is over-full; below that, fewer bytes in use are better.
         if self.aim is SlotAim.TOUCHED:
-            return max(fullest, 1.0), float(peaks.sum()), heaviest, float(own.sum())
+            return max(fullest, 1.0), float(peaks.sum()), heaviest, float(group_words.sum())
         worst = {SlotAim.DATA: fullest, SlotAim.WEIGHTS: heaviest}.get(self.aim, max(fullest, heaviest))
-        return worst, float(own.sum())
+        return worst, float(group_words.sum())
 
     def with_group(self, demands: Sequence[GroupDemand], start: int) -> tuple[Array, Array]:
-        """Weights and data if a group began at a slot."""
+        """Return weights and data if a group began at a slot."""
         words, data = self.words.copy(), self.data.copy()
         for demand in demands:
             words[_slot_numbers(demand.pattern << start)] += demand.words / self.capacity.words
@@ -150,7 +155,9 @@ def _slot_numbers(mask: int) -> Array:
 
 
 def _memory_numbers(mask: int) -> Array:
-    return np.array([m for m in range(PROCESSORS // PER_MEMORY) if mask >> m * PER_MEMORY & 0xF])
+    return np.array(
+        [m for m in range(PROCESSORS // PER_MEMORY) if mask >> m * PER_MEMORY & (1 << PER_MEMORY) - 1]
+    )
 
 
 RANDOM_ORDERS = 20
@@ -165,6 +172,10 @@ class Lifetime:
     memories: int
     first: int
     last: int
+
+    def meets(self, other: Lifetime) -> bool:
+        """Whether both are in the same memory at the same time."""
+        return bool(self.memories & other.memories) and self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
@@ -189,16 +200,19 @@ class RegionPacking:
     offsets: tuple[int, ...]
     overlapping: bool
 
-    def touched(self, buffers: Sequence[Region]) -> int:
-        """Bytes of all data memories that any buffer takes."""
+    def count_touched(self, buffers: Sequence[Region]) -> int:
+        """Count the bytes of all data memories that any region takes."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for buffer, offset in zip(buffers, self.offsets, strict=True):
-            for memory in {m for life in buffer.lives for m in _list_bits(life.memories)}:
+            memories = 0
+            for life in buffer.lives:
+                memories |= life.memories
+            for memory in _list_bits(memories):
                 spans.setdefault(memory, []).append((offset - buffer.lead, offset + buffer.size))
-        return sum(_measure_union(sorted(found)) for found in spans.values())
+        return sum(_measure_union(sorted(ranges)) for ranges in spans.values())
 
     def highest(self, buffers: Sequence[Region]) -> int:
-        """The first byte that no buffer reaches in any data memory."""
+        """Return the first byte that no region reaches in any data memory."""
         return max(offset + buffer.size for buffer, offset in zip(buffers, self.offsets, strict=True))
 
 
@@ -215,7 +229,7 @@ def _list_bits(mask: int) -> Iterator[int]:
 
 
 def find_overlap_distance(layer: Layer, step_in: int, step_out: int) -> int:
-    """How many bytes before its input a layer's output must begin at least to lie over it.
+    """Return how many bytes before its input a layer's output must begin at least to lie over it.
 
     step_in, step_out: words from one position to the next.  Positions are computed row by row, and written
     when all that they depend on has been read; what only earlier positions depend on may be overwritten.
@@ -230,13 +244,14 @@ def find_overlap_distance(layer: Layer, step_in: int, step_out: int) -> int:
         else np.zeros(columns, np.int64)
     )
     needed = (row[:, None] * layer.dim[1] + column).ravel()
+    # A later position may need an earlier element than the position before it.
     needed = np.minimum.accumulate(needed[::-1])[::-1]
-    return 4 * int((step_out * np.arange(1, needed.size + 1) - step_in * needed).max())
+    return WORD_BYTES * int((step_out * np.arange(1, needed.size + 1) - step_in * needed).max())
 
 
 @dataclass(frozen=True)
 class AllowedOverlap:
-    """Two buffers, input and output of the same layer: the output may begin `find_overlap_distance` bytes before the input, or earlier."""
+    """Input and output of a layer: the output may begin `distance` bytes before the input, or earlier."""
 
     layer: int
     distance: int
@@ -249,72 +264,76 @@ class RegionPacker:
     """
 
     def __init__(
-        self, buffers: Sequence[Region], capacity: int, over: Mapping[tuple[int, int], AllowedOverlap]
+        self, buffers: Sequence[Region], capacity: int, overlaps: Mapping[tuple[int, int], AllowedOverlap]
     ) -> None:
         self.buffers = buffers
         self.capacity = capacity
-        self.over = over
+        self.overlaps = overlaps
         count = range(len(buffers))
-        self.forbidden = [
-            {j: span for j in count if i != j and (span := self._forbidden(i, j))} for i in count
-        ]
+        self.forbidden: list[dict[int, tuple[int, int]]] = []
+        for i in count:
+            spans = {j: self._find_forbidden(i, j) for j in count if i != j}
+            self.forbidden.append({j: span for j, span in spans.items() if span})
 
     def pack(self) -> RegionPacking | None:
-        """The packing that takes the least memory among several; None where none fits."""
-        found: list[tuple[int, ...]] = []
+        """Return the packing that takes the least memory among several; None where none fits."""
+        offset_lists: list[tuple[int, ...]] = []
         for number, order in enumerate(self._orders()):
-            if found and number > RANDOM_ORDERS:
+            # Where a usual order fits, a few random ones may save memory; where none does, more are tried.
+            if offset_lists and number > RANDOM_ORDERS:
                 break
             if offsets := self._first_fit(order):
-                found.append(offsets)
-        if not found:
+                offset_lists.append(offsets)
+        if not offset_lists:
             return None
-        packings = [RegionPacking(offsets, self._overlapping(offsets)) for offsets in found]
-        return min(packings, key=lambda p: (p.touched(self.buffers), p.highest(self.buffers)))
+        packings = [RegionPacking(offsets, self._overlapping(offsets)) for offsets in offset_lists]
+        return min(packings, key=lambda p: (p.count_touched(self.buffers), p.highest(self.buffers)))
 
-    def _forbidden(self, i: int, j: int) -> tuple[int, int] | None:
-        """Where buffer i may not begin, as bounds counted from the offset of j.
+    def _find_forbidden(self, i: int, j: int) -> tuple[int, int] | None:
+        """Return where region i may not begin, as bounds counted from the offset of j.
 
         The bounds themselves are allowed.
         """
         a, b = self.buffers[i], self.buffers[j]
-        common = [
-            (x, y)
-            for x in a.lives
-            for y in b.lives
-            if x.memories & y.memories and x.first <= y.last and y.first <= x.last
-        ]
+        common = [(x, y) for x, y in product(a.lives, b.lives) if x.meets(y)]
         if not common:
             return None
+        # Beside each other; where one may lie over the other, a smaller distance does.
         before, after = a.size + a.apart + b.lead, b.size + b.apart + a.lead
-        if self._may_overlap(self.over.get((j, i)), [(y, x) for x, y in common]):
-            before = min(before, self.over[j, i].distance)
-        if self._may_overlap(self.over.get((i, j)), common):
-            after = min(after, self.over[i, j].distance)
+        if self._may_overlap(self.overlaps.get((j, i)), [(y, x) for x, y in common]):
+            before = min(before, self.overlaps[j, i].distance)
+        if self._may_overlap(self.overlaps.get((i, j)), common):
+            after = min(after, self.overlaps[i, j].distance)
         return -before, after
 
-    def _may_overlap(self, over: AllowedOverlap | None, common: Sequence[tuple[Lifetime, Lifetime]]) -> bool:
-        """Whether all that two buffers have in common is one layer that reads the first for the last time and begins the second."""
-        return over is not None and all(read.last == over.layer == written.first for read, written in common)
+    def _may_overlap(
+        self, overlap: AllowedOverlap | None, common: Sequence[tuple[Lifetime, Lifetime]]
+    ) -> bool:
+        """Whether two regions only meet in the layer that reads the first last and begins the second."""
+        if overlap is None:
+            return False
+        return all(read.last == overlap.layer == written.first for read, written in common)
 
     def _orders(self) -> Iterator[list[int]]:
         numbers, buffers = range(len(self.buffers)), self.buffers
         sizes = [b.lead + b.size for b in buffers]
-        starts, ends = (
+        starts, lasts = (
             [min(x.first for x in b.lives) for b in buffers],
             [max(x.last for x in b.lives) for b in buffers],
         )
+        # First fit works best where large and long-lived regions come first; no order wins always.
         yield sorted(numbers, key=lambda i: -sizes[i])
-        yield sorted(numbers, key=lambda i: -sizes[i] * (ends[i] - starts[i] + 1))
-        yield sorted(numbers, key=lambda i: (-ends[i], -sizes[i]))
+        yield sorted(numbers, key=lambda i: -sizes[i] * (lasts[i] - starts[i] + 1))
+        yield sorted(numbers, key=lambda i: (-lasts[i], -sizes[i]))
         yield sorted(numbers, key=lambda i: (starts[i], -sizes[i]))
-        yield sorted(numbers, key=lambda i: (starts[i] - ends[i], -sizes[i]))
+        yield sorted(numbers, key=lambda i: (starts[i] - lasts[i], -sizes[i]))
+        # A fixed seed: the same network always gets the same places.
         generator = np.random.default_rng(0)
         for _ in range(MAX_RANDOM_ORDERS):
             yield generator.permutation(len(buffers)).tolist()
 
     def _first_fit(self, order: Sequence[int]) -> tuple[int, ...] | None:
-        """Each buffer at the lowest offset that those placed before it leave."""
+        """Put each region at the lowest offset that those placed before it leave."""
         offsets: dict[int, int] = {}
         for i in order:
             buffer = self.buffers[i]
@@ -336,6 +355,6 @@ class RegionPacker:
         return any(
             offsets[i] - self.buffers[i].lead < offsets[j] + self.buffers[j].size
             and offsets[j] - self.buffers[j].lead < offsets[i] + self.buffers[i].size
-            for i, j in self.over
+            for i, j in self.overlaps
             if j in self.forbidden[i]
         )

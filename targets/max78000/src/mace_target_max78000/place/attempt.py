@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, WORD_BYTES, Device
 from mace_target_max78000.encode.bias_memory import place_bias
 from mace_target_max78000.encode.hardware_layers import Unit
 from mace_target_max78000.encode.streaming import streams
@@ -33,8 +34,6 @@ from mace_target_max78000.place.values import StoredValue, contiguous_slots, fin
 
 SMALLER = "use fewer rows, columns or channels, or pool earlier"
 
-WORD = 4
-"""Bytes."""
 SPARE_WORDS = 1
 """Words between a buffer that streams and anything beside it."""
 
@@ -57,7 +56,7 @@ class PlacementWay:
     overlap: bool
 
     def input_pattern(self, channels: int) -> int:
-        """The input's slots where not the ones side by side: one of each data memory, or four of each FIFO's quadrant."""
+        """Return the input's slots: one of each memory, four of each FIFO's quadrant, or side by side."""
         step = PER_QUADRANT if self.fifo else PER_MEMORY
         if self.chw:
             return sum(1 << c * step for c in range(channels))
@@ -107,12 +106,16 @@ class PlacementAttempt:
             return PlacementResult(places, self.options, faults=tuple(faults))
         if idle := _find_idle_quadrants(units):
             return PlacementResult(places, self.options, faults=(_describe_idle(idle),), idle=idle)
-        buffers = self._buffers(units)
-        found = list(buffers.values())
-        too_large = self._data_faults(found)
+        buffers = self._make_regions(units)
+        regions = list(buffers.values())
+        too_large = self._data_faults(regions)
+        # Faults by layer say more than that packing failed, so they are computed first.
         packing = None
+        # Overlapping may make room for what does not fit side by side.
         if self.way.overlap or not too_large:
-            packing = RegionPacker(found, self.device.data_bytes, self._over(units, list(buffers))).pack()
+            packing = RegionPacker(
+                regions, self.device.data_bytes, self._find_overlaps(units, list(buffers))
+            ).pack()
         if packing is None:
             fragments = (
                 f"data memory: the layers' data do not pack into {self.device.data_bytes} bytes; {SMALLER}"
@@ -120,14 +123,14 @@ class PlacementAttempt:
             return PlacementResult(places, self.options, faults=tuple(too_large or [fragments]))
         options = replace(self.options, overlap_data=True) if packing.overlapping else self.options
         places = self._places(dict(zip(buffers, packing.offsets, strict=True)))
-        return PlacementResult(places, options, packing.touched(found), packing.highest(found))
+        return PlacementResult(places, options, packing.count_touched(regions), packing.highest(regions))
 
     def _input(self, value: StoredValue) -> StoredValue:
-        """The input as it arrives; channel by channel it takes a quarter of the words."""
+        """Return the input as it arrives; channel by channel it takes a quarter of the words."""
         if self.way.chw or self.way.fifo:
             return StoredValue(
                 self.way.input_pattern(value.pattern.bit_count()),
-                -(-value.words // 4) if self.way.chw else value.words,
+                -(-value.words // WORD_BYTES) if self.way.chw else value.words,
             )
         return value
 
@@ -135,14 +138,15 @@ class PlacementAttempt:
         return max(layer, self.way.streaming - 1, 0)
 
     def _life(self, value: int) -> tuple[int, int]:
-        """The first and last time at which a value is needed; results stay."""
+        """Return the first and last time at which a value is needed; results stay."""
         first = self._time(value)
         last = max((self._time(r) for r in self.readers[value]), default=first)
+        # The application reads results after the last layer.
         stays = value != INPUT and (self.layers[value].output or value == len(self.layers) - 1)
         return first, len(self.layers) if stays else last
 
     def _mask(self, values: Sequence[int], starts: Mapping[int, int]) -> int:
-        """The slots of values together.  starts: the slot from which each group counts its own."""
+        """Return the slots of values together.  starts: the slot from which each group counts its own."""
         mask = 0
         for value in values:
             group, shift = self.groups[value]
@@ -153,10 +157,12 @@ class PlacementAttempt:
         groups: dict[int, list[int]] = {}
         for value, (group, _) in self.groups.items():
             groups.setdefault(group, []).append(value)
+        # Slots within a group count from its first value; here from its lowest one.
         origin = {g: -min(self.groups[v][1] for v in members) for g, members in groups.items()}
         capacity = MemoryCapacity(
             self.way.quadrants, self.device.kernel_words, self.device.data_bytes, len(self.layers)
         )
+        # Quadrants work only where layers read, or where the last one writes.
         read = {self.groups[v][0] for v in self.values if self.readers[v] or v == len(self.layers) - 1}
         fixed = FixedGroups(self.groups[INPUT][0] if self.way.fifo else None, frozenset(groups.keys() - read))
         demands = {
@@ -169,7 +175,7 @@ class PlacementAttempt:
 
     def _data(self, members: Sequence[int], origin: Mapping[int, int]) -> list[GroupDemand]:
         return [
-            GroupDemand(self._mask((v,), origin), 0, 4 * self.values[v].words, *self._life(v))
+            GroupDemand(self._mask((v,), origin), 0, WORD_BYTES * self.values[v].words, *self._life(v))
             for v in members
         ]
 
@@ -182,52 +188,54 @@ class PlacementAttempt:
         return [GroupDemand(self._mask(self.layers[i].inputs, origin), self.words[i]) for i in weighted]
 
     def _places(self, offsets: Mapping[int, int]) -> tuple[Place, ...]:
-        """All places.  offsets: by cluster; where it has none, the lowest."""
+        """Return all places.  offsets: by cluster; where it has none, the lowest."""
         return tuple(self._place(i, layer, offsets) for i, layer in enumerate(self.layers))
 
     def _place(self, index: int, layer: Layer, offsets: Mapping[int, int]) -> Place:
-        source, own = self.lanes[layer.inputs[0]], self.lanes[index]
-        alone = len(layer.inputs) == 1
+        source, target = self.lanes[layer.inputs[0]], self.lanes[index]
+        is_single = len(layer.inputs) == 1
         return Place(
             processors=self._mask(layer.inputs, self.starts),
             output_processors=self._mask((index,), self.starts),
-            in_offset=offsets.get(source.cluster, 0) + (4 * source.position if alone else 0),
-            out_offset=offsets.get(own.cluster, 4 * self.values[index].lead) + 4 * own.position,
-            write_gap=own.gap - 1,
-            read_gap=source.gap - 1 if alone else 0,
+            # Several operands lie interleaved from the first one's word on, which is where the layer begins.
+            in_offset=offsets.get(source.cluster, 0) + (WORD_BYTES * source.position if is_single else 0),
+            out_offset=offsets.get(target.cluster, WORD_BYTES * self.values[index].lead)
+            + WORD_BYTES * target.position,
+            write_gap=target.gap - 1,
+            read_gap=source.gap - 1 if is_single else 0,
             streaming=index < self.way.streaming,
             chw=index == 0 and self.way.chw,
         )
 
     def _memory_faults(self, units: Sequence[Unit]) -> list[str]:
-        """What does not fit into weight and bias memory."""
-        quadrants = sorted({p // PER_QUADRANT for unit in units for p in unit.processors})
+        """List what does not fit into weight and bias memory."""
+        quadrants = sorted(set().union(*(_quadrants_of(unit.processors) for unit in units)))
         checks = (
             lambda: place_runs(units, self.device, self.options.deduplicate_weights),
             lambda: place_bias(units, quadrants, self.device, self.options.ignore_bias_groups),
         )
-        return [fault for check in checks for fault in _collect_faults(check)]
+        return [*chain.from_iterable(_collect_faults(check) for check in checks)]
 
-    def _buffers(self, units: Sequence[Unit]) -> dict[int, Region]:
-        """What lies in data memory, by cluster.
+    def _make_regions(self, units: Sequence[Unit]) -> dict[int, Region]:
+        """Return what lies in data memory, by cluster.
 
         Of a value that streams, only what its reader has not yet passed.
         """
-        rings, found = self._rings(units), {}
+        rings, regions = self._rings(units), {}
         for cluster, members in group_by_cluster(self.lanes).items():
-            size = WORD * max(
+            size = WORD_BYTES * max(
                 rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members
             )
-            found[cluster] = Region(
-                lead=WORD * max(self.values[v].lead for v in members),
+            regions[cluster] = Region(
+                lead=WORD_BYTES * max(self.values[v].lead for v in members),
                 size=size,
-                lives=tuple(life for v in members for life in self._lives(v)),
-                apart=max(self._apart(units, v, size) for v in members),
+                lives=tuple(chain.from_iterable(self._lives(v) for v in members)),
+                apart=max(self._count_spare_bytes(units, v, size) for v in members),
             )
-        return found
+        return regions
 
     def _lives(self, value: int) -> Iterator[Lifetime]:
-        """Where and how long a value lives.
+        """List where and how long a value lives.
 
         On the second generation also where the word goes that begins an average.
 
@@ -245,7 +253,8 @@ class PlacementAttempt:
             and layer.pool.average
         )
         if (
-            self.device.pipelined
+            # The inserted layer resets the averaging of the pipeline.
+            self.device.generation == 2
             and averages
             and value > 0
             and self.layers[value - 1].operands > 1
@@ -254,52 +263,58 @@ class PlacementAttempt:
             yield Lifetime(1, self._time(value - 1), self._time(value))
 
     def _rings(self, units: Sequence[Unit]) -> dict[int, int]:
-        """Words of each value that streams."""
+        """Return the words of each value that streams."""
         if not self.way.streaming:
             return {}
-        found = streams(units, self.options, self.device)
-        return {self.layers[i].inputs[0]: found[i].rollover for i in range(self.way.streaming)}
+        waits = streams(units, self.options, self.device)
+        return {self.layers[i].inputs[0]: waits[i].rollover for i in range(self.way.streaming)}
 
-    def _apart(self, units: Sequence[Unit], value: int, size: int) -> int:
-        """Bytes that stay free behind a value that a streaming layer reads or writes.
+    def _count_spare_bytes(self, units: Sequence[Unit], value: int, size: int) -> int:
+        """Return the bytes that stay free behind a value that a streaming layer reads or writes.
 
-        The vendor's rules (`check.streaming`) count the end of a buffer as a part of it, hence a word more; and
-        they want a layer's output as far before its own buffer as that is long, hence no output counts as
+        The vendor's rules (`check.streaming`) count the end of a buffer as a part of it, hence a word more;
+        and they want a layer's output as far before its own buffer as that is long, hence no output counts as
         shorter.
         """
         if value >= self.way.streaming or not self.way.streaming:
             return 0
-        found = streams(units, self.options, self.device)
-        return WORD * SPARE_WORDS + (max(0, WORD * found[value].rollover - size) if value >= 0 else 0)
+        waits = streams(units, self.options, self.device)
+        return WORD_BYTES * SPARE_WORDS + (
+            max(0, WORD_BYTES * waits[value].rollover - size) if value >= 0 else 0
+        )
 
-    def _over(self, units: Sequence[Unit], numbers: Sequence[int]) -> dict[tuple[int, int], AllowedOverlap]:
-        """Where a layer's output may lie over its input, by the numbers of their buffers."""
+    def _find_overlaps(
+        self, units: Sequence[Unit], numbers: Sequence[int]
+    ) -> dict[tuple[int, int], AllowedOverlap]:
+        """Return where a layer's output may lie over its input, by the numbers of their regions."""
         if not self.way.overlap:
             return {}
-        found = {}
+        overlaps = {}
         for unit in units[self.way.streaming :]:
-            source, own = self.lanes[unit.layer.inputs[0]], self.lanes[unit.index]
-            if _writes_in_read_order(unit) and source.cluster != own.cluster:
+            source, result_lane = self.lanes[unit.layer.inputs[0]], self.lanes[unit.index]
+            # Otherwise a later position may read what an earlier one has overwritten.
+            if _writes_in_read_order(unit) and source.cluster != result_lane.cluster:
                 step_in = unit.in_passes * unit.layer.operands * (unit.place.read_gap + 1)
                 step_out = unit.out_passes * unit.write_step * unit.layer.width // 8
-                pair = numbers.index(source.cluster), numbers.index(own.cluster)
-                found[pair] = AllowedOverlap(
+                pair = numbers.index(source.cluster), numbers.index(result_lane.cluster)
+                overlaps[pair] = AllowedOverlap(
                     self._time(unit.index), find_overlap_distance(unit.layer, step_in, step_out)
                 )
-        return found
+        return overlaps
 
     def _data_faults(self, buffers: Sequence[Region]) -> list[str]:
-        """Each layer at which more bytes are needed than a data memory has."""
-        capacity, found = self.device.data_bytes, []
+        """List each layer at which more bytes are needed than a data memory has."""
+        capacity, faults = self.device.data_bytes, []
         for time, layer in enumerate(self.layers):
             need = max(
                 sum(b.lead + b.size for b in buffers if _is_alive(b, time, m))
                 for m in range(PROCESSORS // PER_MEMORY)
             )
             if need > capacity:
-                problem = f"what it reads and writes, and what later layers need, takes {need} bytes of a data memory, {capacity} are there"
-                found.append(f"layer {layer.name}: {problem}; {SMALLER}")
-        return found
+                needs = f"what it reads and writes, and what later layers need, takes {need} bytes"
+                problem = f"{needs} of a data memory, which has {capacity}"
+                faults.append(f"layer {layer.name}: {problem}; {SMALLER}")
+        return faults
 
 
 def _writes_in_read_order(unit: Unit) -> bool:
@@ -317,17 +332,23 @@ def _writes_in_read_order(unit: Unit) -> bool:
 
 
 def _find_idle_quadrants(units: Sequence[Unit]) -> int:
-    """Quadrants that hold results without being in use, and the first one, which always must be; as bits."""
-    used = {p // PER_QUADRANT for unit in units for p in unit.processors} | {
-        s // PER_QUADRANT for s in units[-1].slots
-    }
-    needed = {s // PER_QUADRANT for unit in units for s in unit.slots} | {0}
-    return sum(1 << q for q in needed - used)
+    """Return as bits the quadrants that must work (for results, and the first) and do not."""
+    used = _quadrants_of(units[-1].slots)
+    needed = {0}
+    for unit in units:
+        used |= _quadrants_of(unit.processors)
+        needed |= _quadrants_of(unit.slots)
+    return sum(1 << quadrant for quadrant in needed - used)
+
+
+def _quadrants_of(slots: Sequence[int]) -> set[int]:
+    return {slot // PER_QUADRANT for slot in slots}
 
 
 def _describe_idle(idle: int) -> str:
     numbers = ", ".join(str(q) for q in range(QUADRANTS) if idle >> q & 1)
-    return f"network: quadrants {numbers} would hold 32-bit results and not work; let the layer with the most results be the last one"
+    problem = f"quadrants {numbers} would hold 32-bit results and not work"
+    return f"network: {problem}; let the layer with the most results be the last one"
 
 
 def _is_alive(buffer: Region, time: int, memory: int) -> bool:
@@ -335,7 +356,7 @@ def _is_alive(buffer: Region, time: int, memory: int) -> bool:
 
 
 def _memories_of(mask: int) -> int:
-    """The data memories that slots lie in."""
+    """Return the data memories that slots lie in, as bits."""
     return sum(1 << m for m in range(PROCESSORS // PER_MEMORY) if mask >> m * PER_MEMORY & 0xF)
 
 

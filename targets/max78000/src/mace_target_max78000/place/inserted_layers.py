@@ -8,25 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Weights
-from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
+from mace_target_max78000.device import COPY_BITS, PER_MEMORY, PROCESSORS, UNIT_SHIFT, Device
 from mace_target_max78000.place.values import count_passes, find_readers, processors_per_pass, runs_as_image
 
 PART_SUFFIX = re.compile(r"\[[0-9]+:[0-9]+\]$")
 """The end of the name of a layer that makes some channels of another one's."""
-UNIT_BITS = 2
-"""Weights of a layer that only copies: the fewest bits that can be 0 and 1."""
-UNIT_SHIFT = 7
-"""What makes a sum of weight 1 its input again."""
 
 
 class LayerDraft:
-    """A network being written anew, layer by layer."""
+    """A network that is rewritten, layer by layer."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.old = layers
@@ -40,12 +36,12 @@ class LayerDraft:
         return len(self.layers) - 1
 
     def sources(self, layer: Layer) -> tuple[int, ...]:
-        """The new layers that stand for an old layer's inputs."""
-        return tuple(part for source in layer.inputs for part in self.parts[source])
+        """Return the new layers that stand for an old layer's inputs."""
+        return tuple(chain.from_iterable(self.parts[source] for source in layer.inputs))
 
 
 def split_unsupported(layers: Sequence[Layer], source: Layer, device: Device) -> tuple[Layer, ...]:
-    """The layers with every combination that the part lacks taken apart.  source: the network's input.
+    """Take apart every combination that the part lacks.  source: the network's input.
 
     Raises one MaceError with all layers that cannot lie anywhere.
     """
@@ -55,24 +51,24 @@ def split_unsupported(layers: Sequence[Layer], source: Layer, device: Device) ->
     return _cut_joined(tuple(_widen_one_bit(layer) for layer in _separate_eltwise(layers, device)), source)
 
 
-def copy_layer(maker: Layer, name: str, source: int) -> Layer:
-    """A layer that writes its input again, in the same slots.
+def copy_layer(producer: Layer, name: str, source: int) -> Layer:
+    """Return a layer that writes its input again, in the same slots.
 
-    maker: of its input, by the number `source`.
+    producer: of its input, by the number `source`.
     """
     return Layer(
-        name, Operation.PASSTHROUGH, (source,), maker.out_channels, maker.out_dim, maker.out_channels
+        name, Operation.PASSTHROUGH, (source,), producer.out_channels, producer.out_dim, producer.out_channels
     )
 
 
-def select_layer(maker: Layer, name: str, source: int, span: range) -> Layer:
-    """A copy of some channels as a convolution, which can write to any slots."""
-    values = np.eye(maker.out_channels, dtype=np.int64)[span.start : span.stop]
-    flat = maker.one_dimensional
-    weights = Weights(values[:, :, None] if flat else values[:, :, None, None], UNIT_BITS)
+def select_layer(producer: Layer, name: str, source: int, span: range) -> Layer:
+    """Return a copy of some channels as a convolution, which can write to any slots."""
+    values = np.eye(producer.out_channels, dtype=np.int64)[span.start : span.stop]
+    flat = producer.one_dimensional
+    weights = Weights(values[:, :, None] if flat else values[:, :, None, None], COPY_BITS)
     operation = Operation.CONV1D if flat else Operation.CONV2D
     return replace(
-        copy_layer(maker, name, source),
+        copy_layer(producer, name, source),
         operation=operation,
         out_channels=len(span),
         weights=weights,
@@ -81,7 +77,7 @@ def select_layer(maker: Layer, name: str, source: int, span: range) -> Layer:
 
 
 def _separate_eltwise(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
-    """Element-wise operations in layers of their own where the part cannot go on in the same layer."""
+    """Put element-wise operations into layers of their own where the part cannot go on in the same layer."""
     draft = LayerDraft(layers)
     for index, layer in enumerate(layers):
         rest = replace(layer, inputs=draft.sources(layer))
@@ -96,6 +92,7 @@ def _separate_eltwise(layers: Sequence[Layer], device: Device) -> tuple[Layer, .
                 eltwise=layer.eltwise,
                 operands=layer.operands,
             )
+            # A pool that comes after the operation stays with the rest of the layer.
             if layer.pool_first:  # the pool of the operands stays before the operation
                 sole = replace(sole, pool=layer.pool, stride=layer.stride)
                 rest = replace(rest, pool=None, stride=1, dim=layer.pooled)
@@ -105,7 +102,7 @@ def _separate_eltwise(layers: Sequence[Layer], device: Device) -> tuple[Layer, .
 
 
 def _widen_one_bit(layer: Layer) -> Layer:
-    """A layer of 1-bit weights whose passes of outputs would begin inside a byte, with the same weights in two bits.
+    """Store 1-bit weights in two bits where passes of outputs would begin inside a byte.
 
     How weight memory continues there is not documented; in two bits every pass, a multiple of four slots,
     fills whole bytes.
@@ -118,7 +115,7 @@ def _widen_one_bit(layer: Layer) -> Layer:
         or processors_per_pass(layer.out_channels) % 8 == 0
     ):
         return layer
-    return replace(layer, weights=Weights(weights.values, UNIT_BITS))
+    return replace(layer, weights=Weights(weights.values, COPY_BITS))
 
 
 def _must_separate(layer: Layer, device: Device) -> bool:
@@ -128,46 +125,51 @@ def _must_separate(layer: Layer, device: Device) -> bool:
     channels.
     """
     passes = count_passes(layer.channels)
+    # Source: the vendor's limits of element-wise operations.
     if layer.eltwise is not None and layer.operation is Operation.CONV1D:
         return True
     if layer.eltwise is None or passes == 1 or (layer.pool is not None and layer.pool_first):
         return False
-    if device.pipelined:
+    if device.features.wide_operands:
+        # The second generation has no bias behind an operation of several passes.
         return layer.bias is not None and layer.operation is not Operation.PASSTHROUGH
-    alone = layer.operation is Operation.PASSTHROUGH and layer.pool is None
-    return not alone and (layer.operands, passes) != (2, 2)
+    # Two operands in two passes are the one combination that the first generation computes itself.
+    nothing_follows = layer.operation is Operation.PASSTHROUGH and layer.pool is None
+    return not nothing_follows and (layer.operands, passes) != (2, 2)
 
 
 def _cut_joined(layers: Sequence[Layer], source: Layer) -> tuple[Layer, ...]:
-    """Joined inputs of more than one pass as pieces that each lie in one pass."""
+    """Cut joined inputs of more than one pass into pieces that each lie in one pass."""
     channels = {INPUT: source.out_channels} | {i: layer.out_channels for i, layer in enumerate(layers)}
     pieces = [_list_pieces(layer, channels) for layer in layers]
     users = find_readers(layers)
     draft = LayerDraft(layers)
     for index, layer in enumerate(layers):
-        whole = replace(layer, inputs=_cut_inputs(draft, source, layer, pieces[index]))
+        rewritten = replace(layer, inputs=_cut_inputs(draft, source, layer, pieces[index]))
         spans = [range(layer.out_channels)]
+        # Its only reader wants it in pieces: several layers make them at once, without a copy.
         if _is_divisible(layer, users[index]):
             reader = users[index][0]
             spans = pieces[reader][layers[reader].inputs.index(index)]
         draft.parts[index] = tuple(
-            draft.add(_take_part(whole, span) if len(spans) > 1 else whole) for span in spans
+            draft.add(_take_part(rewritten, span) if len(spans) > 1 else rewritten) for span in spans
         )
     return tuple(draft.layers)
 
 
 def _list_pieces(layer: Layer, channels: Mapping[int, int]) -> list[list[range]]:
-    """For each joined input the ranges of its channels that lie in one pass each."""
+    """List for each joined input the ranges of its channels that lie in one pass each."""
     passes, count = count_passes(layer.channels), processors_per_pass(layer.channels)
     if passes == 1 or layer.eltwise is not None or len(layer.inputs) == 1:
         return [[range(channels[source])] for source in layer.inputs]
-    found, first = [], 0
+    pieces, first = [], 0
     for source in layer.inputs:
         last = first + channels[source]
+        # A processor reads one channel of each pass, so a piece may not lie in two.
         edges = [first, *range(-(-(first + 1) // count) * count, last, count), last]
-        found.append([range(a - first, b - first) for a, b in pairwise(edges)])
+        pieces.append([range(a - first, b - first) for a, b in pairwise(edges)])
         first = last
-    return found
+    return pieces
 
 
 def _is_divisible(layer: Layer, users: Sequence[int]) -> bool:
@@ -189,23 +191,23 @@ def _take_part(layer: Layer, span: range) -> Layer:
 def _cut_inputs(
     draft: LayerDraft, input_layer: Layer, layer: Layer, pieces: Sequence[Sequence[range]]
 ) -> tuple[int, ...]:
-    """The layer's inputs, those that are not yet in as many pieces as it needs taken apart by layers that select channels."""
+    """Return the layer's inputs in the pieces that it needs; layers that select channels are added."""
     inputs: list[int] = []
     for source, spans in zip(layer.inputs, pieces, strict=True):
-        made = draft.parts[source]
-        if len(spans) == len(made):
-            inputs.extend(made)
+        parts = draft.parts[source]
+        if len(spans) == len(parts):
+            inputs.extend(parts)
             continue
-        maker = draft.old[source] if source != INPUT else input_layer
+        producer = draft.old[source] if source != INPUT else input_layer
         inputs.extend(
-            draft.add(select_layer(maker, f"{layer.name}/channels[{s.start}:{s.stop}]", made[0], s))
+            draft.add(select_layer(producer, f"{layer.name}/channels[{s.start}:{s.stop}]", parts[0], s))
             for s in spans
         )
     return tuple(inputs)
 
 
 def add_visits(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The layers with a copy of every 8-bit result that no layer reads, except the last.
+    """Add a copy of every 8-bit result that no layer reads, except the last.
 
     A quadrant works only if a layer reads in it, or if the last one writes to it: the copies read where
     results lie.
@@ -215,26 +217,32 @@ def add_visits(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     for index, layer in enumerate(layers):
         number = draft.add(replace(layer, inputs=draft.sources(layer)))
         draft.parts[index] = (number,)
+        # A wide result cannot be read, and the last layer's quadrants work anyway.
         if not users[index] and index + 1 < len(layers) and not layer.wide:
             draft.add(copy_layer(layer, f"{layer.name}/visit", number))
     return tuple(draft.layers)
 
 
 def _find_unjoinable(layers: Sequence[Layer], channels: Mapping[int, int]) -> Iterator[str]:
-    """Joined inputs that would begin inside a word: a layer writes whole words of four channels."""
+    """Find joined inputs that would begin inside a word: a layer writes whole words of four channels."""
     for layer in layers:
-        joined = [channels[source] for source in layer.inputs]
-        if layer.eltwise is not None or len(joined) == 1:
+        counts = [channels[source] for source in layer.inputs]
+        if layer.eltwise is not None or len(counts) == 1:
             continue
-        words = sum(-(-count // PER_MEMORY) for count in joined)
-        several = count_passes(layer.channels) > 1 and any(count % PER_MEMORY for count in joined[:-1])
+        words = sum(-(-count // PER_MEMORY) for count in counts)
+        several = count_passes(layer.channels) > 1 and any(count % PER_MEMORY for count in counts[:-1])
         if several or (count_passes(layer.channels) == 1 and words > PROCESSORS // PER_MEMORY):
-            problem = f"it joins {', '.join(map(str, joined))} channels, of which each part begins with a new word of four"
+            parts = ", ".join(map(str, counts))
+            problem = f"it joins {parts} channels, of which each part begins with a new word of four"
             yield f"layer {layer.name}: {problem}; make each part but the last a multiple of four channels"
 
 
 def _find_unshiftable(layers: Sequence[Layer]) -> Iterator[str]:
-    """Dilated layers of 32-bit results: the words before their output that hold nothing are counted in 8-bit words."""
+    """Find dilated layers of 32-bit results.
+
+    The words before their output that hold nothing are counted as words of bytes.
+    """
     for layer in layers:
         if layer.wide and runs_as_image(layer):
-            yield f"layer {layer.name}: it is dilated, and its results have 32 bits; let them have 8, or undilate it"
+            problem = "it is dilated, and its results have 32 bits"
+            yield f"layer {layer.name}: {problem}; let them have 8, or use dilation 1"

@@ -14,7 +14,15 @@ from itertools import product
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
-from mace_target_max78000.device import PER_QUADRANT, PROCESSORS, QUADRANTS, Device
+from mace_target_max78000.device import (
+    FIFO_CHANNELS,
+    MAX_STREAMING_LAYERS,
+    PER_MEMORY,
+    PER_QUADRANT,
+    PROCESSORS,
+    QUADRANTS,
+    Device,
+)
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, arrange_values
 from mace_target_max78000.place.allocate import SlotAim
@@ -22,15 +30,10 @@ from mace_target_max78000.place.attempt import PlacementAttempt, PlacementResult
 from mace_target_max78000.place.inserted_layers import add_visits, split_unsupported
 from mace_target_max78000.place.values import count_passes, describe_source, find_readers, runs_as_image
 
-MAX_STREAMING = 8
-"""Layers that may stream; source: the maker's limits."""
-FIFO_CHANNELS = 16
-"""Channels that the FIFOs carry, four each."""
-
 
 @dataclass(frozen=True, eq=False)
 class PlacedNetwork:
-    """Layers in the order of their execution, with those that the hardware needs between them, and their places.
+    """Layers in the order of their execution, with those that the hardware needs between, and their places.
 
     options: those given, with what the places rely on: a FIFO where layers stream, overlapping data where
     nothing else fits.
@@ -53,11 +56,13 @@ def place_layers(
     layers say it. Raises one MaceError with every layer that cannot fit.
     """
     source = describe_source(layers, sample_shape)
-    whole = split_unsupported(layers, source, device)
-    arrangement = arrange_values(whole, source, device)
+    supported = split_unsupported(layers, source, device)
+    arrangement = arrange_values(supported, source, device)
     attempts = _try_ways(arrangement, device, options)
+    # Results alone do not make a quadrant work. Copies that read them do, at the cost of a layer each, so
+    # they are the last resort.
     if all(attempt.faults for attempt in attempts) and any(attempt.idle for attempt in attempts):
-        arrangement = arrange_values(add_visits(whole), source, device)
+        arrangement = arrange_values(add_visits(supported), source, device)
         attempts = _try_ways(arrangement, device, options)
     fitting = [attempt for attempt in attempts if not attempt.faults]
     if not fitting:
@@ -67,7 +72,7 @@ def place_layers(
 
 
 def _try_ways(arrangement: Arrangement, device: Device, options: Options) -> list[PlacementResult]:
-    """What comes of the first group of ways that any of fits; where none does, of the last group."""
+    """Try groups of ways until any fits; return what came of that group, or of the last one."""
     if len(arrangement.layers) > device.layers:
         problem = f"{len(arrangement.layers)} layers are needed, the {device.name} runs {device.layers}"
         raise MaceError(
@@ -84,21 +89,22 @@ def _try_ways(arrangement: Arrangement, device: Device, options: Options) -> lis
 
 
 def _list_rounds(arrangement: Arrangement, device: Device, options: Options) -> Iterator[list[PlacementWay]]:
-    """Groups of ways to compare, those that ask least of the hardware first.
+    """List groups of ways to compare, those that ask least of the hardware first.
 
     Where the user asks for FIFOs, any number of layers may as well stream; where not, only as many as must.
     """
     arrivals = list(_list_arrivals(arrangement, device, options))
+    # Streaming asks more of the application, which feeds the FIFO; so it is tried only where nothing else fits,
+    # unless FIFOs are asked for.
     choices = [arrivals] if options.fifo or options.fast_fifo else [[arrival] for arrival in arrivals]
     widest, channels = _widest_group(arrangement), arrangement.values[INPUT].pattern.bit_count()
-    for choice, overlap, quadrants in product(
-        choices, (True,) if options.overlap_data else (False, True), range(1, QUADRANTS + 1)
-    ):
+    overlaps = (True,) if options.overlap_data else (False, True)
+    for choice, overlap, quadrants in product(choices, overlaps, range(1, QUADRANTS + 1)):
         ways = [
             PlacementWay(chw, fifo, streaming, quadrants, aim, overlap)
-            for chw, fifo, streaming in choice
-            for aim in SlotAim
+            for (chw, fifo, streaming), aim in product(choice, SlotAim)
         ]
+        # Fewer quadrants take less current, because those that are not used have no clock.
         fitting = [
             w for w in ways if max(widest, w.input_pattern(channels).bit_length()) <= quadrants * PER_QUADRANT
         ]
@@ -107,7 +113,7 @@ def _list_rounds(arrangement: Arrangement, device: Device, options: Options) -> 
 
 
 def _widest_group(arrangement: Arrangement) -> int:
-    """Slots of the widest group of values whose slots follow from each other."""
+    """Return the slots of the widest group of values whose slots follow from each other."""
     spans: dict[int, tuple[int, int]] = {}
     for value, (group, shift) in arrangement.groups.items():
         low, high = spans.get(group, (shift, shift))
@@ -118,27 +124,30 @@ def _widest_group(arrangement: Arrangement) -> int:
 def _list_arrivals(
     arrangement: Arrangement, device: Device, options: Options
 ) -> Iterator[tuple[bool, bool, int]]:
-    """How the input may arrive: channel by channel, through FIFOs, and how many layers may stream then."""
+    """List how the input may arrive: channel by channel, through FIFOs, and how many layers stream then."""
     first = arrangement.layers[0]
     channels = first.channels
     convolves = first.weights is not None and first.groups == 1 and not runs_as_image(first)
-    alone = convolves and first.inputs == (INPUT,) and find_readers(arrangement.layers)[INPUT] == (0,)
-    by_channel = alone and channels <= PROCESSORS // 4 and first.operands == 1 and not first.flatten
+    is_sole = convolves and first.inputs == (INPUT,) and find_readers(arrangement.layers)[INPUT] == (0,)
+    # In planes each channel has a data memory of its own, of which there are 16.
+    fits_planes = channels <= PROCESSORS // PER_MEMORY and first.operands == 1
+    by_channel = is_sole and fits_planes and not first.flatten
     fifo = options.fifo or options.fast_fifo
+    # One channel takes a quarter of the memory in planes, where a word holds four of its positions.
     if not fifo:
         yield by_channel and channels == 1, False, 0
         if by_channel and channels > 1:
             yield True, False, 0
-    if alone and channels <= FIFO_CHANNELS:
+    if is_sole and channels <= FIFO_CHANNELS:
         if fifo:
             yield False, True, 0
         yield from ((False, True, count) for count in _list_stream_lengths(arrangement, device))
 
 
 def _list_stream_lengths(arrangement: Arrangement, device: Device) -> Iterator[int]:
-    """How many layers may stream: convolutions one after another from the first on, the last one padded on the first generation."""
+    """List how many layers may stream: convolutions one after another from the first on."""
     users = find_readers(arrangement.layers)
-    for index, layer in enumerate(arrangement.layers[:MAX_STREAMING]):
+    for index, layer in enumerate(arrangement.layers[:MAX_STREAMING_LAYERS]):
         chain = (
             layer.inputs == (index - 1,)
             and users[index - 1] == (index,)
@@ -155,16 +164,18 @@ def _list_stream_lengths(arrangement: Arrangement, device: Device) -> Iterator[i
             or layer.flatten
         ):
             return
-        if arrangement.lanes[index].gap == 1 and (device.pipelined or min(layer.pad) > 0):
+        # A buffer holds rows without gaps; the first generation needs padding in the last streaming layer.
+        if arrangement.lanes[index].gap == 1 and (device.features.streaming_unpadded or min(layer.pad) > 0):
             yield index + 1
         if layer.output:
             return
 
 
 def _refuse(attempts: Sequence[PlacementResult], device: Device) -> MaceError:
-    """All that keeps the network from fitting, of the attempt that lacks least."""
+    """Return all that keeps the network from fitting, of the attempt that lacks least."""
     if not attempts:
-        problem = f"its input does not fit the FIFOs of the {device.name}, which feed one convolution of the first layer"
+        fifos = f"the FIFOs of the {device.name}, which feed one convolution of the first layer"
+        problem = f"its input does not fit {fifos}"
         return MaceError(
             "network", problem, f"let one layer read it, and use {FIFO_CHANNELS} channels or fewer"
         )

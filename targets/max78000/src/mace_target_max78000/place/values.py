@@ -36,48 +36,52 @@ class StoredValue:
 
 
 def count_passes(channels: int) -> int:
-    """How many channels share a processor."""
+    """Return how many channels share a processor."""
     return -(-channels // PROCESSORS)
 
 
 def processors_per_pass(channels: int) -> int:
-    """Processors that so many channels take: where a processor has several, a multiple of four."""
+    """Return the processors that so many channels take: where one has several, a multiple of four."""
+    # All passes use the same processors, and a word is that of four.
     passes = count_passes(channels)
     count = -(-channels // passes)
     return -(-count // PER_MEMORY) * PER_MEMORY if passes > 1 else count
 
 
 def contiguous_slots(channels: int) -> int:
-    """The slots of so many channels side by side."""
+    """Return the slots of so many channels side by side."""
     return (1 << processors_per_pass(channels)) - 1
 
 
 def make_units(layers: Sequence[Layer], places: Sequence[Place], device: Device) -> tuple[Unit, ...]:
-    """The layers as the hardware runs them."""
+    """Return the layers as the hardware runs them."""
+    # Only layers and places decide; the sample does not.
     network = Network("", tuple(layers), tuple(places), np.zeros(0, np.int64))
     return units(network, device)
 
 
 def describe_source(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> Layer:
-    """The network's input as if a layer had made it.
+    """Describe the network's input as if a layer had made it.
 
     `shape` counts where its first reader joins it with something else.
     """
     reader = next(layer for layer in layers if INPUT in layer.inputs)
     channels, dim = reader.channels, reader.dim
+    # A reader that joins it counts the channels of all its inputs.
     if len(reader.inputs) > 1 and reader.eltwise is None and shape is not None:
         channels, dim = shape[0], (shape[1], shape[2] if len(shape) > 2 else 1)
     return Layer("the network's input", Operation.PASSTHROUGH, (), channels, dim, channels)
 
 
 def list_values(layers: Sequence[Layer], source: Layer, device: Device) -> dict[int, StoredValue]:
-    """The value of each layer, and that of the input under `INPUT`."""
+    """Return the value of each layer, and that of the input under `INPUT`."""
     places = [
         Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
     ]
     values = {unit.index: _output_value(unit) for unit in make_units(layers, places, device)}
     first = layers[0]
     operands = first.operands if len(first.inputs) == 1 else 1
+    # The operands of the first layer come as positions in turn.
     positions = source.dim[0] * source.dim[1]
     values[INPUT] = StoredValue(
         contiguous_slots(source.channels), positions * count_passes(source.channels) * operands
@@ -88,24 +92,22 @@ def list_values(layers: Sequence[Layer], source: Layer, device: Device) -> dict[
 def _output_value(unit: Unit) -> StoredValue:
     layer = unit.layer
     rows, columns = layer.out_dim
+    # A sum of 32 bits takes a word for each channel instead of a byte.
     words = rows * columns * unit.out_passes * (layer.width // 8)
     return StoredValue(contiguous_slots(layer.out_channels), words, unit.ignored)
 
 
 def find_readers(layers: Sequence[Layer]) -> Mapping[int, tuple[int, ...]]:
-    """For the input and each layer, the layers that read it, in order.
-
-    One that reads it twice is there twice.
-    """
-    found: dict[int, list[int]] = {i: [] for i in range(INPUT, len(layers))}
+    """List for the input and each layer the layers that read it, in order; one that reads it twice, twice."""
+    readers: dict[int, list[int]] = {i: [] for i in range(INPUT, len(layers))}
     for index, layer in enumerate(layers):
         for source in layer.inputs:
-            found[source].append(index)
-    return {source: tuple(indices) for source, indices in found.items()}
+            readers[source].append(index)
+    return {source: tuple(indices) for source, indices in readers.items()}
 
 
 def runs_as_image(layer: Layer) -> bool:
-    """Whether it is a dilated Conv1d that runs as a two-dimensional one, with words before its output that hold nothing."""
+    """Whether it is a dilated Conv1d that runs as an image, with unused words before its output."""
     return (
         layer.one_dimensional
         and layer.dilation[0] > 1
