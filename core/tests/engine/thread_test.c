@@ -32,12 +32,28 @@ static void *work(void *argument) {
   return NULL;
 }
 
+/* Submit and wait. In between the session is busy for the others, also for what they submit. */
+static mace_status submit_and_check(mace_session *session, float base) {
+  float x[FAKE_VALUES], y[FAKE_VALUES];
+  const void *inputs[] = {x};
+  void *outputs[] = {y};
+  for (int i = 0; i < FAKE_VALUES; i++) x[i] = base + (float)i, y[i] = -1;
+  mace_status status = mace_submit(session, inputs, outputs);
+  if (status) return status;
+  do status = mace_wait(session, MACE_FOREVER);
+  while (status == MACE_BUSY); /* another thread asks at this moment */
+  CHECK(!status);
+  for (int i = 0; i < FAKE_VALUES; i++) CHECK(y[i] == 3 * (x[i] + 1) + 8);
+  return MACE_OK;
+}
+
 /* One session in several threads: a run is right, or the session is busy. */
 static void *share(void *argument) {
   intptr_t busy = 0;
   pthread_barrier_wait(&barrier);
   for (int i = 0; i < CLAIMS; i++) {
-    const mace_status status = run_and_check(argument, (float)(i % 100), 0);
+    const mace_status status =
+        i % 2 ? submit_and_check(argument, (float)(i % 100)) : run_and_check(argument, (float)(i % 100), 0);
     CHECK(!status || status == MACE_BUSY);
     busy += status == MACE_BUSY;
   }
