@@ -242,6 +242,29 @@ def test_commands_list_states_and_validate_them(built: Path) -> None:
     assert row["compared_with"].endswith(f"; {STEPS} steps in a row, and again after a reset")
 
 
+def test_a_file_gives_the_values_before_the_first_run(tmp_path: Path) -> None:
+    """They are the start of the state in the graph; what does not fit is refused."""
+    file = write_onnx(tmp_path / "stream.onnx")
+    line = "    states: {cache: {next: cache_out, start: first.npy}}"
+    with pytest.raises(MaceError, match=r"start of cache: no such file: .*first\.npy; correct the path"):
+        deployed(tmp_path, "stream", file, line)
+    first = np.random.default_rng(7).standard_normal((1, 4, 2)).astype(np.float32)
+    for wrong in (first[0], first.astype(np.float64)):
+        np.save(tmp_path / "first.npy", wrong)
+        with pytest.raises(
+            MaceError, match=r"first\.npy: holds float.* and the state is .*; save the value before"
+        ):
+            load(deployed(tmp_path, "stream", file, line), Registry.load())
+    (tmp_path / "first.npy").write_text("1 2 3")
+    with pytest.raises(MaceError, match="cannot be read as an array"):
+        load(deployed(tmp_path, "stream", file, line), Registry.load())
+    np.save(tmp_path / "first.npy", first)
+    graph = load(deployed(tmp_path, "stream", file, line), Registry.load())
+    assert graph.states[0].start.tobytes() == first.tobytes()
+    with pytest.raises(MaceError, match=r"stream\.yml:5"):
+        deployed(tmp_path, "stream", file, "    states: {cache: {start: first.npy}}")
+
+
 def test_a_command_resets_states_after_so_many_samples(built: Path, tmp_path: Path) -> None:
     """Two sequences of three steps in one file are two sequences, and are one without `--reset`."""
     steps = np.random.default_rng(5).standard_normal((3, *SHAPE)).astype(np.float32)

@@ -26,6 +26,7 @@ from mace_core.registry import Registry
 from mace_core.report import ModelReport
 from mace_core.run.command import Command, Say
 from mace_core.run.files import write, write_all
+from mace_core.states import start_files
 from mace_core.tuning import tuning_file
 
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections")
@@ -315,6 +316,7 @@ def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequen
         file for model in job.deployment.models for file in registry.frontend(model).dependencies(model.files)
     ]
     read += [file for model in job.deployment.models if (file := tuning_file(model))]
+    read += [file for model in job.deployment.models for file in start_files(model).values()]
     compiler = job.choice.compiler
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]
     announcement = f"generating {job.deployment.library} for {job.choice.text}"

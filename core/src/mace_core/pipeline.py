@@ -12,7 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.io_spec import apply_io_spec, in_framework_layout
 from mace_core.ir import MAX_RANK, Graph
 from mace_core.registry import Registry
-from mace_core.states import add_pairs, assign_states, paired_states
+from mace_core.states import add_pairs, assign_states, paired_states, read_starts
 from mace_core.target_options import check_target_options
 from mace_core.verify import verify
 
@@ -44,7 +44,8 @@ def read(model: Model, registry: Registry) -> Graph:
     graph = frontend.load(model.files, model_in_framework_order, registry.ops)
     if not paired_states(model):
         return graph
-    return add_pairs(graph, model, frontend.starts(model.files, model_in_framework_order))
+    starts = frontend.starts(model.files, model_in_framework_order)
+    return add_pairs(graph, model, {**starts, **read_starts(graph, model)})
 
 
 def load_with(registry: Registry, deployment: Path) -> Deployment:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +27,9 @@ APPLICATION = "application"
 
 KEY = "states"
 
+STARTS = "state_starts"
+"""The files of start values that the key `states` names, as the parsed deployment file has them."""
+
 
 def is_reset(model: Model) -> bool:
     """Tell whether every run begins with the start values of the states."""
@@ -36,6 +40,39 @@ def paired_states(model: Model) -> dict[str, str]:
     """Return the inputs that the deployment file makes states, each with the output that is its next value."""
     stated = model.keys.get(KEY)
     return dict(stated) if isinstance(stated, Mapping) else {}
+
+
+def start_files(model: Model) -> dict[str, Path]:
+    """Return the files that the deployment file names for values before the first run, by input."""
+    stated = model.keys.get(STARTS)
+    return {name: Path(file) for name, file in stated.items()} if isinstance(stated, Mapping) else {}
+
+
+def read_starts(graph: Graph, model: Model) -> dict[str, Array]:
+    """Return the values of those files; MaceError for one that does not hold a value of the state's type and shape."""
+    starts = {}
+    for name, file in start_files(model).items():
+        if name not in graph.tensors:  # which add_pairs reports
+            continue
+        tensor = graph.tensors[name]
+        try:
+            array = np.load(file, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise MaceError(
+                file, f"cannot be read as an array: {error}", "write it with numpy.save"
+            ) from None
+        if not isinstance(array, np.ndarray) or (array.dtype, array.shape) != (
+            tensor.dtype.numpy,
+            tensor.shape,
+        ):
+            found = (
+                f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "several arrays"
+            )
+            raise MaceError(
+                file, f"holds {found}, and the state is {tensor}", "save the value before the first run"
+            )
+        starts[name] = array
+    return starts
 
 
 def add_pairs(graph: Graph, model: Model, starts: Mapping[str, Array]) -> Graph:

@@ -181,6 +181,7 @@ class _Reader:
         platform = self._platform(keys)
         keys = self._with_names(keys, Model(name, files, platform))
         inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
+        keys = self._split_states(keys)
         inputs, outputs = self._with_states(keys, inputs, outputs)
         port_keys = {f"{kind}_{what}" for kind in ("input", "output") for what in PORT_KEYS}
         rest = {k: s.value for k, s in keys.items() if k not in port_keys}
@@ -236,6 +237,27 @@ class _Reader:
         if data in keys:
             keys = {**keys, data: Setting(tuple(self._resolve(f) for f in keys[data].value), keys[data].line)}
         return ports(kind, keys, self.faults)
+
+    def _split_states(self, keys: Settings) -> Settings:
+        """Return the settings with pairs of names alone under `states`, and files of start values as `state_starts`."""
+        stated = keys.get("states")
+        if stated is None or not isinstance(stated.value, Mapping):
+            return keys
+        pairs: dict[str, str] = {}
+        starts: dict[str, str] = {}
+        for name, state in stated.value.items():
+            if isinstance(state, str):
+                pairs[name] = state
+                continue
+            pairs[name] = state["next"]
+            if "start" in state:
+                starts[name] = self._resolve(state["start"])
+                if problem := _absent(Path(starts[name])):
+                    remedy = "correct the path; it starts at this file's folder"
+                    place = f"states: start of {name}: {problem}: {shorten(starts[name], 200)}"
+                    self.faults.add(stated.line, place, remedy)
+        keys = {**keys, "states": Setting(MappingProxyType(pairs), stated.line)}
+        return {**keys, "state_starts": Setting(MappingProxyType(starts), stated.line)} if starts else keys
 
     def _with_states(
         self, keys: Settings, inputs: tuple[Port, ...], outputs: tuple[Port, ...]
