@@ -112,6 +112,6 @@ def test_what_no_frontend_claims_is_told(name: str, tmp_path: Path) -> None:
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert (
-        f"model 'm': 0 frontends claim '{name}'; set `platform:` to one of ai8x, caffe, keras, onnx, pytorch"
+        f"model 'm': 0 frontends claim '{name}'; set `platform:` to one of ai8x, caffe, keras, nnef, onnx, pytorch"
         in done.stderr
     )
