@@ -113,6 +113,7 @@ def test_a_dimension_beyond_32_bits_is_refused_where_it_stands(folder: Path, key
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "shape", "expected"),
     [
@@ -137,6 +138,7 @@ def test_stated_shapes_of_outputs_are_those_of_the_model(
     )
 
 
+@pytest.mark.slow
 def test_an_abi_that_is_none_is_told_where_another_one_is_built_for(folder: Path) -> None:
     status, output = check(folder, "good", head="\ntarget_abis: [host, arm65]")
     assert status == 0

@@ -36,6 +36,7 @@ def mace(folder: Path, *arguments: str, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_run_writes_each_output(project: Path) -> None:
     mace(
         project, "run", "digits.yml", "--output", "out", "--input", "image=test_inputs.npy", "--threads", "2"
@@ -102,6 +103,7 @@ def test_explain_tells_kernels_sources_and_memory(project: Path) -> None:
     assert "conv1" in mace(project, "explain", "digits.yml")
 
 
+@pytest.mark.slow
 def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
     copy = tmp_path / "digits"
     shutil.copytree(project, copy, ignore=shutil.ignore_patterns("builds", "out"))
@@ -110,6 +112,7 @@ def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
     assert sorted(copy.iterdir()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "said"),

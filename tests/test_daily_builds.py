@@ -50,6 +50,7 @@ def test_dry_run_build_again_and_clean(project: Path) -> None:
     assert "linking builds/one/bin/host/mace_run" in scons(project.parent, "-C", "project", "-n")
 
 
+@pytest.mark.slow
 def test_the_applications_own_rules_have_their_tools(project: Path) -> None:
     (project / "application.c").write_text("int main(void) { return 0; }\n")
     with (project / "SConstruct").open("a") as file:
@@ -90,6 +91,7 @@ def test_two_builds_at_once_in_one_folder(project: Path) -> None:
     assert sum("generating one" in log for log in logs) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -110,6 +112,7 @@ def test_one_message_for_a_mistake(project: Path, arguments: tuple[str, ...], sa
     assert log.strip() == said
 
 
+@pytest.mark.slow
 def test_two_libraries_of_one_name(project: Path) -> None:
     with (project / "models/SConscript").open("a") as file:
         file.write('mace_library(name="one", deployment="one.yml")\n')

@@ -118,6 +118,7 @@ def build(made: Plan, folder: Path) -> Path:
     return shared_library(replace(sources, manifests=(joined,)), host(), folder, ("-O1",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [Fake(), Shared(), Importing()], ids=["own-memory", "shared", "importing"])
 def test_a_graph_divided_with_a_device(target: Fake, tmp_path: Path) -> None:
     made = plan(target, graph(outputs=("y", "first", "x")))
@@ -171,6 +172,7 @@ def test_a_port_takes_the_kinds_of_buffers_that_its_target_states(tmp_path: Path
     )
 
 
+@pytest.mark.slow
 def test_states_beside_a_device(tmp_path: Path) -> None:
     """The session keeps a state that a part of the device computes."""
     new = Builder("net")
@@ -189,6 +191,7 @@ def test_states_beside_a_device(tmp_path: Path) -> None:
         model.reset()
 
 
+@pytest.mark.slow
 def test_a_fallback_computes_where_there_is_no_device(tmp_path: Path) -> None:
     divided = graph(outputs=("y", "first"))
     regions = partition(divided, [Cpu()]).regions

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = runpy.run_path(str(ROOT / "docs/generate.py"))["PAGES"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_generated_pages_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), (

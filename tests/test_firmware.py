@@ -113,6 +113,7 @@ def test_layers_are_compared_as_far_as_firmware_shows_them(project: Path) -> Non
     assert all(row["passed"] for row in rows)
 
 
+@pytest.mark.slow
 def test_explain_shows_the_memory_map(project: Path) -> None:
     text = mace(project, "explain", "digits.yml", "--target", "max78000")
     assert "Weight memory" in text
@@ -138,6 +139,7 @@ def test_a_corrupted_weight_fails_the_known_answer_test(project: Path) -> None:
     assert "known-answer test" in done.stderr
 
 
+@pytest.mark.slow
 def test_every_fault_of_a_model_at_once(tmp_path: Path) -> None:
     """Two layers that the accelerator lacks: both are named, and nothing is written."""
     import onnx

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mace_core.emit import code
 from mace_core.report import LibraryReport, report_plan
@@ -15,6 +16,8 @@ from mace_core.run.runners import Native
 from mace_core.testing import hostile
 from mace_core.testing.compiled import host, plan_graph
 from mace_target_cpu import Cpu
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_programs_and_the_report(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_file_checks_at_once(here: Path) -> None:
     shutil.copy(ROOT / "models/digits/digits.onnx", here)
     assert "next: mace check digits.yml" in init("digits.onnx")
@@ -101,6 +102,7 @@ def test_a_path_that_would_be_read_otherwise_is_refused(here: Path, monkeypatch:
     assert not (here / "net.yml").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file", ["2nd-model v1.5.onnx", "Ünï.onnx", "-.onnx", "int.onnx", "con.onnx", "mace.onnx"]
 )

@@ -74,6 +74,7 @@ def test_an_input_that_nothing_reads_and_bytes_are_validated(project: Path) -> N
     assert all(row["passed"] and row["fed_cosine"] > 0.999999 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("array", "samples"),
     [
@@ -102,6 +103,7 @@ def test_run_takes_a_sample_or_a_batch_of_samples(
     np.testing.assert_array_equal(found.ravel(), array.ravel())
 
 
+@pytest.mark.slow
 def test_run_refuses_what_is_no_sample(project: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones((1, 4)))
     np.save(tmp_path / "b.npy", np.ones((1, 5), np.float32))
@@ -136,6 +138,7 @@ def test_validation_goes_on_where_a_model_cannot_be_validated(project: Path) -> 
     assert "validation data of 'a': no such file" in mace(project, "check", "torn.yml")
 
 
+@pytest.mark.slow
 def test_check_tells_the_faults_of_all_stages_and_models(project: Path) -> None:
     (project / "damaged.onnx").write_bytes(b"no model")
     deep = helper.make_node("Reshape", ["a", "s"], ["y"])

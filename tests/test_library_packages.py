@@ -67,6 +67,7 @@ def output(*command: object, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_its_first_lines_say(library: Path, tmp_path: Path) -> None:
     warnings = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
     output(

@@ -45,6 +45,7 @@ def graph(outputs: tuple[str, ...]) -> Graph:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "outputs",
@@ -79,6 +80,7 @@ def test_every_output_is_written(outputs: tuple[str, ...], tmp_path: Path) -> No
         np.testing.assert_array_equal(array, expected[name].reshape(array.shape), err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_library_and_its_validation(tmp_path: Path) -> None:
     """A file whose outputs are an input, a constant, a result and a view of the input."""
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in ("x", "unread")]

@@ -55,6 +55,7 @@ def test_the_page_stands_alone(folder: Path) -> None:
     assert not re.search(r"pip install mace(?![-\w])", text), "that name belongs to another project"
 
 
+@pytest.mark.slow
 @EVERY
 def test_every_import_is_declared(folder: Path) -> None:
     declared = project(folder)

@@ -253,6 +253,7 @@ X = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
 SWISH7 = X / (1 + np.exp(-7 * X))
 
 
+@pytest.mark.slow
 def test_an_operator_from_outside_runs_through_its_own_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_pixels_of_a_camera_give_what_the_framework_gives_for_prepared_data(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="0")
 @pytest.mark.parametrize("pads", [0, 1])
 def test_what_is_folded_exactly_gives_the_same_bits(tmp_path: Path, pads: int) -> None:
@@ -129,6 +130,7 @@ def test_what_is_folded_exactly_gives_the_same_bits(tmp_path: Path, pads: int) -
     assert library.model.run({"image": pixels})["y"].tobytes() == expected.tobytes()
 
 
+@pytest.mark.slow
 def test_one_number_holds_for_every_input_and_axis(tmp_path: Path) -> None:
     weights = np.ones((1, 3, 1, 1), np.float32)
     library = Library(
@@ -168,6 +170,7 @@ def test_what_cannot_be_prepared_is_refused(tmp_path: Path, lines: list[str], sa
     assert said in str(told.value)
 
 
+@pytest.mark.slow
 def test_a_model_of_integers_takes_pixels(tmp_path: Path) -> None:
     """Its own input is stored as int8; what the application gives is quantized behind the preparation."""
     file = MODELS / "mlperf_ic/ic_int8.tflite"
@@ -184,6 +187,7 @@ def test_a_model_of_integers_takes_pixels(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, expected[name])
 
 
+@pytest.mark.slow
 def test_a_real_network_takes_pixels(tmp_path: Path) -> None:
     """UltraFace wants (RGB - 127) / 128."""
     file = next(iter(sorted((MODELS / "ultraface_rfb").glob("*.onnx"))), None)

@@ -144,6 +144,7 @@ def test_the_ledger_tells_who_refused_what_and_what_is_copied(tmp_path: Path) ->
         compile_model(model, Compilation(choice, registry, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_results_are_those_of_the_cpu_alone(
     name: str, probes: Callable[[str], Probe], runtime: dict[str, str], expected: tuple[Array, ...]
@@ -199,6 +200,7 @@ def with_fault(name: str, fault: str, runtime: dict[str, str]) -> dict[str, str]
     return {**runtime, f"MACE_{name.upper()}_FAULT": fault, "ASAN_OPTIONS": "detect_leaks=1"}
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_to_open_gives_a_status_and_a_text(
     faulty: tuple[str, Probe], runtime: dict[str, str]
 ) -> None:
@@ -262,6 +264,7 @@ def test_without_its_library_a_capsule_says_what_to_install(
         assert word in line
 
 
+@pytest.mark.slow
 def test_a_capsule_takes_the_first_library_that_is_complete(
     faulty: tuple[str, Probe], tmp_path: Path, expected: tuple[Array, ...]
 ) -> None:
@@ -301,6 +304,7 @@ def test_a_library_leaves_the_process_and_a_process_leaves_open_sessions(
         assert (done.returncode, done.stderr) == (0, ""), last
 
 
+@pytest.mark.slow
 def test_the_slack_of_a_space_lies_behind_its_last_tensor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

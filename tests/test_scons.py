@@ -92,6 +92,7 @@ def test_check_tells_and_fails_where_the_numbers_are_wrong(project: Path) -> Non
     assert "FAILED" in scons(project, "-Q", "check", status=2)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -108,6 +109,7 @@ def test_mistakes_on_the_command_line(project: Path, arguments: tuple[str, ...],
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_a_missing_model_is_one_message_with_its_line(project: Path) -> None:
     (project / "models/one.onnx").unlink()
     log = scons(project, "-Q", status=2)
@@ -115,6 +117,7 @@ def test_a_missing_model_is_one_message_with_its_line(project: Path) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_converted_leaves_nothing_behind(project: Path) -> None:
     graph = helper.make_graph(
         [helper.make_node("Nonsense", ["x"], ["y"], "what", domain="nowhere")],

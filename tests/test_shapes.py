@@ -44,6 +44,7 @@ def test_inputs_of_too_many_axes_are_refused(shape: Shape, tmp_path: Path) -> No
         load(onnx_model(tmp_path, shape), Registry.load())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1])
 def test_dimensions_beyond_32_bits_are_refused(size: int, tmp_path: Path) -> None:
     with pytest.raises(
@@ -74,6 +75,7 @@ def test_a_number_that_an_argument_cannot_hold_is_refused() -> None:
         code.library("big", [plan_calls(damaged)], Cpu().levels("host"))
 
 
+@pytest.mark.slow
 def test_an_inner_tensor_may_have_nine_axes(tmp_path: Path) -> None:
     new = Builder("nine")
     x = new.input("x", DType.F32, (4, 8, 16))

@@ -162,6 +162,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, 
     return {model.name: (model, libraries[model.name]) for model in models}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MADE, *(pytest.param(name, marks=needs_models) for name in REAL)])
 def test_sessions_equal_the_framework_over_60_runs_and_again_after_a_reset(
     name: str, streams: dict[str, tuple[Model, InProcess]]
@@ -224,6 +225,7 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_commands_list_states_and_validate_them(built: Path) -> None:
     text = "cache, f32 1 x 4 x 2, at first 0.0"
     header = (built / "builds/stream_library/include/stream_library.h").read_text()
@@ -292,6 +294,7 @@ def carried(
     return model, compiled([model], folder / "library")["lstm"]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="float")
 @needs_models
 def test_a_library_whose_application_carries_the_states_equals_the_framework(

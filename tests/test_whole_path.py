@@ -122,6 +122,7 @@ def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
             library.run("chain", {"x": np.ones(5, np.float32)})
 
 
+@pytest.mark.slow
 def test_a_sound_program_runs_under_sanitizers(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     found = Sanitized({"chain": lowered(chain())}, Cpu().levels("host")[-1:], tmp_path).run("chain", {"x": x})

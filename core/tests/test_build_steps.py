@@ -258,6 +258,7 @@ def test_the_log_names_what_a_device_must_have(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_converted_files_include_the_driver(tmp_path: Path) -> None:
     work, registry = job(driver(tmp_path / "plugin"))
     copies = list_copies(collect_manifests(work, registry))

@@ -170,6 +170,7 @@ def folder_of(path: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_fast", [True, False], ids=["fast", "base"])
 def test_cost_decides_for_each_level_and_both_compute_right_numbers(is_fast: bool, tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path, is_fast), network()
@@ -190,6 +191,7 @@ def entries(*found: TuningEntry) -> Tuning:
     return Tuning(Path("tuning.yml"), found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_fast", [True, False], ids=["fast", "base"])
 def test_a_tuning_file_overrules_the_cost(is_fast: bool, tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path, is_fast), network()
@@ -235,6 +237,7 @@ def test_a_node_is_stronger_than_an_op_and_a_level_than_all(tmp_path: Path) -> N
     assert [choice.candidate for choice in second.choices] == ["plain", "plain"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_fast", [True, False], ids=["fast", "base"])
 @pytest.mark.parametrize("strides", [(3, 2), (2, 2)], ids=["other", "same"])
 def test_arguments_and_weights_differ_between_levels_where_a_lowering_asks_for_parameters(
@@ -407,6 +410,7 @@ def test_levels_share_bytes_alike_or_not_at_all(tmp_path: Path) -> None:
         target.lower(graph)
 
 
+@pytest.mark.slow
 def test_what_one_level_computed_is_not_taken_for_another(tmp_path: Path) -> None:
     """`once` hands out the name of a tensor that a call writes only at the levels of that call."""
     target = Grouping(tmp_path)

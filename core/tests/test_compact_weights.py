@@ -57,6 +57,7 @@ def of_bits(numbers: list[int]) -> Array:
     return np.array(numbers, np.uint32).view(np.float32)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.sampled_from(SPECIAL) | st.integers(0, 2**32 - 1), min_size=1, max_size=50),

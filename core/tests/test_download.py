@@ -313,6 +313,7 @@ def test_a_file_with_other_faults_asks_no_host(server: Server, tmp_path: Path) -
     assert server.asked == []
 
 
+@pytest.mark.slow
 def test_the_limits_are_keys_of_the_deployment_file(server: Server, tmp_path: Path) -> None:
     server.content *= 8
     with pytest.raises(MaceError, match=r"net\.yml:4: model_file_path: .* is larger than 1 MiB"):

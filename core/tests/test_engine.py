@@ -45,6 +45,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_program("engine_test", tmp_path_factory.mktemp("engine"), sanitize)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TESTS)
 def test_driver_contract(name: str, program: Path) -> None:
     done = subprocess.run([program, name], capture_output=True, text=True, check=False, timeout=60)
@@ -57,6 +58,7 @@ def test_every_test_of_the_program_is_run(program: Path) -> None:
     assert len(TESTS) == 35
 
 
+@pytest.mark.slow
 def test_sessions_in_threads(tmp_path: Path) -> None:
     """Under the thread sanitizer, which ends the program with a status of its own for every race."""
     program = compile_program("thread_test", tmp_path, ("-fsanitize=thread", "-pthread"))
@@ -97,6 +99,7 @@ def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[
 COMPILERS = (("gcc",), ("clang-14",), (*THUMB, "-mcpu=cortex-m4"), (*THUMB, "-mcpu=cortex-m0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
 def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_path: Path) -> None:
     """Neither heap nor C library: sessions and engine serve bare machines."""
@@ -119,6 +122,7 @@ def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_p
     assert {name for name in needed if not name.startswith("mace_engine_")} <= memory | arithmetic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text_bytes", [0, 20])
 def test_texts_may_be_short_or_absent(text_bytes: int, tmp_path: Path) -> None:
     program = compile_program(
@@ -139,6 +143,7 @@ def test_the_headers_are_c_and_cpp(tmp_path: Path) -> None:
     subprocess.run(["g++", "-std=c++17", *STRICT, "-O2", "-fsyntax-only", tmp_path / "c.cc"], check=True)
 
 
+@pytest.mark.slow
 def test_an_archive_brings_engine_and_driver_only_where_they_are_used(tmp_path: Path) -> None:
     """Generated code names its driver, so that no linker drops it.
 

@@ -44,6 +44,7 @@ def programs(draw: st.DrawFn) -> Program:
     return program(sizes, reads, draw(st.lists(st.booleans(), min_size=count, max_size=count)))
 
 
+@pytest.mark.slow
 @given(programs())
 @settings(max_examples=200, deadline=None)
 def test_live_tensors_never_overlap(made: Program) -> None:
@@ -126,6 +127,7 @@ def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]])
     assert _overlapping_pairs(made) == sum(a.overlaps(b) for i, a in enumerate(made) for b in made[:i])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40)
 )

@@ -127,6 +127,7 @@ def test_damaged_real_files(tmp_path: Path) -> None:
     assert found["error"] > COUNT / 2
 
 
+@pytest.mark.slow
 def test_damaged_arrays(tmp_path: Path) -> None:
     path = tmp_path / "weights.npy"
     with path.open("wb") as file:

@@ -38,6 +38,7 @@ def sample(rng: np.random.Generator) -> dict[str, Array]:
     return {"x": rng.uniform(-1, 1, (1, 5, 4)).astype(np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="lstm|cells")
 @pytest.mark.parametrize("name", LAYERS)
 def test_states_equal_keras_over_several_runs_and_again_after_a_reset(name: str, tmp_path: Path) -> None:

@@ -228,6 +228,7 @@ def weighty() -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.slow
 def test_damaged_files_give_one_error(tmp_path: Path) -> None:
     good = saved(tmp_path / "m.onnx", weighty()).read_bytes()
     rng = np.random.default_rng(5)

@@ -75,6 +75,7 @@ def loaded(model: Model) -> Graph:
     return verify(assign_states(verify(read(model, Registry.load())), model))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lines",
     [

@@ -69,6 +69,7 @@ def test_the_second_command_does_without_torch(file: Path, exports: Callable[[],
     np.testing.assert_array_equal(execute(again, given)["output"], execute(graph, given)["output"])
 
 
+@pytest.mark.slow
 def test_another_content_name_or_shape_is_exported_anew(tmp_path: Path, exports: Callable[[], int]) -> None:
     t = torch()
     module = t.nn.ReLU()

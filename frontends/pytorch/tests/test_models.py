@@ -102,6 +102,7 @@ def test_model(build: Callable[[Any], Any], shape: tuple[int, ...], ending: str,
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="scripted")
 @EACH
 def test_reference_names_outputs_as_the_graph_does(ending: str, tmp_path: Path) -> None:

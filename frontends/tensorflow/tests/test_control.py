@@ -129,6 +129,7 @@ V1 = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", V1, ids=lambda c: c.name)
 def test_loops_of_tensorflow_1_are_written_out(case: Case, tmp_path: Path, tf: Any) -> None:
     tf.compat.v1.disable_control_flow_v2()
@@ -219,6 +220,7 @@ def test_loops_that_end_at_run_time_are_refused(tmp_path: Path, tf: Any) -> None
         freeze(case, tmp_path, tf).graph()
 
 
+@pytest.mark.slow
 def test_loops_without_end_are_refused(tmp_path: Path, tf: Any) -> None:
     case = Case(
         "loop",

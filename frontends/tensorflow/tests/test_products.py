@@ -272,6 +272,7 @@ def test_operator(case: Case, tmp_path: Path, tf: Any) -> None:
     check(case, tmp_path, tf)
 
 
+@pytest.mark.slow
 def test_through_c(tmp_path: Path, tf: Any) -> None:
     check_graphs(Cpu(), [check(case, tmp_path, tf) for case in CASES if case.name in COMPILED], tmp_path)
 
@@ -331,6 +332,7 @@ def both(how: dict[str, Any], **spatial: tuple[int, int]) -> dict[str, Any]:
     return {**how, **{key: [1, 1, *values] if how else [1, *values, 1] for key, values in spatial.items()}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_channels_first(form: str, tmp_path: Path, tf: Any) -> None:
     """TensorFlow computes channels first on GPUs only: it computes the same with channels last, between two transposes."""

@@ -119,6 +119,7 @@ OTHERS: dict[str, tuple[Step, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", LAYERS)

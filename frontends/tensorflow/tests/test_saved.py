@@ -229,6 +229,7 @@ def test_sequence_networks(name: str, saved: Any, tf: Any, tmp_path: Path) -> No
         check_graphs(Cpu(), [graph], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lowered", [True, False])
 def test_a_frozen_sequence_network(lowered: bool, tf: Any, tmp_path: Path) -> None:
     """Its variables made constants by TensorFlow, its loops left as they are or as frames of TensorFlow 1."""
@@ -245,6 +246,7 @@ def test_a_frozen_sequence_network(lowered: bool, tf: Any, tmp_path: Path) -> No
     assert Counter(n.op.name for n in graph.nodes)["LSTM"] == 1
 
 
+@pytest.mark.slow
 def test_embedded_words(saved: Any, tf: Any) -> None:
     words = tf.keras.Input((7,), dtype="int32")
     hidden = tf.keras.layers.GlobalAveragePooling1D()(tf.keras.layers.Embedding(8, 4)(words))
@@ -260,6 +262,7 @@ def test_an_open_batch_is_one(saved: Any, tf: Any) -> None:
     agree(folder, inputs=given(folder, (2, 4)))
 
 
+@pytest.mark.slow
 def test_an_open_axis_of_a_sequence_is_asked_for(saved: Any, tf: Any) -> None:
     model = tf.keras.Sequential([tf.keras.Input((None, 4), name="given"), tf.keras.layers.Dense(3)])
     with pytest.raises(
@@ -269,6 +272,7 @@ def test_an_open_axis_of_a_sequence_is_asked_for(saved: Any, tf: Any) -> None:
         load(saved(model))
 
 
+@pytest.mark.slow
 def test_tensors_inside_of_functions_can_be_cut_at(saved: Any, tf: Any) -> None:
     model = randomised(
         tf.keras.Sequential(

@@ -200,6 +200,7 @@ def test_what_the_kernels_do_not_define_is_refused(case: Case, problem: str, tmp
     assert case.code.removeprefix("custom ") in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_library_computes_them(tmp_path: Path) -> None:
     cases = (
         transform([f32(1, 6, 8, 3), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE)),

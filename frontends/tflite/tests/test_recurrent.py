@@ -248,6 +248,7 @@ STREAMS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", STREAMS, ids=lambda c: c.name)
 def test_states_equal_the_framework_over_60_runs_and_again_after_a_reset(case: Case, tmp_path: Path) -> None:
     model = Model("case", (tmp_path / "case.tflite",))

@@ -49,6 +49,7 @@ def test_a_spectrum(last: str, shape: Shape, lengths: tuple[int, int], tmp_path:
     np.testing.assert_allclose(execute(graph, x)["y"], expected(tmp_path, x)["y"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_library_computes_it(tmp_path: Path) -> None:
     check_graphs(Cpu(), [load(tmp_path, spectrum((3, 4, 8), (4, 8), "COMPLEX_ABS"))], tmp_path / "library")
 

@@ -27,6 +27,7 @@ def test_broadcasting(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["Pow", "Minimum", "Maximum", "PRelu", "Sub", "Mul", "Equal", "GreaterEqual"])
 def test_special_values(tmp_path: Path, op: str) -> None:
     x, y = np.meshgrid(SPECIAL, SPECIAL)
@@ -34,6 +35,7 @@ def test_special_values(tmp_path: Path, op: str) -> None:
     check_graphs(Cpu(), [graph], tmp_path, {"special": {"x0": x, "x1": y}}, tolerance=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i4", "i8", "u1", "i1"])
 def test_integers(tmp_path: Path, dtype: str) -> None:
     values = np.array([0, 1, 2, 3, 7, *([] if dtype[0] == "u" else [-1, -2, -7])], dtype)
@@ -53,6 +55,7 @@ def test_mod_of_floats(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs}, tolerance=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "i8", "u1", "bool"])
 def test_where(tmp_path: Path, dtype: str) -> None:
     c, x, y = np.zeros((3, 1, 5), bool), np.zeros((2, 5), dtype), np.zeros((), dtype)

@@ -124,6 +124,7 @@ GRAPHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_conv(tmp_path: Path, level: str) -> None:
     check_graphs(OneLevel(LEVELS[level]), GRAPHS, tmp_path)

@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mace_core.ir import Graph
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
+
+pytestmark = pytest.mark.slow
 
 
 def graph(name: str, x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, **attrs: Any) -> Graph:

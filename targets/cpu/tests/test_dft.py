@@ -36,6 +36,7 @@ def test_dft(tmp_path: Path, inverse: bool) -> None:
     check_graphs(Cpu(), graphs, tmp_path, tolerance=2e-5)
 
 
+@pytest.mark.slow
 def test_det(tmp_path: Path) -> None:
     graphs = [
         case(f"d{i}", "Det", [zeros(*s)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
@@ -12,6 +13,8 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import case, check_graphs, compile_graphs, random_inputs
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower import unary
+
+pytestmark = pytest.mark.slow
 
 EXACT = 1e-13
 WINDOW = {"strides": (2, 1), "pads_before": (1, 0), "pads_after": (1, 2), "dilations": (1, 2)}

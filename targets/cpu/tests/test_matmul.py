@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mace_core.ir import Graph
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
+
+pytestmark = pytest.mark.slow
 
 PRODUCTS = [
     ((4, 7), (7, 5)), ((1, 130), (130, 33)), ((2, 3, 5, 8), (8, 17)), ((2, 3, 5, 8), (2, 3, 8, 4)), ((3, 5, 8), (2, 1, 8, 4)),

@@ -10,6 +10,7 @@ from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="i8|f4")
 @pytest.mark.parametrize("dtype", ["f4", "u1", "i8", "f2"])
 def test_transposes(tmp_path: Path, dtype: str) -> None:
@@ -22,6 +23,7 @@ def test_transposes(tmp_path: Path, dtype: str) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.slow
 def test_cuts(tmp_path: Path) -> None:
     x = np.zeros((4, 5, 6), np.float32)
     graphs = [
@@ -35,6 +37,7 @@ def test_cuts(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.slow
 def test_joins_and_repeats(tmp_path: Path) -> None:
     x = np.zeros((2, 3, 4), np.float32)
     graphs = [case(f"c{axis}", "Concat", [x, x[:, :, :], x], {"axis": axis}) for axis in range(3)]
@@ -47,6 +50,7 @@ def test_joins_and_repeats(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_pads(tmp_path: Path, mode: str) -> None:
     attrs = {"before": (0, 2, 1), "after": (1, 0, 2), "mode": mode, "value": 1.5}

@@ -32,6 +32,7 @@ def scores(shape: tuple[int, ...], seed: int = 1) -> Array:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("center", [False, True])
 def test_by_class(tmp_path: Path, center: bool) -> None:
     graphs: list[Graph] = []
@@ -53,6 +54,7 @@ def combined(name: str, arrays: list[Array], **attrs: object) -> Graph:
     return case(name, "CombinedNonMaxSuppression", arrays, attrs, outputs=5)
 
 
+@pytest.mark.slow
 def test_of_all_classes_together(tmp_path: Path) -> None:
     graphs: list[Graph] = []
     inputs: dict[str, dict[str, Array]] = {}

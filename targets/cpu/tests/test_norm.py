@@ -51,6 +51,7 @@ def layer_norms() -> Iterator[Graph]:
     yield case("layer_stretched", "LayerNorm", [x, normal(3, 1), normal(1)], {"axis": 1}, constants=(1, 2))
 
 
+@pytest.mark.slow
 def test_layer_norm(tmp_path: Path) -> None:
     check_graphs(Cpu(), list(layer_norms()), tmp_path, tolerance=3e-6)
 
@@ -62,6 +63,7 @@ def test_layer_norm_refuses_what_it_cannot_stretch() -> None:
     assert "not a constant" in reason
 
 
+@pytest.mark.slow
 def test_group_and_instance_norm(tmp_path: Path) -> None:
     graphs = []
     for i, shape in enumerate(CHANNELS_LAST):
@@ -86,6 +88,7 @@ def positive(graph: Graph, name: str) -> Any:
     return array if name == "x0" else np.abs(array) + np.float32(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [1000.0, -3e5])
 def test_a_large_mean_costs_no_digits(tmp_path: Path, offset: float) -> None:
     rows, image = normal(3, 5000, offset=offset), normal(1, 130, 110, 3, offset=offset)
@@ -104,6 +107,7 @@ def test_a_large_mean_costs_no_digits(tmp_path: Path, offset: float) -> None:
     check_graphs(Cpu(), graphs, tmp_path, inputs, tolerance=3e-6)
 
 
+@pytest.mark.slow
 def test_mean_variance_norm(tmp_path: Path) -> None:
     x = np.zeros((2, 3, 5, 7), np.float32)
     every = [
@@ -130,6 +134,7 @@ def test_mean_variance_norm(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, tolerance=3e-6)
 
 
+@pytest.mark.slow
 def test_constant_rows_become_zero(tmp_path: Path) -> None:
     x = np.full((2, 33, 3), 7.25, np.float32)
     graphs = [
@@ -139,6 +144,7 @@ def test_constant_rows_become_zero(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x} for g in graphs})
 
 
+@pytest.mark.slow
 def test_batch_norm(tmp_path: Path) -> None:
     graphs = []
     for i, shape in enumerate((*CHANNELS_LAST, (5, 6), (4, 1000), (0, 3, 4))):
@@ -149,6 +155,7 @@ def test_batch_norm(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, inputs, tolerance=2e-6)
 
 
+@pytest.mark.slow
 def test_lrn(tmp_path: Path) -> None:
     settings: tuple[dict[str, float], ...] = (
         {"size": 5},

@@ -21,6 +21,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_floats(tmp_path: Path, op: str) -> None:
     graphs = [

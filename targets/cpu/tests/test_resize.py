@@ -57,16 +57,19 @@ def test_cubic_without_what_is_outside(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs("cubic", "half_pixel", exclude_outside=True, cubic_a=-0.5), tmp_path)
 
 
+@pytest.mark.slow
 def test_nearest(tmp_path: Path) -> None:
     cases = [g for c in get_args(Coordinates) for n in get_args(Nearest) for g in graphs("nearest", c, nearest=n)]
     check_graphs(Cpu(), cases[:: 2 if len(cases) > 200 else 1], tmp_path, tolerance=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.float16, np.int64])
 def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:
     check_graphs(Cpu(), graphs("nearest", "asymmetric", dtype, nearest="floor"), tmp_path, tolerance=0)
 
 
+@pytest.mark.slow
 def test_scales_that_are_not_the_ratio_of_sizes(tmp_path: Path) -> None:
     attrs = {"sizes": (1, 2, 4, 3), "scales": (1.0, 0.6, 0.7, 1.0)}
     x = np.zeros((1, 4, 6, 3), np.float32)

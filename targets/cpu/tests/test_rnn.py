@@ -80,6 +80,7 @@ def data(op: str, size: tuple[int, int, int, int], direction: str) -> dict[str, 
 SIZES = ((1, 1, 1, 1), (5, 1, 3, 8), (4, 3, 7, 5), (20, 2, 16, 33), (9, 9, 2, 12), (3, 4, 40, 64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 def test_sizes_and_directions(op: str, tmp_path: Path) -> None:
     cases = Cases()
@@ -90,6 +91,7 @@ def test_sizes_and_directions(op: str, tmp_path: Path) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
     cases = Cases()
@@ -108,6 +110,7 @@ def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 def test_clip_and_variants(op: str, tmp_path: Path) -> None:
     cases = Cases()
@@ -141,6 +144,7 @@ def test_activations(op: str, tmp_path: Path) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.slow
 def test_nothing_to_do(tmp_path: Path) -> None:
     cases = Cases()
     for op in GATES:

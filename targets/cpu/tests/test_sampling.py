@@ -55,6 +55,7 @@ GRIDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_grid_sample(tmp_path: Path, mode: str) -> None:
     cases = Cases()
@@ -65,6 +66,7 @@ def test_grid_sample(tmp_path: Path, mode: str) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.float16, np.int64])
 def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:
     cases = Cases()
@@ -85,6 +87,7 @@ def regions(seed: int, count: int) -> Array:
     return np.asarray(np.round(made * 4) / 4)
 
 
+@pytest.mark.slow
 def test_regions(tmp_path: Path) -> None:
     cases = Cases()
     images = np.array([0, 1, -1, 5, 0, 1, 0], np.int64)
@@ -134,6 +137,7 @@ WINDOWS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int32, np.int64])
 def test_windows(tmp_path: Path, dtype: type[np.generic]) -> None:
     cases = Cases()

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mace_core.ir import Graph
 from mace_core.testing.compiled import case, check_graphs, compile_graphs
 from mace_target_cpu import Cpu
+
+pytestmark = pytest.mark.slow
 
 SHAPES = (
     ((1,), 0),

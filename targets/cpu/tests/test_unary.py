@@ -36,12 +36,14 @@ VALUES = np.concatenate([SPECIAL, np.linspace(-12, 12, 983), np.logspace(-30, 30
 FLOATS = sorted({*unary.VECTOR, *unary.SCALAR, "Gelu"} - {"GeluNone", "GeluTanh"})
 
 
+@pytest.mark.slow
 def test_floats(tmp_path: Path) -> None:
     graphs = [case(name, name, [VALUES]) for name in FLOATS]
     graphs.append(case("GeluTanh", "Gelu", [VALUES], {"approximate": "tanh"}))
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": VALUES} for g in graphs}, tolerance=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8"])
 def test_integers(tmp_path: Path, dtype: str) -> None:
     x = np.array([0, 1, 2, 7, 100, *([] if dtype[0] == "u" else [-1, -2, -100])], dtype)

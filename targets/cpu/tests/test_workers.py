@@ -5,11 +5,14 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.run import native
 from mace_core.testing.compiled import case, compile_graphs, random_inputs
 from mace_target_cpu import Cpu
+
+pytestmark = pytest.mark.slow
 
 TASK = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_int32)
 PARALLEL = c.CFUNCTYPE(None, c.c_void_p, TASK, c.c_void_p, c.c_int32)

@@ -42,6 +42,7 @@ def weight_words(image: Image) -> int:
     return sum(chunk.count for chunk in image.kernels)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=21)
 @pytest.mark.parametrize("reference", PLACED, ids=lambda r: r.name)
 def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def images(size: int, outputs: int) -> Graph:
     return builder.finish([x])
 
 
+@pytest.mark.slow
 def test_results_have_8_bits_where_32_do_not_fit() -> None:
     # 72 * 72 * 4 words of 32 bits are more than the 32 KiB of a data memory.
     found = made(images(72, 4), MAX78000)
@@ -47,6 +48,7 @@ def test_results_have_32_bits_where_these_fit() -> None:
     assert not any("8 bits in place of 32" in note for note in found.network.notes)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None:
     with pytest.raises(MaceError) as refused:

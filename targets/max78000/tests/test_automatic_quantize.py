@@ -58,6 +58,8 @@ def results(formed: LegalizedGraph, x: Array, device: Device) -> Array:
     return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @DEVICES
 def test_digits_lose_no_accuracy(device: Device, registry: Registry) -> None:
     graph = read(DIGITS / "digits.onnx", registry)
@@ -107,6 +109,8 @@ def recorded(tiny: Tiny, kind: str, graph: Graph) -> list[dict[str, Array]]:
         return [{graph.inputs[0]: file[k].reshape(shape)} for k in sorted(file.files) if k.startswith("in_")]
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @DEVICES
 @pytest.mark.parametrize("tiny", TINY, ids=lambda t: t.name)
 def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
@@ -236,6 +240,7 @@ def test_bits_by_the_name_of_the_node() -> None:
     assert widths == [4, 2]
 
 
+@pytest.mark.slow
 def test_weights_are_narrowed_until_they_fit() -> None:
     net, x = Net.over(4, 4, 64)
     for _ in range(4):

@@ -53,6 +53,7 @@ def designed(graph: Graph, device: Device = MAX78000) -> DesignedNetwork:
     return design_network(graph, [], device, (Options(), QuantizationPolicy()))
 
 
+@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_random_views(seed: int, target: str) -> None:
@@ -182,6 +183,8 @@ GRAPHS = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("make", GRAPHS, ids=lambda f: f.__name__)
 def test_view(make: object, target: str) -> None:

@@ -22,6 +22,8 @@ REAL = [
 here = pytest.mark.skipif(not REAL, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("reference", REAL, ids=lambda r: r.name)
 def test_descriptions_are_those_of_their_models(reference: Reference, tmp_path: Path) -> None:
     write_onnx(reference.network, tmp_path / "model.onnx")
@@ -30,6 +32,7 @@ def test_descriptions_are_those_of_their_models(reference: Reference, tmp_path: 
     )
 
 
+@pytest.mark.slow
 @here
 @pytest.mark.parametrize(
     ("mistake", "told"),

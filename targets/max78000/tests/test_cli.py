@@ -40,6 +40,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("demo", DEMOS, ids=lambda d: f"{d.prefix}-{d.device}")
 def test_demo(demo: Demo, workplace: Path) -> None:
     """What is there is built; a file that is not is told in one line, and nothing is written."""

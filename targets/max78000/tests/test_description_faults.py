@@ -104,6 +104,8 @@ def test_what_is_told_without_a_part_has_lines_as_well(tmp_path: Path, reference
     assert set(lines) <= set(told)
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("reference", [r for r in references() if r.name in NAMES], ids=lambda r: r.name)
 def test_a_layer_that_is_missing_is_named(tmp_path: Path, reference: Reference) -> None:
     """Each layer with weights but the last is left out once.

@@ -107,6 +107,7 @@ def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
     assert outcome.status == 1
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_the_other_compiler(name: str, tmp_path: Path) -> None:

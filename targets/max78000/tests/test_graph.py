@@ -61,6 +61,7 @@ def test_frontend_reads_description_and_checkpoint() -> None:
         np.testing.assert_array_equal(found[name], expected[name])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
 def test_what_only_the_accelerator_computes_is_one_node_that_targets_of_kernels_refuse() -> None:
     """They tell which layers it is about; the graph still says what the network computes."""

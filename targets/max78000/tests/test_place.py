@@ -92,6 +92,7 @@ def highest(report: Report) -> int:
     return max(r.last for r in report.ranges)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=21)
 @pytest.mark.parametrize("name", list(KNOWN) or [""])
 def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None:
@@ -232,6 +233,7 @@ def test_sums_of_several_passes_get_a_layer_of_their_own() -> None:
     assert names(proven(layers)) == ["a", "b", "c/add", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_what_does_not_fit_streams(device: Device) -> None:
     side = 96 if device is MAX78000 else 160

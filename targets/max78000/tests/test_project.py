@@ -175,6 +175,7 @@ def builder(name: str, folder: Path) -> Build:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
@@ -200,6 +201,7 @@ def test_firmware_writes_what_the_image_holds(build: Build, device: Device, opti
     assert outcome.results == (0x11, 0x12345678, 33)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Device) -> None:
@@ -365,6 +367,7 @@ def test_results_come_in_the_vendors_order(build: Build, device: Device) -> None
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 def test_softmax_to_the_base_of_two(build: Build) -> None:
     values = (3 << 14, (1 << 14) + 5, -(2 << 14), (3 << 14) - 1)
@@ -382,6 +385,7 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     assert np.allclose(told, 100 * powers / powers.sum(), atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize(
@@ -473,6 +477,7 @@ def test_left_out() -> None:
     assert "check_output" not in str(files["main.c"])
 
 
+@pytest.mark.slow
 def test_a_network_that_never_ends(quick_build: Build) -> None:
     image = replace(image_of(MAX78000), start=(Write(MAX78000.control_register(1, 0), 1),))
     with pytest.raises(MaceError, match="waits for an interrupt that never comes"):

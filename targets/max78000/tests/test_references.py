@@ -31,6 +31,7 @@ def test_every_network_is_there() -> None:
     assert len(REFERENCES) - len(real) >= 129
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.name)
 def test_program_is_the_makers(reference: Reference) -> None:

@@ -53,6 +53,7 @@ def registers(layer: Layer, place: Place, device: Device, **options: Any) -> dic
     return {(name, q): values.get(device.layer_register(q, name, 0), 0) for name in names for q in range(4)}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_layers_compute_their_arithmetic(seed: int) -> None:

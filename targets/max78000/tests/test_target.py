@@ -30,6 +30,7 @@ def test_a_project_for_two_cores_is_written_and_refused_by_the_build() -> None:
         check_buildable([first, second])
 
 
+@pytest.mark.slow
 def test_the_emulator_executes_no_module_of_the_working_folder(tmp_path: Path) -> None:
     for module in ("struct", "json", "numpy", "unicorn", "mace_target_max78000"):
         (tmp_path / f"{module}.py").write_text("open('executed', 'w').close()\n")

@@ -39,6 +39,7 @@ def _library(abi: str, folder: Path) -> bytes:
     return (folder / "probe.so").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("abi", [n for n, a in ABIS.items() if a.hosted and not a.bionic])
 def test_linux_needs_no_glibc_newer_than_the_oldest(abi: str, tmp_path: Path) -> None:
     versions = [tuple(map(int, v)) for v in re.findall(rb"GLIBC_(\d+)\.(\d+)", _library(abi, tmp_path))]
@@ -47,6 +48,7 @@ def test_linux_needs_no_glibc_newer_than_the_oldest(abi: str, tmp_path: Path) ->
     assert max(versions) <= oldest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("abi", [n for n, a in ABIS.items() if a.bionic])
 def test_android_needs_its_libc_and_libm_only(abi: str, tmp_path: Path) -> None:
     library = _library(abi, tmp_path)
@@ -55,6 +57,7 @@ def test_android_needs_its_libc_and_libm_only(abi: str, tmp_path: Path) -> None:
     assert b"__aeabi_" not in library  # what the compiler calls on 32-bit ARM has come along
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("abi", "convention"), [("armhf", HARD_FLOAT), ("armeabi-v7a", SOFT_FLOAT)])
 def test_arm_float_convention(abi: str, convention: int, tmp_path: Path) -> None:
     library = _library(abi, tmp_path)
@@ -71,6 +74,7 @@ def test_arm_multiplies_four_floats_at_once(abi: str, tmp_path: Path) -> None:
     assert re.search(r"\bvm(la|ul)\.f32\s+q", (tmp_path / "kernel.s").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("abi", [n for n, a in ABIS.items() if a.bionic])
 def test_android_reads_the_dynamic_section(abi: str, tmp_path: Path) -> None:
     """What the loader wants: both libraries by name, a hash table that it knows, symbols that the library gives, no text relocations."""
@@ -87,6 +91,7 @@ def test_android_reads_the_dynamic_section(abi: str, tmp_path: Path) -> None:
     assert min(pages) >= (16384 if elf.elfclass == 64 else 4096)
 
 
+@pytest.mark.slow
 def test_android_x86_names_have_the_instructions_of_their_abi(tmp_path: Path) -> None:
     """A library for Android's x86_64 may use SSE4.2 as Google's list of ABIs says; one for Linux may not."""
     (tmp_path / "level.c").write_text(
