@@ -118,6 +118,7 @@ def build(made: Plan, folder: Path) -> Path:
     return shared_library(replace(sources, manifests=(joined,)), host(), folder, ("-O1",))
 
 
+@pytest.mark.sampled(cases="own-memory")
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [Fake(), Shared(), Importing()], ids=["own-memory", "shared", "importing"])
 def test_a_graph_divided_with_a_device(target: Fake, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_an_input_that_nothing_reads_and_bytes_are_validated(project: Path) -> N
     assert all(row["passed"] and row["fed_cosine"] > 0.999999 for row in rows)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("array", "samples"),

@@ -99,6 +99,7 @@ def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[
 COMPILERS = (("gcc",), ("clang-14",), (*THUMB, "-mcpu=cortex-m4"), (*THUMB, "-mcpu=cortex-m0"))
 
 
+@pytest.mark.sampled(cases="^gcc")
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
 def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def test_an_op_that_moves_keeps_the_storage() -> None:
     other = Tensor("z", DType.I8, (2, 3), Quant.of(0.25))
     assert propagate_storage(OPS["Reshape"], [data], ReshapeAttributes((6,))) == I8
     assert propagate_storage(OPS["Concat"], [data, data], AxisAttributes(0)) == I8
-    assert propagate_storage(OPS["Concat"], [data, other], AxisAttributes(0)) is None, "two storages need a rounding"
+    assert propagate_storage(OPS["Concat"], [data, other], AxisAttributes(0)) is None, (
+        "two storages need a rounding"
+    )
     assert propagate_storage(OPS["Relu"], [data], Attributes()) is None, "it computes"
     assert propagate_storage(OPS["Reshape"], [Tensor("x", DType.I8, (2,))], ReshapeAttributes((2,))) is None
     assert propagate_storage(OPS["Reshape"], [None], ReshapeAttributes((2,))) is None

@@ -58,7 +58,10 @@ FAULTS: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "inputs": (lambda g: replace(g, inputs=("x", "x")), "input 'x' is there 2 times"),
     "arity": (lambda g: with_node(g, 1, inputs=("t", "t")), "2 inputs, expected 1"),
     "absent": (lambda g: with_node(g, 0, inputs=("x", "")), "is absent"),
-    "attribute": (lambda g: with_node(g, 1, attrs=AlphaAttributes(1.0)), "its attributes are AlphaAttributes, expected Attributes"),
+    "attribute": (
+        lambda g: with_node(g, 1, attrs=AlphaAttributes(1.0)),
+        "its attributes are AlphaAttributes, expected Attributes",
+    ),
     "type": (lambda g: with_tensor(g, Tensor("y", DType.F64, (2,))), r"must be f32\[2\]"),
     "shape": (lambda g: with_tensor(g, Tensor("t", DType.F32, (1,))), r"must be f32\[2\]"),
 }

@@ -129,6 +129,7 @@ V1 = (
 )
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", V1, ids=lambda c: c.name)
 def test_loops_of_tensorflow_1_are_written_out(case: Case, tmp_path: Path, tf: Any) -> None:

@@ -27,6 +27,7 @@ def test_broadcasting(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["Pow", "Minimum", "Maximum", "PRelu", "Sub", "Mul", "Equal", "GreaterEqual"])
 def test_special_values(tmp_path: Path, op: str) -> None:
@@ -35,6 +36,7 @@ def test_special_values(tmp_path: Path, op: str) -> None:
     check_graphs(Cpu(), [graph], tmp_path, {"special": {"x0": x, "x1": y}}, tolerance=1e-6)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i4", "i8", "u1", "i1"])
 def test_integers(tmp_path: Path, dtype: str) -> None:

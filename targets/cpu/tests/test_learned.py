@@ -11,6 +11,8 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import case, run_merged
 from mace_target_cpu import Cpu
 
+pytestmark = pytest.mark.slow
+
 FEATURES = 7
 
 
@@ -140,6 +142,7 @@ def test_distances(dtype: type[np.floating], tmp_path: Path) -> None:
     check(cases, tmp_path, 1e-6 if dtype is np.float32 else 1e-14)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_coupling(dtype: type[np.floating], tmp_path: Path) -> None:
     rng, cases = np.random.default_rng(3), []

@@ -50,6 +50,7 @@ def test_joins_and_repeats(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_pads(tmp_path: Path, mode: str) -> None:

@@ -15,6 +15,8 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import run_merged
 from mace_target_cpu import Cpu
 
+pytestmark = pytest.mark.slow
+
 I8 = Storage(DType.I8, Quant.of(0.05, 3))
 U8 = Storage(DType.U8, Quant.of(0.04, 120))
 I16 = Storage(DType.I16, Quant.of(0.001))

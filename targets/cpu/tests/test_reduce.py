@@ -21,6 +21,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_floats(tmp_path: Path, op: str) -> None:

@@ -59,10 +59,13 @@ def test_cubic_without_what_is_outside(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nearest(tmp_path: Path) -> None:
-    cases = [g for c in get_args(Coordinates) for n in get_args(Nearest) for g in graphs("nearest", c, nearest=n)]
+    cases = [
+        g for c in get_args(Coordinates) for n in get_args(Nearest) for g in graphs("nearest", c, nearest=n)
+    ]
     check_graphs(Cpu(), cases[:: 2 if len(cases) > 200 else 1], tmp_path, tolerance=0)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.float16, np.int64])
 def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:
@@ -99,6 +102,7 @@ def test_other_floats_are_refused_with_a_reason() -> None:
     assert Cpu().refuses(graph.nodes[0], graph) == Refusal("dtype", "no kernel interpolates f64", CAST)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize(("width", "refused"), [(MAX_TABLE, False), (MAX_TABLE + 1, True)])

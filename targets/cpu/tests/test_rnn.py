@@ -80,6 +80,7 @@ def data(op: str, size: tuple[int, int, int, int], direction: str) -> dict[str, 
 SIZES = ((1, 1, 1, 1), (5, 1, 3, 8), (4, 3, 7, 5), (20, 2, 16, 33), (9, 9, 2, 12), (3, 4, 40, 64))
 
 
+@pytest.mark.sampled(cases="LSTM")
 @pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 def test_sizes_and_directions(op: str, tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_sizes_and_directions(op: str, tmp_path: Path) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.sampled(cases="GRU")
 @pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
@@ -110,6 +112,7 @@ def test_optional_inputs_and_computed_weights(op: str, tmp_path: Path) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.sampled(cases="GRU")
 @pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 def test_clip_and_variants(op: str, tmp_path: Path) -> None:

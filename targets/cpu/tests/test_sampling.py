@@ -55,6 +55,7 @@ GRIDS = (
 )
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_grid_sample(tmp_path: Path, mode: str) -> None:
@@ -66,6 +67,7 @@ def test_grid_sample(tmp_path: Path, mode: str) -> None:
     cases.check(tmp_path)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.float16, np.int64])
 def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:

@@ -43,6 +43,7 @@ def test_floats(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": VALUES} for g in graphs}, tolerance=2e-6)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8"])
 def test_integers(tmp_path: Path, dtype: str) -> None:

@@ -6,7 +6,7 @@ from mace_core.testing.toolchain import ToolchainContract
 from mace_toolchain_zig import Zig
 from mace_toolchain_zig.abis import ABIS
 
-pytestmark = pytest.mark.sampled(cases="host|arm64$|cortex-m4")
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(cases="host|arm64$|cortex-m4")]
 
 
 class TestZig(ToolchainContract):

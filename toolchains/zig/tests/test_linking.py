@@ -48,6 +48,7 @@ def test_linux_needs_no_glibc_newer_than_the_oldest(abi: str, tmp_path: Path) ->
     assert max(versions) <= oldest
 
 
+@pytest.mark.sampled(cases="arm64")
 @pytest.mark.slow
 @pytest.mark.parametrize("abi", [n for n, a in ABIS.items() if a.bionic])
 def test_android_needs_its_libc_and_libm_only(abi: str, tmp_path: Path) -> None:
