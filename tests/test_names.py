@@ -205,8 +205,8 @@ def test_names_that_change_are_noted(tmp_path: Path) -> None:
     assert read.library == "mobilenet_v1"
     assert [m.name for m in read.models] == ["mobilenet_v1_0", "plain"]
     notes = [note.partition(": ")[2] for note in read.notes]
-    assert "library_name: 'mobilenet-v1' is called 'mobilenet_v1' in C and in the names of files" in notes
-    assert "models: 'mobilenet-v1.0' is called 'mobilenet_v1_0' in C and in the names of files" in notes
+    assert "library_name: 'mobilenet-v1' is 'mobilenet_v1' in C and in file names" in notes
+    assert "models: 'mobilenet-v1.0' is 'mobilenet_v1_0' in C and in file names" in notes
     assert not any("plain" in note for note in notes)
     for written, name in (("3d", "net_3d"), ("__x", "net__x"), ("_X", "net_X"), ("_x", "_x"), ("int", "int")):
         assert load_deployment(deployment(tmp_path, written, ["m"])).library == name

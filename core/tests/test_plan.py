@@ -201,7 +201,7 @@ def test_parts_that_do_not_compute_the_graph_are_faults_of_their_target() -> Non
 
 def test_two_descriptions_of_one_space_are_refused() -> None:
     with pytest.raises(
-        PluginError, match="describes the space 'island' otherwise than part 'island0' of target 'island'"
+        PluginError, match="describes the space 'island' differently than part 'island0' of target 'island'"
     ):
         plan(
             chain("Relu", "Abs"),

@@ -1,4 +1,7 @@
-"""What plugins implement. One answer idiom everywhere: None means yes, a sentence says why not."""
+"""Defines what plugins implement.
+
+Methods that ask whether something is possible return None for yes, or the reason why not.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,7 @@ class Frontend(ABC):
         """
 
     def claims(self, file: Path) -> bool:
-        """Whether a model file, or a folder, is one of this framework's by its name.
+        """Tell whether a model file, or a folder, looks like one of this framework's by its name.
 
         `platform:` overrules it.
         """
@@ -158,7 +161,7 @@ class Frontend(ABC):
         return None
 
     def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
-        """Return the values that the model file holds for inputs that the deployment file makes states, by name.
+        """Return the model file's start values of inputs that the deployment file declares as states.
 
         Others begin with zeros, stored integers with their zero point. States that the file itself keeps are
         in `Graph.states`.
@@ -246,7 +249,7 @@ def _refuse_reading(file: Path) -> Graph:
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """What a target may know of the build that it compiles a region for.
+    """What a target knows of the build for which it compiles a region.
 
     abi: what the compiler of the library makes code for.  target: the whole choice, as the user wrote it.
     model: with its files, keys and options, as the deployment file states it.  read: returns the graph of
@@ -306,7 +309,9 @@ class Target(ABC):
         return False
 
     def check_options(self, model: Model) -> None:
-        """Raise one MaceError with everything that the target does not take of what a deployment file asks of it; it takes no options.
+        """Raise one MaceError with every option in a deployment file that the target does not accept.
+
+        The default accepts no options.
 
         Called when the file has been read, for every target that it names, whether or not the target is built
         for.
@@ -347,7 +352,9 @@ class Target(ABC):
         return ()
 
     def write(self, library: str, parts: Mapping[str, Sequence[Part]]) -> Mapping[str, Content]:
-        """Return the content of the files that the target's manifests name as generated, once every model has been compiled.
+        """Return the content of the files that the target's manifests name as generated.
+
+        Called once every model has been compiled.
 
         parts: those that the target made, by the name of the model.
         """

@@ -225,7 +225,9 @@ def _row(items: list[Reader]) -> Reader:
     return read
 
 
-def _items(value: tuple[object, ...] | list[object] | np.ndarray[Any, Any]) -> tuple[object, ...] | list[object]:
+def _items(
+    value: tuple[object, ...] | list[object] | np.ndarray[Any, Any],
+) -> tuple[object, ...] | list[object]:
     """Return the elements; an array without axes has none, and is no tuple."""
     if not isinstance(value, np.ndarray):
         return value

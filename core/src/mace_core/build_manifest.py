@@ -1,8 +1,9 @@
-"""Collects the manifests of one build: what core writes, what comes with every library, and what the targets add."""
+"""Collects the manifests of one build: those of core, and those that the targets add."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
             continue
         added = target.manifests(library, computed, abi)
         offered += added
-        whole_models = {name for manifest in added for name in manifest.holds}
+        whole_models = {*chain.from_iterable(manifest.holds for manifest in added)}
         models = [model for model in models if model.name not in whole_models]
     products = [manifest for manifest in offered if not manifest.joins_library]
     if models:
@@ -63,17 +64,14 @@ def collect_manifests(job: Job, registry: Registry) -> tuple[Manifest, ...]:
 
 def list_targets(job: Job, registry: Registry) -> list[Target]:
     """Return the targets of all models, each once, by preference."""
-    models = job.deployment.models
-    return list(
-        dict.fromkeys(
-            target for model in models for target in registry.targets_for(job.choice, model.runtimes)
-        )
-    )
+    by_model = (registry.targets_for(job.choice, model.runtimes) for model in job.deployment.models)
+    return list(dict.fromkeys(chain.from_iterable(by_model)))
 
 
 def library_levels(targets: Iterable[Target], abi: str) -> dict[str, tuple[Level, ...]]:
-    """Return the instruction-set levels at which a library holds the kernels of each of these targets that has any."""
-    return {target.name: levels for target in targets if (levels := target.levels(abi))}
+    """Return the instruction-set levels of each target that has kernels, by the target's name."""
+    levels = {target.name: target.levels(abi) for target in targets}
+    return {name: of_target for name, of_target in levels.items() if of_target}
 
 
 def _describe_library(
@@ -155,7 +153,7 @@ def _check_products(products: Sequence[Manifest]) -> None:
 
 def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
     """Raise PluginError where other files were written than the manifests name."""
-    named = {name for manifest in manifests for name in manifest.generated}
+    named = {*chain.from_iterable(manifest.generated for manifest in manifests)}
     written = set(written)
     if absent := sorted(named - written):
         raise PluginError(
@@ -170,9 +168,13 @@ def check_files(manifests: Iterable[Manifest], written: Iterable[str]) -> None:
 
 
 def list_copies(manifests: Iterable[Manifest]) -> dict[str, bytes]:
-    """Return the files of drivers and of code for other ABIs, by name: without them, written sources cannot be compiled elsewhere."""
+    """Return the files of drivers and of code for other ABIs, by name.
+
+    Other compilers need them beside the generated sources.
+    """
     needed = [manifest for manifest in manifests if manifest.drivers or manifest.abi]
-    return {name: path.read_bytes() for manifest in needed for name, path in manifest.copies.items()}
+    copies = dict(chain.from_iterable(manifest.copies.items() for manifest in needed))
+    return {name: path.read_bytes() for name, path in copies.items()}
 
 
 def check_buildable(manifests: Iterable[Manifest]) -> None:
@@ -184,8 +186,11 @@ def check_buildable(manifests: Iterable[Manifest]) -> None:
 
 
 def check_drivers(manifests: Iterable[Manifest], plans: Iterable[Plan]) -> None:
-    """Raise PluginError where a part needs a driver that no library of the build contains: the linker would tell it by a symbol."""
-    known = {driver for manifest in manifests if manifest.joins_library for driver in manifest.drivers}
+    """Raise PluginError for a part whose driver is in no library of the build.
+
+    Otherwise the linker would report an undefined symbol, which names neither target nor model.
+    """
+    known = {*chain.from_iterable(manifest.drivers for manifest in manifests if manifest.joins_library)}
     for plan in plans:
         for part in plan.parts:
             if part.driver and part.driver not in known:

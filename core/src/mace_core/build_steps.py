@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from mace_core.api import Compiler
@@ -56,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a library is built, and from which file.
+    """The folder in which a library is built, and its deployment file.
 
     folder: the library's folder.  shown: the same as users should read it.  environment: the variables that
     compilers see.
@@ -70,7 +71,7 @@ class Place:
 
 @dataclass(frozen=True)
 class LibraryPaths:
-    """Where the products of one choice lie in the library's folder."""
+    """The paths of one choice's products in the library's folder."""
 
     variant: str
 
@@ -107,7 +108,7 @@ class LibraryPaths:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is built of a library for one choice.
+    """Everything that is built of a library for one choice.
 
     steps: everything that is made. manifests: what it is made of.
     """
@@ -129,7 +130,7 @@ class Variant:
 
     @property
     def shown_folder(self) -> str:
-        """Where the products lie, as users should read it: libraries, or programs where there are no libraries."""
+        """The folder of the libraries, or of the programs if there are none, as messages show it."""
         paths = LibraryPaths(self.name)
         return os.path.join(self.place.shown, paths.libraries if self.library else paths.programs)
 
@@ -144,7 +145,7 @@ def plan_variant(place: Place, job: Job, registry: Registry) -> Variant:
 def _list_steps(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Iterator[Step]:
     paths = LibraryPaths(job.choice.text)
     yield _generate_step(place, job, registry, manifests)
-    copies = {name: source for manifest in manifests for name, source in manifest.copies.items()}
+    copies = dict(chain.from_iterable(manifest.copies.items() for manifest in manifests))
     for name, source in copies.items():
         yield _copy_step(place, f"{paths.generated}/{name}", source)
     for manifest in manifests:
@@ -168,7 +169,7 @@ def _find_compiler(job: Job, registry: Registry, abi: str) -> Compiler:
 
 
 def common_steps(place: Place, variants: Sequence[Variant]) -> list[Step]:
-    """Return the steps of what all choices of a library share: headers, the sources of the runtime, an example."""
+    """Return the steps of what all choices of a library share: headers, runtime sources, package files."""
     libraries = {variant.name: variant.library for variant in variants if variant.library}
     if not libraries:
         return []
@@ -178,7 +179,7 @@ def common_steps(place: Place, variants: Sequence[Variant]) -> list[Step]:
         _write_step(place, path, text)
         for path, text in package_files(libraries[names[0]], names[0]).common.items()
     ]
-    for header in dict.fromkeys(header for library in libraries.values() for header in library.headers):
+    for header in dict.fromkeys(chain.from_iterable(library.headers for library in libraries.values())):
         having = [name for name, library in libraries.items() if header in library.headers]
         sources = tuple(f"include/{name}/{header}" for name in having)
         run = partial(_merge_headers, place.folder, header, having)
@@ -197,8 +198,8 @@ class _Builder:
         self.linked: tuple[str, ...] = ()
 
     def build(self, manifest: Manifest, libraries: Sequence[Manifest]) -> Iterator[Step]:
-        """Compile the units of a product and link them with these libraries, which are made by other steps."""
-        headers = [header for library in (manifest, *libraries) for header in library.headers]
+        """Compile the units of a product and link them with these libraries, which other steps make."""
+        headers = [*chain.from_iterable(library.headers for library in (manifest, *libraries))]
         objects: list[str] = []
         for unit in manifest.units:
             step = self._compile(unit, manifest, headers)
@@ -290,13 +291,16 @@ class _Builder:
         yield from self._copy_to_programs(step) if self.abi else (step,)
 
     def _copy_to_programs(self, step: Step) -> Iterator[Step]:
-        """Copy what was made for another ABI to where the programs of the library, which are linked statically, find it as well."""
+        """Copy a product of another ABI to the programs as well.
+
+        The programs are linked statically and look for it in their own folder.
+        """
         yield step
         name = PurePosixPath(step.products[0]).name
         yield _copy_step(self.place, f"{self.paths.programs}/{name}", step.products[0])
 
     def _libraries(self, *manifests: Manifest) -> list[str]:
-        names = dict.fromkeys(name for manifest in manifests for name in manifest.libraries)
+        names = dict.fromkeys(chain.from_iterable(manifest.libraries for manifest in manifests))
         return [*(f"-l{name}" for name in names), *self.compiler.libs]
 
     def _step(self, verb: str, product: str, sources: Sequence[str], words: Sequence[str]) -> Step:
@@ -310,13 +314,14 @@ class _Builder:
 
 def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:
     paths = LibraryPaths(job.choice.text)
-    names = [name for manifest in manifests for name in manifest.generated]
+    names = chain.from_iterable(manifest.generated for manifest in manifests)
     products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
     read = [
         file for model in job.deployment.models for file in registry.frontend(model).dependencies(model.files)
     ]
-    read += [file for model in job.deployment.models if (file := tuning_file(model))]
-    read += [file for model in job.deployment.models for file in start_files(model).values()]
+    read += filter(None, map(tuning_file, job.deployment.models))
+    for model in job.deployment.models:
+        read += start_files(model).values()
     compiler = job.choice.compiler
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]
     announcement = f"generating {job.deployment.library} for {job.choice.text}"

@@ -1,4 +1,4 @@
-"""Chooses among several ways to compute one node, for each level the cheapest or the one that a tuning file names.
+"""Chooses among several ways to compute one node, for each level the cheapest or the one of a tuning file.
 
 A table of lowerings holds, for each op, either one function, which is the only way that the target knows, or
 a tuple of `Candidate`s. Each level of a library may get another one, with other kernels, arguments and packed
@@ -147,7 +147,10 @@ class _Forking:
     siblings: Sequence[Lowering]
 
     def lower_at(self, lower: Lower, levels: Sequence[Level]) -> list[Lowering]:
-        """Lower the node for some levels: once, if the function does not ask for parameters or gets the same for all of them."""
+        """Lower the node for some levels.
+
+        Once, if the lowering does not read the parameters or gets the same ones for all levels.
+        """
         groups: dict[Hashable, list[Level]] = {}
         for level in levels:
             groups.setdefault(self.chooser.parameters(level), []).append(level)
@@ -198,7 +201,7 @@ def _try(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering) -
 def _try_candidate(
     candidate: Candidate, node: Node, lowering: Lowering, reasons: dict[str, Refused]
 ) -> Lowering | None:
-    """Return a fork with the calls of a candidate; None if it refuses the node, with its reason in `reasons`."""
+    """Return a fork with the calls of a candidate; None if it refuses the node, see `reasons`."""
     fork = lowering.fork()
     try:
         candidate.lower(node, fork)

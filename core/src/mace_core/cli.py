@@ -288,7 +288,7 @@ def benchmark(
 )
 @exit_on_error
 def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, passes: bool) -> None:
-    """Show which target and kernel computes each node, why other targets refused it, and the memory needed."""
+    """Show which target and kernel computes each node, why others refused it, and the memory needed."""
     if passes:
         _explain_passes(deployment, as_json)
         return

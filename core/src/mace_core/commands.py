@@ -127,60 +127,60 @@ class BuiltModels:
 
 
 def run_model(
-    asked: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int = 0
+    models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int = 0
 ) -> dict[str, Path]:
     """Run a model and write each output as OUTPUT/NAME.npy, with a leading axis of samples.
 
     Return the files by output. reset: after how many samples the states get their start values again; 0 for
     never. MaceError for a model without states that is to be reset.
     """
-    parsed, choice, registry = asked.open()
-    model = _find_model(parsed, asked.model)
+    parsed, choice, registry = models.open()
+    model = _find_model(parsed, models.model)
     runner = registry.find_runner(choice, (model,))
-    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
+    built = BuiltLibrary.at(models.builds / parsed.library, choice.text, runner)
     if reset and not built.figures(model.name).states:
         raise MaceError("--reset", f"model {model.name!r} keeps no states", "leave it out")
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
     samples = samples or stored_samples(model.inputs, list(tensors.values()))
-    found = built.run(model.name, samples, asked.threads, reset=reset)
-    files = {name: f"{plain}.npy" for name, plain in plain_names(found).items()}
-    write_all(output, {file: _npy(found[name]) for name, file in files.items()})
+    outputs = built.run(model.name, samples, models.threads, reset=reset)
+    files = {name: f"{plain}.npy" for name, plain in plain_names(outputs).items()}
+    write_all(output, {file: _npy(outputs[name]) for name, file in files.items()})
     return {name: output / file for name, file in files.items()}
 
 
-def validate_library(asked: BuiltModels) -> list[Validation | Failure]:
+def validate_library(models: BuiltModels) -> list[Validation | Failure]:
     """Compare each model's outputs with the stored ones, or with its framework's on random inputs."""
-    return attempt_each(_validation_jobs(asked), lambda job: [validate(job)])
+    return attempt_each(_validation_jobs(models), lambda job: [validate(job)])
 
 
-def validate_layers(asked: BuiltModels) -> list[LayerComparison | Failure]:
+def validate_layers(models: BuiltModels) -> list[LayerComparison | Failure]:
     """Compare every tensor of every model that can be compared."""
     from mace_core.run.layers import compare_layers
 
-    return attempt_each(_validation_jobs(asked), compare_layers)
+    return attempt_each(_validation_jobs(models), compare_layers)
 
 
-def _validation_jobs(asked: BuiltModels) -> list[ValidationJob]:
-    parsed, choice, registry = asked.open()
-    models = (_find_model(parsed, asked.model),) if asked.model else parsed.models
+def _validation_jobs(built_models: BuiltModels) -> list[ValidationJob]:
+    parsed, choice, registry = built_models.open()
+    models = (_find_model(parsed, built_models.model),) if built_models.model else parsed.models
     runner = registry.find_runner(choice, models)
-    built = BuiltLibrary.at(asked.builds / parsed.library, choice.text, runner)
-    return [ValidationJob(built, model, registry, asked.threads) for model in models]
+    built = BuiltLibrary.at(built_models.builds / parsed.library, choice.text, runner)
+    return [ValidationJob(built, model, registry, built_models.threads) for model in models]
 
 
 def benchmark_models(
-    asked: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False
+    models: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False
 ) -> list[Timing]:
     """Time every model with mace_benchmark, or in this process in turn with the model's framework."""
-    parsed, choice, registry = asked.open()
-    folder = asked.builds / parsed.library
+    parsed, choice, registry = models.open()
+    folder = models.builds / parsed.library
     if against_framework:
         from mace_core.run.compare_speed import compare_speed
 
         return [compare_speed(folder, choice, model, registry, rounds) for model in parsed.models]
     built = BuiltLibrary.at(folder, choice.text, registry.find_runner(choice, parsed.models))
-    return [built.time(model.name, asked.threads, rounds, layers) for model in parsed.models]
+    return [built.time(model.name, models.threads, rounds, layers) for model in parsed.models]
 
 
 def explain_deployment(deployment: Path, target: str, strict: bool = False) -> list[Explanation]:
@@ -248,7 +248,7 @@ def list_plugins() -> list[PluginListing]:
 def show_plugins(plugins: Sequence[PluginListing]) -> str:
     """Return a table of plugins, then the whole text of what is broken."""
     rows = [(plugin.name, plugin.version, ", ".join(plugin.offers), plugin.state) for plugin in plugins]
-    text = table(("name", "version", "offers", "state"), rows, whole=True)
+    text = table(("name", "version", "offers", "state"), rows, full_text=True)
     faults = [fault for plugin in plugins for fault in (plugin.broken, *plugin.conflicts)]
     return text + "".join(f"{fault}\n" for fault in faults if fault)
 

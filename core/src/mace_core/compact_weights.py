@@ -1,4 +1,4 @@
-"""Weights stored smaller than kernels read them, without loss: in half precision, or as a bitmap with the values that are not zero.
+"""Stores weights without loss in less memory than kernels read: in half precision, or as a bitmap and values.
 
 A call of a widening kernel goes before each call that reads such a weight. What it writes is an ordinary
 tensor of the arena that lives from the one call to the other, so the library gets smaller by all weights and
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -22,10 +23,10 @@ AS_STORED = "as-stored"
 """The value of the deployment key `weights` that asks for this."""
 
 MIN_BYTES = 4096
-"""Of a weight that is worth a call: below, the call, its row in the table of layers and the alignment outweigh what is saved."""
+"""Size from which compact storage pays. Below, the extra call, its layer entry and alignment cost more."""
 
 MAX_READERS = 8
-"""Calls that may read one weight: each widens it anew, and an unrolled recurrent layer reads its matrices in every step."""
+"""Calls that may read one compact weight: each widens it again, and an unrolled RNN reads it in every step."""
 
 PIECE = 8192
 """Elements that one task of a widening kernel writes; a multiple of the 64 bits in a word of the bitmap."""
@@ -53,7 +54,7 @@ class WideningKernels:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a weight is stored: the name of its kernel in WideningKernels, and the arrays that the kernel reads, in order."""
+    """A stored weight: the name of its kernel in WideningKernels, and the arrays that it reads, in order."""
 
     kernel: str
     arrays: tuple[Array, ...]
@@ -92,33 +93,34 @@ def encode(array: Array) -> Encoding | None:
     present = bits != 0
     if 2 * np.count_nonzero(present) >= values.size:
         return dense
-    stored = half.view(np.uint16) if is_exact else values
-    sparse = Encoding("sparse_f16" if is_exact else "sparse", _sparse(stored, present))
+    encoded = half.view(np.uint16) if is_exact else values
+    sparse = Encoding("sparse_f16" if is_exact else "sparse", _sparse(encoded, present))
     limit = dense.bytes if dense else values.nbytes
     return sparse if sparse.bytes < limit else dense
 
 
 def _sparse(values: Array, present: Array) -> tuple[Array, Array, Array]:
-    """The bitmap, the number of values before each piece, and the values."""
+    """Return the bitmap, the number of values before each piece, and the values."""
     packed = np.packbits(present, bitorder="little")
     words = np.zeros(-(-present.size // 64), np.dtype("<u8"))
     words.view(np.uint8)[: packed.size] = packed
     starts = range(0, present.size, PIECE)
     counts = [int(np.count_nonzero(present[start : start + PIECE])) for start in starts]
     before = np.cumsum([0, *counts], dtype=np.int64)
-    kept = values[present]
-    # A weight of zeros alone has no values, and C no arrays without elements.
-    return words, before[:-1], kept if kept.size else np.zeros(1, values.dtype)
+    nonzero = values[present]
+    # A weight of zeros only has no values, but C has no arrays without elements.
+    return words, before[:-1], nonzero if nonzero.size else np.zeros(1, values.dtype)
 
 
 def decode(encoding: Encoding, size: int) -> Array:
-    """Restore the elements as the kernels do: what they are held against."""
+    """Restore the elements as the kernels do; tests compare the kernels with it."""
     if encoding.kernel == "f16":
         return encoding.arrays[0].view(np.float16).astype(np.float32)
     words, before, values_kept = encoding.arrays
     values = (
         values_kept.view(np.float16).astype(np.float32) if encoding.kernel == "sparse_f16" else values_kept
     )
+    # Bit i of the bitmap is element i: numpy's bit order "little" within bytes, and the words are little endian.
     present = np.unpackbits(words.view(np.uint8), count=size, bitorder="little").astype(bool)
     restored = np.zeros(size, np.float32)
     for number, start in enumerate(range(0, size, PIECE)):
@@ -131,12 +133,12 @@ def decode(encoding: Encoding, size: int) -> Array:
 def compact_weights(program: Program, kernels: WideningKernels) -> Compacted:
     """Store the weights of a program in their smaller forms and widen each before every call that reads it."""
     step = _Step(program, kernels)
-    calls = [call for original in program.calls for call in step.widened(original)]
+    calls = [*chain.from_iterable(map(step.widen, program.calls))]
     weights: dict[str, Weight] = {}
     for name, weight in program.weights.items():
-        weights |= step.stored.get(name, {name: weight})
-    replaced = [program.weights[name].bytes for name in step.stored]
-    stored_bytes = [weight.bytes for parts in step.stored.values() for weight in parts.values()]
+        weights |= step.replaced.get(name, {name: weight})
+    replaced = [program.weights[name].bytes for name in step.replaced]
+    stored_bytes = [weight.bytes for parts in step.replaced.values() for weight in parts.values()]
     figures = {
         "weights": len(replaced),
         "packed_bytes": sum(replaced),
@@ -158,7 +160,7 @@ class _Step:
         self.program = program
         self.kernels = kernels
         self.tensors: dict[str, Tensor] = {}
-        self.stored: dict[str, dict[str, Weight]] = {}
+        self.replaced: dict[str, dict[str, Weight]] = {}
         self.widened_bytes = 0
         self._kernel: dict[str, str] = {}
         self._taken = {*program.tensors, *program.weights, *program.aliases}
@@ -172,7 +174,7 @@ class _Step:
         """
         program = self.program
         shared = {program.root(name) for name in (*program.aliases, *program.outputs)}
-        readers = Counter(name for call in program.calls for name in {*call.reads})
+        readers = Counter(chain.from_iterable({*call.reads} for call in program.calls))
         for name, weight in program.weights.items():
             # Four bytes an element: of other elements the array need not even be made.
             is_f32 = weight.bytes == 4 * prod(weight.shape)
@@ -194,14 +196,14 @@ class _Step:
         for number, part in enumerate(encoding.arrays):
             fresh = self._fresh(f"{name}.{encoding.kernel}")
             parts[fresh] = Weight(part.shape, part.nbytes, partial(_remake, weight.make, number))
-        self.stored[name] = parts
+        self.replaced[name] = parts
         self._kernel[name] = encoding.kernel
 
-    def widened(self, call: Call) -> Iterator[Call]:
+    def widen(self, call: Call) -> Iterator[Call]:
         """The calls that widen what a call reads, then the call itself on what they write."""
         names: dict[str, str] = {}
         for name in dict.fromkeys(call.reads):
-            if name in self.stored:
+            if name in self.replaced:
                 names[name] = self._add_tensor(name)
                 yield self._widening(call, name, names[name])
         if not names:
@@ -215,7 +217,7 @@ class _Step:
         )
 
     def _may_overwrite(self, call: Call, names: Mapping[str, str]) -> bool:
-        """Whether the plan of the arena could let the result take over a widened weight.
+        """Tell whether the memory plan could let the result overwrite a widened weight.
 
         Kernels that work in place expect that of a tensor that they go through once; weights some read once
         for each row.
@@ -229,7 +231,7 @@ class _Step:
         return Call(
             kernel,
             args,
-            tuple(self.stored[name]),
+            tuple(self.replaced[name]),
             (tensor,),
             node=call.node,
             sources=call.sources,
@@ -251,7 +253,7 @@ class _Step:
 
 
 def _remake(make: Callable[[], Array], number: int) -> Array:
-    """One array of a weight's encoding, made again when it is written, so that only one weight is in memory at a time."""
+    """Make one array of a weight's encoding when it is written: only one weight is in memory at a time."""
     encoding = encode(make())
     assert encoding is not None, "a weight changed between two times that it was made"
     return encoding.arrays[number]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from mace_core.api import BuildConfig, Region, Target
@@ -42,7 +43,7 @@ def be_silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Compilation:
-    """What to compile a model with.
+    """The settings with which models are compiled.
 
     strict: refuse a model of which a node would go to a target that nobody named: `--no-fallback`.
     progress: hears a line for each stage that may take long.
@@ -125,7 +126,7 @@ def compile_graph(model: Model, graph: Graph, compilation: Compilation) -> Compi
     # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a
     # word.
     check_tuning(tuning_of(model, compilation.choice.abi), plan.program.selections)
-    notes = (*graph.notes, *(note for part in plan.parts for note in part.notes))
+    notes = (*graph.notes, *chain.from_iterable(part.notes for part in plan.parts))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 
 
@@ -152,7 +153,7 @@ def compile_region(region: Region, config: BuildConfig) -> Part:
 
 
 def refuse_unknown_forms(model: Model, targets: Sequence[Target]) -> None:
-    """Raise MaceError where a target of the model would ignore the form of weights that the deployment file asks for."""
+    """Raise MaceError if a target of the model would ignore the form of weights in the deployment file."""
     if model.keys.get("weights") != AS_STORED:
         return
     for target in targets:
@@ -168,7 +169,7 @@ def _refuse_fallback(
 ) -> None:
     """Raise MaceError with the ledger of every node that went to a target which nobody named."""
     named = {target.name for target in compilation.choice.targets}
-    if not named:  # the deployment file names them in its stead
+    if not named:  # then the deployment file names them under `runtime:`
         named = {target.name for target in compilation.targets(model) if target.device in model.runtimes}
     reasons = {(r.node, r.target): r.refusal for r in refusals}
     faults = []
@@ -189,7 +190,7 @@ def _refuse_fallback(
 
 
 def _refuse_states(graph: Graph, regions: Sequence[Region]) -> None:
-    """Raise MaceError for states of a model that a target computes whole: its program has no session that would keep them."""
+    """Raise MaceError for a model with states that a target computes whole: its program keeps no states."""
     targets = [region.target.name for region in regions if region.target.scope == "model"]
     if targets and graph.states:
         problem = (

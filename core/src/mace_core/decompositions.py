@@ -1,4 +1,4 @@
-"""Operators that frameworks have and the IR composes of others: each as the steps from its operand to its result."""
+"""Composes operators of frameworks that the IR does not have out of ops that it has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pairs = Sequence[tuple[int, int]]
 
 
 def same_paddings(size: Shape, reach: Shape, strides: Shape) -> tuple[Shape, Shape]:
-    """Padding before and after each axis that makes the output ceil(size / stride) long, the odd one at the end.
+    """Pad each axis so that the output is ceil(size / stride) long, with the odd element at the end.
 
     reach: how far the dilated kernel extends.
     """
@@ -87,7 +87,7 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
 
 @dataclass(frozen=True)
 class StridedSlice:
-    """What a strided slice is given: a begin, end and stride for each position, and masks with a bit for each position."""
+    """The operands of a strided slice: begin, end and stride of each position, and masks."""
 
     begin: Shape
     end: Shape
@@ -99,7 +99,7 @@ class StridedSlice:
     shrink_mask: int = 0
 
     def steps(self, shape: Shape) -> Steps:
-        """What it does to an operand of this shape.
+        """Apply it to an operand of this shape.
 
         ValueError where a position lies outside or too many are given.
         """

@@ -1,4 +1,4 @@
-"""What `mace explain` tells: which target computes which node, with which kernel, who refused it and why, and what memory it takes."""
+"""Explains a compiled model: the target of each node, who refused it and why, the memory needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows the transforms in their order with the reason for each place, as `mace explain --passes` prints it."""
+"""Shows the order of the installed transforms with the reasons: `mace explain --passes`."""
 
 from __future__ import annotations
 

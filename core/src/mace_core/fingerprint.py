@@ -1,4 +1,4 @@
-"""What a build depends on besides its input files: the plugins used, by version and by content."""
+"""Computes what a build depends on besides its input files: the plugins used, by version and by content."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 from mace_core.api import Target
@@ -20,14 +21,16 @@ def fingerprint(job: Job, registry: Registry) -> str:
 
     Then the choice.
     """
-    targets = {t.name for m in job.deployment.models for t in registry.targets_for(job.choice, m.runtimes)}
+    by_model = (registry.targets_for(job.choice, model.runtimes) for model in job.deployment.models)
+    targets = {target.name: target for target in chain.from_iterable(by_model)}
     used = [registry.owner("frontends", registry.frontend(m).name) for m in job.deployment.models]
     used += [registry.owner("targets", t) for t in targets]
-    # Every transform and operator that is installed may take part, so an edit of any makes the build another
-    # one.
+    # Which transforms and ops take part is known only after the model has been read, and the fingerprint is
+    # needed before. So an edit of any installed one makes the build stale.
     used += [plugin for (kind, _), plugin in registry.owners.items() if kind in ("ops", "transforms")]
     lines = {f"{plugin} {digest(plugin.module.partition('.')[0])}" for plugin in used}
-    lines |= {f"{package} {digest(package)}" for t in targets for package in _bases(registry.targets[t])}
+    bases = chain.from_iterable(map(_bases, targets.values()))
+    lines |= {f"{package} {digest(package)}" for package in bases}
     core = f"mace-core {version('mace-core')} {digest('mace_core')}"
     return "\n".join([core, *sorted(lines), f"target={job.choice.text} strict={job.strict}"])
 
@@ -42,7 +45,7 @@ def _bases(target: Target) -> set[str]:
 
 @cache
 def digest(module: str) -> str:
-    """A digest of the files of a package, or of a module that is one file, so that an edited plugin counts as another version."""
+    """Digest the files of a package or module, so that an edited plugin counts as another version."""
     total = hashlib.sha256()
     spec = find_spec(module)
     if spec and spec.submodule_search_locations is None and spec.origin:

@@ -1,9 +1,10 @@
-"""From the models of a deployment to the files that a build compiles: the sources of one library, or of a project for each model."""
+"""Compiles the models of a deployment and writes the files that a build compiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from mace_core.api import GeneratedFiles
 from mace_core.build_manifest import (
@@ -36,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Generated:
-    """What the models of a deployment became.
+    """The generated files and the report of all models of a deployment.
 
     sources: the files and the products that are made of them.  report: of all models.  models: their
     compilations, for who wants more.
@@ -55,7 +56,8 @@ def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Ge
     if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
     compilation = Compilation(job.choice, registry, job.strict, progress)
-    collect_manifests(job, registry)  # faults of targets are told here, before a large model is read
+    # Called for its errors: faults of targets should appear before minutes are spent on reading a large model.
+    collect_manifests(job, registry)
     models = tuple(compile_model(model, compilation) for model in job.deployment.models)
     report = LibraryReport({model.name: model.report() for model in models}, job.deployment.notes)
     return Generated(encode(job, models, registry), report, models)
@@ -65,7 +67,7 @@ def encode(job: Job, models: Sequence[CompiledModel], registry: Registry) -> Gen
     """Write the plans of these models, which may be fewer than the deployment has, as sources."""
     job = replace(job, deployment=replace(job.deployment, models=tuple(model.model for model in models)))
     manifests = collect_manifests(job, registry)
-    whole_models = {name for manifest in manifests for name in manifest.holds}
+    whole_models = {*chain.from_iterable(manifest.holds for manifest in manifests)}
     plans = [model.plan for model in models if model.name not in whole_models]
     files: dict[str, Content] = {}
     if plans:

@@ -20,13 +20,13 @@ NEXT = ".next"
 """Behind the name of a state: the output that holds its value after the run."""
 
 FOLD_LIMIT = 1 << 20
-"""Bytes up to which a node of constants is computed at once.
+"""Bytes of results up to which a node of constants is computed at build time.
 
-Above it, only if that makes the model no larger.
+Above it only if the model gets no larger: an expanded table would cost more flash than its node costs time.
 """
 
 MOST_ELEMENTS = 1 << 32
-"""Of a tensor: more is damage, or a mistake in a shape."""
+"""Upper bound on the elements of a tensor; larger ones come from corrupt files or wrong shapes."""
 
 
 class Builder:
@@ -115,11 +115,11 @@ class Builder:
         attrs: values by name, as `Op.complete` takes them, or the attributes of another node.
         like: the node that this one stands for; gives its name and sources.
 
-        Real outputs are stored as `stored` was told for their names, else as the data that the op only moves,
-        else as floats.
+        Real outputs are stored as `stored` has noted for their names, else like the input if the op only moves
+        data, else as floats.
         """
         op = self.ops[op] if isinstance(op, str) else op
-        stem = like.name if like else (outputs[0] if not isinstance(outputs, int) and outputs else op.name)
+        stem = like.name if like else _stem(op, outputs)
         try:
             complete = op.complete(attrs or {})
             names = tuple(outputs) if not isinstance(outputs, int) else self._invent(stem, outputs)
@@ -145,7 +145,7 @@ class Builder:
         return self._append(node, results)
 
     def keep(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:
-        """Append a node of another graph, whose inputs are here what they are there, with the outputs that it has there."""
+        """Append a node of another graph as it is; its inputs must be here what they are there."""
         name = self._node_name(node.name)
         return self._append(node if name == node.name else replace(node, name=name), outputs)
 
@@ -259,7 +259,7 @@ class Builder:
             self.weights[name] = start
 
     def _live_states(self, outputs: Sequence[str], changed: Mapping[str, str]) -> set[str]:
-        """Return the states that the outputs of this run, or through other states those of a later one, are computed of."""
+        """Return the states that the outputs depend on, in this run or, through other states, in a later one."""
         live = set(self._state_ports)
         while True:
             read = self._ancestors([*outputs, *(changed[name] for name in live if name in changed)])
@@ -277,7 +277,7 @@ class Builder:
         return ancestors
 
     def _as(self, tensor: str, name: str, taken: Sequence[str]) -> str:
-        """Let a tensor that a node computes bear a public name: in place if it may, else through an Identity."""
+        """Give a tensor a public name: by renaming it if possible, else through an Identity node."""
         if tensor == name and name in self.weights:  # every output is written by some node
             array = self.weights.pop(name)
             self.tensors.pop(name)
@@ -354,6 +354,11 @@ def rename_tensors(node: Node, names: Mapping[str, str], outputs: bool = True) -
     # Most nodes read what they read before: `replace` would take a quarter of the time of all transforms of a
     # small graph.
     return node if (ins, outs) == (node.inputs, node.outputs) else replace(node, inputs=ins, outputs=outs)
+
+
+def _stem(op: Op, outputs: Sequence[str] | int) -> str:
+    """Return a name for a node that stands for no other: that of its first output, else of its op."""
+    return op.name if isinstance(outputs, int) or not outputs else outputs[0]
 
 
 def _free(stem: str, taken: Callable[[str], bool], numbers: dict[str, int]) -> str:

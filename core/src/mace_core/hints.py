@@ -1,4 +1,4 @@
-"""Writes the lines of a deployment file that a message asks for: exactly as they are to stand there, for all inputs at once."""
+"""Writes the lines of a deployment file that a message advises, ready to be copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
 def lines(kind: str, names: Iterable[str], **keys: Iterable[str]) -> str:
-    """The lines of a deployment file that name inputs or outputs (kind "input" or "output") and state something of each."""
+    """Return the lines that name inputs or outputs (kind "input" or "output") and state something of each."""
     rows = {"tensors": map(_quote, names), **keys}
     return "".join(f"\n  {kind}_{key}: [{', '.join(values)}]" for key, values in rows.items())
 
@@ -26,7 +26,7 @@ def shape_lines(shapes: Mapping[str, Sequence[Dim] | None]) -> str:
 
 
 def is_complete(dims: Sequence[Dim] | None) -> bool:
-    """Whether every dimension is known."""
+    """Tell whether every dimension is known."""
     return dims is not None and all(isinstance(d, int) for d in dims)
 
 
@@ -52,4 +52,6 @@ def _quote(name: str) -> str:
 
 
 def _row(dims: Sequence[Dim] | None) -> str:
-    return "?" if dims is None else ",".join("?" if d is None else str(d) for d in dims)
+    if dims is None:
+        return "?"
+    return ",".join("?" if dim is None else str(dim) for dim in dims)

@@ -21,7 +21,7 @@ TO_CHANNELS_LAST: Perm = (0, 2, 3, 1)
 
 
 def in_framework_layout(model: Model, order: str) -> Model:
-    """The model with the shapes of its inputs in the order of axes that the framework uses, as its frontend wants them."""
+    """Return the model with the shapes of its inputs in the framework's order of axes."""
     return replace(model, inputs=tuple(replace(p, shape=_source_shape(p, order)) for p in model.inputs))
 
 
@@ -88,13 +88,13 @@ def _state_as_stated(
 
 
 def turn_axes(array: Array, port: Port | None, order: str) -> Array:
-    """Return an array of the framework with its axes in the order that the deployment file states for the port."""
+    """Transpose an array of the framework to the order of axes that the port states."""
     perm = _perm(port, array.ndim, order)
     return array if perm is None else np.transpose(array, perm)
 
 
 def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
-    """What `apply_io_spec` puts before a framework's own graph, alone: what the application gives in, what the framework gets out.
+    """Return a graph from the application's inputs to the framework's: the first part of `apply_io_spec`.
 
     Inputs and outputs are in the order of `graph.port_inputs`; their names may differ from the public ones
     and from the framework's.
@@ -107,7 +107,7 @@ def entry_graph(graph: Graph, model: Model, order: str) -> Graph:
 
 
 def exit_graph(graph: Graph, model: Model, order: str) -> Graph:
-    """What `apply_io_spec` puts behind a framework's own graph, alone: what the framework gives in, what the application gets out.
+    """Return a graph from the framework's outputs to the application's: the last part of `apply_io_spec`.
 
     Inputs and outputs are in the order of `graph.port_outputs`.
     """
@@ -132,7 +132,7 @@ def _agrees(port: Port, tensor: Tensor | None, order: str) -> bool:
 
 
 def _perm(port: Port | None, rank: int, order: str) -> Perm | None:
-    """How to permute a tensor in the framework's order to the stated order; None if they are the same."""
+    """Return the permutation from the framework's order to the stated one; None if they are the same."""
     if port is None or rank != len(TO_CHANNELS_LAST) or port.order not in IMAGE_ORDERS or port.order == order:
         return None
     return TO_CHANNELS_LAST if port.order == "NHWC" else TO_CHANNELS_FIRST
@@ -203,7 +203,7 @@ def prepare(builder: Builder, name: str, port: Port, axis: int) -> str:
 
 
 def _by_channel(shape: Shape, axis: int, port: Port, stated: tuple[str, tuple[float, ...]]) -> Array:
-    """The numbers for an input so that they broadcast along its channels, in the order in which the application gives those."""
+    """Shape the numbers so that they broadcast along the channels of an input, in the application's order."""
     key, values = stated
     if len(values) == 1:
         return np.asarray(values, np.float32).reshape((1,) * len(shape))
@@ -237,7 +237,7 @@ def _channels(shape: Shape, axis: int, port: Port, key: str) -> int:
 
 
 def _channel_axis(port: Port, rank: int, order: str) -> int:
-    """Where the channels of what the application gives are: an image's as its order says, else the last axis."""
+    """Return the axis of the channels in the application's order of axes; the last one if it is no image."""
     image = port.order if port.order in IMAGE_ORDERS else order
     return 1 if rank == len(TO_CHANNELS_LAST) and image == "NCHW" else rank - 1
 

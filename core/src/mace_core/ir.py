@@ -32,7 +32,7 @@ MAX_RANK = 8
 
 
 class DType(Enum):
-    """What one element of a tensor is."""
+    """The type of one element of a tensor."""
 
     BOOL = "bool"
     I8 = "i8"
@@ -59,7 +59,7 @@ class DType(Enum):
 
     @property
     def is_float(self) -> bool:
-        """Whether arithmetic on it rounds."""
+        """Tell whether it is a floating-point type."""
         return self.value[0] == "f"
 
     @classmethod
@@ -89,7 +89,7 @@ class Quant:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How real numbers are stored: as integers of this type."""
+    """The integer type and quantization with which real numbers are stored."""
 
     dtype: DType
     quant: Quant
@@ -109,17 +109,17 @@ class Tensor:
 
     @property
     def storage(self) -> Storage | None:
-        """How its real numbers are stored as integers; None if they are not."""
+        """The storage of its real numbers as integers; None if it is not quantized."""
         return Storage(self.dtype, self.quant) if self.quant else None
 
     @property
     def real(self) -> Tensor:
-        """What an op sees of it: real numbers, however they are stored."""
+        """The tensor as an op sees it: real numbers, however they are stored."""
         return Tensor(self.name, DType.F32, self.shape) if self.quant else self
 
     @property
     def elements(self) -> int:
-        """How many elements it holds; 1 for a scalar."""
+        """Number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
     @property
@@ -173,7 +173,7 @@ class State:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the start value is more than zeros, which a session sets without a copy.
+        """Tell whether the start value is not all zeros; a session sets zeros without stored data.
 
         -0.0 is not zero.
         """
@@ -194,7 +194,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A model: nodes in execution order, descriptions of every tensor, and the constants' data apart from them.
+    """A model: nodes in execution order, descriptions of all tensors, and the data of constants.
 
     notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise.
     states: what lasts from run to run. Their inputs and outputs are among `inputs` and `outputs`, and are no
@@ -234,7 +234,7 @@ class Graph:
         return tuple(self.tensors[o] for o in node.outputs)
 
     def uses(self) -> dict[str, int]:
-        """How often each tensor is read, a graph output counting as one reading."""
+        """Count how often each tensor is read; a graph output counts as one reading."""
         counts = dict.fromkeys(self.tensors, 0)
         for name in self._readings():
             counts[name] += 1
@@ -246,7 +246,7 @@ class Graph:
             yield from filter(None, node.inputs)
 
     def renamed(self, name: str) -> Graph:
-        """The same graph under another name."""
+        """Return the same graph under another name."""
         return replace(self, name=name)
 
 

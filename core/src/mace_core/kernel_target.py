@@ -59,7 +59,7 @@ class KernelTarget(Target):
         """The levels that a library for this ABI holds, the best first and what every processor has last."""
 
     def parameters(self, level: Level | None) -> Hashable:
-        """What this target's lowerings read as `Lowering.parameters`, such as how weights are packed.
+        """Return the value that this target's lowerings read as `Lowering.parameters`, such as a packing.
 
         Core never looks into it.
 
@@ -157,7 +157,7 @@ class KernelTarget(Target):
         lower_by_choice(lower, node, lowering, lowering.chooser)
 
     def _through_floats(self, node: Node, lowering: _TargetLowering) -> None:
-        """Compute a node whose operands no kernel takes as they are stored with floats, between two conversions."""
+        """Compute a node in floats, between conversions: no kernel takes its operands as stored."""
         real_inputs = {
             name: self._real(node, name, lowering)
             for name in dict.fromkeys(filter(None, node.inputs))
@@ -214,7 +214,7 @@ def _need_describable(tensor: Tensor) -> None:
 
 
 def _is_compressed(tensor: Tensor) -> bool:
-    """Whether a tensor stores real numbers in fewer bits than kernels compute with."""
+    """Tell whether a tensor stores real numbers in fewer bits than kernels compute with."""
     return tensor.quant is not None or tensor.dtype is DType.F16
 
 

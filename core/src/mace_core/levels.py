@@ -1,4 +1,4 @@
-"""Levels of an instruction set: what the kernels of a library are compiled for, one table of kernels for each."""
+"""Describes the instruction-set levels that the kernels of a library are compiled for."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Lowering:
 
     @property
     def parameters(self) -> Hashable:
-        """What the target gives its own lowerings, for the levels that calls are appended for now."""
+        """The target's values for its own lowerings, for the levels of the calls that are being appended."""
         self.has_read_parameters = True
         return self._parameters
 
@@ -73,7 +73,7 @@ class Lowering:
         return self
 
     def fork(self, siblings: Sequence[Lowering] = ()) -> Lowering:
-        """Return a lowering that sees this one and writes to layers of its own: calls that `adopt` takes over, or nobody does.
+        """Return a lowering that reads this one and writes to its own layers, until `adopt` takes them over.
 
         siblings: forks that will be adopted together with it. It sees what they named and packed, and not how
         they share bytes: each of them computes the same node, at other levels.
@@ -137,7 +137,7 @@ class Lowering:
         return name
 
     def once(self, key: Hashable, make: Callable[[], str]) -> str:
-        """The name that `make` gave when it was called for this key first: what several nodes pack alike is packed once.
+        """Return what `make` returns for this key, calling it only once: equal weights are packed once.
 
         key: says all that the result depends on, those of `parameters` included that it was made with.
         """
@@ -158,7 +158,7 @@ class Lowering:
         return name
 
     def may_alias(self, tensor: str, of: str) -> bool:
-        """Whether a tensor can share the bytes of another: an output of the model needs bytes that are its own."""
+        """Tell whether a tensor can share the bytes of another; outputs of the model need bytes of their own."""
         if tensor not in self._outputs:
             return True
         root = self._root(of)
@@ -220,7 +220,10 @@ class Lowering:
 
 
 def _need_room(call: Call, name: str, ctype: str) -> None:
-    """Refused for an argument that does not fit into its field: products of dimensions may exceed 32 bits where none of them does."""
+    """Raise Refused for an argument that its C type cannot hold.
+
+    A product of dimensions may exceed 32 bits although none of the dimensions does.
+    """
     value = call.args[name]
     bits = {"i32": 32, "i64": 64}.get(ctype.partition("[")[0])
     if bits is None:
@@ -235,7 +238,7 @@ def _need_room(call: Call, name: str, ctype: str) -> None:
 def _stack_layers(
     below: Mapping[_Key, _Value], siblings: Sequence[Mapping[_Key, _Value]]
 ) -> ChainMap[_Key, _Value]:
-    """Return a mapping that writes to a layer of its own, above those that siblings wrote and what lies below all of them."""
+    """Return a mapping that writes to a new layer above those of the siblings and the common one below."""
     return ChainMap({}, *map(_newest, siblings), below)  # type: ignore[arg-type]  # only the first is written
 
 

@@ -1,4 +1,4 @@
-"""What a build makes and from what: known before any model is read, because a build system wants the names of files first.
+"""Describes the products of a build before any model is read: build systems need the names of files first.
 
 `build_manifest` collects the manifests of one choice, `build_steps` turns them into steps, and `emit` and the
 targets write the generated files. No other module decides from the name of a file how it is compiled.
@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class Product(Enum):
-    """What the units of a manifest are linked into."""
+    """The kind of file that the units of a manifest are linked into."""
 
     LIBRARY = "library"
     """A static library, and a shared one where there is an operating system."""

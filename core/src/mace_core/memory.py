@@ -1,4 +1,9 @@
-"""Where every tensor of a program lies: one arena of fixed offsets, planned when the library is built."""
+"""Plans memory: gives every tensor of a program a fixed offset in an arena, when the library is built.
+
+The problem is dynamic storage allocation, which is NP-hard. Plans are made by first fit in several orders and
+by sweeps through time, and the smallest one is taken; the search ends at the lower bound, the largest live set.
+Everything is deterministic, so that equal models give equal libraries.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,17 @@ from mace_core.part import HOST
 from mace_core.program import Program
 
 MAX_ATTEMPTS, MAX_EFFORT = 400, 1 << 20
-"""Shuffled orders tried where the plain ones miss the lower bound: as many as fit into the effort, which `_effort` counts."""
+"""Shuffled orders that are tried if the fixed ones miss the lower bound; `_effort` counts the cost of one."""
 
 SMALL_PROGRAM = 1 << 24
 """A program of n buffers is shuffled at least SMALL_PROGRAM / n^2 times, whatever the effort."""
 
 MAX_PAIRS = 1_500_000
-"""Pairs of buffers that live at one time up to which each buffer is held against all beside it; above, only the sweeps
-over time are tried, whose cost does not grow with the pairs. An unrolled recurrent layer of 20,000 nodes has
-twenty times as many."""
+"""Pairs of buffers that live at the same time up to which buffers are compared pair by pair.
+
+Above, only the sweeps over time are tried, whose cost does not grow with the pairs. An unrolled recurrent layer
+of 20,000 nodes has twenty times as many.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Span:
     last: int
 
     def overlaps(self, other: Span) -> bool:
-        """Whether both live during some call."""
+        """Tell whether both live during some call."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -49,7 +56,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class Touch:
-    """What one step does to memory: the tensors that it reads and writes.
+    """The effect of one step on memory: the tensors that it reads and writes.
 
     inplace: whether a result may lie where an input of the same size lay that nobody reads later.
     levels: names of the only levels at which the step is made, of those of `target`; () for a step of every
@@ -68,7 +75,7 @@ class Touch:
 
 
 def touches_of(program: Program, target: str = "") -> list[Touch]:
-    """What the calls of a program do, for which a target of this name chooses a level."""
+    """Return the effects of a program's calls; target: the one whose levels decide which calls are made."""
     return [Touch(tuple(c.reads), tuple(c.writes), c.inplace, c.levels, target) for c in program.calls]
 
 
@@ -105,7 +112,7 @@ def lower_bound(spans: Iterable[Span]) -> int:
 
 
 def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], list[Span]]:
-    """The arena's buffers, and the buffer that each owning tensor lies in: a result may take over an input of its size that dies."""
+    """Return the buffer of each tensor that owns bytes, and the life of each buffer."""
     outside = {*program.inputs, *program.weights, *(program.root(o) for o in program.outputs)}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -158,7 +165,8 @@ def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str])
         if result not in inside or first[result] != number:
             continue
         for root in map(program.root, step.reads):
-            # A smaller input is broadcast, so that it is read again when a part of it would be overwritten.
+            # Kernels read a smaller input several times (it is broadcast), also after the result would have
+            # overwritten a part of it.
             is_whole = root in inside and program.tensors[root].bytes == program.tensors[result].bytes
             if is_whole and root != result and last[root] == number:
                 taken[result] = root
@@ -176,6 +184,7 @@ def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
         plans = chain([plan], plans, shuffles)
     best: dict[str, int] = {}
     height = -1
+    # Plans are generators: later, more expensive ones are made only if the earlier ones miss the bound.
     for plan in plans:
         reached = _height(spans, plan)
         if height < 0 or reached < height:
@@ -226,18 +235,18 @@ def _sweeps(spans: Sequence[Span], bound: int) -> Iterator[dict[str, int]]:
 
 
 def _attempts(count: int, pairs: int) -> int:
-    """How many shuffled orders may be tried."""
+    """Return the number of shuffled orders to try."""
     floor = SMALL_PROGRAM // max(1, count) ** 2
     return min(MAX_ATTEMPTS, max(floor, MAX_EFFORT // _effort(count, pairs)))
 
 
 def _effort(count: int, pairs: int) -> int:
-    """What one `_fit` costs, in pairs looked at: the search for the pairs of one buffer takes as long as 40 of them (measured)."""
+    """Estimate the cost of one `_fit` in compared pairs; finding a buffer's pairs costs 40 (measured)."""
     return max(1, 40 * count + pairs)
 
 
 def _overlapping_pairs(spans: Sequence[Span]) -> int:
-    """How many pairs of buffers live at one time."""
+    """Count the pairs of buffers that live at one time."""
     starts = sorted(s.first for s in spans)
     last_steps = sorted(s.last for s in spans)
     # A buffer lives beside every one that started before it and has not ended: count those at each start.
@@ -308,14 +317,14 @@ def _fit(order: Sequence[Span]) -> dict[str, int]:
 
 
 def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
-    """Put each buffer, in the order of time, into the lowest gap that holds it, and give its place back when it dies.
+    """Put each buffer, in the order of time, into the lowest gap that holds it; free it when it dies.
 
     ceiling: buffers that start at an odd step go as high as they can below it, where they can.
     """
     placed: dict[str, int] = {}
     living: list[tuple[int, int, int]] = []  # (last step, offset, end), the first to die in front
-    # Each buffer raises the top by its size at most, and those below the ceiling may leave gaps that hold no
-    # other.
+    # Large enough for every plan: each buffer raises the top by its size at most, and what is placed below the
+    # ceiling may leave gaps that no other buffer fits into.
     gaps: list[tuple[int, int]] = [(0, ceiling + sum(s.size for s in spans))]
     for span in sorted(spans, key=lambda s: (s.first, -s.size, s.name)):
         while living and living[0][0] < span.first:

@@ -25,7 +25,7 @@ NOTES = """\
 
 @dataclass(frozen=True)
 class InitRequest:
-    """What `mace init` is asked for.
+    """The request of `mace init`.
 
     files: the model's file, and that of its weights where the framework keeps them apart.
     shapes: of inputs whose shapes the file leaves open, in the framework's order of axes.
@@ -77,7 +77,7 @@ def _read_graph(request: InitRequest, registry: Registry) -> Graph:
 
 
 def _check_written(request: InitRequest, registry: Registry) -> None:
-    """Read the file back: a path or a name that YAML or a deployment file reads otherwise must not go unseen."""
+    """Read the file back, so that a path or name that YAML reads differently does not go unnoticed."""
     (model,) = load_deployment(request.output, tuple(registry.frontends)).models
     if any(
         not read.exists() or not read.samefile(file)
@@ -111,9 +111,10 @@ def _deployment_text(request: InitRequest, graph: Graph) -> str:
 
 
 def _state_lines(graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Iterator[str]:
-    """Yield comments on what the model keeps from run to run, and on what looks as if the application had to."""
+    """Yield comments on the states of the model, and on ports that look like states of the application."""
     if graph.states:
-        yield "    # Sessions keep these states. `states: application` makes them ports, `states: reset` begins every run anew:"
+        yield "    # Sessions keep these states. `states: application` makes them ports,"
+        yield "    # `states: reset` gives them their start values before every run:"
         yield from (
             f"    #   {json.dumps(state.input)}: {_describe(graph.tensors[state.input])}"
             for state in graph.states
@@ -122,7 +123,8 @@ def _state_lines(graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tenso
         before.name: after.name for before in inputs for after in outputs if _looks_like_state(before, after)
     }
     if pairs and len(set(pairs.values())) == len(pairs):
-        yield "    # Without the next line the application hands these outputs to the inputs of the next run; with it the session does:"
+        yield "    # The application has to copy these outputs to the inputs of the next run."
+        yield "    # With the next line the session does so:"
         yield f"    # states: {json.dumps(pairs)}"
 
 
@@ -133,7 +135,7 @@ AFFIXES = re.compile(
 
 
 def _looks_like_state(before: Tensor, after: Tensor) -> bool:
-    """Whether an output may be the value of an input for the next run: names alike but for such words, shapes and types the same."""
+    """Tell whether an output may be the next value of an input: same type and shape, similar names."""
     is_same_type = (before.dtype, before.shape, before.quant) == (after.dtype, after.shape, after.quant)
     stems = [
         AFFIXES.sub("", re.sub(r"(?<=[a-z0-9])N$", " n", name).lower()) for name in (before.name, after.name)
@@ -156,7 +158,7 @@ def _describe(tensor: Tensor) -> str:
 
 
 def _identifier(request: InitRequest) -> str:
-    """Return a name for library and model from the model's file: letters, digits and underscores, a letter first."""
+    """Return a C identifier for library and model, made of the name of the model's file."""
     words = re.sub(r"[^A-Za-z0-9]+", "_", request.files[0].stem).strip("_").lower()[:60]
     if not words[:1].isalpha() or refusal(words):
         words = f"model_{words}".rstrip("_")

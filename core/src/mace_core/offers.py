@@ -1,4 +1,4 @@
-"""What the core itself offers through the hooks: its operators."""
+"""The plugin of core itself, which offers the ops of `mace_core.ops`."""
 
 from __future__ import annotations
 

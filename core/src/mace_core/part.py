@@ -1,4 +1,4 @@
-"""What a target makes of a region of a graph: how it is computed, and what it needs to run."""
+"""Defines parts: what a target makes of a region of a graph, and what it needs to run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A file's content that is made piece by piece while it is written, because it may be larger than memory should hold twice."""
+    """Content of a file, made in pieces while it is written, because it may be too large for memory."""
 
     make: Callable[[], Iterator[bytes]]
 
@@ -132,7 +132,7 @@ Body = CallsBody | BlobBody | ProjectBody
 
 @dataclass(frozen=True)
 class PartFigures:
-    """What a target tells about a part whose memory core does not plan.
+    """A target's report of a part whose memory core does not plan.
 
     inputs, outputs: as its programs take and give them.  layers: what can be read of a run, in the order of
     the runner's files.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 
 from mace_core.api import Region, Target
@@ -43,6 +44,9 @@ def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
             for r in regions
             if not r.target.worth(r.graph) and all(len(options[n.name]) > 1 for n in r.graph.nodes)
         ]
+        # A region that is not worth a change of device goes to the next target that takes its nodes. That may
+        # join two regions of that target or divide one of another, so all regions are formed again. Each round
+        # takes a target away from some node, so that this ends.
         if not poor:
             return Partition(tuple(regions), _in_order(graph, refusals))
         for region in poor:
@@ -105,7 +109,7 @@ class _Growing:
     before: dict[Target, int] = field(default_factory=dict)
 
     def runs_after(self, other: _Growing) -> bool:
-        """Whether a path leads from the other region to this one."""
+        """Tell whether a path leads from the other region to this one."""
         return self.before.get(other.target, 0) > other.rank
 
     def follow(self, counts: Mapping[Target, int]) -> bool:
@@ -153,7 +157,7 @@ def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_
 
 
 def _join(number: int, node: Node, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> None:
-    """Add a node to a region, which then runs after those that feed it, as do all that run after the region."""
+    """Add a node to a region; it and all later regions then run after those that feed the node."""
     region = grown[number]
     region.nodes.append(node)
     changed = False
@@ -178,10 +182,11 @@ def _read_in_one_region(graph: Graph, home: Mapping[str, int], grown: Sequence[_
 
 
 def _subgraph(graph: Graph, nodes: Sequence[Node], inner: set[str], name: str) -> Graph:
-    computed = {o for n in nodes for o in n.outputs}
-    read = dict.fromkeys(i for n in nodes for i in n.inputs if i)
-    inputs = tuple(i for i in read if i not in computed and i not in graph.weights)
+    computed = [*chain.from_iterable(node.outputs for node in nodes)]
+    read = dict.fromkeys(filter(None, chain.from_iterable(node.inputs for node in nodes)))
+    known = {*computed, *graph.weights}
+    inputs = tuple(i for i in read if i not in known)
     weights = {i: graph.weights[i] for i in read if i in graph.weights}
-    tensors = {t: graph.tensors[t] for t in (*inputs, *weights, *(o for n in nodes for o in n.outputs))}
-    outputs = tuple(o for n in nodes for o in n.outputs if o not in inner)
+    tensors = {t: graph.tensors[t] for t in (*inputs, *weights, *computed)}
+    outputs = tuple(o for o in computed if o not in inner)
     return Graph(name, tuple(nodes), MappingProxyType(tensors), MappingProxyType(weights), inputs, outputs)

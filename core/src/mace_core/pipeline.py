@@ -1,4 +1,4 @@
-"""From a model's files to the graph that targets are asked for: reading, the deployment file's order of axes, transforms."""
+"""Reads a model's files into the graph that transforms and targets work on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(model: Model, registry: Registry) -> Graph:
 
 
 def read(model: Model, registry: Registry) -> Graph:
-    """Return the graph of a model as its framework has it, in the framework's own types and order of axes, with all of its states."""
+    """Return the graph as the framework has it, with its own types and order of axes, and with all states."""
     frontend = registry.frontend(model)
     for file in model.files:
         if not file.exists():
@@ -49,7 +49,7 @@ def read(model: Model, registry: Registry) -> Graph:
 
 
 def load_with(registry: Registry, deployment: Path) -> Deployment:
-    """Read a deployment file with what is installed: its frontends, runtimes, and the names that models have."""
+    """Read a deployment file and check it against the installed frontends, runtimes and targets."""
     runtimes = {*RUNTIMES, *registry.targets, *(t.device for t in registry.targets.values())}
     parsed = load_deployment(
         deployment, tuple(registry.frontends), partial(own_names, registry=registry), sorted(runtimes)
@@ -67,7 +67,7 @@ def own_names(model: Model, registry: Registry) -> PortNames | None:
 
 def _describable(graph: Graph) -> Graph:
     """Return the graph; MaceError for inputs and outputs of more axes than a library describes."""
-    remedy = f"a library's inputs and outputs have at most {MAX_RANK}: let the model reshape it, or cut the graph at another tensor"
+    remedy = f"at most {MAX_RANK} are supported: let the model reshape it, or cut the graph at another tensor"
     tensors = [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)]
     faults = [
         f"{graph.name}: {t.name!r} has {len(t.shape)} axes; {remedy}"

@@ -1,4 +1,4 @@
-"""The plan of a model: its parts in order, what is copied between memory spaces, and where every tensor lies."""
+"""Plans a model: the order of its parts, transfers between memory spaces, and where every tensor lies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of all constants: weights of kernel calls, start values of states that are not zeros, and what drivers load."""
+        """Bytes of all constants: weights of kernels, nonzero start values of states, data of drivers."""
         sizes = [weight.bytes for weight in self.program.weights.values()]
         sizes += [state.start.nbytes for state in self.states if state.is_stored]
         for part in self.parts:
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def host(self) -> Arena:
-        """Where tensors lie in host memory."""
+        """The offsets of tensors in host memory."""
         return self.arenas[HOST.name]
 
     @property
@@ -137,7 +137,7 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
 
 
 def plan_calls(program: Program, levels: tuple[Level, ...] = (), target: str = "cpu") -> Plan:
-    """Return the plan of a program that was made otherwise than by compiling a graph, as one part of a target."""
+    """Return the plan of a single program, which was not made by compiling a graph."""
     ports = [
         tuple(Port(program.tensors[name]) for name in names) for names in (program.inputs, program.outputs)
     ]
@@ -158,7 +158,8 @@ def check_parts(graph: Graph, parts: Sequence[Part]) -> None:
         names.add(part.name)
         other = spaces.setdefault(part.space.name, part)
         if other.space != part.space:
-            problem = f"describes the space {part.space.name!r} otherwise than part {other.name!r} of target {other.target!r}"
+            other_part = f"part {other.name!r} of target {other.target!r}"
+            problem = f"describes the space {part.space.name!r} differently than {other_part}"
             raise PluginError(place, problem, "let both return one MemorySpace, or name theirs differently")
         if unknown := [port.tensor.name for port in part.inputs if port.tensor.name not in known]:
             raise PluginError(
@@ -188,7 +189,7 @@ def _name_apart(graph: Graph, parts: Sequence[Part]) -> list[Part]:
 
 
 def _device_tensors(parts: Iterable[Part]) -> dict[str, Tensor]:
-    """What parts with drivers read and write, and their scratch in host memory."""
+    """Return the tensors that parts with drivers read and write, and their scratch in host memory."""
     tensors: dict[str, Tensor] = {}
     for part in parts:
         if part.driver:
@@ -224,6 +225,8 @@ def _steps(graph: Graph, parts: Sequence[Part]) -> Iterator[Step]:
 def _bring(port: Port, homes: dict[str, list[str]]) -> Iterator[Transfer]:
     """Yield the transfers that make a tensor available to a port, through host memory between two devices."""
     name, destination = port.tensor.name, port.space.name
+    # Drivers copy between their own space and host memory only, so a tensor of another device goes through the
+    # host, where it then stays for further readers.
     for space in (HOST.name, destination):
         here = homes[name]
         if destination not in here and space not in here:
@@ -243,14 +246,14 @@ def _host_arena(program: Program, parts: Sequence[Part], steps: Sequence[Step]) 
 
 
 def _host_side(transfer: Transfer) -> list[Touch]:
-    """What a transfer does in host memory."""
+    """Return the effects of a transfer on host memory."""
     if transfer.source == HOST.name:
         return [Touch((transfer.tensor,), ())]
     return [Touch((), (transfer.tensor,))] if transfer.destination == HOST.name else []
 
 
 def _host_touches(part: Part) -> list[Touch]:
-    """What a part does in host memory, call by call where core knows its calls."""
+    """Return the effects of a part on host memory, call by call if core knows its calls."""
     if isinstance(part.body, CallsBody):
         return touches_of(part.body.program, part.target)
     if isinstance(part.body, ProjectBody):
@@ -262,7 +265,7 @@ def _host_touches(part: Part) -> list[Touch]:
 
 
 def _device_arena(space: MemorySpace, parts: Sequence[Part], steps: Sequence[Step]) -> Arena:
-    """Place what lies in the memory of a device: a tensor lives from the step that brings or computes it to the last that reads it."""
+    """Plan the memory of a device; a tensor lives from the step that writes it to its last reader."""
     sizes: dict[str, int] = {}
     first: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -25,7 +25,7 @@ DISABLED = "MACE_DISABLED_PLUGINS"
 OFFERS: Mapping[str, type] = MappingProxyType(
     {"frontends": Frontend, "transforms": Transform, "targets": Target, "toolchains": Toolchain, "ops": Op}
 )
-"""What each hook's objects must be, by the hook's name without its prefix."""
+"""The class of each hook's objects, by the hook's name without its prefix."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ FIELD_TYPES: Mapping[str, str] = MappingProxyType(
         **{c_type: c_type for c_type in ("int32_t", "int64_t", "float", "double", "char")},
     }
 )
-"""What a kernel's field may be, in the IR's words or in those of C -> the type in C."""
+"""Types of a kernel's fields, in the words of the IR or of C -> the type in C."""
 
 Arg = int | float | tuple[int, ...] | tuple[float, ...]
 
@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant as the kernels want it, made when it is written out so that only one is in memory at a time."""
+    """A constant in the form that kernels read, made when it is written so that only one is in memory."""
 
     shape: Shape
     bytes: int
@@ -128,7 +128,7 @@ class Program:
         return find_root(tensor, self.aliases)
 
     def restrict(self, levels: Sequence[str]) -> Program:
-        """Return the program of a library that holds these levels only: without the calls that none of them makes."""
+        """Return the program without the calls that none of these levels makes."""
         calls = []
         for call in self.calls:
             makers = tuple(level for level in levels if call.is_made_at(level))
@@ -145,7 +145,7 @@ def find_root(tensor: str, aliases: Mapping[str, str]) -> str:
 
 
 def rename_apart(graph: Graph, programs: Sequence[Program]) -> list[Program]:
-    """Return the programs of a graph's regions with names of weights and inner tensors that no two of them share.
+    """Rename weights and inner tensors of the programs of a graph's regions, so that no two share a name.
 
     What a region reads and writes keeps its name: by that name the regions hand it on.
     """
@@ -161,7 +161,7 @@ def rename_apart(graph: Graph, programs: Sequence[Program]) -> list[Program]:
 
 
 def join(graph: Graph, programs: Sequence[Program]) -> Program:
-    """Join the programs of a graph's regions, which run one after another and share no name but those of what they hand on.
+    """Join the programs of a graph's regions, which run one after another; common names are handed on.
 
     Inputs and outputs that no region reads or writes (an output may be an input or a constant) are described
     all the same.

@@ -63,7 +63,7 @@ class Project:
 
 
 class ProjectTarget(Target):
-    """Computes whole models, each in a project of its own that is compiled into one program for the ABI's processor."""
+    """Computes whole models, each in a project that becomes one program for the ABI's processor."""
 
     scope = "model"
 
@@ -94,7 +94,7 @@ class ProjectTarget(Target):
 
     def write(self, library: str, parts: Mapping[str, Sequence[Part]]) -> Mapping[str, Content]:
         """Return the files of all projects, each in a folder of the model's name."""
-        bodies = [(model, part.body) for model, parts_of_model in parts.items() for part in parts_of_model]
+        bodies = [(model, part.body) for model, model_parts in parts.items() for part in model_parts]
         projects = [(model, body.files) for model, body in bodies if isinstance(body, ProjectBody)]
         return {
             str(PurePosixPath(model, name)): content
@@ -103,7 +103,7 @@ class ProjectTarget(Target):
         }
 
     def check_options(self, model: Model) -> None:
-        """Raise MaceError for options that the target does not take: those that its layout is made from, unless it says otherwise."""
+        """Raise MaceError for options that the target does not accept: those that `layout` refuses."""
         self.layout(model)
 
     @abstractmethod

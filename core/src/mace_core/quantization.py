@@ -16,10 +16,10 @@ STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
 """The types that can stand for real numbers."""
 
 
-def dequantize(stored: Array, quant: Quant) -> Array:
+def dequantize(integers: Array, quant: Quant) -> Array:
     """Real numbers, in float64, of stored integers."""
-    real = (stored.astype(np.float64) - _broadcast(quant.zero_point, quant, stored.ndim)) * _broadcast(
-        quant.scale, quant, stored.ndim
+    real = (integers.astype(np.float64) - _broadcast(quant.zero_point, quant, integers.ndim)) * _broadcast(
+        quant.scale, quant, integers.ndim
     )
     return np.asarray(real)
 
@@ -39,7 +39,7 @@ def quantize(real: Array, storage: Storage) -> Array:
 
 
 def fault(tensor: Tensor) -> str | None:
-    """What is wrong with a tensor's quantization; None if nothing is."""
+    """Return what is wrong with a tensor's quantization; None if nothing is."""
     quant = tensor.quant
     if quant is None:
         return None
@@ -49,7 +49,8 @@ def fault(tensor: Tensor) -> str | None:
         return f"its scales lie along axis {quant.axis} of {len(tensor.shape)}"
     count = 1 if quant.axis is None else tensor.shape[quant.axis]
     if (len(quant.scale), len(quant.zero_point)) != (count, count):
-        return f"it has {len(quant.scale)} scales and {len(quant.zero_point)} zero points, expected {count} of each"
+        counts = f"{len(quant.scale)} scales and {len(quant.zero_point)} zero points"
+        return f"it has {counts}, expected {count} of each"
     return _values_fault(quant, tensor.dtype)
 
 
@@ -63,7 +64,7 @@ def _values_fault(quant: Quant, dtype: DType) -> str | None:
 
 
 def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attributes) -> Storage | None:
-    """The storage that an op's outputs have if none is stated: that of its data where it only moves them, else none."""
+    """Return the default storage of an op's outputs: its input's if the op only moves data, else None."""
     first = inputs[0].storage if inputs and inputs[0] else None
     if first is None or not op.moves or any(t and t.quant and t.storage != first for t in inputs):
         return None
@@ -77,7 +78,7 @@ def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attributes
 def compute(
     op: Op, attrs: Attributes, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]
 ) -> tuple[Array, ...]:
-    """What a node computes from stored elements: the op over real numbers, then one rounding to each output's storage.
+    """Compute a node on stored elements: the op on real numbers, then one rounding to each output's storage.
 
     inputs: each tensor with its elements; None for an absent one.
     """
@@ -86,10 +87,10 @@ def compute(
 
 
 def _store(result: Array, tensor: Tensor) -> Array:
-    stored = (
+    elements = (
         quantize(result, tensor.storage) if tensor.storage else result.astype(tensor.dtype.numpy, copy=False)
     )
-    return stored.reshape(tensor.shape)
+    return elements.reshape(tensor.shape)
 
 
 def _broadcast(values: Sequence[float], quant: Quant, rank: int) -> Array:

@@ -1,4 +1,4 @@
-"""Why a target does not take a node, as data that programs can sort and people can act on."""
+"""Describes why a target does not take a node, as data that programs can sort and people can act on."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Choice:
 
     @property
     def runner(self) -> Runner | None:
-        """What runs the programs: the runner of a target that makes programs of its own, else the toolchain's.
+        """What runs the programs: the runner of a target with programs of its own, else the toolchain's.
 
         Only targets that the choice names count; `Registry.find_runner` knows those of models as well.
         """
@@ -196,7 +196,7 @@ class Registry:
         raise MaceError(f"target={abi}", "no toolchain is ready", "; ".join(reasons))
 
     def targets_for(self, choice: Choice, runtimes: Sequence[str]) -> tuple[Target, ...]:
-        """Return the targets of a model by preference: those named, those of `runtime:`, then the best CPU target."""
+        """Return a model's targets by preference: named ones, those of `runtime:`, the best CPU target."""
         targets = list(choice.targets)
         for runtime in (*runtimes, "cpu"):
             fitting = [

@@ -1,4 +1,4 @@
-"""What a build tells about its models: typed here, and JSON in the file that validation and benchmarks read."""
+"""Reports what a build knows of its models, typed and as JSON, for validation and benchmarks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class PartReport:
-    """One part: the target that computes it, its nodes, and the driver that runs it ("" for the processor itself)."""
+    """One part: its target, its nodes, and the driver that runs it ("" for the processor itself)."""
 
     name: str
     target: str

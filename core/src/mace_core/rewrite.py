@@ -23,7 +23,7 @@ class Match:
     uses: Mapping[str, int]
 
     def sole_producer(self, index: int, *ops: str) -> Node | None:
-        """The node that computes input `index`, if it is one of these ops (or any) and nothing else reads its result.
+        """Return the node that computes input `index`, if its op is listed (or none is) and nobody else reads it.
 
         None where its result is rounded to be stored: without it, that rounding would be lost.
         """
@@ -68,34 +68,34 @@ Rule = Callable[[Match], Sequence[str] | None]
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
     """Rebuild a graph in order, each node as the rule says; what the rule leaves unread disappears."""
-    new = Builder(graph.name)
+    builder = Builder(graph.name)
     for name in graph.inputs:
-        new.tensors[name] = graph.tensors[name]
-        new.inputs.append(name)
+        builder.tensors[name] = graph.tensors[name]
+        builder.inputs.append(name)
     for name, array in graph.weights.items():
-        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+        builder.weights[name], builder.tensors[name] = array, graph.tensors[name]
     # A new tensor must not take the name of one that is still to come.
-    new.reserved = frozenset(graph.tensors)
-    new.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
-    new.states = list(graph.states)
+    builder.reserved = frozenset(graph.tensors)
+    builder.storages = {n: t.storage for n, t in graph.tensors.items() if t.storage}
+    builder.states = list(graph.states)
     renamed: dict[str, str] = {}
     uses = graph.uses()
     for node in graph.nodes:
         node = rename_tensors(node, renamed, outputs=False)
-        result = rule(Match(node, new, uses))
-        if result is None and _is_unchanged(node, new, graph):
-            result = new.keep(node, [graph.tensors[o] for o in node.outputs])
+        result = rule(Match(node, builder, uses))
+        if result is None and _is_unchanged(node, builder, graph):
+            result = builder.keep(node, [graph.tensors[o] for o in node.outputs])
         elif result is None:
-            result = new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+            result = builder.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
         renamed.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
         for old, by in zip(node.outputs, result, strict=False):
             # Readers of the old tensor now read this one; if it existed, this node no longer does.
             if old != by:
                 uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
-    return new.finish([renamed.get(o, o) for o in graph.outputs], graph.outputs)
+    return builder.finish([renamed.get(o, o) for o in graph.outputs], graph.outputs)
 
 
-def copy_nodes(graph: Graph, new: Builder, renamed: Mapping[str, str]) -> dict[str, str]:
+def copy_nodes(graph: Graph, builder: Builder, renamed: Mapping[str, str]) -> dict[str, str]:
     """Add the weights and nodes of a graph to a builder.
 
     Return what its tensors are called there, where that is something else.
@@ -105,18 +105,18 @@ def copy_nodes(graph: Graph, new: Builder, renamed: Mapping[str, str]) -> dict[s
     """
     renamed = dict(renamed)
     for name, array in graph.weights.items():
-        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+        builder.weights[name], builder.tensors[name] = array, graph.tensors[name]
     for node in graph.nodes:
         inputs = [renamed.get(name, name) for name in node.inputs]
-        outputs = new.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
+        outputs = builder.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
         renamed.update((old, by) for old, by in zip(node.outputs, outputs, strict=True) if old != by)
     return renamed
 
 
-def _is_unchanged(node: Node, new: Builder, graph: Graph) -> bool:
-    """Whether a node reads in the new graph what it reads in the old one."""
+def _is_unchanged(node: Node, builder: Builder, graph: Graph) -> bool:
+    """Tell whether a node reads in the new graph what it reads in the old one."""
     for name in filter(None, node.inputs):
-        before, after = graph.tensors.get(name), new.tensors[name]
-        if (after is not before and after != before) or (name in new.weights) != (name in graph.weights):
+        before, after = graph.tensors.get(name), builder.tensors[name]
+        if (after is not before and after != before) or (name in builder.weights) != (name in graph.weights):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Makes the steps that the rules of an SConscript add to a build: checks, benchmarks, packages, the summary."""
+"""Makes the steps that SConscript rules add to a build: checks, benchmarks, packages, the summary."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ model.
 
 DEFAULT = "cpu"
 NONE = "none"
-"""What templates see of plugins that are no targets."""
+"""Values of the templates for plugins that are not targets."""
 
 
 def write_plugin(kind: str, name: str, output: Path, hardware: str = "") -> Path:

@@ -65,7 +65,7 @@ def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Let a rule end SCons with one message: status 2 for a user's mistake, 3 for a defect."""
 
     @wraps(rule)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def run_rule(*args: Any, **kwargs: Any) -> Any:
         try:
             return rule(*args, **kwargs)
         except (SCons.Errors.StopError, SCons.Errors.UserError):  # SCons words these itself
@@ -73,12 +73,12 @@ def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
             sys.exit(report_failure(error))
 
-    return wrapped
+    return run_rule
 
 
 @dataclass(frozen=True)
 class Library:
-    """What mace_library made, for the rules that build on it.
+    """A library that mace_library declared, for the rules that use it.
 
     folder: where it is built.  variants: the nodes of its products by the text of the choice.
     """
@@ -169,7 +169,7 @@ class Build:
         self._libraries.add(parsed.library)
         folder = self._folder.path / parsed.library
         place = Place(
-            file, folder, self._shown(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ}
+            file, folder, self._path_to_show(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ}
         )
         variants = [
             plan_variant(place, Job(parsed, choice, self.strict), self.registry) for choice in self.choices
@@ -215,7 +215,7 @@ class Build:
 
     def _add(self, folder: Path, steps: Iterable[Step], more: Sequence[Any] = ()) -> list[Any]:
         """Return the nodes of all products of the steps, which read the nodes in `more` as well."""
-        made: list[Any] = []
+        products_of_steps: list[Any] = []
         for step in steps:
             sources = [self._file(folder / source) for source in step.sources]
             inputs = [self._env.fs.Entry(os.path.abspath(path)) for path in step.inputs]
@@ -224,8 +224,8 @@ class Build:
             nodes: list[Any] = self._env.Command(products, read, ACTION, MACE_STEP=step)
             if step.replaces:
                 self._env.Precious(nodes)
-            made += nodes
-        return made
+            products_of_steps += nodes
+        return products_of_steps
 
     def _add_always(self, library: Library, choice: Choice, step: Step) -> list[Any]:
         """Add a step that is done anew whenever somebody asks for its product."""
@@ -250,7 +250,7 @@ class Build:
         """The node of a path that an SConscript names, from its own folder."""
         return self._env.fs.Entry(given) if isinstance(given, str | os.PathLike) else given
 
-    def _shown(self, folder: Path) -> str:
+    def _path_to_show(self, folder: Path) -> str:
         """A folder as users should read it: from where they called SCons, if it lies below."""
         top = self._env.fs.Top.get_abspath()
         return os.path.relpath(folder, top) if folder.is_relative_to(top) else str(folder)

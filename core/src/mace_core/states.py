@@ -37,7 +37,7 @@ def is_reset(model: Model) -> bool:
 
 
 def paired_states(model: Model) -> dict[str, str]:
-    """Return the inputs that the deployment file makes states, each with the output that is its next value."""
+    """Return the inputs that the deployment file declares as states, with the outputs of their next values."""
     stated = model.keys.get(KEY)
     return dict(stated) if isinstance(stated, Mapping) else {}
 
@@ -136,18 +136,18 @@ def assign_states(graph: Graph, model: Model) -> Graph:
     pairs = paired_states(model)
     named = {port.name for port in model.inputs} - pairs.keys()
     listed = {port.name for port in model.outputs}
-    kept = [state for state in graph.states if state.input not in named]
-    shown = [state for state in kept if state.output in listed and state.input not in pairs]
+    kept_states = [state for state in graph.states if state.input not in named]
+    visible = [state for state in kept_states if state.output in listed and state.input not in pairs]
     unread = {state.output for state in graph.states if state.input in named} - listed
     if is_reset(model):
         return _bind(
             graph,
-            {state.input: state.start for state in kept},
+            {state.input: state.start for state in kept_states},
             {state.output for state in graph.states} - listed,
         )
-    if shown:
-        raise MaceError.of(_shown_fault(model, state) for state in shown)
-    return _bind(replace(graph, states=tuple(kept)), {}, unread)
+    if visible:
+        raise MaceError.of(_shown_fault(model, state) for state in visible)
+    return _bind(replace(graph, states=tuple(kept_states)), {}, unread)
 
 
 def _shown_fault(model: Model, state: State) -> str:

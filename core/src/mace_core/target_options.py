@@ -1,4 +1,4 @@
-"""What a deployment file asks of targets, checked when the file has been read: before anything is generated or written."""
+"""Checks the options of targets in a deployment file, before anything is generated."""
 
 from __future__ import annotations
 

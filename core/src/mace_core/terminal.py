@@ -1,11 +1,11 @@
-"""What is safe to print: names in models, file names and answers of servers may hold terminal commands."""
+"""Makes text safe to print: names in models, file names and answers of servers may hold terminal commands."""
 
 from __future__ import annotations
 
 import unicodedata
 
 HIDDEN = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
-"""Unicode categories that a terminal obeys or hides instead of showing: controls, formats such as bidi overrides, separators of lines."""
+"""Unicode categories that a terminal executes or hides: controls, bidi overrides, line separators."""
 
 
 def escape_controls(text: str, keep: str = "\n\t") -> str:

@@ -1,4 +1,4 @@
-"""What a toolchain plugin implements: compilers for ABIs, and runners for what they made."""
+"""Defines what a toolchain plugin implements: compilers for ABIs, and runners for their programs."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Toolchain(ABC):
 
     @abstractmethod
     def compiler(self, abi: str) -> Compiler:
-        """How to compile for the ABI."""
+        """Return the compiler for the ABI."""
 
     def runner(self, abi: str) -> Runner | None:
-        """How to execute what was built; None where nothing here can."""
+        """Return what runs programs of the ABI; None if nothing on this machine can."""
         return None

@@ -40,25 +40,25 @@ class Phase:
 PHASES = (
     Phase(
         "layout",
-        "The graph is as its frontend wrote it: spatial operators of channels-first frameworks have Transposes around.",
+        "The graph is as its frontend wrote it: Transposes surround channels-first spatial ops.",
         "One order of axes goes through the model as far as its operators allow.",
     ),
     Phase(
         "canonicalize",
         "Operators are written in the ways of their framework, and some of them change nothing.",
-        "Every node changes something, nothing is computed twice, and each computation is written in one way.",
+        "Every node has an effect, nothing is computed twice, and each computation has one form.",
     ),
     Phase(
         "fuse",
         "Functions that the framework spelled out are patterns of canonical nodes.",
-        "A function that one operator computes is one node, and what filters can take in stands next to them.",
+        "A function that one op computes is one node; what filters can absorb is next to them.",
     ),
     Phase(
         "fold",
         "Factors and summands along the channels follow convolutions and products.",
         "They are part of the filters and the bias before them.",
         rounds=2,
-        because="a factor behind a summand reaches the filters only once the first round made that their bias",
+        because="a factor behind an addend reaches the filters only after round 1 made the addend their bias",
     ),
     Phase(
         "combine",
@@ -102,7 +102,9 @@ def run_phases(graph: Graph, registry: Registry) -> Graph:
 
     A graph is right as a frontend gives it: transforms only make what is built of it smaller and faster.
     """
-    passes = [step for ordered in order_phases(registry) for step in ordered * ordered[0].phase.rounds]
+    passes: list[Pass] = []
+    for ordered in order_phases(registry):
+        passes += ordered * ordered[0].phase.rounds
     result = graph
     for step in passes:
         result = _apply(step, result)
@@ -133,7 +135,7 @@ def describe_empty_phases(registry: Registry) -> str | None:
     empty = [phase.name for phase in PHASES if phase.name not in filled]
     if not empty:
         return None
-    installs = sorted({install for name in empty if (install := advise_install("phase", name))})
+    installs = sorted({*filter(None, (advise_install("phase", name) for name in empty))})
     effect = "the library is right, but larger and slower"
     return f"no transforms are installed for {', '.join(empty)}: {effect}; {' && '.join(installs)}"
 
@@ -245,8 +247,8 @@ def _apply(step: Pass, graph: Graph) -> Graph:
         raise _blame(step, f"gives {type(result).__name__} instead of a graph")
     if (result.inputs, result.outputs) != (graph.inputs, graph.outputs):
         raise _blame(step, "changes the model's inputs or outputs")
-    # States are inputs and outputs by name, which are the same: a transform that makes a graph anew need not
-    # know of them.
+    # A transform that builds a new graph need not know of states: they refer to inputs and outputs by name,
+    # which it keeps.
     return result if result.states == graph.states else replace(result, states=graph.states)
 
 

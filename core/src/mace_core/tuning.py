@@ -1,4 +1,4 @@
-"""Tuning files: which candidate computes a node at which level, where measurements know better than a cost model."""
+"""Reads tuning files, which name candidates where measurements are better than the cost model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TuningEntry:
 
     @property
     def rank(self) -> tuple[bool, ...]:
-        """How much it says: of two entries about one node at one level, the one that says more wins."""
+        """How specific it is: of two entries about one node at one level, the more specific one wins."""
         return bool(self.node), bool(self.level), bool(self.target), bool(self.abi)
 
     def is_about(self, key: NodeKey) -> bool:
@@ -63,13 +63,13 @@ class TuningEntry:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a tuning file says; no file says nothing."""
+    """The content of a tuning file; without a file there are no entries."""
 
     file: Path | None = None
     entries: tuple[TuningEntry, ...] = ()
 
     def place(self, entry: TuningEntry) -> str:
-        """Where an entry stands, for messages."""
+        """Return the file and line of an entry, for messages."""
         return f"{self.file}:{entry.line}"
 
     def find(self, key: NodeKey, level: str) -> TuningEntry | None:
@@ -100,7 +100,7 @@ def tuning_file(model: Model) -> Path | None:
 
 
 def tuning_of(model: Model, abi: str) -> Tuning:
-    """What the tuning file of a model says about an ABI; MaceError tells all faults of the file."""
+    """Read the entries of a model's tuning file for an ABI; MaceError lists all faults of the file."""
     file = tuning_file(model)
     if not file:
         return NO_TUNING

@@ -39,7 +39,7 @@ def _tensor_faults(graph: Graph) -> Iterator[str]:
         if any(not isinstance(d, int) or d < 0 for d in tensor.shape):
             yield f"tensor {name!r} has shape {tensor.shape}; every dimension must be a known number"
         elif any(d >= MOST_ALONG_AN_AXIS for d in tensor.shape):
-            yield f"tensor {name!r} has shape {tensor.shape}; a dimension must be less than {MOST_ALONG_AN_AXIS}"
+            yield f"tensor {name!r} has shape {tensor.shape}; dimensions must be below {MOST_ALONG_AN_AXIS}"
         elif wrong := quantization.fault(tensor):
             yield f"tensor {name!r}: {wrong}"
     for name, array in graph.weights.items():

@@ -40,7 +40,7 @@ _log = logging.getLogger("mace.download")
 
 @dataclass(frozen=True)
 class Limits:
-    """What one download may take in total: seconds and bytes."""
+    """Limits of one download: seconds and bytes in total."""
 
     seconds: float = 3600.0
     size: int = 4096 * MIB
@@ -59,7 +59,7 @@ class _LimitError(Exception):
 
 @dataclass(frozen=True)
 class _Fetched:
-    """How a request ended.
+    """The end of a request.
 
     continued: whether the answer was added to what the file held already.
     complete: whether as many bytes came as the server announced; None if it announced no length.
@@ -70,12 +70,12 @@ class _Fetched:
 
 
 def is_url(location: str) -> bool:
-    """Whether a location is to be downloaded."""
+    """Tell whether a location is to be downloaded."""
     return location.lower().startswith(("http://", "https://"))
 
 
 def cache_path(url: str, checksum: str) -> Path:
-    """Where a download is or will be kept: under its checksum, with the name that the URL ends in."""
+    """Return where a download is cached: under its checksum, named like the end of the URL."""
     try:
         name = PurePosixPath(unquote(urlsplit(url).path)).name
     except ValueError:  # as for an unfinished IPv6 address; `download` reports it
@@ -133,7 +133,7 @@ def _refuse(url: str, part: Path, checksums: tuple[str, str], fetched: _Fetched)
     if fetched.complete is False:
         raise MaceError(url, f"cannot be downloaded: the connection ended after {size} bytes", REMEDY)
     if fetched.complete is None and not fetched.continued and size:
-        problem = f"gave {size} bytes with SHA-256 {checksums[0]}, expected {checksums[1]}; the server did not announce a length"
+        problem = f"gave {size} bytes with SHA-256 {checksums[0]}, expected {checksums[1]}, and no length"
         raise MaceError(
             url, problem, "run it again to continue where it may have ended, or correct the checksum"
         )
@@ -242,7 +242,7 @@ class _Watch:
 
 
 class _WatchedHttp(HTTPConnection):
-    """A connection that ends with the time of its watch: urllib lets go of the socket before the body is read."""
+    """An HTTP connection that ends with its watch; urllib releases the socket before the body is read."""
 
     def __init__(self, *arguments: Any, watch: _Watch, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -254,7 +254,7 @@ class _WatchedHttp(HTTPConnection):
 
 
 class _WatchedHttps(HTTPSConnection):
-    """The same over TLS."""
+    """An HTTPS connection that ends with its watch."""
 
     def __init__(self, *arguments: Any, watch: _Watch, **options: Any) -> None:
         super().__init__(*arguments, **options)

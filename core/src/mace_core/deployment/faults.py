@@ -20,7 +20,7 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 
 
 class Faults:
-    """What is wrong with a file, by line."""
+    """Collects the faults of a file, by line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Faults:
         return frozenset(line for line, _ in self._faults)
 
     def __bool__(self) -> bool:
-        """Whether there is any fault."""
+        """Tell whether there is any fault."""
         return bool(self._faults)
 
     def messages(self) -> list[str]:

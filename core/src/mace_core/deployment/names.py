@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 PREFIX = "net"
-"""What a name gets that begins with a digit, as none in C does, or with underscores as only the compiler's own do."""
+"""Put in front of a name that begins with a digit, or with underscores that C reserves for compilers."""
 
 MAX_LENGTH = 100
 """Characters; names of files are made of a library's and a model's, and file systems take 255."""

@@ -1,4 +1,4 @@
-"""What a deployment file says, as frozen objects."""
+"""Defines the content of a deployment file, as frozen objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mace_core.ir import DType, Shape
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is computed from an input before the model reads it: (x - mean) * scale / std, by channel.
+    """Computation on an input before the model reads it: (x - mean) * scale / std, by channel.
 
     mean, scale, std: one number, or one for each channel in the order in which the model has them; empty for
     none.
@@ -24,7 +24,7 @@ class Preparation:
     reverse: bool = False
 
     def __bool__(self) -> bool:
-        """Whether anything is computed."""
+        """Tell whether anything is computed."""
         return bool(self.mean or self.scale or self.std or self.reverse)
 
 

@@ -38,7 +38,7 @@ At = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Installed:
-    """What a deployment file may refer to; see `load_deployment`."""
+    """The names to which a deployment file may refer; see `load_deployment`."""
 
     platforms: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
@@ -102,11 +102,11 @@ class _Reader:
             if why := refusal(c_names[name]):
                 self.faults.add(line, f"{path[0]}: {name!r} {why}", "choose another name")
             elif other != name:
-                problem = f"models: {other!r} and {name!r} have one name in C, or differ in the case of letters only"
+                problem = f"models: {other!r} and {name!r} have one name in C, or differ only in case"
                 self.faults.add(line, problem, "rename one of them")
             elif c_names[name] != name:
                 self.notes[
-                    f"{self.faults.place(line)}: {path[0]}: {name!r} is called {c_names[name]!r} in C and in the names of files"
+                    f"{self.faults.place(line)}: {path[0]}: {name!r} is {c_names[name]!r} in C and in file names"
                 ] = None
         return c_names
 
@@ -183,7 +183,7 @@ class _Reader:
         inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
         keys = self._split_states(keys)
         inputs, outputs = self._with_states(keys, inputs, outputs)
-        port_keys = {f"{kind}_{what}" for kind in ("input", "output") for what in PORT_KEYS}
+        port_keys = {f"{kind}_{key}" for kind in ("input", "output") for key in PORT_KEYS}
         rest = {k: s.value for k, s in keys.items() if k not in port_keys}
         runtimes = rest.pop("runtime")
         self._known_runtimes("runtime", keys["runtime"], runtimes)
@@ -193,7 +193,7 @@ class _Reader:
         return Model(name, files, platform, tuple(runtimes), inputs, outputs, MappingProxyType(rest))
 
     def _known_runtimes(self, key: str, stated: Setting, words: Sequence[str]) -> None:
-        """Note words that are neither kinds of hardware nor targets: a build would pass over them without a word."""
+        """Add a fault for each word that is no kind of hardware and no target; builds would ignore it."""
         known = self.installed.runtimes
         for word in words if known and stated.line else ():
             if word not in known:
@@ -206,7 +206,7 @@ class _Reader:
                 )
 
     def _with_names(self, keys: Settings, model: Model) -> Settings:
-        """The settings with the model's own names of its inputs or outputs where the file describes them without names."""
+        """Return the settings with the model's own port names where the file gives none."""
         kinds = [kind for kind in ("input", "output") if nameless_keys(kind, keys)]
         if not kinds or self.installed.own_names is None:
             return keys
@@ -262,7 +262,7 @@ class _Reader:
     def _with_states(
         self, keys: Settings, inputs: tuple[Port, ...], outputs: tuple[Port, ...]
     ) -> tuple[tuple[Port, ...], ...]:
-        """Return the ports with the pairs under `states`, which need not be named again where the other ports are."""
+        """Return the ports and those of the pairs under `states`, which need not be listed twice."""
         stated = keys.get("states")
         if stated is None or not isinstance(stated.value, Mapping):
             return inputs, outputs
@@ -352,7 +352,7 @@ class _Reader:
 
 
 def _absent(path: Path) -> str | None:
-    """Why a path leads nowhere; None if something is there."""
+    """Return why nothing can be read at a path; None if something exists there."""
     try:
         path.stat()
     except FileNotFoundError:

@@ -33,7 +33,7 @@ Settings = Mapping[str, Setting]
 
 
 KEYS = ("shapes", "data_types", "data_formats", "ranges", "aliases", "mean", "scale", "std", "color")
-"""What is said of tensors besides their names: KIND_KEY."""
+"""Keys that describe tensors besides their names, without the prefix "input_" or "output_"."""
 
 REVERSED: Mapping[str, bool] = MappingProxyType(
     {"NONE": False, "RGB": False, "BGR": True, "RGB2BGR": True, "BGR2RGB": True}
@@ -44,7 +44,7 @@ REVERSED: Mapping[str, bool] = MappingProxyType(
 WANTED: Mapping[str, str] = MappingProxyType(
     {"mean": "finite numbers", "scale": "finite numbers that are not 0", "std": "finite numbers above 0"}
 )
-"""What numbers a preparation takes."""
+"""Numbers that each key of a preparation accepts."""
 
 
 def nameless_keys(kind: str, keys: Settings) -> list[str]:
@@ -52,7 +52,7 @@ def nameless_keys(kind: str, keys: Settings) -> list[str]:
     names = keys.get(f"{kind}_tensors")
     if names is not None and names.value:
         return []
-    candidates = (*(f"{kind}_{what}" for what in KEYS), f"validation_{kind}s_data")
+    candidates = (*(f"{kind}_{key}" for key in KEYS), f"validation_{kind}s_data")
     return [key for key in candidates if key in keys and keys[key].line and keys[key].value]
 
 
@@ -78,7 +78,7 @@ class _Side:
         count = len(names.value)
         self._distinct("tensors")
         self._distinct("aliases")
-        shapes = self._each("shapes", count, joined=count == 1)
+        shapes = self._each("shapes", count, single_row=count == 1)
         dtypes = self._each("data_types", count, spread=True)
         formats = self._each("data_formats", count, spread=True)
         aliases = self._each("aliases", count)
@@ -99,9 +99,9 @@ class _Side:
             for i, name in enumerate(names.value)
         )
 
-    def _get(self, what: str) -> Setting | None:
-        found = self.keys.get(f"{self.kind}_{what}")
-        return found if found is not None and found.value is not None else None
+    def _get(self, key: str) -> Setting | None:
+        setting = self.keys.get(f"{self.kind}_{key}")
+        return setting if setting is not None and setting.value is not None else None
 
     def _nameless(self) -> None:
         names = f"{self.kind}_tensors"
@@ -110,66 +110,73 @@ class _Side:
                 self.keys[key].line, f"{key}: there is no {names}", f"name the tensors with {names}"
             )
 
-    def _distinct(self, what: str) -> None:
-        found = self._get(what)
-        values = found.value if found else ()
-        if found and len(set(values)) < len(values):
+    def _distinct(self, key: str) -> None:
+        setting = self._get(key)
+        values = setting.value if setting else ()
+        if setting and len(set(values)) < len(values):
             twice = next(v for v in values if values.count(v) > 1)
             self.faults.add(
-                found.line,
-                f"{self.kind}_{what}: {twice!r} is there twice",
+                setting.line,
+                f"{self.kind}_{key}: {twice!r} is there twice",
                 "give each tensor a name of its own",
             )
 
-    def _each(self, what: str, count: int, *, spread: bool = False, joined: bool = False) -> tuple[Any, ...]:
+    def _each(
+        self, key: str, count: int, *, spread: bool = False, single_row: bool = False
+    ) -> tuple[Any, ...]:
         """A value for each tensor; None for each where there is no key or not as many as there are tensors.
 
-        spread: one value holds for all.  joined: a list of single numbers is one row of numbers.
+        spread: one value holds for all.  single_row: a list of single numbers is one row.
         """
-        found = self._get(what)
-        if found is None:
+        setting = self._get(key)
+        if setting is None:
             return (None,) * count
-        values = found.value
-        if joined and all(len(row) == 1 for row in values) and values:
+        values = setting.value
+        if single_row and all(len(row) == 1 for row in values) and values:
             values = (tuple(row[0] for row in values),)
         if spread and len(values) == 1:
             values = values * count
         if len(values) != count:
-            self.faults.add(*self._miscounted(what, found, count, spread))
+            self.faults.add(*self._describe_miscount(key, setting, count, spread))
             return (None,) * count
         return tuple(values)
 
-    def _miscounted(self, what: str, found: Setting, count: int, spread: bool) -> tuple[int, str, str]:
-        """The fault of a key with another number of values than there are tensors: the line that would be right."""
+    def _describe_miscount(
+        self, key: str, setting: Setting, count: int, spread: bool
+    ) -> tuple[int, str, str]:
+        """Return the fault of a key with a wrong number of values, with a correct example."""
         names: tuple[str, ...] = self.keys[f"{self.kind}_tensors"].value
-        problem = f"{self.kind}_{what}: {len(found.value)} values for {count} {self.kind}_tensors"
+        problem = f"{self.kind}_{key}: {len(setting.value)} values for {count} {self.kind}_tensors"
         if count == 1 and "," in names[0]:
             listed = ", ".join(part.strip() for part in names[0].split(","))
             return (
-                found.line,
+                setting.line,
                 problem,
                 f"{names[0]!r} is one name; write several as a YAML list: {self.kind}_tensors: [{listed}]",
             )
-        rows = [_row(value) for value in found.value]
+        rows = [_row(value) for value in setting.value]
         example = ", ".join((rows + [f"<of {name}>" for name in names[len(rows) :]])[:count])
-        remedy = f"write a YAML list with {'one for all or ' if spread else ''}one for each tensor: {self.kind}_{what}: [{example}]"
-        return found.line, problem, remedy
+        each = "one for all or one for each tensor" if spread else "one for each tensor"
+        remedy = f"write a YAML list with {each}: {self.kind}_{key}: [{example}]"
+        return setting.line, problem, remedy
 
     def _preparations(self, count: int) -> tuple[Preparation, ...]:
-        """What is computed from each input; faults for what cannot be."""
+        """Return what is computed from each input; add a fault for each value that is not allowed."""
         rows: dict[str, tuple[tuple[float, ...], ...]] = {}
-        for what in ("mean", "scale", "std"):
-            found = self._get(what)
-            joined = (
-                found is not None and len(found.value) != count and all(len(row) == 1 for row in found.value)
+        for key in ("mean", "scale", "std"):
+            setting = self._get(key)
+            single_row = (
+                setting is not None
+                and len(setting.value) != count
+                and all(len(row) == 1 for row in setting.value)
             )
-            rows[what] = tuple(row or () for row in self._each(what, count, spread=True, joined=joined))
-            bad = [n for row in rows[what] for n in row if not _fits(what, n)]
-            if found and bad:
+            rows[key] = tuple(row or () for row in self._each(key, count, spread=True, single_row=single_row))
+            bad = [n for row in rows[key] for n in row if not _fits(key, n)]
+            if setting and bad:
                 self.faults.add(
-                    found.line, f"{self.kind}_{what}: {bad[0]:g} is not allowed", f"write {WANTED[what]}"
+                    setting.line, f"{self.kind}_{key}: {bad[0]:g} is not allowed", f"write {WANTED[key]}"
                 )
-                rows[what] = ((),) * count
+                rows[key] = ((),) * count
         scale, std = self._get("scale"), self._get("std")
         if scale and std:
             problem = f"{self.kind}_std: {self.kind}_scale is there too"
@@ -181,16 +188,16 @@ class _Side:
         )
 
     def _limits(self, count: int) -> tuple[tuple[float, float], ...]:
-        found = self._get("ranges")
-        if found is None:
+        setting = self._get("ranges")
+        if setting is None:
             return (Port.limits,) * count
-        joined = len(found.value) == 2 and all(len(row) == 1 for row in found.value)
-        rows = self._each("ranges", count, spread=True, joined=joined)
+        single_row = len(setting.value) == 2 and all(len(row) == 1 for row in setting.value)
+        rows = self._each("ranges", count, spread=True, single_row=single_row)
         for row in rows:
             if row is not None and not (len(row) == 2 and row[0] < row[1] and all(map(math.isfinite, row))):
                 text = ",".join(f"{number:g}" for number in row)
                 self.faults.add(
-                    found.line,
+                    setting.line,
                     f"{self.kind}_ranges: {text} is no range",
                     "write the least, then the greatest value",
                 )
@@ -202,21 +209,23 @@ class _Side:
 
         One .npz holds all tensors.
         """
-        found = self.keys.get(f"validation_{self.kind}s_data")
-        files = tuple(map(str, found.value)) if found and found.value else ()
+        setting = self.keys.get(f"validation_{self.kind}s_data")
+        files = tuple(map(str, setting.value)) if setting and setting.value else ()
         if len(files) == 1 and files[0].endswith(".npz"):
             return (files,) * count
-        if found and count and len(files) % count:
+        if setting and count and len(files) % count:
             problem = f"validation_{self.kind}s_data: {len(files)} files for {count} {self.kind}_tensors"
             self.faults.add(
-                found.line, problem, "name one file for each tensor, or as many again for each further round"
+                setting.line,
+                problem,
+                "name one file for each tensor, or as many again for each further round",
             )
             return ((),) * count
         return tuple(files[i::count] for i in range(count))
 
 
-def _fits(what: str, number: float) -> bool:
-    return math.isfinite(number) and (what == "mean" or number > 0 or (what == "scale" and number != 0))
+def _fits(key: str, number: float) -> bool:
+    return math.isfinite(number) and (key == "mean" or number > 0 or (key == "scale" and number != 0))
 
 
 def _row(value: object) -> str:

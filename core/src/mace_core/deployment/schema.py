@@ -55,7 +55,7 @@ class Schema:
         return {**target, **stated, **({"properties": properties} if properties else {})}
 
     def inner(self, part: Part, key: str | int) -> Part:
-        """What holds for a key or an item of something that `part` describes; empty if it says nothing."""
+        """Return the schema of a key or item of something that `part` describes; {} if there is none."""
         if isinstance(key, int):
             return self.resolve(self.form(part, is_list=True).get("items", {}))
         inner = part.get("properties", {}).get(key, part.get("additionalProperties", {}))
@@ -67,7 +67,7 @@ class Schema:
         return forms[is_list] if forms else part
 
     def find(self, path: Iterable[str | int]) -> Part:
-        """What holds for the value at a path."""
+        """Return the schema of the value at a path."""
         part = self.root
         for key in path:
             part = self.inner(part, key)
@@ -180,7 +180,7 @@ class _Complaint:
         self.faults.add(self.line(path), f"{name}: {problem}", remedy)
 
     def _describe_expected(self, path: Path, part: Part) -> str:
-        """What may be written; an item without words of its own has those of its list."""
+        """Describe the accepted values; an item without a description has that of its list."""
         while path and isinstance(path[-1], int) and "x-expects" not in part and "enum" not in part:
             path = path[:-1]
             part = self.schema.find(path)
@@ -188,7 +188,7 @@ class _Complaint:
 
 
 def describe_expected(part: Part) -> str:
-    """What may be written, in words."""
+    """Describe the accepted values in words."""
     if "x-expects" in part:
         return str(part["x-expects"])
     if "enum" in part:

@@ -21,7 +21,7 @@ LARGEST = 1 << 18
 """Bytes of the largest file; the parser takes some seconds for a megabyte."""
 
 VALUES = 20_000
-"""Most values of a list or mapping with all below, those behind aliases counted each time: a few lines cannot unfold without end."""
+"""Maximum of values in a list or mapping with all below, aliases counted each time: a guard against bombs."""
 
 DEPTH = 16
 """Deepest nesting; a deployment file needs 7."""
@@ -119,7 +119,7 @@ def _no_yaml(faults: Faults, line: int, problem: str) -> MaceError:
 
 
 def _is_remote(text: str) -> bool:
-    """Whether a text names something on another machine, in any scheme."""
+    """Tell whether a string names something on another machine, in any scheme."""
     return "://" in text or text.lstrip().lower().startswith(("http:", "https:"))
 
 

@@ -38,7 +38,9 @@ def _lrn(x: Array, attrs: LRNAttributes) -> Array:
     before = (size - 1) // 2
     squares = np.pad(x.astype(np.float64) ** 2, [(0, 0)] * (x.ndim - 1) + [(before, size - 1 - before)])
     windows = np.lib.stride_tricks.sliding_window_view(squares, size, axis=-1)
-    return np.asarray(x / (attrs.bias + attrs.alpha / size * windows.sum(axis=-1)) ** attrs.beta).astype(x.dtype)
+    return np.asarray(x / (attrs.bias + attrs.alpha / size * windows.sum(axis=-1)) ** attrs.beta).astype(
+        x.dtype
+    )
 
 
 OPS = (

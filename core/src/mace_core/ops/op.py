@@ -30,6 +30,7 @@ Spec = tuple[DType, Shape]
 Perm = tuple[int, ...]
 """A permutation of axes as numpy.transpose takes it."""
 
+
 class OpError(ValueError):
     """The op cannot take these inputs or attributes; the text says which and why, without naming the node."""
 
@@ -97,4 +98,3 @@ class Op(Generic[A]):
             has_attributes = self.attrs is not Attributes
             result = self.reference(*inputs, attrs=attrs) if has_attributes else self.reference(*inputs)
         return tuple(np.asarray(r) for r in (result if isinstance(result, tuple) else (result,)))
-

@@ -102,9 +102,7 @@ def _places(shape: Shape) -> list[Array]:
     return [np.asarray(c) for c in np.indices(shape)]
 
 
-def _scatter_elements(
-    data: Array, indices: Array, updates: Array, attrs: ScatterElementsAttributes
-) -> Array:
+def _scatter_elements(data: Array, indices: Array, updates: Array, attrs: ScatterElementsAttributes) -> Array:
     if indices.size == 0:
         return data
     axis = attrs.axis

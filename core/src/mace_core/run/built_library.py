@@ -77,10 +77,10 @@ class BuiltLibrary:
         with tempfile.TemporaryDirectory() as folder:
             options = [f"--threads={threads}", *([f"--reset={reset}"] if reset else [])]
             self._execute(model, samples, options, Path(folder))
-            found = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(outputs))]
+            contents = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(outputs))]
         return {
             t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape)
-            for t, data in zip(outputs, found, strict=True)
+            for t, data in zip(outputs, contents, strict=True)
         }
 
     def _execute(self, model: str, samples: Samples, options: Sequence[str], folder: Path) -> None:
@@ -93,7 +93,7 @@ class BuiltLibrary:
 
     def layers(self, model: str, sample: Samples) -> dict[str, Array]:
         """Return the result of every layer for one sample, by the name of the tensor."""
-        found: dict[str, Array] = {}
+        tensors: dict[str, Array] = {}
         with tempfile.TemporaryDirectory() as folder:
             self._execute(model, sample, [f"--layers={folder}"], Path(folder))
             for number, layer in enumerate(self.figures(model).layers):
@@ -101,10 +101,10 @@ class BuiltLibrary:
                 # A call that only other levels than this processor's make writes nothing.
                 if layer.levels and not file.exists():
                     continue
-                found[layer.result.name] = np.frombuffer(file.read_bytes(), layer.result.dtype.numpy).reshape(
-                    layer.result.shape
-                )
-        return found
+                tensors[layer.result.name] = np.frombuffer(
+                    file.read_bytes(), layer.result.dtype.numpy
+                ).reshape(layer.result.shape)
+        return tensors
 
     def time(self, model: str, threads: int = 1, rounds: int = 20, layers: bool = False) -> Timing:
         """Time a model with the program mace_benchmark."""

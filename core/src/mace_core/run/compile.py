@@ -41,7 +41,7 @@ def program(
 
 
 def link(sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple[str, ...]) -> Path:
-    """Compile the library of models and the one program among the manifests into that program in the folder."""
+    """Compile the library of models and link it with the only program among the manifests, in the folder."""
     (program_manifest,) = (manifest for manifest in sources.manifests if manifest.product is Product.PROGRAM)
     words = _compile(sources, sources.manifests, compiler, folder, flags)
     threads = ["-pthread"] if compiler.hosted else []

@@ -1,4 +1,4 @@
-"""Keeps what takes long to make in the user's cache folder, under a key that says all of what it was made from."""
+"""Keeps what takes long to make in the user's cache folder, under a key that names all that it depends on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_cached(kind: str, key: str, content: Content) -> None:
 
 
 def _trim(folder: Path) -> None:
-    """Remove the files that were used longest ago, those included that an interrupted command left, until the others fit."""
+    """Remove the files that were used longest ago, until the others fit the limit."""
     files = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
     files.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
     total = 0

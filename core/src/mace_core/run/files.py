@@ -26,7 +26,7 @@ NPY_MAGIC = b"\x93NUMPY"
 
 
 UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, BadZipFile, zlib.error)
-"""What numpy and zipfile raise for files that are no arrays."""
+"""Exceptions of numpy and zipfile for files that are no arrays."""
 
 MAX_NAME = 230
 """Bytes of a file's name; the systems' limit is 255, and a file is written under a longer name first."""
@@ -87,8 +87,8 @@ def write_all(folder: Path, files: Mapping[str, Content]) -> None:
 
 
 def plain_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a file name without suffix for each name: letters, digits and `.`, `_`, `-`, all different in any case of letters."""
-    found: dict[str, str] = {}
+    """Return a file name without suffix for each name: plain characters, unique even if case is ignored."""
+    stems: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
         stem = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:MAX_STEM].strip(".") or "_"
@@ -98,8 +98,8 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
             number += 1
             free = f"{stem}_{number}"
         taken.add(free.lower())
-        found[name] = free
-    return found
+        stems[name] = free
+    return stems
 
 
 def _resolve_inside(folder: Path, name: str) -> Path:
@@ -123,7 +123,7 @@ def _resolve_inside(folder: Path, name: str) -> Path:
 
 
 def _unsuitable(name: str) -> str | None:
-    """Why a relative path cannot be written everywhere; None where it can."""
+    """Return why a relative path cannot be written on every system; None if it can."""
     parts = name.split("/")
     if not name or PurePosixPath(name).is_absolute():
         return "is not a path in the folder"
@@ -153,7 +153,7 @@ REMEDY = "give a .npy, .npz or raw file of numbers"
 
 
 def read_array(path: str, tensor: Tensor, names: Sequence[str] = ()) -> Array:
-    """The data of one tensor in a .npy file, in an .npz under the tensor's name, or in a raw file of its elements.
+    """Read one tensor from a .npy file, from an .npz under its name, or from a raw file of its elements.
 
     names: other names that the tensor may have in an .npz.
 
@@ -191,17 +191,17 @@ def read_samples(path: str) -> Array:
     raise MaceError(path, f"holds {len(names)} arrays", "give a .npy file, or an .npz with one array")
 
 
-def _member(path: str, wanted: Sequence[str]) -> Array:
+def _member(path: str, accepted: Sequence[str]) -> Array:
     """The array of the first of the names that an .npz file has, or its only one."""
     try:
         with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             names = list(archive)
-            name = next((n for n in wanted if n in names), names[0] if len(names) == 1 else None)
+            name = next((n for n in accepted if n in names), names[0] if len(names) == 1 else None)
             if name is None:
                 listed = ", ".join(names) or "nothing"
                 raise MaceError(
                     path,
-                    f"has no array {wanted[0]!r}; it holds {listed}",
+                    f"has no array {accepted[0]!r}; it holds {listed}",
                     "save it with the names of the tensors",
                 )
             array: Array = archive[name]

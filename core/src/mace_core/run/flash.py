@@ -1,4 +1,4 @@
-"""How much of a program lies in flash."""
+"""Measures how much of a program lies in flash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOADED = 1
 
 _Layout = tuple[str, int, int, str, int]
 _LAYOUTS: dict[int, _Layout] = {1: ("I", 28, 42, "IIIIIIII", 4), 2: ("Q", 32, 54, "IIQQQQQQ", 5)}
-"""By class of file, 32 and 64 bits: the form of an address; where the header has the table's offset, and its entries' size and number;
+"""By class of file, 32 or 64 bits: form of an address, position of the table's offset, sizes of entries;
 the form of an entry, and which of its fields is the segment's size in the file. See the ELF specification,
 chapters 1 and 2."""
 

@@ -53,13 +53,13 @@ class Framework:
         return tuple(state for state in self.own.states if state.input not in inside)
 
     def asked(self) -> Model:
-        """Return the model with the next values of states among its outputs where the application gets them."""
+        """Return the model with the next values of states among its outputs, if the application gets them."""
         if not {state.output for state in self.inside}.intersection(self.own.port_outputs):
             return self.model
         return replace(self.model, outputs=tuple(Port(name) for name in self.own.port_outputs))
 
     def given(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """What the framework gets for one sample of the application, by the framework's names.
+        """Convert one sample of the application to the framework's inputs, by the framework's names.
 
         Paired states begin.
         """
@@ -72,7 +72,7 @@ class Framework:
     def run(
         self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False
     ) -> dict[str, Array]:
-        """What the application gets for one sample, by public name, when the framework computes.
+        """Run the framework on one sample of the application and return outputs by public name.
 
         is_partial: leave out what the framework does not give, instead of a MaceError.
         """
@@ -119,7 +119,7 @@ class Framework:
 
 
 class FrameworkSession:
-    """Runs a model in its framework run by run, as a session of the library does: its states last from one run to the next."""
+    """Runs a model in its framework as a session of the library does: states last from run to run."""
 
     def __init__(self, framework: Framework) -> None:
         self.framework = framework
@@ -130,7 +130,7 @@ class FrameworkSession:
 
     @property
     def runtime(self) -> str:
-        """What computes, in words."""
+        """The name and version of what computes."""
         return self._reference.runtime
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""Which layer is the first that is wrong: a model's inner tensors beside its framework, and beside the ops' references.
+"""Finds the first wrong layer: compares inner tensors with the framework, and with the ops' references.
 
 Rounding drifts: a chain of layers of 8-bit integers may end far from the framework's, though every layer is
 right. So each layer is judged by what it makes of the other side's own operands; what it makes of its own
@@ -112,7 +112,7 @@ class _Comparison:
         return compute(node.op, node.attrs, operands, self.graph.outputs_of(node))
 
     def _as_operand(self, name: str, theirs: Array, ours: Array) -> Array:
-        """What the other side computed, as an operand of the next layer: of another type it cannot be one, and ours takes its place."""
+        """Return the other side's result as an operand of the next layer; ours if its type does not fit."""
         return theirs.reshape(ours.shape) if theirs.dtype == ours.dtype else ours
 
     def _row(self, name: str, node: Node, values: tuple[Array, Array, Array]) -> LayerComparison:

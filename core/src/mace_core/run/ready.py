@@ -1,4 +1,4 @@
-"""Will a build succeed: every stage that can be reached, for all models and choices, with all faults together."""
+"""Checks whether a build will succeed: every stage for all models and choices, all faults together."""
 
 from __future__ import annotations
 

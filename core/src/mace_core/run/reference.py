@@ -24,7 +24,7 @@ def execute(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 class ReferenceSession:
-    """Computes a graph run by run as a session of a library does: its states last from one run to the next."""
+    """Computes a graph run by run as a session does: its states last from one run to the next."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -1,4 +1,4 @@
-"""What running a built library shows: times, similarity to what was expected, and why a model could not be compared."""
+"""Holds what running a built library shows: times, similarity, and why a model could not be compared."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Validation:
-    """How well a model of a built library computes what it should.
+    """The validation of one model of a built library.
 
     similarity: the worst over all outputs and samples.  accuracy: the share of right labels; None where there
     are none.
@@ -90,7 +90,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """How well one tensor agrees with the other side.
+    """The comparison of one tensor with the other side.
 
     stage: "read" for the graph as the frontend made it, computed by the references of the ops, against the
     framework; "computed" for the built library's layers against the references.
@@ -119,7 +119,7 @@ class LayerComparison:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a model could not be compared."""
+    """The reason why a model could not be compared."""
 
     model: str
     target: str

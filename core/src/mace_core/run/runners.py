@@ -64,6 +64,6 @@ def processor() -> str:
     return MACHINES.get(machine, machine)
 
 
-def linux(wanted: str) -> Runner:
-    """Choose what executes static Linux programs of a processor: this machine where it can, else QEMU."""
-    return Native() if sys.platform == "linux" and processor() == wanted else Qemu(wanted)
+def linux(name: str) -> Runner:
+    """Return the runner of static Linux programs for a processor: this machine if it fits, else QEMU."""
+    return Native() if sys.platform == "linux" and processor() == name else Qemu(name)

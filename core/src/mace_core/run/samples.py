@@ -15,7 +15,7 @@ Samples = Mapping[str, Array]
 """Arrays by tensor name, each with a leading axis of samples."""
 
 
-def fit_inputs(tensors: Sequence[Tensor], given: Samples) -> dict[str, Array]:
+def fit_inputs(tensors: Sequence[Tensor], samples: Samples) -> dict[str, Array]:
     """The samples of every input as [samples, *shape], in its own element type.
 
     An array may have exactly the input's shape (one sample), a leading axis of samples, or that axis in place
@@ -25,16 +25,16 @@ def fit_inputs(tensors: Sequence[Tensor], given: Samples) -> dict[str, Array]:
     """
     faults = [
         f"input {name!r}: the model has no such input; it has {_names(tensors)}"
-        for name in given
+        for name in samples
         if name not in _check_names(tensors)
     ]
     fitted: dict[str, Array] = {}
     for tensor in tensors:
-        if tensor.name not in given:
+        if tensor.name not in samples:
             faults.append(f"input {tensor.name!r}: no data given; give data for each of {_names(tensors)}")
             continue
         try:
-            fitted[tensor.name] = fit(tensor, given[tensor.name])
+            fitted[tensor.name] = fit(tensor, samples[tensor.name])
         except MaceError as error:
             faults.append(str(error))
     counts = {name: len(array) for name, array in fitted.items()}
@@ -46,52 +46,53 @@ def fit_inputs(tensors: Sequence[Tensor], given: Samples) -> dict[str, Array]:
     return fitted
 
 
-def fit(tensor: Tensor, array: Array, what: str = "input") -> Array:
+def fit(tensor: Tensor, array: Array, side: str = "input") -> Array:
     """The samples of one tensor as [samples, *shape]; MaceError for another element type or shape.
 
     what: "input"; or "output", of which expected numbers may be of any type.
     """
-    place, wanted = f"{what} {tensor.name!r}", tensor.dtype.numpy
-    if what == "input" and array.dtype.newbyteorder("=") != wanted:
-        problem = f"expected {wanted.name}{list(tensor.shape)}, found {array.dtype.name}{list(array.shape)}"
+    place, dtype = f"{side} {tensor.name!r}", tensor.dtype.numpy
+    if side == "input" and array.dtype.newbyteorder("=") != dtype:
+        problem = f"expected {dtype.name}{list(tensor.shape)}, found {array.dtype.name}{list(array.shape)}"
         raise MaceError(
             place,
             problem,
-            f"convert the data: array.astype(numpy.{wanted.name}), or state its type under input_data_types",
+            f"convert the data: array.astype(numpy.{dtype.name}), or state its type under input_data_types",
         )
     count = samples_in(array.shape, tensor.shape)
     if count is None:
-        problem = f"expected {wanted.name}{list(tensor.shape)} for each sample, found {array.dtype.name}{list(array.shape)}"
+        expected = f"{dtype.name}{list(tensor.shape)}"
+        problem = f"expected {expected} for each sample, found {array.dtype.name}{list(array.shape)}"
         raise MaceError(place, problem, "give that shape, with or without a leading axis of samples")
-    if what == "input":
-        array = np.ascontiguousarray(array, wanted)
+    if side == "input":
+        array = np.ascontiguousarray(array, dtype)
     return array.reshape(count, *tensor.shape)
 
 
-def samples_in(given: Shape, shape: Shape) -> int | None:
-    """How many samples of a shape an array holds; None if it is no array of such.
+def samples_in(array_shape: Shape, shape: Shape) -> int | None:
+    """Return how many samples of a shape an array holds; None if it does not consist of such samples.
 
     Of [1, 28, 28]: [1, 28, 28] is one, [5, 1, 28, 28] and [5, 28, 28] are five.
     """
-    if given == shape:
+    if array_shape == shape:
         return 1
-    if given[1:] == shape and given:
-        return given[0]
-    if shape[:1] == (1,) and given[1:] == shape[1:] and given:
-        return given[0]
+    if array_shape[1:] == shape and array_shape:
+        return array_shape[0]
+    if shape[:1] == (1,) and array_shape[1:] == shape[1:] and array_shape:
+        return array_shape[0]
     return None
 
 
-def stored_samples(ports: Sequence[Port], tensors: Sequence[Tensor], what: str = "input") -> dict[str, Array]:
+def stored_samples(ports: Sequence[Port], tensors: Sequence[Tensor], side: str = "input") -> dict[str, Array]:
     """The validation data that the deployment file names, by tensor, each as [samples, *shape]."""
     stated = {(p.alias or p.name): p for p in ports}
-    found = {}
+    samples = {}
     for tensor in tensors:
         port = stated.get(tensor.name)
         if port and port.data:
-            rounds = [fit(tensor, read_array(file, tensor, (port.name,)), what) for file in port.data]
-            found[tensor.name] = np.concatenate(rounds)
-    return found
+            rounds = [fit(tensor, read_array(file, tensor, (port.name,)), side) for file in port.data]
+            samples[tensor.name] = np.concatenate(rounds)
+    return samples
 
 
 def _check_names(tensors: Sequence[Tensor]) -> set[str]:

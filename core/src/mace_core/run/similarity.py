@@ -30,14 +30,14 @@ class Similarity:
     pixels: float
 
     @classmethod
-    def of(cls, found: Array, expected: Array) -> Similarity:
+    def of(cls, actual: Array, expected: Array) -> Similarity:
         """Of two arrays of numbers with as many elements."""
-        expected = expected.reshape(found.shape)
+        expected = expected.reshape(actual.shape)
         return cls(
-            cosine(found, expected),
-            sqnr(found, expected),
-            relative_error(found, expected),
-            pixel_accuracy(found, expected),
+            cosine(actual, expected),
+            sqnr(actual, expected),
+            relative_error(actual, expected),
+            pixel_accuracy(actual, expected),
         )
 
     @classmethod
@@ -57,34 +57,34 @@ def numbers(array: Array, tensor: Tensor) -> Array:
     return dequantize(array, tensor.quant) if tensor.quant and array.dtype == tensor.dtype.numpy else array
 
 
-def cosine(found: Array, expected: Array) -> float:
+def cosine(actual: Array, expected: Array) -> float:
     """Cosine of the angle between two arrays taken as vectors; 1 where both are zero."""
-    a, b = found.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
+    a, b = actual.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / lengths if lengths else float(not (a.any() or b.any()))
 
 
-def sqnr(found: Array, expected: Array) -> float:
+def sqnr(actual: Array, expected: Array) -> float:
     """10 log10 of the expected signal's power over that of the difference, at most MOST_DECIBELS."""
     wide = expected.astype(np.float64)
-    signal, noise = float(np.square(wide).sum()), float(np.square(found.astype(np.float64) - wide).sum())
+    signal, noise = float(np.square(wide).sum()), float(np.square(actual.astype(np.float64) - wide).sum())
     if not noise:
         return MOST_DECIBELS
     return min(MOST_DECIBELS, 10 * math.log10(signal / noise)) if signal else -MOST_DECIBELS
 
 
-def relative_error(found: Array, expected: Array) -> float:
-    """The largest absolute difference, over the range of the expected values (over 1 where they are all the same)."""
+def relative_error(actual: Array, expected: Array) -> float:
+    """Return the largest absolute difference, relative to the range of the expected values (1 if it is 0)."""
     wide = expected.astype(np.float64)
     span = float(wide.max() - wide.min()) if wide.size else 0.0
-    return float(np.abs(found.astype(np.float64) - wide).max(initial=0.0)) / (span or 1.0)
+    return float(np.abs(actual.astype(np.float64) - wide).max(initial=0.0)) / (span or 1.0)
 
 
-def pixel_accuracy(found: Array, expected: Array) -> float:
+def pixel_accuracy(actual: Array, expected: Array) -> float:
     """The share of places whose greatest element along the last axis is the same."""
-    if not found.size or found.shape[-1] < 2:
+    if not actual.size or actual.shape[-1] < 2:
         return 1.0
-    return float((found.argmax(axis=-1) == expected.argmax(axis=-1)).mean())
+    return float((actual.argmax(axis=-1) == expected.argmax(axis=-1)).mean())
 
 
 def accuracy(scores: Array, labels: Array) -> float:

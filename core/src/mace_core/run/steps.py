@@ -20,24 +20,24 @@ STEPS = 16
 """Runs in a row where the deployment file names no data: enough for a state that is lost or wrong to show."""
 
 ROUNDS = 2
-"""How often all steps are run: from the start values, and again after a reset."""
+"""Number of rounds over all steps: from the start values, and again after a reset."""
 
 
 def carried_states(model: Model, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[str, str]:
-    """Return the inputs of a library that are states of the application, each with the output that is its next value.
+    """Return the library's inputs that are states of the application, each with the output of its next value.
 
     These are each input NAME beside an output NAME.next, by the names in the model file.
     """
-    own = {port.alias: port.name for port in (*model.inputs, *model.outputs) if port.alias}
-    following = {own.get(tensor.name, tensor.name): tensor.name for tensor in outputs}
-    found = {tensor.name: own.get(tensor.name, tensor.name) + NEXT for tensor in inputs}
-    return {state: following[after] for state, after in found.items() if after in following}
+    names = {port.alias: port.name for port in (*model.inputs, *model.outputs) if port.alias}
+    following = {names.get(tensor.name, tensor.name): tensor.name for tensor in outputs}
+    outputs_by_state = {tensor.name: names.get(tensor.name, tensor.name) + NEXT for tensor in inputs}
+    return {state: following[after] for state, after in outputs_by_state.items() if after in following}
 
 
 def run_steps(
     job: ValidationJob, samples: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, Array], str]:
-    """Return what the library and the framework give in several runs in a row, by output, runs along the first axis.
+    """Return what the library and the framework compute in consecutive runs, by output, runs along axis 0.
 
     All runs are done twice, the second time after a reset, which must give the same again. Each side keeps
     its own states. The text says what the framework is. MaceError if it is missing.
@@ -57,11 +57,11 @@ def run_steps(
     for _ in range(ROUNDS):
         session.reset()
         expected += [session.run({**starts, **step}) for step in steps]
-    found = _run_carrying(job, steps, starts, pairs) if pairs else _run_session(job, steps)
-    names = [name for name in found if name in expected[0]]
-    theirs = {name: np.stack([np.asarray(outputs[name]) for outputs in expected]) for name in names}
+    outputs = _run_carrying(job, steps, starts, pairs) if pairs else _run_session(job, steps)
+    names = [name for name in outputs if name in expected[0]]
+    theirs = {name: np.stack([np.asarray(row[name]) for row in expected]) for name in names}
     runtime = f"{session.runtime}; {len(steps)} steps in a row, and again after a reset"
-    return {name: found[name] for name in names}, theirs, runtime
+    return {name: outputs[name] for name in names}, theirs, runtime
 
 
 def _run_session(job: ValidationJob, steps: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -77,17 +77,17 @@ def _run_carrying(
     pairs: Mapping[str, str],
 ) -> dict[str, Array]:
     """Run all rounds step by step, each handed the states that the one before left."""
-    found = []
+    rows = []
     for _ in range(ROUNDS):
         states = dict(starts)
         for step in steps:
-            given = {name: array[None] for name, array in {**step, **states}.items()}
+            arrays = {name: array[None] for name, array in {**step, **states}.items()}
             outputs = {
-                name: array[0] for name, array in job.built.run(job.model.name, given, job.threads).items()
+                name: array[0] for name, array in job.built.run(job.model.name, arrays, job.threads).items()
             }
-            found.append(outputs)
+            rows.append(outputs)
             states = {state: outputs[after] for state, after in pairs.items()}
-    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def _start_values(framework: Framework, states: Sequence[Tensor]) -> dict[str, Array]:

@@ -34,7 +34,7 @@ TEXT_COLUMNS = frozenset(
 """Columns that hold text; the others hold numbers."""
 
 MAX_CELL = 72
-"""Characters of a cell: names of fused nodes are longer than a terminal, and would leave no room for the figures."""
+"""Characters of a cell; names of fused nodes would leave no room for the figures."""
 
 STAGES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -42,7 +42,7 @@ STAGES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "computed": ("as computed", "from the library's inputs"),
     }
 )
-"""What the cosine and decibels of a stage are of: the chain from the model's input on, and each layer alone."""
+"""Figures of a stage: for the chain from the model's input on, and for each layer alone."""
 
 
 def show_validations(results: Sequence[Validation | Failure]) -> str:
@@ -83,7 +83,7 @@ def show_layers(results: Sequence[LayerComparison | Failure]) -> str:
 
 
 def show_timings(timings: Sequence[Timing]) -> str:
-    """Return the shortest and the median time of each model in milliseconds, beside the framework's where it was timed."""
+    """Return a table of the shortest and median time of each model, and of the framework's if timed."""
     head = ("model", "target", "min ms", "median ms", "framework ms", "ratio")
     text = table(head, [_timing_cells(timing) for timing in timings]) + timing_note(
         timing.timing for timing in timings
@@ -108,10 +108,10 @@ def timing_note(timings: Iterable[str]) -> str:
     return f"~ {' or '.join(words)}: not measured on the processor itself\n" if words else ""
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], whole: bool = False) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], full_text: bool = False) -> str:
     """Return columns under their names, for a terminal or a file.
 
-    whole: long cells are wrapped instead of shortened, because every word of them counts.
+    full_text: long cells are wrapped instead of shortened, because every word of them counts.
     """
     from rich.box import SIMPLE
     from rich.console import Console
@@ -126,7 +126,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], whole: bool = Fals
         )
     for row in rows:
         # Text, not str: names of tensors may look like rich's markup, [bold] for example, and would vanish.
-        drawn.add_row(*(Text(escape_controls(cell if whole else _shorten(cell), keep="")) for cell in row))
+        drawn.add_row(
+            *(Text(escape_controls(cell if full_text else _shorten(cell), keep="")) for cell in row)
+        )
     console = Console(file=StringIO(), width=160)
     console.print(drawn)
     assert isinstance(console.file, StringIO)
@@ -140,14 +142,14 @@ def _shorten(cell: str) -> str:
 
 
 def _validation_cells(result: Validation) -> tuple[str, ...]:
-    alike = result.similarity
+    similarity = result.similarity
     return (
         result.model,
         result.target,
-        f"{alike.cosine:.7f}",
-        f"{alike.sqnr:.1f}",
-        f"{alike.error:.1e}",
-        f"{alike.pixels:.4f}",
+        f"{similarity.cosine:.7f}",
+        f"{similarity.sqnr:.1f}",
+        f"{similarity.error:.1e}",
+        f"{similarity.pixels:.4f}",
         "" if result.accuracy is None else f"{result.accuracy:.4f}",
         milliseconds(result.latency_ns, result.timing),
         str(result.arena_bytes),
@@ -158,8 +160,8 @@ def _validation_cells(result: Validation) -> tuple[str, ...]:
 
 def _layer_cells(row: LayerComparison) -> tuple[str, ...]:
     chain = f"{row.chain.cosine:.7f} {row.chain.sqnr:6.1f}"
-    alone = f"{row.alone.cosine:.7f} {row.alone.sqnr:6.1f}"
-    return row.stage, row.tensor, row.op, chain, alone, _verdict(row.passed)
+    layer_alone = f"{row.alone.cosine:.7f} {row.alone.sqnr:6.1f}"
+    return row.stage, row.tensor, row.op, chain, layer_alone, _verdict(row.passed)
 
 
 def _timing_cells(timing: Timing) -> tuple[str, ...]:

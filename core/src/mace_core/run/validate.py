@@ -22,10 +22,10 @@ from mace_core.run.similarity import Similarity, accuracy, numbers
 from mace_core.run.steps import STEPS, carried_states, run_steps
 
 MIN_COSINE = 0.9999
-"""What a model of floats must reach unless its deployment file asks for less."""
+"""Smallest cosine of a passing model of floats, unless its deployment file asks for less."""
 
 MAX_ERROR = 1e-3
-"""The same for its largest error, as a share of the range of the expected output.
+"""Largest error of such a model, as a share of the range of the expected output.
 
 A cosine alone would pass an output with a wrong sign bit in one small element.
 """
@@ -112,7 +112,7 @@ class Expectation:
 
 
 def expectation(job: ValidationJob) -> Expectation:
-    """Return samples and expected outputs of the deployment file, else random ones and the framework's outputs."""
+    """Return samples and outputs of the deployment file, else random samples and the framework's outputs."""
     model, ports = job.model, job.built.model(job.model.name)
     samples = stored_samples(model.inputs, ports["inputs"])
     expected = stored_samples(model.outputs, ports["outputs"], "output")
@@ -133,7 +133,7 @@ def expectation(job: ValidationJob) -> Expectation:
 
 
 def _compare(output: Array, expected: Array, tensor: Tensor) -> Similarity:
-    """Compare an output with the expected values; integers of a quantized tensor as the numbers that they mean."""
+    """Compare an output with the expected values, in real numbers also if it is quantized."""
     return Similarity.of(numbers(output, tensor), numbers(expected.reshape(output.shape), tensor))
 
 
