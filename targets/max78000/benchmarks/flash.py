@@ -20,7 +20,7 @@ from references import Reference, references
 from mace_core.api import Compiler
 from mace_core.registry import Registry
 from mace_target_max78000.emulator.binary import Firmware, load
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import firmware
 
@@ -31,7 +31,7 @@ WEIGHTS = ("kernels", "runs", "codes", "coded", "cnn_load_weights")
 def built(reference: Reference, compiler: Compiler, table_driven: bool) -> Firmware:
     """A network's firmware."""
     network, options = reference.network, replace(reference.options, table_driven=table_driven)
-    image = synthesise(network, options, reference.device).image
+    image = synthesize(network, options, reference.device).image
     with tempfile.TemporaryDirectory() as folder:
         return load(firmware(emit_project(image, network, options, ""), compiler, Path(folder)))
 

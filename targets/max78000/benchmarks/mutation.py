@@ -21,10 +21,10 @@ import numpy as np
 
 from mace_frontend_ai8x.network import Activation, Network
 from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Step, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import SimulationError, Simulator, mismatches, replay
+from mace_target_max78000.simulate import SimulationError, Simulator, find_mismatches, replay
 from mace_target_max78000.simulate.decode import decode
 from mace_target_max78000.simulate.layer_settings import Kind, Setting
 
@@ -76,7 +76,7 @@ class Subject:
     @classmethod
     def of(cls, name: str, network: Network, options: Options, device: Device) -> Subject:
         """With its program made."""
-        return cls(name, network, options, device, synthesise(network, options, device).image)
+        return cls(name, network, options, device, synthesize(network, options, device).image)
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,16 @@ def weight_flips(subject: Subject, count: int, random: np.random.Generator) -> I
             place,
             turned(int(weights.values.flat[place]), bit, weights.bits, weights.binary),
         )
-        image = synthesise(changed, subject.options, subject.device).image
+        image = synthesize(changed, subject.options, subject.device).image
         if difference(subject.image, image) != 1:
             continue  # the layer had shared its weights with another one
         flipped = replace(subject.image, kernels=image.kernels)
         simulator = replay(flipped)
         what = f"{subject.name}: layer {index}, weight {place}, bit {bit}"
-        assert not list(mismatches(simulator, image)), (
+        assert not list(find_mismatches(simulator, image)), (
             f"{what}: the arithmetic of the changed network finds another answer"
         )
-        different = any(True for _ in mismatches(simulator, subject.image))
+        different = any(True for _ in find_mismatches(simulator, subject.image))
         must = [c.values for c in image.known_answer] != [c.values for c in subject.image.known_answer]
         yield Flip(what, ANSWER if different else SAME, must=must)
 
@@ -208,7 +208,7 @@ def judge(subject: Subject, whole: Simulator, changed: Image, name: str, bit: in
         simulator = replay(changed)
     except SimulationError:
         return FAULT
-    if any(True for _ in mismatches(simulator, subject.image)):
+    if any(True for _ in find_mismatches(simulator, subject.image)):
         return ANSWER
     if (
         settings(simulator, subject.image) == settings(whole, subject.image)
@@ -252,7 +252,7 @@ def must(subject: Subject, name: str, layer: int, step: Step) -> bool | None:
     ) or described.activation is Activation.ABS:
         return None
     layers = [other if i == layer else each for i, each in enumerate(subject.network.layers)]
-    changed = synthesise(
+    changed = synthesize(
         replace(subject.network, layers=tuple(layers)), subject.options, subject.device
     ).image
     return changed.known_answer != subject.image.known_answer

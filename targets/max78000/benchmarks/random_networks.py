@@ -22,11 +22,11 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import PlacedNetwork, place_layers
 from mace_target_max78000.place.values import runs_as_image
-from mace_target_max78000.simulate import SimulationError, mismatches, replay
+from mace_target_max78000.simulate import SimulationError, find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 T = TypeVar("T")
@@ -340,9 +340,9 @@ def random_options(layers: Sequence[Layer], pick: Pick) -> Options:
 def different(placed: PlacedNetwork, sample: Array, device: Device) -> list[str]:
     """Each word in which the simulator differs from the arithmetic, or what the simulator refuses."""
     network = Network("random", placed.layers, placed.places, sample)
-    image = synthesise(network, placed.options, device).image
+    image = synthesize(network, placed.options, device).image
     try:
-        return list(mismatches(replay(image), image))
+        return list(find_mismatches(replay(image), image))
     except SimulationError as error:
         return [str(error)]
 

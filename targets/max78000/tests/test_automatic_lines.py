@@ -11,7 +11,7 @@ from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.design import design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import built
+from mace_target_max78000.project import make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78002.device import MAX78002
 
@@ -35,7 +35,7 @@ def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_i
     layers = made.network.layers
     assert [layer.operation for layer in layers if layer.eltwise is not None] == [Operation.PASSTHROUGH]
     assert sum(layer.pools for layer in layers) == (pooled != "nothing")
-    project = built(made.network, made.options, device)
+    project = make_project(made.network, made.options, device)
     expected = execute(graph, {graph.inputs[0]: made.network.sample.reshape(8, 24).T[None].astype(np.int8)})[
         graph.outputs[0]
     ]

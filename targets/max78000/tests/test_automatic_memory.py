@@ -15,11 +15,11 @@ from mace_core.registry import Registry
 from mace_core.transforms import run_phases
 from mace_frontend_ai8x.network import Eltwise
 from mace_target_max78000.design import design_network
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image
 from mace_target_max78000.quantize.plan import QuantizationPolicy
-from mace_target_max78000.report import analysed
-from mace_target_max78000.simulate import mismatches, replay
+from mace_target_max78000.report import analyze_program
+from mace_target_max78000.simulate import find_mismatches, replay
 
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 FLAT = ("test-flatten-fc-quant8", "test-mlpflattennopool12to2")
@@ -54,10 +54,10 @@ def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, t
     tensor = graph.tensors[graph.inputs[0]]
     data = np.random.default_rng(0).uniform(-1, 1, tensor.shape).astype(tensor.dtype.numpy)
     ours = design_network(graph, [{tensor.name: data}], device, (options, QuantizationPolicy()))
-    by_hand, made = synthesise(network, options, device), synthesise(ours.network, ours.options, device)
-    assert list(mismatches(replay(made.image), made.image)) == []
+    by_hand, made = synthesize(network, options, device), synthesize(ours.network, ours.options, device)
+    assert list(find_mismatches(replay(made.image), made.image)) == []
     assert weight_words(made.image) <= weight_words(by_hand.image)
     assert (
-        analysed(ours.network, made, ours.options).data_bytes
-        <= analysed(network, by_hand, options).data_bytes
+        analyze_program(ours.network, made, ours.options).data_bytes
+        <= analyze_program(network, by_hand, options).data_bytes
     )

@@ -11,7 +11,7 @@ from mace_core.ir import DType, Graph
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import built
+from mace_target_max78000.project import make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 from mace_target_max78002.device import MAX78002
 
@@ -117,6 +117,6 @@ def test_a_unet_of_48x48_gives_results_of_8_bits_on_the_first_generation() -> No
     found = made(unet(48), MAX78000)
     assert not found.network.layers[-1].wide
     assert any("8 bits in place of 32" in note for note in found.network.notes)
-    project = built(found.network, found.options, MAX78000)  # executed in the simulator, and compared
+    project = make_project(found.network, found.options, MAX78000)  # executed in the simulator, and compared
     assert project.results[-1].shape == (4, 48, 48)
     assert made(unet(48), MAX78002).network.layers[-1].wide

@@ -23,14 +23,14 @@ from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.design import quantize_and_legalize
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.legalize.boundary import cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
 from mace_target_max78000.legalize.tensors import find_exponent, is_native
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import place_layers
 from mace_target_max78000.quantize.plan import QuantizationPolicy, calibrate, is_quantized
-from mace_target_max78000.simulate import mismatches, replay
+from mace_target_max78000.simulate import find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 ROOT = Path(__file__).parents[3]
@@ -99,8 +99,8 @@ def assert_runs(formed: LegalizedGraph, sample: Array, device: Device) -> None:
     placed = place_layers(split_long_bias(formed, device).layers, shape, device, ROUNDED)
     network = Network("network", placed.layers, placed.places, sample.reshape(shape))
     assert [str(fault) for fault in find_faults(network, device, placed.options)] == []
-    image = synthesise(network, placed.options, device).image
-    assert list(mismatches(replay(image), image)) == []
+    image = synthesize(network, placed.options, device).image
+    assert list(find_mismatches(replay(image), image)) == []
 
 
 def recorded(tiny: Tiny, kind: str, graph: Graph) -> list[dict[str, Array]]:

@@ -18,11 +18,11 @@ from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import place_layers
-from mace_target_max78000.simulate import mismatches, replay
+from mace_target_max78000.simulate import find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 COUNT = int(os.environ.get("MACE_RANDOM_NETWORKS", "150"))
@@ -50,5 +50,5 @@ def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Device)
     step = formed.powers[[layer.output for layer in formed.layers].index(True)]
     whole = np.rint(expected / 2.0**step) if expected.dtype.kind == "f" else expected
     assert np.array_equal(np.moveaxis(results[0], 0, -1).reshape(-1), whole.reshape(-1).astype(np.int64))
-    image = synthesise(network, placed.options, device).image
-    assert list(mismatches(replay(image), image)) == []
+    image = synthesize(network, placed.options, device).image
+    assert list(find_mismatches(replay(image), image)) == []

@@ -16,10 +16,10 @@ from mace_core.errors import MaceError
 from mace_frontend_ai8x.cli import main
 from mace_frontend_ai8x.network import Weights
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Expect, Image, Poll, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import built
+from mace_target_max78000.project import make_project
 from mace_target_max78000.simulate import replay
 from mace_target_max78002.device import MAX78002
 
@@ -117,11 +117,11 @@ def test_what_the_first_generation_lacks_is_refused(argument: str) -> None:
     assert [text.partition(":")[0] for text in options.refusals(MAX78000)] == [argument[2:].partition("=")[0]]
     assert list(options.refusals(MAX78002)) == []
     with pytest.raises(MaceError, match="the MAX78000 does not have this"):
-        built(network(False), options, MAX78000)
+        make_project(network(False), options, MAX78000)
 
 
 def image(device: Device, *arguments: str, fifo: bool = False) -> Image:
-    return synthesise(
+    return synthesize(
         network(fifo), Options.of_arguments([*arguments, *(["--fifo"] if fifo else [])]), device
     ).image
 
@@ -194,7 +194,7 @@ def test_words_of_zeros_are_not_written_to_cleared_memories() -> None:
     values = made.layers[0].weights.values.copy()  # type: ignore[union-attr]
     values[4:12] = 0
     empty = replace(made, layers=(replace(made.layers[0], weights=Weights(values)), made.layers[1]))
-    plain, cleared = (synthesise(empty, Options(zero_sram=asked), MAX78000).image for asked in (False, True))
+    plain, cleared = (synthesize(empty, Options(zero_sram=asked), MAX78000).image for asked in (False, True))
     words = [sum(chunk.count for chunk in program.kernels) for program in (plain, cleared)]
     assert words[1] < words[0]
     replay(cleared)

@@ -17,7 +17,7 @@ from mace_frontend_ai8x.frontend import parameters_of
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import built
+from mace_target_max78000.project import make_project
 from mace_target_max78000.target import Max78000
 from mace_target_max78002.target import Max78002
 
@@ -98,7 +98,7 @@ def test_what_is_told_without_a_part_has_lines_as_well(tmp_path: Path, reference
         path, parameters_of(folder / reference.content["checkpoint"], Options()), sample, Options()
     )
     with pytest.raises(MaceError) as error:
-        built(network, Options(), MAX78000)
+        make_project(network, Options(), MAX78000)
     lines = [n for n, line in enumerate(path.read_text().splitlines(), 1) if "0x2002" in line]
     told = [int(line.removeprefix(f"{path}:").partition(":")[0]) for line in str(error.value).splitlines()]
     assert set(lines) <= set(told)

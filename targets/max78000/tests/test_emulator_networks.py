@@ -18,11 +18,11 @@ from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.emulator.binary import load
 from mace_target_max78000.emulator.firmware import Outcome, run
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import firmware
-from mace_target_max78000.firmware.packed_tables import table
-from mace_target_max78000.firmware.results import Results, results
+from mace_target_max78000.firmware.packed_tables import make_table
+from mace_target_max78000.firmware.results import Results, list_results
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulate import Simulator
@@ -76,7 +76,7 @@ class Made:
 def made(name: str, **changes: object) -> Made:
     reference = REFERENCES[name]
     network, options = reference.network, replace(reference.options, **changes)  # type: ignore[arg-type]
-    return Made(reference, network, synthesise(network, options, reference.device).image, options)
+    return Made(reference, network, synthesize(network, options, reference.device).image, options)
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
     values.flat[values.size // 2] ^= 0x40
     wrong = replace(first, weights=replace(first.weights, values=values))
     layers = tuple(wrong if layer is first else layer for layer in whole.network.layers)
-    kernels = synthesise(
+    kernels = synthesize(
         replace(whole.network, layers=layers), whole.options, whole.reference.device
     ).image.kernels
     assert sum(a != b for a, b in zip(kernels, whole.image.kernels, strict=True)) == 1
@@ -152,7 +152,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     whole = made(name, mlator=mlator)
     network, device = whole.network, whole.reference.device
     network = replace(network, sample=np.random.default_rng(1).integers(-128, 128, network.sample.shape))
-    blocks = synthesise(network, whole.options, device).image.inputs
+    blocks = synthesize(network, whole.options, device).image.inputs
     words = {block.processor if block.fifo is None else block.fifo: block.words for block in blocks}
     outcome = run(whole.elf(tmp_path), device, Simulator(device), words)
     computed = [
@@ -162,7 +162,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     ]
     assert outcome.results == tuple(
         word
-        for block, value in zip(results(network), computed, strict=True)
+        for block, value in zip(list_results(network), computed, strict=True)
         for word in unloaded(block, value)
     )
 
@@ -172,7 +172,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
 def test_registers_come_back_from_their_table(name: str) -> None:
     whole = made(name)
     image = whole.image
-    found = table(image.configure, image.device)
+    found = make_table(image.configure, image.device)
     assert (*rewritten(found, image.device), *found.rest) == image.configure
     conditions = 24 * len(image.quadrants) if whole.reference.conditional else 0
     assert len(found.rest) <= 2 + conditions  # the FIFOs' and those of conditional layers

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.firmware.packed_tables import LONGEST, Packed, Table, pack, table
+from mace_target_max78000.firmware.packed_tables import LONGEST, Packed, Table, make_table, pack
 from mace_target_max78000.image import Write
 from mace_target_max78002.device import MAX78002
 
@@ -105,6 +105,6 @@ def test_registers_come_back_in_order(device: Device) -> None:
             ]
     writes.insert(20, Write(device.layer_register(1, "IFRM", 0), 784))
     rest = (Write(0x50000000, 5), Write(device.layer_register(0, "RCNT", 0), 1))
-    found = table([*writes, *rest], device)
+    found = make_table([*writes, *rest], device)
     assert list(rewritten(found, device)) == writes
     assert found.rest == rest

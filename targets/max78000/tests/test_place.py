@@ -19,12 +19,12 @@ from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000 import check
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.allocate import find_overlap_distance
 from mace_target_max78000.place.search import PlacedNetwork, place_layers
-from mace_target_max78000.report import Report, analysed
-from mace_target_max78000.simulate import mismatches, replay
+from mace_target_max78000.report import Report, analyze_program
+from mace_target_max78000.simulate import find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 DEVICES = (MAX78000, MAX78002)
@@ -79,8 +79,8 @@ def proven(
     sample = np.random.default_rng(1).integers(-128, 128, (first.channels, *first.dim))
     network = Network("proven", placed.layers, placed.places, sample)
     assert check.find_faults(network, device, placed.options) == []
-    image = synthesise(network, placed.options, device).image
-    assert list(mismatches(replay(image), image)) == []
+    image = synthesize(network, placed.options, device).image
+    assert list(find_mismatches(replay(image), image)) == []
     return placed
 
 
@@ -109,13 +109,13 @@ def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None
     placed = place_layers(network.layers, network.sample.shape, device, asked)
     anew = replace(network, layers=placed.layers, places=placed.places, unloads=())
     assert check.find_faults(anew, device, placed.options) == []
-    made, by_hand = synthesise(anew, placed.options, device), synthesise(network, options, device)
-    assert list(mismatches(replay(made.image), made.image)) == []
+    made, by_hand = synthesize(anew, placed.options, device), synthesize(network, options, device)
+    assert list(find_mismatches(replay(made.image), made.image)) == []
     for ours, theirs in zip(
         results(anew, placed.options, device), results(network, options, device), strict=True
     ):
         assert np.array_equal(ours, theirs)
-    ours, theirs = analysed(anew, made, placed.options), analysed(network, by_hand, options)
+    ours, theirs = analyze_program(anew, made, placed.options), analyze_program(network, by_hand, options)
     assert (placed.touched, placed.highest) == (ours.data_bytes, highest(ours))
     assert ours.data_bytes <= theirs.data_bytes
     assert highest(ours) <= highest(theirs)

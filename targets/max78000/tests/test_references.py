@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from references import MODELS, Reference, digest, references
 
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Step, Write
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
@@ -35,7 +35,7 @@ def test_every_network_is_there() -> None:
 @pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.name)
 def test_program_is_the_makers(reference: Reference) -> None:
-    image = synthesise(reference.network, reference.options, reference.device).image
+    image = synthesize(reference.network, reference.options, reference.device).image
     expected = reference.content
     assert {f"BIAS_{q}": list(values) for q, values in image.bias.items()} == expected["bias"]
     for function, steps in (
@@ -80,7 +80,7 @@ def test_zeros_are_not_written_over_registers_of_other_layers(reference: Referen
 def with_zeros(reference: Reference) -> tuple[tuple[Step, ...], ...]:
     """The steps of a program that writes zeros as well: of its start, its layers and its inference."""
     arguments = ("--write-zero-registers", *(["--fifo"] if reference.options.fifo else []))
-    image = synthesise(reference.network, Options.of_arguments(arguments), reference.device).image
+    image = synthesize(reference.network, Options.of_arguments(arguments), reference.device).image
     return image.init, image.configure, image.start
 
 

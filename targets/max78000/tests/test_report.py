@@ -24,11 +24,11 @@ from mace_frontend_ai8x.network import (
     Weights,
 )
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.encode.hardware_layers import units
 from mace_target_max78000.options import Options
-from mace_target_max78000.report import Report, analysed, as_dict, picture, summary
-from mace_target_max78000.report.costs import Operations, cycles, operations
+from mace_target_max78000.report import Report, analyze_program, draw_memory_map, format_data, format_summary
+from mace_target_max78000.report.costs import Operations, count_operations, estimate_cycles
 from mace_target_max78002.device import MAX78002
 
 REAL = {r.name: r for r in references() if r.path.parent.parent.name != "unit"}
@@ -83,24 +83,24 @@ def wide_weights() -> Weights:
 
 
 def report(device: Device = MAX78000) -> Report:
-    return analysed(network(), synthesise(network(), Options(), device), Options())
+    return analyze_program(network(), synthesize(network(), Options(), device), Options())
 
 
 def test_operations_of_each_kind() -> None:
-    assert operations(first()) == Operations(9 * 60 * 28 * 28, 60 * 28 * 28)
+    assert count_operations(first()) == Operations(9 * 60 * 28 * 28, 60 * 28 * 28)
     pooled = layer(4, (8, 8), 2, pool=Pool(False, (2, 2), 2), **SQUARE)
-    assert operations(pooled) == Operations(9 * 4 * 2 * 16, comparisons=4 * 16 * 4)
+    assert count_operations(pooled) == Operations(9 * 4 * 2 * 16, comparisons=4 * 16 * 4)
     averaged = replace(pooled, pool=Pool(True, (2, 2), 2))
-    assert operations(averaged) == Operations(9 * 4 * 2 * 16, additions=4 * 16 * 4)
+    assert count_operations(averaged) == Operations(9 * 4 * 2 * 16, additions=4 * 16 * 4)
     added = replace(averaged, eltwise=Eltwise.ADD, operands=3)
-    assert operations(added).additions == 3 * 4 * 16 * 4 + 2 * 4 * 16
+    assert count_operations(added).additions == 3 * 4 * 16 * 4 + 2 * 4 * 16
     first_added = replace(added, pool_first=False)
-    assert operations(first_added).additions == 2 * 4 * 64 + 4 * 16 * 4
-    assert operations(replace(added, eltwise=Eltwise.XOR)).bitwise == 2 * 4 * 16
+    assert count_operations(first_added).additions == 2 * 4 * 64 + 4 * 16 * 4
+    assert count_operations(replace(added, eltwise=Eltwise.XOR)).bitwise == 2 * 4 * 16
     flat = Layer(
         "fc", Operation.LINEAR, (INPUT,), 12, (4, 4), 10, Weights(np.ones((10, 192), np.int64)), flatten=True
     )
-    assert operations(flat) == Operations(1920)
+    assert count_operations(flat) == Operations(1920)
     up = Layer(
         "up",
         Operation.CONV_TRANSPOSE2D,
@@ -111,8 +111,8 @@ def test_operations_of_each_kind() -> None:
         Weights(np.ones((3, 2, 3, 3), np.int64)),
         **SQUARE,
     )
-    assert operations(up) == Operations(9 * 3 * 2 * 100)
-    assert operations(
+    assert count_operations(up) == Operations(9 * 3 * 2 * 100)
+    assert count_operations(
         Layer("depthwise", Operation.CONV2D, (INPUT,), 8, (4, 4), 8, groups=8, **SQUARE)
     ) == Operations(9 * 8 * 16)
     assert Operations(1, 2, 3, 4).total == 10
@@ -122,7 +122,7 @@ def estimate(made: Layer, processors: int, output: int, pipeline: bool = False, 
     network = Network(
         "", (made,), (Place(processors, output, **given),), np.zeros((made.channels, *made.dim), np.int64)
     )
-    return cycles(units(network, MAX78002 if pipeline else MAX78000)[0], (0,), pipeline)
+    return estimate_cycles(units(network, MAX78002 if pipeline else MAX78000)[0], (0,), pipeline)
 
 
 def test_cycles_by_the_makers_formula() -> None:
@@ -158,12 +158,12 @@ def test_ranges_and_columns() -> None:
     assert found.cycles == 1 + sum(layer.cycles for layer in found.layers)
     assert (
         found.flash["weights"]
-        == sum(4 * (2 + len(c.words)) for c in synthesise(network(), Options(), MAX78000).image.kernels) + 4
+        == sum(4 * (2 + len(c.words)) for c in synthesize(network(), Options(), MAX78000).image.kernels) + 4
     )
 
 
 def test_text() -> None:
-    lines = summary(report()).splitlines()
+    lines = format_summary(report()).splitlines()
     assert lines[0] == "small on MAX78000, quadrants 0"
     assert "Weight memory: 288 of 442,368 bytes (0 %); at most 8 words of a processor" in lines
     assert "Data memory: 320 of 524,288 bytes (0 %)" in lines
@@ -174,7 +174,7 @@ def test_text() -> None:
 
 
 def test_data_is_json() -> None:
-    found = as_dict(report())
+    found = format_data(report())
     assert json.loads(json.dumps(found)) == found
     assert found["layers"][2]["columns"] == [4, 4]
     assert found["ranges"][3] == {"layer": 2, "memories": [1, 2], "bytes": [512, 576], "layers": [2, 3]}
@@ -182,8 +182,8 @@ def test_data_is_json() -> None:
 
 
 def test_picture_draws_every_run_and_range() -> None:
-    drawn = picture(report())
-    assert drawn == picture(report())
+    drawn = draw_memory_map(report())
+    assert drawn == draw_memory_map(report())
     root = ET.fromstring(drawn)
     titles = [t.text for t in root.iter("{http://www.w3.org/2000/svg}title")]
     assert sorted(titles) == sorted(
@@ -197,7 +197,7 @@ def test_picture_draws_every_run_and_range() -> None:
             "b: bytes 512-575 of data memory 2, layers 2-3",
         ]
     )
-    named = picture(replace(report(), name="<&>"))
+    named = draw_memory_map(replace(report(), name="<&>"))
     assert "&lt;&amp;&gt; on MAX78000" in named
 
 
@@ -209,9 +209,9 @@ def test_real_networks(name: str) -> None:
         else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
     )
     reference = REAL[name]
-    found = analysed(
+    found = analyze_program(
         reference.network,
-        synthesise(reference.network, reference.options, reference.device),
+        synthesize(reference.network, reference.options, reference.device),
         reference.options,
     )
     weights = [layer.weights for layer in reference.network.layers if layer.weights is not None]
@@ -219,8 +219,8 @@ def test_real_networks(name: str) -> None:
     assert found.bias_bytes == sum(map(len, reference.content["bias"].values()))
     assert all(r.last <= reference.device.data_bytes for r in found.ranges)
     assert all(layer.cycles > 0 for layer in found.layers)
-    assert ET.fromstring(picture(found)) is not None
-    assert max(map(len, summary(found).splitlines())) <= 120
+    assert ET.fromstring(draw_memory_map(found)) is not None
+    assert max(map(len, format_summary(found).splitlines())) <= 120
 
 
 def test_mnist_as_the_maker_counts_it() -> None:
@@ -231,8 +231,8 @@ def test_mnist_as_the_maker_counts_it() -> None:
     )
     for device in (MAX78000, MAX78002):
         reference = REAL[f"mnist-{device.name}"]
-        found = analysed(
-            reference.network, synthesise(reference.network, reference.options, device), reference.options
+        found = analyze_program(
+            reference.network, synthesize(reference.network, reference.options, device), reference.options
         )
         assert found.weight_bytes == 71148
         assert found.operations.multiplications == 10751808

@@ -16,10 +16,10 @@ import pytest
 from mace_frontend_ai8x.network import INPUT, Activation, Layer, Network, Operation, Place, Pool, Weights
 from mace_target_max78000 import simulate as simulator_package
 from mace_target_max78000.device import FIFO_CONTROL, FIFO_DATA, FIFO_STATUS, MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Check, Image, Poll, Step, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import SimulationError, Simulator, mismatches, replay
+from mace_target_max78000.simulate import SimulationError, Simulator, find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 DEVICES = [MAX78000, MAX78002]
@@ -64,7 +64,7 @@ def network(streaming: bool = False) -> Network:
 
 def program(device: Device, fifo: bool = False) -> Image:
     """Everything that the program of that network writes."""
-    return synthesise(network(fifo), Options(fifo=fifo), device).image
+    return synthesize(network(fifo), Options(fifo=fifo), device).image
 
 
 def answer(image: Image) -> np.ndarray:
@@ -121,7 +121,7 @@ def test_computes_what_the_layers_say(device: Device, fifo: bool) -> None:
 def test_known_answer_is_compared_word_by_word(device: Device) -> None:
     image = program(device)
     simulator = replay(image)
-    assert list(mismatches(simulator, image)) == []
+    assert list(find_mismatches(simulator, image)) == []
     first = image.known_answer[0]
     wrong = replace(
         image,
@@ -130,7 +130,7 @@ def test_known_answer_is_compared_word_by_word(device: Device) -> None:
             *image.known_answer[1:],
         ),
     )
-    assert [m.split(":")[0] for m in mismatches(simulator, wrong)] == [f"{first.address:#x}"]
+    assert [m.split(":")[0] for m in find_mismatches(simulator, wrong)] == [f"{first.address:#x}"]
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)

@@ -11,10 +11,10 @@ from test_simulator_layers import changed, convolution, depthwise, pair, program
 
 from mace_frontend_ai8x.network import Network, Place, Pool
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import NotModelledError, SimulationError, mismatches, replay
+from mace_target_max78000.simulate import NotModelledError, SimulationError, find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 
@@ -29,7 +29,7 @@ def planted(image: Image, name: str, quadrant: int, value: Callable[[int], int])
 def caught(wrong: Image, right: Image) -> bool:
     """Whether the simulator refuses a program, or computes something else with it."""
     try:
-        return any(mismatches(replay(wrong), right))
+        return any(find_mismatches(replay(wrong), right))
     except SimulationError:
         return True
 
@@ -59,7 +59,7 @@ def test_a_first_layer_that_waits_too_little(
     pooled = replace(first, pool=Pool(False, (2, 2), 2))
     layers = pooled, replace(second, dim=pooled.out_dim)
     image = program(layers, places, device, Options(fifo=True))
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
     quadrants = image.quadrants
     wrong = image
     for quadrant in quadrants:
@@ -113,7 +113,7 @@ def test_a_bias_in_two_quadrants(device: Device) -> None:
 def test_a_bias_that_nobody_adds() -> None:
     image = biased_convolution(MAX78000)
     unheard = planted(planted(image, "POST", 0, lambda v: v & ~(1 << 12)), "POST", 1, lambda v: v | 1 << 12)
-    assert list(mismatches(replay(unheard), image))  # heard, but there is another byte
+    assert list(find_mismatches(replay(unheard), image))  # heard, but there is another byte
     deaf = planted(unheard, "LCTL", 0, lambda v: v & ~0xF000)
     with pytest.raises(SimulationError, match="whose sums are not added"):
         replay(deaf)
@@ -133,8 +133,8 @@ def test_a_depthwise_bias_in_other_quadrants_than_channels(
 def test_a_depthwise_bias_at_another_byte_is_another_answer(value: Callable[[int], int]) -> None:
     layer = replace(depthwise(20, 3), bias=np.arange(20) * 5 - 50)
     both = Network("net", (layer,), (Place(0xFFFFF << 8, 0xFFFFF, 0, 0x4000),), np.full((20, 8, 7), 3))
-    image = synthesise(both, Options(), MAX78002).image
-    assert list(mismatches(replay(image), image)) == []
+    image = synthesize(both, Options(), MAX78002).image
+    assert list(find_mismatches(replay(image), image)) == []
     assert caught(planted(image, "POST", 1, value), image)
 
 
@@ -145,7 +145,7 @@ def test_a_depthwise_bias_at_another_byte_is_another_answer(value: Callable[[int
 def test_a_scattering_layers_write_pointer_at_another_memory(quadrant: int) -> None:
     layer = depthwise(17, 3)
     image = program((layer,), (Place(0x1FFFF << 24, 0x1FFFF << 12, out_offset=0x2000),), MAX78002, Options())
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
     assert caught(planted(image, "WPTR_BASE", quadrant, lambda v: v + (1 << 15)), image)
 
 
@@ -155,7 +155,7 @@ def test_a_scattering_layers_write_pointer_at_another_memory(quadrant: int) -> N
 def test_planes_that_share_a_memory() -> None:
     layer = convolution(2, 4)
     image = program((layer,), (Place(0x11, 0xF, out_offset=0x4000, chw=True),), MAX78000, Options())
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
     with pytest.raises(SimulationError, match="channels in planes share a data memory"):
         replay(planted(image, "ENA", 0, lambda _: 0x00030003))
 

@@ -22,10 +22,10 @@ from mace_frontend_ai8x.network import (
     Weights,
 )
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import SimulationError, mismatches, replay
+from mace_target_max78000.simulate import SimulationError, find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
 DEVICES = (MAX78000, MAX78002)
@@ -171,7 +171,7 @@ def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Device
     """The program of these layers, with a random sample."""
     first = layers[0]
     shape = (first.channels * first.operands, *(first.dim if not first.one_dimensional else first.dim[:1]))
-    return synthesise(
+    return synthesize(
         Network("layers", layers, places, RANDOM.integers(-128, 128, shape)), options, device
     ).image
 
@@ -179,7 +179,7 @@ def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Device
 @pytest.mark.parametrize(("layer", "place", "device"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_layer(layer: Layer, place: Place, device: Device) -> None:
     image = program((layer,), (replace(place, out_offset=0x4000),), device, Options())
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -192,7 +192,7 @@ def test_averages(device: Device, documented: bool, rounding: bool) -> None:
         one_dimensional(5, 9, 3, 1, pool=Pool(True, (2, 1), 2)),
     ):
         image = program((layer,), (Place(0x1F, 0x1FF, out_offset=0x4000),), device, options)
-        assert list(mismatches(replay(image, documented), image)) == []
+        assert list(find_mismatches(replay(image, documented), image)) == []
 
 
 def pair(streaming: bool, planar: bool, biased: bool) -> tuple[tuple[Layer, ...], tuple[Place, ...]]:
@@ -212,13 +212,13 @@ def pair(streaming: bool, planar: bool, biased: bool) -> tuple[tuple[Layer, ...]
 @pytest.mark.parametrize("streaming", [False, True])
 def test_fifos(device: Device, planar: bool, streaming: bool) -> None:
     image = program(*pair(streaming, planar, biased=not streaming or not planar), device, Options(fifo=True))
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_streams_from_data_memory(device: Device) -> None:
     image = program(*pair(streaming=True, planar=False, biased=False), device, Options())
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -226,12 +226,12 @@ def test_fast_fifo(device: Device) -> None:
     image = program(
         *pair(streaming=True, planar=False, biased=False), device, Options(fast_fifo=True, riscv=True)
     )
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
 
 
 def test_linked_layers() -> None:
     image = program(*pair(streaming=False, planar=False, biased=True), MAX78002, Options(link_layer=True))
-    assert list(mismatches(replay(image), image)) == []
+    assert list(find_mismatches(replay(image), image)) == []
     jump = MAX78002.layer_register(0, "NXTLYR", 0)
     circle = tuple(
         replace(s, value=0x80) if isinstance(s, Write) and s.address == jump else s for s in image.configure
@@ -275,9 +275,9 @@ def test_input_that_is_overwritten_too_early(device: Device) -> None:
     run = partial(program, device=device, options=Options(overlap_data=True))
     layer = convolution(4, 4)
     behind = run(layers=(layer,), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x40),))
-    assert list(mismatches(replay(behind), behind)) == []
+    assert list(find_mismatches(replay(behind), behind)) == []
     ahead = run(layers=(layer,), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x80),))
-    assert list(mismatches(replay(ahead), ahead)) != []
+    assert list(find_mismatches(replay(ahead), ahead)) != []
     one_word_ahead = run(layers=(passthrough(4),), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x44),))
     with pytest.raises(SimulationError, match="word 17 of its own input is overwritten before it is read"):
         replay(one_word_ahead)

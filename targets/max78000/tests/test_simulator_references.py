@@ -12,9 +12,9 @@ from references import digest, references
 
 from mace_core.testing.requirements import require
 from mace_target_max78000.device import Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Write
-from mace_target_max78000.simulate import NotModelledError, Simulator, mismatches, replay
+from mace_target_max78000.simulate import NotModelledError, Simulator, find_mismatches, replay
 
 REFERENCES = {r.name: r for r in references()}
 IMPOSSIBLE = [name for name in UNREADABLE if name in REFERENCES]
@@ -34,9 +34,9 @@ def networks() -> None:
 @pytest.mark.parametrize("name", [n for n in REFERENCES if n not in (*IMPOSSIBLE, *CONDITIONAL)] or [""])
 def test_known_answer(name: str) -> None:
     reference = REFERENCES[name]
-    image = synthesise(reference.network, reference.options, reference.device).image
+    image = synthesize(reference.network, reference.options, reference.device).image
     simulator = replay(image)
-    assert list(mismatches(simulator, replace(image, known_answer=reference.known_answer))) == []
+    assert list(find_mismatches(simulator, replace(image, known_answer=reference.known_answer))) == []
 
 
 @pytest.mark.sampled(every=9)
@@ -47,7 +47,7 @@ def test_the_vendors_own_program(name: str) -> None:
     Only the words of weights and input are ours: of the weights the vendor's are known by their hash.
     """
     reference = REFERENCES[name]
-    image = synthesise(reference.network, reference.options, reference.device).image
+    image = synthesize(reference.network, reference.options, reference.device).image
     content = reference.content
     if image.kernels:
         assert digest(image.kernels) == content["weights"]["sha256"]
@@ -57,13 +57,13 @@ def test_the_vendors_own_program(name: str) -> None:
     }
     biases = {int(key.removeprefix("BIAS_")): bytes(values) for key, values in content["bias"].items()}
     program = replace(image, **dumped, bias=biases, known_answer=reference.known_answer)
-    assert list(mismatches(replay(program), program)) == []
+    assert list(find_mismatches(replay(program), program)) == []
 
 
 @pytest.mark.parametrize("name", CONDITIONAL or [""])
 def test_conditional_layers_are_told_apart_from_faults(name: str) -> None:
     reference = REFERENCES[name]
-    image = synthesise(reference.network, reference.options, reference.device).image
+    image = synthesize(reference.network, reference.options, reference.device).image
     with pytest.raises(NotModelledError, match="conditional layers are not simulated"):
         replay(image)
 
@@ -71,7 +71,7 @@ def test_conditional_layers_are_told_apart_from_faults(name: str) -> None:
 @pytest.mark.parametrize("name", IMPOSSIBLE or [""])
 def test_operands_lie_side_by_side(name: str) -> None:
     reference = REFERENCES[name]
-    simulator = replay(synthesise(reference.network, reference.options, reference.device).image)
+    simulator = replay(synthesize(reference.network, reference.options, reference.device).image)
     first = results(simulator, reference.device, 0x1000, 400).reshape(200, 2, 4)
     added = np.clip(first.astype(int).sum(1), -128, 127)
     assert np.array_equal(results(simulator, reference.device, 0x2000, 200), added)

@@ -20,14 +20,14 @@ from test_simulator_layers import (
 from mace_frontend_ai8x.network import Layer, Network, Operation, Place, Pool, processors_needed
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import bias_memory, synthesise, weight_runs
+from mace_target_max78000.encode import bias_memory, synthesize, weight_runs
 from mace_target_max78000.encode.hardware_layers import Unit, units
 from mace_target_max78000.encode.streaming import streams
 from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import NotModelledError, mismatches, replay
+from mace_target_max78000.simulate import NotModelledError, find_mismatches, replay
 from mace_target_max78000.simulate.decode import decode
-from mace_target_max78000.simulate.streaming import minimum
+from mace_target_max78000.simulate.streaming import find_minimum_wait
 from mace_target_max78002.device import MAX78002
 
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 20, 33, 60, 64, 65, 76, 100, 111, 120, 128, 130)
@@ -41,13 +41,13 @@ def network(layer: Layer, place: Place, random: np.random.Generator) -> Network:
 
 def wrong(layer: Layer, place: Place, device: Device, **options: Any) -> list[str]:
     """Words of the known answer that the program does not compute."""
-    image = synthesise(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
-    return list(mismatches(replay(image), image))
+    image = synthesize(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
+    return list(find_mismatches(replay(image), image))
 
 
 def registers(layer: Layer, place: Place, device: Device, **options: Any) -> dict[tuple[str, int], int]:
     """The layer's registers by name and quadrant."""
-    image = synthesise(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
+    image = synthesize(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
     values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
     names = (*device.registers, *device.stream_registers)
     return {(name, q): values.get(device.layer_register(q, name, 0), 0) for name in names for q in range(4)}
@@ -65,9 +65,9 @@ def test_random_layers_compute_their_arithmetic(seed: int) -> None:
         given = network(layer, place, random)
         if find_faults(given, device, Options()):
             continue
-        image = synthesise(given, Options(), device).image
+        image = synthesize(given, Options(), device).image
         try:
-            assert list(mismatches(replay(image), image)) == [], (device.name, layer, place)
+            assert list(find_mismatches(replay(image), image)) == [], (device.name, layer, place)
         except NotModelledError:
             continue
         checked += 1
@@ -164,8 +164,8 @@ def test_a_layer_in_words_that_another_one_leaves_computes_its_own() -> None:
     places = Place(0xF, 0xE, 0, 0x1000), Place(0xE, 0x1, 0x1000, 0x2000)
     sample = np.random.default_rng(0).integers(-128, 128, (4, 8, 7))
     for device in DEVICES:
-        image = synthesise(Network("net", (first, second), places, sample), Options(), device).image
-        assert list(mismatches(replay(image), image)) == []
+        image = synthesize(Network("net", (first, second), places, sample), Options(), device).image
+        assert list(find_mismatches(replay(image), image)) == []
 
 
 def test_larger_memories_are_filled_from_the_top() -> None:
@@ -277,7 +277,7 @@ def test_quadrants_of_the_fast_fifo() -> None:
     for processors, bits in ((0x1, 0b11), (0x7, 0b11), (0x2, 0b11)):
         layer = convolution(processors.bit_count(), 4)
         options = Options(fast_fifo=True, riscv=True)
-        image = synthesise(
+        image = synthesize(
             network(layer, Place(processors, 0xF0000, 0, 0x1000), np.random.default_rng(1)), options, MAX78000
         ).image
         starts = [(step.address, step.value) for step in image.start if isinstance(step, Write)]
@@ -316,7 +316,7 @@ def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
         device = DEVICES[int(random.integers(2))]
         layers, places = _streaming(random)
         sample = np.zeros((layers[0].channels, *layers[0].dim), np.int64)
-        image = synthesise(Network("net", layers, places, sample), Options(fifo=True), device).image
+        image = synthesize(Network("net", layers, places, sample), Options(fifo=True), device).image
         values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
         before = None
         for number in range(2):
@@ -328,7 +328,7 @@ def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
                 for q in image.quadrants
             }
             setting = decode(device, number, found)
-            needed = minimum(setting, before, device)
+            needed = find_minimum_wait(setting, before, device)
             stream = setting.stream
             assert (
                 stream.start >= needed.start,

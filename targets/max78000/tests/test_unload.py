@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.firmware.results import results
+from mace_target_max78000.firmware.results import list_results
 from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.options import Options
 
@@ -29,7 +29,7 @@ def network(channels: int, slots: int, wide: bool) -> Network:
 def test_words_come_by_memory(channels: int, slots: int, groups: tuple[int, ...]) -> None:
     """As the vendor's function delivers them: position by position the channels of one memory, then the next memory."""
     given = network(channels, slots, wide=True)
-    (block,) = results(given)
+    (block,) = list_results(given)
     assert block.groups == groups
     values = np.arange(channels * 6, dtype=np.int32).reshape(channels, 6)
     parts = np.split(values, np.cumsum(groups)[:-1])

@@ -16,12 +16,12 @@ from mace_frontend_ai8x.description import read_description
 from mace_frontend_ai8x.frontend import parameters_of
 from mace_frontend_ai8x.network import Activation, Network
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.clock import choose_clock
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import built
+from mace_target_max78000.project import make_project
 from mace_target_max78000.vendor_options import REFUSED, SAME, SWITCHED_OFF, WITHOUT_EFFECT
 from mace_target_max78002.device import MAX78002
 
@@ -47,12 +47,12 @@ def read(folder: Path, *arguments: str, skipped: int = 0, channels: int = 1) -> 
 
 
 def image(device: Device, *arguments: str) -> Image:
-    return synthesise(network(), Options.of_arguments(arguments), device).image
+    return synthesize(network(), Options.of_arguments(arguments), device).image
 
 
 def files_of(device: Device, *arguments: str) -> dict[str, str]:
     options = Options.of_arguments(arguments)
-    made = emit_project(synthesise(network(), options, device).image, network(), options, "")
+    made = emit_project(synthesize(network(), options, device).image, network(), options, "")
     return {path: content if isinstance(content, str) else content.decode() for path, content in made.items()}
 
 
@@ -99,7 +99,7 @@ def test_a_switch_of_layers_holds_for_all_layers(tmp_path: Path, name: str) -> N
     assert [getattr(place, name) for place in read(tmp_path).places] == [False] * 3
     assert [getattr(place, name) for place in read(tmp_path, argument).places] == [True] * 3
     with pytest.raises(MaceError, match=f"{argument[2:]}: the MAX78000 does not have this"):
-        built(network(), Options.of_arguments([argument]), MAX78000)
+        make_project(network(), Options.of_arguments([argument]), MAX78000)
 
 
 def test_activations_are_ignored(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.check.program import check_program
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
 from mace_target_max78000.quantize.plan import QuantizationPolicy
@@ -35,7 +35,7 @@ SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 )
 def test_a_right_program_passes(device: Device, options: Options) -> None:
     made = network(options.fifo)
-    assert check_program(made, synthesise(made, options, device), options) == ()
+    assert check_program(made, synthesize(made, options, device), options) == ()
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -44,7 +44,7 @@ def test_a_right_program_passes(device: Device, options: Options) -> None:
 def test_a_program_without_the_packing_loader_passes(device: Device, fifo: bool, cleared: bool) -> None:
     options = Options(mexpress=False, fifo=fifo, zero_sram=cleared)
     made = network(fifo)
-    assert check_program(made, synthesise(made, options, device), options) == ()
+    assert check_program(made, synthesize(made, options, device), options) == ()
 
 
 @pytest.mark.parametrize("packing", [False, True])
@@ -52,7 +52,7 @@ def test_a_program_that_loads_weights_in_another_way_than_its_control_register_s
     packing: bool,
 ) -> None:
     made, options = network(False), Options(mexpress=not packing)
-    right = synthesise(made, options, MAX78000)
+    right = synthesize(made, options, MAX78000)
     assert right.image.packing is not packing
     problem = "a run begins while the packing loader is off" if packing else "begin with a byte 1"
     with pytest.raises(
@@ -65,7 +65,7 @@ def test_a_program_that_loads_weights_in_another_way_than_its_control_register_s
 @pytest.mark.parametrize(("layer", "name"), [(0, "first"), (1, "second")])
 def test_the_first_layer_that_differs_is_named(layer: int, name: str) -> None:
     made = network(False)
-    right = synthesise(made, Options(), MAX78000)
+    right = synthesize(made, Options(), MAX78000)
     shifted: Image = with_register(
         right.image, "POST", lambda value: value ^ 1 << 13, layer, right.image.quadrants
     )
@@ -78,7 +78,7 @@ def test_a_program_that_is_right_for_its_sample_only_is_found(options: Options) 
     """Zeros tell nothing of the weights: the program runs again with random data."""
     made = network(options.fifo)
     made = replace(made, sample=np.zeros_like(made.sample))
-    right = synthesise(made, options, MAX78000)
+    right = synthesize(made, options, MAX78000)
     chunk, *rest = right.image.kernels
     wrong = replace(chunk, words=(chunk.words[0] ^ 1 << 20, *chunk.words[1:]))
     assert check_program(made, right, options) == ()
@@ -88,7 +88,7 @@ def test_a_program_that_is_right_for_its_sample_only_is_found(options: Options) 
 
 def test_what_the_hardware_cannot_execute_is_no_program() -> None:
     made = network(False)
-    right = synthesise(made, Options(), MAX78000)
+    right = synthesize(made, Options(), MAX78000)
     broken = with_register(right.image, "ENA", lambda value: 0, 0, right.image.quadrants)
     with pytest.raises(MaceError, match=r"the simulator cannot execute the program: layer 0.*ENA"):
         check_program(made, replace(right, image=broken), Options())
@@ -96,17 +96,17 @@ def test_what_the_hardware_cannot_execute_is_no_program() -> None:
 
 def test_results_lie_where_they_are_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     made = network(False)
-    right = synthesise(made, Options(), MAX78000)
+    right = synthesize(made, Options(), MAX78000)
     blocks = [replace(block, offset=block.offset + 4) for block in target_blocks(made)]
-    monkeypatch.setattr("mace_target_max78000.check.program.results", lambda _: blocks)
+    monkeypatch.setattr("mace_target_max78000.check.program.list_results", lambda _: blocks)
     with pytest.raises(MaceError, match=r"layer 'second'.*cnn_unload"):
         check_program(made, right, Options())
 
 
 def target_blocks(made: Network) -> list[object]:
-    from mace_target_max78000.firmware.results import results
+    from mace_target_max78000.firmware.results import list_results
 
-    return list(results(made))  # type: ignore[return-value]
+    return list(list_results(made))  # type: ignore[return-value]
 
 
 def graph() -> Graph:
@@ -121,7 +121,7 @@ def designed() -> DesignedNetwork:
 
 def test_every_tensor_is_compared_with_the_graph() -> None:
     made = designed()
-    results = synthesise(made.network, made.options, MAX78000).outputs
+    results = synthesize(made.network, made.options, MAX78000).outputs
     compare_with_graph(made.accelerated(results), made.inputs, made.options)
     for index, layer in enumerate(made.network.layers):
         wrong = [r.copy() for r in results]
@@ -167,9 +167,9 @@ def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device
     up = Layer("up", Operation.CONV_TRANSPOSE2D, (0,), 4, (6, 6), 4, output=True, **kernel)
     places = (Place(0xF, 0xF, 0, 0x1000), Place(0xF, 0xF, 0x1000, 0x2000))
     made = Network("two", (plain, up), places, np.random.default_rng(1).integers(-128, 128, (4, 6, 6)))
-    program = synthesise(made, Options(), device)
+    program = synthesize(made, Options(), device)
     assert program.runs[0] != program.runs[1]
     check_program(made, program, Options())
     flipped = replace(plain, weights=Weights(values[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)))
-    shared = synthesise(replace(made, layers=(flipped, up)), Options(), device)
+    shared = synthesize(replace(made, layers=(flipped, up)), Options(), device)
     assert shared.runs[0] == shared.runs[1]

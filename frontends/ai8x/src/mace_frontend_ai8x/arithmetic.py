@@ -69,7 +69,7 @@ def outputs(network: Network, options: NetworkOptions) -> tuple[Array, ...]:
             if i <= BUFFER
         ]
         step = _Step(layer, options)
-        found.append(step.output(step.operands(_cropped(inputs, place))))
+        found.append(step.output(step.operands(_crop(inputs, place))))
         for buffer, data in zip(network.buffers, kept, strict=True):
             _write(buffer, data, place, found[-1])
     return tuple(found)
@@ -89,7 +89,7 @@ def _write(buffer: Buffer, data: Array, place: Place, output: Array) -> None:
         data[:, start : start + values.shape[1]] = values
 
 
-def _cropped(inputs: Sequence[Array], place: Place) -> list[Array]:
+def _crop(inputs: Sequence[Array], place: Place) -> list[Array]:
     before, after = place.in_crop
     return [x[:, before : x.shape[1] - after] for x in inputs]
 
@@ -127,16 +127,16 @@ class _Step:
         """The layer's output from what it reads."""
         layer = self.layer
         if layer.pool_first:
-            operands = [self._pooled(x) for x in operands]
-        x = _combined(operands, layer.eltwise) if layer.eltwise is not None else operands[0]
+            operands = [self._pool(x) for x in operands]
+        x = _combine(operands, layer.eltwise) if layer.eltwise is not None else operands[0]
         if not layer.pool_first:
-            x = self._pooled(x)
+            x = self._pool(x)
         if layer.operation is Operation.PASSTHROUGH:
             return x
         sums = self._sums(x)
-        return sums if layer.wide else _activated(_narrowed(sums, layer.shift), layer.activation)
+        return sums if layer.wide else _activate(_narrow(sums, layer.shift), layer.activation)
 
-    def _pooled(self, x: Array) -> Array:
+    def _pool(self, x: Array) -> Array:
         layer = self.layer
         if layer.pool is None:
             return x[:, :: layer.stride, :: layer.stride]
@@ -170,12 +170,12 @@ class _Step:
         values = layer.weights.values
         if layer.flatten or layer.operation is Operation.LINEAR:
             x = x.reshape(-1, 1, 1) if layer.flatten else x
-            sums = _convolved(x, values.reshape(*values.shape[:2], 1, 1), (0, 0), (1, 1))
+            sums = _convolve(x, values.reshape(*values.shape[:2], 1, 1), (0, 0), (1, 1))
         elif layer.operation is Operation.CONV_TRANSPOSE2D:
-            sums = _transposed(x, values, layer.pad)
+            sums = _transpose(x, values, layer.pad)
         else:
             kernels = values.reshape(*values.shape[:2], *layer.kernel)
-            convolve = _depthwise if layer.groups > 1 else _convolved
+            convolve = _depthwise if layer.groups > 1 else _convolve
             sums = convolve(x, kernels, layer.pad, layer.dilation)
         if layer.bias is not None:
             sums += (layer.bias << FRACTION_BITS).astype(np.int32)[:, None, None]
@@ -190,13 +190,13 @@ def _windows(x: Array, axis: int, layer: Layer, dilation: int) -> list[Array]:
     return [x[(slice(None),) * axis + (slice(i * dilation, i * dilation + last, step),)] for i in range(size)]
 
 
-def _combined(operands: Sequence[Array], eltwise: Eltwise) -> Array:
+def _combine(operands: Sequence[Array], eltwise: Eltwise) -> Array:
     """All operands, saturated once at the end; subtraction takes all others from the first."""
     result: Array = OPERATIONS[eltwise].reduce(np.stack(operands))
     return np.clip(result, LOW, HIGH)
 
 
-def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
+def _convolve(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
     """Sums of products over [in, rows, columns] with kernels [out, in, rows, columns], as many matrix products as a kernel has elements.
 
     Rows lie one after the other with their padding, so that moving the kernel is moving the start.
@@ -220,7 +220,7 @@ def _convolved(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
 
 
 def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
-    """As `_convolved` with a kernel for each channel: [channels, 1, rows, columns]."""
+    """As `_convolve` with a kernel for each channel: [channels, 1, rows, columns]."""
     padded = np.pad(x, ((0, 0), (pad[0],) * 2, (pad[1],) * 2))
     rows, columns = (
         n - (k - 1) * d for n, k, d in zip(padded.shape[1:], kernels.shape[2:], dilation, strict=True)
@@ -235,7 +235,7 @@ def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
     return sums
 
 
-def _transposed(x: Array, kernels: Array, pad: Pair) -> Array:
+def _transpose(x: Array, kernels: Array, pad: Pair) -> Array:
     """A transposed convolution of stride 2 and output padding 1: a convolution of data with zeros between.
 
     kernels: [in, out, rows, columns].
@@ -244,19 +244,19 @@ def _transposed(x: Array, kernels: Array, pad: Pair) -> Array:
     spread = np.zeros((channels, 2 * rows, 2 * columns), np.int32)
     spread[:, ::2, ::2] = x
     height, width = kernels.shape[2:]
-    return _convolved(
+    return _convolve(
         spread, kernels[:, :, ::-1, ::-1].swapaxes(0, 1), (height - 1 - pad[0], width - 1 - pad[1]), (1, 1)
     )
 
 
-def _narrowed(sums: Array, shift: int) -> Array:
+def _narrow(sums: Array, shift: int) -> Array:
     """Sums times two to the shift, divided by 128, rounded with halves upwards, saturated to 8 bits."""
     right = FRACTION_BITS - shift
     y: Array = (sums + (1 << (right - 1))) >> right if right > 0 else np.clip(sums, LOW, HIGH) << -right
     return np.clip(y, LOW, HIGH)
 
 
-def _activated(x: Array, activation: Activation) -> Array:
+def _activate(x: Array, activation: Activation) -> Array:
     if activation is Activation.RELU:
         return np.maximum(x, 0)
     return np.minimum(np.abs(x), HIGH) if activation is Activation.ABS else x

@@ -44,7 +44,7 @@ def as_graph(network: Network) -> Graph:
     for index, layer in enumerate(network.layers):
         made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
     results = {
-        layer.name: _transposed(builder, layer, made[i])
+        layer.name: _transpose(builder, layer, made[i])
         for i, layer in enumerate(network.layers)
         if layer.output
     }
@@ -116,7 +116,7 @@ def weight_unit(layer: Layer) -> float:
     return float(2.0 ** (layer.shift - 7))
 
 
-def _transposed(builder: Builder, layer: Layer, x: str) -> str:
+def _transpose(builder: Builder, layer: Layer, x: str) -> str:
     first = builder.one("Transpose", [x], {"perm": (0, 3, 1, 2)})
     return builder.one("Reshape", [first], {"shape": _result(layer).shape})
 
@@ -149,53 +149,53 @@ class _Writer:
         layer = self.layer
         operands = self._operands(inputs)
         if layer.pool_first:
-            operands = [self._pooled(x) for x in operands]
-        x = self._joined(operands)
+            operands = [self._pool(x) for x in operands]
+        x = self._join(operands)
         if not layer.pool_first:
-            x = self._pooled(x)
+            x = self._pool(x)
         if layer.operation is Operation.PASSTHROUGH:
             return x
-        return self._activated(self._convolved(x))
+        return self._activate(self._convolve(x))
 
     def _operands(self, inputs: Sequence[str]) -> list[str]:
         """What is combined element by element: several inputs, or parts of one."""
         layer = self.layer
         if layer.operands == 1:
             x = inputs[0] if len(inputs) == 1 else self.builder.one("Concat", inputs, {"axis": 3})
-            return [self._shaped(x)]
+            return [self._reshape(x)]
         if len(inputs) > 1:
-            return [self._shaped(x) for x in inputs]
+            return [self._reshape(x) for x in inputs]
         sizes = (layer.channels,) * layer.operands
         parts = self.builder.add(
             "Split", [inputs[0]], {"axis": 3, "sizes": sizes}, outputs=self._names(layer.operands)
         )
-        return [self._shaped(x) for x in parts]
+        return [self._reshape(x) for x in parts]
 
     def _names(self, count: int) -> list[str]:
         return [self.builder.stored(f"{self.layer.name}.{i}", DATA) for i in range(count)]
 
-    def _shaped(self, x: str) -> str:
+    def _reshape(self, x: str) -> str:
         """Data of other rows and columns than the layer's: the same values in the same order."""
         shape = (1, *self.layer.dim, self.layer.channels)
         return x if self.builder.shape(x) == shape else self.builder.one("Reshape", [x], {"shape": shape})
 
-    def _stored(
+    def _add_stored(
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, storage: Storage = DATA
     ) -> str:
         return self.builder.one(
             op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)]
         )
 
-    def _pooled(self, x: str) -> str:
+    def _pool(self, x: str) -> str:
         layer = self.layer
         if layer.pool is None:
-            return x if layer.stride == 1 else self._subsampled(x)
+            return x if layer.stride == 1 else self._subsample(x)
         attrs = _windows(layer.pool.size, (layer.pool.stride,) * 2, (0, 0), layer.pool.dilation)
         if not layer.pool.average:
-            return self._stored("MaxPool", [x], attrs)
+            return self._add_stored("MaxPool", [x], attrs)
         return self._average(x, layer.pool, attrs)
 
-    def _subsampled(self, x: str) -> str:
+    def _subsample(self, x: str) -> str:
         _, rows, columns, channels = self.builder.shape(x)
         step = self.layer.stride
         attrs = {
@@ -203,7 +203,7 @@ class _Writer:
             "sizes": (1, -(-rows // step), -(-columns // step), channels),
             "steps": (1, step, step, 1),
         }
-        return self._stored("Slice", [x], attrs)
+        return self._add_stored("Slice", [x], attrs)
 
     def _average(self, x: str, pool: Pool, attrs: Mapping[str, Any]) -> str:
         """The mean, cut off towards zero: what is added before keeps whole means from falling below themselves."""
@@ -214,12 +214,12 @@ class _Writer:
             "Add", [builder.one("Abs", [steps]), self._number("half", 0.5 / (pool.size[0] * pool.size[1]))]
         )
         cut = builder.one("Mul", [builder.one("Floor", [size]), builder.one("Sign", [steps])])
-        return self._stored("Mul", [cut, self._number("unit", UNIT)])
+        return self._add_stored("Mul", [cut, self._number("unit", UNIT)])
 
     def _number(self, name: str, value: float) -> str:
         return self.builder.weight(f"{self.layer.name}.{name}", np.asarray([value], np.float32))
 
-    def _joined(self, operands: Sequence[str]) -> str:
+    def _join(self, operands: Sequence[str]) -> str:
         """Operands summed exactly, saturated once."""
         if len(operands) == 1:
             return operands[0]
@@ -228,23 +228,23 @@ class _Writer:
         total = first[0]
         for x in first[1:]:
             total = self.builder.one(op, [total, x])
-        return self._stored(op, [total, last])
+        return self._add_stored(op, [total, last])
 
-    def _convolved(self, x: str) -> str:
+    def _convolve(self, x: str) -> str:
         layer = self.layer
         low = {"low": 0.0} if layer.activation is Activation.RELU else {}
         storage = _stored_as(layer)
         if layer.operation is Operation.LINEAR:
             flat = self.builder.one("Reshape", [x], {"shape": (1, int(np.prod(self.builder.shape(x))))})
-            y = self._stored("MatMul", [flat, *self._parameters(self._matrix())], low, storage)
+            y = self._add_stored("MatMul", [flat, *self._parameters(self._matrix())], low, storage)
             return self.builder.one("Reshape", [y], {"shape": (1, 1, 1, layer.out_channels)})
         attrs = _windows(layer.kernel, (1, 1), layer.pad, layer.dilation)
         del attrs["kernel"]
         attrs |= low
         if layer.operation is Operation.CONV_TRANSPOSE2D:
             attrs |= {"strides": (2, 2), "output_padding": (1, 1)}
-            return self._stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
-        return self._stored(
+            return self._add_stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
+        return self._add_stored(
             "Conv", [x, *self._parameters(self._filters())], {**attrs, "group": layer.groups}, storage
         )
 
@@ -278,8 +278,8 @@ class _Writer:
             ),
         )
 
-    def _activated(self, x: str) -> str:
-        return self._stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
+    def _activate(self, x: str) -> str:
+        return self._add_stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
 
 
 def _windows(

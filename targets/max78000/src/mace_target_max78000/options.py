@@ -270,7 +270,7 @@ class _Reader:
                 found = _value(field, self.types[field], value)
             except (ValueError, TypeError, MaceError):
                 self.faults.append(
-                    f"{self.place}: {written}: {_shown(value)} is not allowed; write {_expected(field, self.types[field])}"
+                    f"{self.place}: {written}: {_show(value)} is not allowed; write {_expected(field, self.types[field])}"
                 )
                 continue
             yield field, not found if name in SWITCHED_OFF else found
@@ -313,7 +313,7 @@ def _value(field: str, kind: str, value: object) -> object:
 _TEXTS: Mapping[str, Callable[[str], str]] = {"Word": Word, "CFile": CFile}
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return shown(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
 
 

@@ -15,7 +15,7 @@ from mace_target_max78000 import report
 from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.check.program import check_program
 from mace_target_max78000.device import Device
-from mace_target_max78000.encode import synthesise
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.options import Options
 
@@ -39,21 +39,21 @@ class Project:
     @property
     def summary(self) -> str:
         """The report for people."""
-        return report.summary(self.found)
+        return report.format_summary(self.found)
 
 
-def built(network: Network, options: Options, device: Device) -> Project:
+def make_project(network: Network, options: Options, device: Device) -> Project:
     """The project of a network, once its program has run in the simulator and computes what the network says.
 
     One MaceError with everything that the hardware cannot do, or with the first layer that the program
     computes otherwise.
     """
     _check_legality(network, options, device)
-    made = synthesise(network, options, device)
+    made = synthesize(network, options, device)
     notes = check_program(network, made, options)
-    found = report.analysed(network, made, options)
-    summary = report.summary(found)
-    maps = (summary, json.dumps(report.as_dict(found), indent=1) + "\n", report.picture(found))
+    found = report.analyze_program(network, made, options)
+    summary = report.format_summary(found)
+    maps = (summary, json.dumps(report.format_data(found), indent=1) + "\n", report.draw_memory_map(found))
     files: dict[str, Content] = {
         **emit_project(made.image, network, options, summary),
         **dict(zip(MAPS, maps, strict=True)),

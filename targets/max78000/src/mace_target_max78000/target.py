@@ -36,7 +36,7 @@ from mace_target_max78000.firmware.layout import INCLUDES, LINKER_SCRIPT, header
 from mace_target_max78000.firmware.layout import layout as project_layout
 from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.options import Options
-from mace_target_max78000.project import MAPS, built
+from mace_target_max78000.project import MAPS, make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 
 CALIBRATION = 32
@@ -126,7 +126,7 @@ class Max78000(ProjectTarget):
             ported = self._described(graph.origin, options, config)
         else:
             ported = self._designed(config.model, graph, options, policy)
-        made = built(ported.network, ported.options, self.chip)
+        made = make_project(ported.network, ported.options, self.chip)
         ported.check(made.results)
         details = {
             "cycles": made.found.cycles,
@@ -163,7 +163,7 @@ class Max78000(ProjectTarget):
         network = described.network(options, partial(cls.add_limit_faults, options))
         if trained is not None:
             check_trained_model(network, trained.name, trained.graph, cls.chip)
-        project = built(network, options, cls.chip)
+        project = make_project(network, options, cls.chip)
         return DescribedProject(project.files, (*network.notes, *project.notes), project.summary)
 
     def runner(self) -> Runner:

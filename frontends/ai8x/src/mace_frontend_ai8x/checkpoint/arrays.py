@@ -1,4 +1,4 @@
-"""Weights and biases as numpy arrays, one after the other in a file, as the maker's tests have them.
+"""Weights and biases as numpy arrays, one after the other in a file, as the vendor's tests have them.
 
 Layers without weights have no array.  A layer with narrower weights than its array takes their upper bits.
 """
@@ -60,7 +60,7 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
         if not arrays:
             problem = f"has weights for {number} layers; {len(forms)} layers need them"
             raise MaceError(weights, problem, "add the arrays, or remove layers from the description")
-        values = _squeezed(arrays[0], form.axes)
+        values = _squeeze(arrays[0], form.axes)
         if values.ndim == form.axes + 1 and len(values):
             arrays[:1] = [values[1:]] if len(values) > 1 else []
             values = values[0]
@@ -73,7 +73,7 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
             raise MaceError(weights, problem, "order the arrays as the layers are")
         if form.transposed:
             values = values[:, :, ::-1, ::-1].swapaxes(0, 1)
-        taken.append(_narrowed(values, form))
+        taken.append(_narrow(values, form))
     biases = _read(bias) if bias else []
     return Checkpoint(
         tuple(
@@ -83,12 +83,12 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
     )
 
 
-def _squeezed(values: Array, axes: int) -> Array:
+def _squeeze(values: Array, axes: int) -> Array:
     """Linear layers' weights come with two axes of a kernel of one element."""
     return values[..., 0, 0] if axes == 2 and values.ndim > 3 and values.shape[-2:] == (1, 1) else values
 
 
-def _narrowed(values: Array, form: Form) -> Array:
+def _narrow(values: Array, form: Form) -> Array:
     """The upper bits of weights that are wider than the layer's; a binary weight is the sign."""
     if form.binary:
         return np.where(values < 0, -1, 1)

@@ -1,6 +1,6 @@
 """Batch normalization folded into the convolution before it, which is needed where a model was not trained for quantization.
 
-The layers of the maker's training tools divide what batch normalization gives by 4, so that it lies within
+The layers of the vendor's training tools divide what batch normalization gives by 4, so that it lies within
 the range of data:
 
     y = ((w * x + b - mean) / sqrt(var + eps) * gamma + beta) / 4
@@ -40,7 +40,7 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
     """The same network without batch normalization.
 
     arch: the name of the architecture without it.  divisor: by which the model divides what it gives; 1 for
-    other models than the maker's.
+    other models than the vendor's.
     MaceError: a convolution is missing, or is not one along whose first axis the channels are that are
     normalized; all such at once.
     """
@@ -63,7 +63,7 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
                 f"{state.path}: values of {layer}.bn and the bias have other shapes than its mean {list(channels)}"
             )
             continue
-        tensors = _fused(tensors, layer, divisor)
+        tensors = _fuse(tensors, layer, divisor)
         if not all(np.isfinite(tensors[f"{layer}.op.{kind}"]).all() for kind in ("weight", "bias")):
             faults.append(f"{state.path}: values of {layer}.bn and its convolution give no finite weights")
     if faults:
@@ -71,7 +71,7 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
     return state.with_tensors(tensors, arch=arch or state.arch)
 
 
-def _fused(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, Array]:
+def _fuse(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, Array]:
     """All tensors, with one layer's weights and bias changed and what batch normalization had removed.
 
     Sums as 64-bit floats.

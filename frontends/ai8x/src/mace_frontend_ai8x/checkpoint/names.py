@@ -118,21 +118,21 @@ def _parameter(data: Any, *_: Any) -> Any:
     return data
 
 
-def _ordered(items: Any = ()) -> dict[Any, Any]:
+def _make_ordered(items: Any = ()) -> dict[Any, Any]:
     if items:
         raise ValueError("PyTorch adds the items afterwards")
     return {}
 
 
-def _encoded(text: Any, encoding: Any) -> bytes:
+def _encode(text: Any, encoding: Any) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
         raise ValueError("no text")
     return text.encode("latin1")
 
 
 CALLS: Mapping[str, Callable[..., Any]] = {
-    "_codecs.encode": _encoded,
-    "collections.OrderedDict": _ordered,
+    "_codecs.encode": _encode,
+    "collections.OrderedDict": _make_ordered,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,

@@ -93,7 +93,7 @@ def _single(state: State) -> tuple[State, tuple[str, ...]]:
 
     Where a file has all layers twice, those are used that come first.
 
-    The maker's loader counts layers in the file's order, and so it uses the first as well.
+    The vendor's loader counts layers in the file's order, and so it uses the first as well.
     """
     operations = [operation for _, operation in state.layers()]
     twice = {name.removeprefix(PARALLEL) for name in operations if name.startswith(PARALLEL)} & set(

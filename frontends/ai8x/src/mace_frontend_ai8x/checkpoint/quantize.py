@@ -5,7 +5,7 @@ makes the best of them; the output shift -log2(s) takes it back.  Where a model 
 clipping, s is any number and nothing takes it back. Biases become bytes b * s * 2^(bits - 1) and are stored
 times 2^(bits - 1), by which a network's loading divides them.
 
-Source: the maker's quantized checkpoints, and his document on training and synthesis.
+Source: the vendor's quantized checkpoints, and its document on training and synthesis.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Clip(Enum):
     SCALE: a number.  STDDEV: the mean of the weights and so many standard deviations, at most the largest
     weight.
     AVGMAX: the mean of all channels' largest weights or of their smallest, whichever is larger.
-    AVG: the mean of all channels' largest magnitudes; the maker's document names it and does not define it.
+    AVG: the mean of all channels' largest magnitudes; the vendor's document names it and does not define it.
     """
 
     MAX_BIT_SHIFT = "MAX_BIT_SHIFT"
@@ -89,7 +89,7 @@ def quantize(state: State, settings: Settings) -> State:
     tensors = dict(state.tensors)
     bits = dict(zip(_names(state), settings.bits or (), strict=False))
     for layer, operation in state.layers():
-        tensors |= _quantized(state, layer, operation, bits.get(layer.removeprefix(PARALLEL)), settings)
+        tensors |= _quantize(state, layer, operation, bits.get(layer.removeprefix(PARALLEL)), settings)
     extras = {**state.extras, "clipping_method": settings.clip.value}
     if settings.clip is Clip.SCALE:
         extras["clipping_scale"] = settings.scale
@@ -146,7 +146,7 @@ def _faults_of_layer(state: State, layer: str, operation: str) -> Iterator[str]:
         yield f"{layer}.shift_quantile is {quantile:g}; it must be from 0 to 1"
 
 
-def _quantized(
+def _quantize(
     state: State, layer: str, operation: str, told: int | None, settings: Settings
 ) -> dict[str, Array]:
     """The tensors of a layer that change."""
@@ -167,10 +167,12 @@ def _quantized(
         factor = np.float32(half * 2.0**-shift)
     else:
         factor = np.float32(half * _saturation(weights, settings))
-    changed[f"{operation}.weight"] = np.clip(_rounded(weights * factor), -half, half - 1)
+    changed[f"{operation}.weight"] = np.clip(_round_half_up(weights * factor), -half, half - 1)
     if bias is not None:
         kept = half if early else 1
-        rounded = np.clip(_rounded(bias.astype(np.float32) * (factor * kept)), -128 * kept, 128 * kept - 1)
+        rounded = np.clip(
+            _round_half_up(bias.astype(np.float32) * (factor * kept)), -128 * kept, 128 * kept - 1
+        )
         changed[f"{operation}.bias"] = rounded * np.float32(half // kept)
         changed |= _flag(state, layer, "bias_bits", 8)
     if told or f"{layer}.weight_bits" not in state.tensors:
@@ -182,7 +184,7 @@ def _quantized(
     )
 
 
-def _rounded(values: Array) -> Array:
+def _round_half_up(values: Array) -> Array:
     return np.floor(values + np.float32(0.5))
 
 
@@ -247,14 +249,14 @@ def description_bits(path: Path) -> tuple[int | None, ...]:
     faults = [
         f"{path}: quantization: {b} of layer {i}; write 1, 2, 4 or 8"
         for i, b in enumerate(bits)
-        if not _allowed(b)
+        if not _is_bit_count(b)
     ]
     if faults:
         raise MaceError.of(faults)
     return tuple(bits)
 
 
-def _allowed(bits: object) -> bool:
+def _is_bit_count(bits: object) -> bool:
     return bits is None or (type(bits) is int and bits in BITS)
 
 

@@ -161,7 +161,7 @@ class AreaDescription:
 class Description:
     """A file: `layers` in the order of their sequence numbers.
 
-    bias, weights: names of the arrays of the maker's tests, which the caller reads.
+    bias, weights: names of the arrays of the vendor's tests, which the caller reads.
     """
 
     path: Path
@@ -356,7 +356,7 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
             found[key.field] = key.read(value)
         except v.UnreadError as error:
             faults.add(
-                value.line, f"{where}{name}: {_shown(value)} is not {error}", _remedy(value, str(error))
+                value.line, f"{where}{name}: {_show(value)} is not {error}", _remedy(value, str(error))
             )
     for name, key in keys.items():
         if key.mandatory and key.field not in lines:
@@ -364,7 +364,7 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
     return {"line": section.line, "lines": lines, **found}
 
 
-def _shown(value: Written) -> str:
+def _show(value: Written) -> str:
     if isinstance(value.content, str):
         return repr(value.content[:60])
     return "a list" if isinstance(value.content, tuple) else "a mapping"

@@ -37,13 +37,13 @@ def link(description: Description, faults: Faults) -> tuple[Links, ...]:
     linker = _Linker(
         description,
         faults,
-        _named(description, faults),
+        _index_names(description, faults),
         {d.sequence: i for i, d in enumerate(description.layers)},
     )
     return tuple(linker.link(index, layer) for index, layer in enumerate(description.layers))
 
 
-def _named(description: Description, faults: Faults) -> dict[str, int]:
+def _index_names(description: Description, faults: Faults) -> dict[str, int]:
     """Layers by name."""
     found: dict[str, int] = {}
     for index, layer in enumerate(description.layers):
@@ -106,7 +106,7 @@ class _Linker:
     def _index(self, index: int, layer: LayerDescription, key: str, reference: int | str) -> int | None:
         """The layer that is meant; None, and a fault, where there is none that this key may name."""
         line = layer.lines[key]
-        found = self._found(key, reference)
+        found = self._find(key, reference)
         if found is None:
             close = get_close_matches(str(reference), self.names, 1)
             remedy = (
@@ -131,7 +131,7 @@ class _Linker:
             return found
         return None
 
-    def _found(self, key: str, reference: int | str) -> int | None:
+    def _find(self, key: str, reference: int | str) -> int | None:
         if isinstance(reference, int):
             return INPUT if reference == INPUT and key == "in_sequences" else self.numbers.get(reference)
         if reference.lower() == ("stop" if key in FORWARD else "input") and key not in (

@@ -14,7 +14,7 @@ from mace_frontend_ai8x.network import INPUT, Layer, Network
 from mace_target_max78000.encode import Synthesis
 from mace_target_max78000.encode.data_memory import list_result_words, make_input_blocks
 from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.firmware.results import Results, results
+from mace_target_max78000.firmware.results import Results, list_results
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulate import NotModelledError, SimulationError, Simulator, infer_again, replay
 
@@ -120,7 +120,7 @@ class _Checker:
         if self.network.unloads or self.end < len(self.network.layers):
             return
         last = [index for index, layer in enumerate(self.network.layers) if layer.output]
-        for index, block in zip(last, results(self.network), strict=True):
+        for index, block in zip(last, list_results(self.network), strict=True):
             expected = self.outputs[index].reshape(block.channels, block.pixels)
             if not np.array_equal(self._unloaded(simulator, block), expected):
                 self._raise(index, "has results that cnn_unload does not find where it reads them")

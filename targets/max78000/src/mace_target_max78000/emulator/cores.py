@@ -20,10 +20,10 @@ class Core(ABC):
     status: ClassVar[str]
 
     def __init__(self) -> None:
-        self.uc: Any = self._made()
+        self.uc: Any = self._create_emulator()
 
     @abstractmethod
-    def _made(self) -> Any:
+    def _create_emulator(self) -> Any:
         """The emulator."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class CortexM4(Core):
     """Bytes of the stack that the processor takes for the registers."""
     RETURN = 0xFFFFFFF9
 
-    def _made(self) -> Any:
+    def _create_emulator(self) -> Any:
         import unicorn
         from unicorn.arm_const import UC_CPU_ARM_CORTEX_M4
 
@@ -132,7 +132,7 @@ class RiscV(Core):
     ENABLED, BEFORE, MACHINE = 1 << 3, 1 << 7, 3 << 11
     """Bits of mstatus: interrupts enabled, and enabled before the handler; the mode before it."""
 
-    def _made(self) -> Any:
+    def _create_emulator(self) -> Any:
         import unicorn
 
         return unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)

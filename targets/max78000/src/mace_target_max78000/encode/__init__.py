@@ -37,7 +37,7 @@ class Synthesis:
     outputs: tuple[Array, ...]
 
 
-def synthesise(network: Network, options: Options, device: Device) -> Synthesis:
+def synthesize(network: Network, options: Options, device: Device) -> Synthesis:
     """The program of a network that `check.find_faults` has nothing to say about.
 
     MaceError where weights or bias do not fit.

@@ -73,7 +73,7 @@ def place_bias(
     for unit in (u for u in biased if u.depthwise):
         twin = next((found[u.index] for u in biased if u.index in found and _alike(u, unit)), None)
         found[unit.index] = twin or _depthwise(unit, memories)
-    allowed = {u.index: _allowed(u, quadrants, ignore_groups) for u in biased}
+    allowed = {u.index: _allowed_quadrants(u, quadrants, ignore_groups) for u in biased}
     shared: list[tuple[Array, Bias]] = []
     for unit in sorted(
         (u for u in biased if not u.depthwise), key=lambda u: _urgency(u, allowed[u.index], device)
@@ -96,7 +96,7 @@ def place_bias(
     return found, memories.bytes_of()
 
 
-def _allowed(unit: Unit, quadrants: Sequence[int], ignore_groups: bool) -> Sequence[int]:
+def _allowed_quadrants(unit: Unit, quadrants: Sequence[int], ignore_groups: bool) -> Sequence[int]:
     groups = unit.place.bias_groups
     return quadrants if groups is None or ignore_groups else groups
 

@@ -102,7 +102,7 @@ def make_known_answer(
 
 
 def _lines(options: Options) -> int | None:
-    """The limit of `max_checklines`; the maker's tool checks one word more than its document says."""
+    """The limit of `max_checklines`; the vendor's tool checks one word more than its document says."""
     if options.max_checklines is None:
         return None
     return options.max_checklines + (not options.documented)

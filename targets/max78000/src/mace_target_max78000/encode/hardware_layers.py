@@ -1,6 +1,6 @@
 """A hardware layer: a layer as the accelerator runs it, with the quantities that its registers and memories follow from.
 
-Formulas without another source are those of the maker's network loader, as its generated programs show them.
+Formulas without another source are those of the vendor's network loader, as its generated programs show them.
 """
 
 from __future__ import annotations
@@ -221,9 +221,9 @@ def _unit(unit: Unit, device: Device, behind_a_stream: bool) -> Unit:
         and layer.weights is not None
         and not place.bypass
     ):
-        return Unit(_widened(layer), place, index)
+        return Unit(_widen(layer), place, index)
     if layer.operation is Operation.CONV1D and layer.dilation[0] > 1:
-        return _dilated(layer, place, index)
+        return _dilate(layer, place, index)
     passes = unit.in_passes
     if (
         not device.features.wide_operands
@@ -235,14 +235,14 @@ def _unit(unit: Unit, device: Device, behind_a_stream: bool) -> Unit:
     return unit
 
 
-def _widened(layer: Layer) -> Layer:
+def _widen(layer: Layer) -> Layer:
     """A 1x1 kernel as the centre of a 3x3 one: streaming layers must have rows to wait for."""
     assert layer.weights is not None
     values = np.pad(layer.weights.values, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return replace(layer, kernel=(3, 3), pad=(1, 1), weights=replace(layer.weights, values=values))
 
 
-def _dilated(layer: Layer, place: Place, index: int) -> Unit:
+def _dilate(layer: Layer, place: Place, index: int) -> Unit:
     """A dilated Conv1d: filled with zeros up to the longest kernel, else rows of as many columns as it is dilated."""
     length, dilation = layer.kernel[0], layer.dilation[0]
     assert layer.weights is not None

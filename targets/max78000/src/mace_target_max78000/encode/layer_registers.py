@@ -1,6 +1,6 @@
 """The registers of a layer, as one part of the family encodes them; the other part overrides what differs.
 
-Field meanings and formulas are those that the maker's generated programs show.
+Field meanings and formulas are those that the vendor's generated programs show.
 """
 
 from __future__ import annotations

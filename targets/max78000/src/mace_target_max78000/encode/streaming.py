@@ -1,6 +1,6 @@
 """When a streaming layer may begin, how far it then goes before it waits, and when its buffer begins anew.
 
-Positions are counted in words of one data memory.  Formulas are those that the maker's generated programs
+Positions are counted in words of one data memory.  Formulas are those that the vendor's generated programs
 show.
 """
 
@@ -61,7 +61,7 @@ def _words(values: int, unit: Unit) -> int:
     return -(-values // 4) if unit.place.chw else values
 
 
-def _told(asked: int | None, computed: int) -> int:
+def _override(asked: int | None, computed: int) -> int:
     """What an option asks for instead of what follows from the layer."""
     return computed if asked is None else asked
 
@@ -70,7 +70,7 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def _rolled(start: int, unit: Unit) -> int:
+def _roll_over(start: int, unit: Unit) -> int:
     """The first generation's buffer: what must be there, the rest of a window, and a step."""
     layer = unit.layer
     (rows, columns), _, stride = layer.window
@@ -90,11 +90,11 @@ def _first(unit: Unit, options: Options) -> Stream:
     (rows, columns), _, stride = layer.window
     if not unit.place.streaming:
         frame = _words(layer.dim[0] * layer.dim[1], unit)
-        return Stream(_told(options.override_start, frame * rows))
-    start = _told(options.override_start, ((rows - 1) * layer.dim[1] + columns) * rows)
-    step = _told(options.override_delta1, (stride - 1) * layer.operands)
-    wait = _told(options.override_delta2, (rows - 1) * layer.dim[1] * layer.operands)
-    return Stream(start, step, wait, rollover=_told(options.override_rollover, _rolled(start, unit)))
+        return Stream(_override(options.override_start, frame * rows))
+    start = _override(options.override_start, ((rows - 1) * layer.dim[1] + columns) * rows)
+    step = _override(options.override_delta1, (stride - 1) * layer.operands)
+    wait = _override(options.override_delta2, (rows - 1) * layer.dim[1] * layer.operands)
+    return Stream(start, step, wait, rollover=_override(options.override_rollover, _roll_over(start, unit)))
 
 
 def _later(unit: Unit, units: Sequence[Unit], options: Options) -> Stream:
@@ -104,7 +104,7 @@ def _later(unit: Unit, units: Sequence[Unit], options: Options) -> Stream:
     kernel = before.layer.kernel
     start = row * (kernel[0] - 1 + rows - 1) + kernel[1] - 1 + columns + options.increase_start
     wait = (stride - 1) * row + columns * layer.operands
-    return Stream(start, stride * layer.operands, wait, rollover=_rolled(start, unit))
+    return Stream(start, stride * layer.operands, wait, rollover=_roll_over(start, unit))
 
 
 @dataclass(frozen=True)
@@ -137,22 +137,22 @@ def _first_of_second_generation(unit: Unit, options: Options) -> Stream:
     layer = unit.layer
     (rows, columns), _, stride = layer.window
     if not unit.place.streaming:
-        return Stream(_told(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
+        return Stream(_override(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
     at = _geometry(unit, first=True)
     single = stride == 1 and rows == 1
     positions = (
         at.down * at.padded + unit.pad[1] + 2 * at.right
     ) * layer.operands + unit.place.read_ahead * stride
-    positions = _told(options.override_start, at.right if single else positions)
+    positions = _override(options.override_start, at.right if single else positions)
     start = positions if options.override_start is not None else _words(positions, unit)
-    step = _told(options.override_delta1, _words(stride * layer.operands - single, unit))
+    step = _override(options.override_delta1, _words(stride * layer.operands - single, unit))
     wait = step + at.left_out if stride == 1 else (stride - 1) * layer.dim[1] + at.left_out + columns - 1
     wait = _words(wait, unit)
     # the pipeline takes one more word while it waits
-    wait = _told(options.override_delta2, wait + (options.pipeline and wait != 0))
+    wait = _override(options.override_delta2, wait + (options.pipeline and wait != 0))
     rollover = positions + at.right + (stride - 1) * at.padded
     rollover = rollover * 4 * stride if unit.place.chw else rollover
-    return Stream(start, step, wait, rollover=_told(options.override_rollover, rollover))
+    return Stream(start, step, wait, rollover=_override(options.override_rollover, rollover))
 
 
 def _later_of_second_generation(unit: Unit, units: Sequence[Unit]) -> Stream:

@@ -2,7 +2,7 @@
 
 A word is 72 bits.  A processor reads kernels one after another, for every pass of the output all output
 slots; bytes of a kernel are stored last element first, and fill a word from its least significant byte on.
-Layouts are those of the maker's loader.
+Layouts are those of the vendor's loader.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Stream:
 def stream(unit: Unit) -> Stream:
     """The bytes of a layer's weights, processor by processor."""
     layout = lay_out_runs(unit)
-    kernels = _flattened(unit) if unit.layer.flatten else _depthwise(unit) if unit.depthwise else _full(unit)
+    kernels = _flatten(unit) if unit.layer.flatten else _depthwise(unit) if unit.depthwise else _full(unit)
     # what the layout has room for beyond the kernels is zeros: channels that are missing in the last group of
     # narrow weights
     content = kernels[:, : len(layout.bytes)]
@@ -65,7 +65,7 @@ def _fields(values: Array, unit: Unit) -> Array:
     )
 
 
-def _packed(fields: Array, bits: int) -> Array:
+def _pack(fields: Array, bits: int) -> Array:
     """Bytes that hold 8 / bits consecutive entries of the last axis each, the first in the lowest bits."""
     q = 8 // bits
     if q == 1:
@@ -100,7 +100,7 @@ def _full(unit: Unit) -> Array:
     missing = -by_processor.shape[2] % (8 // unit.bits)
     by_processor = np.pad(by_processor, ((0, 0), (0, 0), (0, missing), (0, 0)))
     pairs = by_processor.transpose(0, 3, 2, 1).reshape(count, unit.taps, -1)
-    return _packed(pairs, unit.bits).transpose(0, 2, 1).reshape(count, -1)
+    return _pack(pairs, unit.bits).transpose(0, 2, 1).reshape(count, -1)
 
 
 def _depthwise(unit: Unit) -> Array:
@@ -109,19 +109,17 @@ def _depthwise(unit: Unit) -> Array:
     fields = fields.reshape(fields.shape[0], 1, -1)[:, :, ::-1].transpose(1, 0, 2)
     by_processor = _by_processor(unit, fields)[:, :, 0]
     return (
-        _packed(by_processor.transpose(0, 2, 1), unit.bits)
-        .transpose(0, 2, 1)
-        .reshape(len(unit.processors), -1)
+        _pack(by_processor.transpose(0, 2, 1), unit.bits).transpose(0, 2, 1).reshape(len(unit.processors), -1)
     )
 
 
-def _flattened(unit: Unit) -> Array:
+def _flatten(unit: Unit) -> Array:
     """Bytes [processors, n]: values of one output after another, position by position, the passes of each."""
     fields = _fields(plain_values(unit), unit)
     outputs, count = fields.shape[0], len(unit.processors)
     by_channel = fields.reshape(outputs, -1, unit.positions)
     by_processor = _by_processor(unit, by_channel)
-    return _packed(by_processor.transpose(0, 2, 3, 1).reshape(count, -1), unit.bits)
+    return _pack(by_processor.transpose(0, 2, 3, 1).reshape(count, -1), unit.bits)
 
 
 def make_chunks(

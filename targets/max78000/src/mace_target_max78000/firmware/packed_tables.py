@@ -28,7 +28,7 @@ from mace_target_max78000.image import Step, Write
 GLOBAL = ("control", "SRAM control", "layer count", "SRAM test")
 
 
-def names(device: Device) -> Mapping[int, str]:
+def name_registers(device: Device) -> Mapping[int, str]:
     """Every register's address -> what it is, in words."""
     found = {AON_CONTROL: "always-on domain: control", FIFO_CONTROL: "FIFO: control"}
     found |= {FAST_FIFO: "fast FIFO: control", FAST_FIFO + 8: "fast FIFO: interrupts"}
@@ -44,7 +44,7 @@ def names(device: Device) -> Mapping[int, str]:
     return found
 
 
-def told(steps: Sequence[Step], known: Mapping[int, str]) -> list[tuple[Step, Code]]:
+def comment_steps(steps: Sequence[Step], known: Mapping[int, str]) -> list[tuple[Step, Code]]:
     """Each step with its register in words."""
     return [(step, Code(known.get(step.address, ""))) for step in steps]
 
@@ -146,7 +146,7 @@ class _Place:
     register: int
 
 
-def table(steps: Sequence[Step], device: Device) -> Table:
+def make_table(steps: Sequence[Step], device: Device) -> Table:
     """The steps of cnn_configure as a table; the program makes the same writes from it in the same order."""
     places = _places(device)
     count = next((i for i, s in enumerate(steps) if s.address not in places), len(steps))
@@ -154,13 +154,13 @@ def table(steps: Sequence[Step], device: Device) -> Table:
     used = list(dict.fromkeys(places[w.address][2] for w in writes))
     found = [
         (_Place(layer, quadrant, used.index(name)), value)
-        for (layer, quadrant, name), value in _found(writes, places)
+        for (layer, quadrant, name), value in _locate_writes(writes, places)
     ]
     registers = tuple(_register(name, device) for name in used)
     return Table(registers, bytes(_groups(found)), tuple(steps[count:]))
 
 
-def _found(
+def _locate_writes(
     writes: Iterable[Write], places: dict[int, tuple[int, int, str]]
 ) -> Iterator[tuple[tuple[int, int, str], int]]:
     return ((places[w.address], w.value) for w in writes)

@@ -52,15 +52,15 @@ class Results:
         return -(-self.channels * self.pixels * self.width // 32)
 
 
-def results(network: Network) -> tuple[Results, ...]:
+def list_results(network: Network) -> tuple[Results, ...]:
     """The network's own blocks where it names some, else all of its output layers."""
     if network.unloads:
-        return tuple(_named(u) for u in network.unloads)
+        return tuple(_listed_block(u) for u in network.unloads)
     pairs = zip(network.layers, network.places, strict=True)
     return tuple(_output(layer, place) for layer, place in pairs if layer.output)
 
 
-def _named(unload: Unload) -> Results:
+def _listed_block(unload: Unload) -> Results:
     slots = bits_of(unload.processors)
     pixels = unload.dim[0] * unload.dim[1]
     return _block(slots, (unload.channels, pixels), (unload.offset, unload.width, unload.write_gap))

@@ -16,7 +16,7 @@ from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
 from mace_target_max78000.device import Device
 from mace_target_max78000.encode.data_memory import make_input_blocks
 from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.firmware.results import results
+from mace_target_max78000.firmware.results import list_results
 from mace_target_max78000.legalize.boundary import TAIL_FUNCTIONS, AxisFold, InputFold, NetworkInput, cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.legalize.tensors import VIEW_OPS
@@ -71,7 +71,7 @@ class Feed:
     def of(cls, network: Network, options: Options, units: Sequence[float]) -> Feed:
         """The feed of a network.  units: what the last bit of each block's values stands for."""
         layer, place = network.layers[0], network.places[0]
-        pairs = zip(results(network), units, strict=False)
+        pairs = zip(list_results(network), units, strict=False)
         blocks = tuple(
             (block.channels, block.pixels, block.width, unit, block.groups) for block, unit in pairs
         )

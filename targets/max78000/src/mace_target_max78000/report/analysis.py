@@ -13,7 +13,7 @@ from mace_target_max78000.encode.streaming import streams
 from mace_target_max78000.encode.weight_memory import Run
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
-from mace_target_max78000.report.costs import STARTUP, Operations, cycles, operations
+from mace_target_max78000.report.costs import STARTUP, Operations, count_operations, estimate_cycles
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Report:
         return self.device.bias_bytes * QUADRANTS
 
 
-def analysed(network: Network, synthesis: Synthesis, options: Options) -> Report:
+def analyze_program(network: Network, synthesis: Synthesis, options: Options) -> Report:
     """The report of a network's program."""
     image, units, runs = synthesis.image, synthesis.units, synthesis.runs
     device = image.device
@@ -105,16 +105,17 @@ def analysed(network: Network, synthesis: Synthesis, options: Options) -> Report
     columns = [0] * PROCESSORS
     for chunk in image.kernels:
         columns[chunk.processor] += chunk.count
-    ranges = data_ranges(network, units, options, device)
+    ranges = list_data_ranges(network, units, options, device)
     return Report(
         name=network.name,
         device=device,
         layers=tuple(
-            _layer(network.layers[u.index], u, runs, cycles(u, image.quadrants, pipeline)) for u in units
+            _layer(network.layers[u.index], u, runs, estimate_cycles(u, image.quadrants, pipeline))
+            for u in units
         ),
         ranges=ranges,
         columns=tuple(columns),
-        data_bytes=_touched(ranges),
+        data_bytes=_count_touched(ranges),
         bias_bytes=sum(map(len, image.bias.values())),
         quadrants=image.quadrants,
         flash=_flash(image),
@@ -130,12 +131,12 @@ def _layer(layer: Layer, unit: Unit, runs: Mapping[int, Run], count: int) -> Lay
         run=runs.get(unit.index),
         weight_bytes=0 if weights is None else -(-weights.values.size * weights.bits // 8),
         bias_bytes=0 if layer.bias is None else int(layer.bias.size),
-        operations=operations(layer),
+        operations=count_operations(layer),
         cycles=count,
     )
 
 
-def data_ranges(
+def list_data_ranges(
     network: Network, units: Sequence[Unit], options: Options, device: Device
 ) -> tuple[DataRange, ...]:
     """Where the input and each layer's output lie, and how long."""
@@ -183,7 +184,7 @@ def _input(unit: Unit, layer: Layer) -> tuple[int, int, int]:
     return unit.place.processors, unit.place.in_offset, words
 
 
-def _touched(ranges: Sequence[DataRange]) -> int:
+def _count_touched(ranges: Sequence[DataRange]) -> int:
     total = 0
     for memory in range(PROCESSORS // PER_MEMORY):
         reached = 0

@@ -1,13 +1,13 @@
 """Counts the operations of layers, and estimates their cycles.
 
-How many operations a layer computes; counted as the maker's documentation counts them.
+How many operations a layer computes; counted as the vendor's documentation counts them.
 
 How many clock cycles a layer takes, as an estimate.
 
-First generation: the maker's formula.  A position is read in A cycles where it is padding and in B where it
+First generation: the vendor's formula.  A position is read in A cycles where it is padding and in B where it
 is data; a row of outputs then takes one cycle for each output slot, pass and column.
 
-Second generation: the maker gives none.  This one has the same structure and two differences that the
+Second generation: the vendor gives none.  This one has the same structure and two differences that the
 documentation names: the pipeline reads the next positions while outputs are computed, so that a row takes the
 longer of the two instead of their sum; and a depthwise layer computes its channels side by side, so that a
 position takes only the time slots in which its words are written.
@@ -52,7 +52,7 @@ class Operations:
         return self.multiplications + self.comparisons + self.additions + self.bitwise
 
 
-def operations(layer: Layer) -> Operations:
+def count_operations(layer: Layer) -> Operations:
     """What one layer computes: each value of a window is one comparison or addition, each positive-part one comparison.
 
     Multiplications of a transposed convolution include those with the zeros between its inputs.
@@ -105,7 +105,7 @@ class _Reads:
     times: int
 
 
-def cycles(unit: Unit, quadrants: Sequence[int], pipeline: bool) -> int:
+def estimate_cycles(unit: Unit, quadrants: Sequence[int], pipeline: bool) -> int:
     """Cycles of one layer; half as many again where it streams, because it waits for its input.
 
     pipeline: reading goes on while outputs are computed (second generation).

@@ -21,10 +21,10 @@ LONGEST = 60
 HEADINGS = ("layer", "name", "processors", "output", "weights", "operations", "cycles")
 
 
-def summary(report: Report) -> str:
+def format_summary(report: Report) -> str:
     """Operations, memory and cycles of the whole, then a table of layers and one of data memory."""
     lines = [
-        f"{label(report.name)} on {report.device.name}, quadrants {', '.join(map(str, report.quadrants))}",
+        f"{shorten_name(report.name)} on {report.device.name}, quadrants {', '.join(map(str, report.quadrants))}",
         f"Operations: {_operations(report.operations)}",
         f"Weight memory: {_share(report.weight_bytes, report.weight_capacity)}; at most {max(report.columns)} words of a processor",
         f"Bias memory: {_share(report.bias_bytes, report.bias_capacity)}",
@@ -41,7 +41,7 @@ def summary(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def label(name: str) -> str:
+def shorten_name(name: str) -> str:
     """A name from a model as a report shows it: without signs that are not shown, and not longer than a column should be."""
     return shortened(visible(name), LONGEST)
 
@@ -64,7 +64,14 @@ def _row(index: int, layer: LayerReport) -> tuple[str, ...]:
     run = layer.run
     weights = "-" if run is None else f"{run.column}-{run.column + run.count - 1}"
     masks = _mask(layer.processors), _mask(layer.output_processors)
-    return str(index), label(layer.name), *masks, weights, f"{layer.operations.total:,}", f"{layer.cycles:,}"
+    return (
+        str(index),
+        shorten_name(layer.name),
+        *masks,
+        weights,
+        f"{layer.operations.total:,}",
+        f"{layer.cycles:,}",
+    )
 
 
 def _mask(mask: int) -> str:
@@ -72,7 +79,7 @@ def _mask(mask: int) -> str:
 
 
 def _range(report: Report, found: DataRange) -> tuple[str, ...]:
-    name = "input" if found.maker == INPUT else label(report.layers[found.maker].name)
+    name = "input" if found.maker == INPUT else shorten_name(report.layers[found.maker].name)
     end = "end" if found.end >= len(report.layers) else str(found.end)
     return name, _runs(found.memories), f"0x{found.first:05x}-0x{found.last - 1:05x}", f"{found.start}-{end}"
 
@@ -95,7 +102,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def format_data(report: Report) -> dict[str, Any]:
     """Numbers, texts, lists and dicts only.
 
     Masks are hexadecimal texts, byte ranges [first, after the last].

@@ -11,7 +11,7 @@ from mace_core.emit.text import Code, Word, XmlText
 from mace_frontend_ai8x.network import INPUT
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS
 from mace_target_max78000.report.analysis import LayerReport, Report
-from mace_target_max78000.report.formats import label
+from mace_target_max78000.report.formats import shorten_name
 
 TEMPLATE = files("mace_target_max78000") / "report" / "templates" / "memory.svg.in"
 HUE = 137.5
@@ -36,11 +36,11 @@ class Box:
     title: XmlText
 
 
-def picture(report: Report) -> str:
+def draw_memory_map(report: Report) -> str:
     """SVG text, the same for the same report."""
     return render(
         TEMPLATE,
-        name=XmlText(label(report.name)),
+        name=XmlText(shorten_name(report.name)),
         device=Word(report.device.name),
         weights=list(_weights(report)),
         data=list(_data(report)),
@@ -49,7 +49,7 @@ def picture(report: Report) -> str:
         weights_width=WEIGHTS,
         panel=PANEL,
         panels=[(m, m % PANELS, m // PANELS) for m in range(PROCESSORS // PER_MEMORY)],
-        legend=[(XmlText(label(layer.name)), _colour(i)) for i, layer in enumerate(report.layers)],
+        legend=[(XmlText(shorten_name(layer.name)), _colour(i)) for i, layer in enumerate(report.layers)],
     )
 
 
@@ -63,7 +63,9 @@ def _weights(report: Report) -> Iterator[Box]:
     for index, layer in enumerate(report.layers):
         if layer.run is None:
             continue
-        title = f"{label(layer.name)}: words {layer.run.column}-{layer.run.column + layer.run.count - 1}"
+        title = (
+            f"{shorten_name(layer.name)}: words {layer.run.column}-{layer.run.column + layer.run.count - 1}"
+        )
         for first, count in _rows(layer):
             x, width = round(layer.run.column * scale, 2), round(layer.run.count * scale, 2)
             yield Box(x, first * ROW, width, count * ROW, _colour(index), XmlText(title))
@@ -86,7 +88,7 @@ def _data(report: Report) -> Iterator[Box]:
     width, height = PANEL
     across, up = width / (len(report.layers) + 1), height / report.device.data_bytes
     for found in report.ranges:
-        name = "input" if found.maker == INPUT else label(report.layers[found.maker].name)
+        name = "input" if found.maker == INPUT else shorten_name(report.layers[found.maker].name)
         for memory in found.memories:
             yield Box(
                 x=round(memory % PANELS * (width + 10) + found.start * across, 2),

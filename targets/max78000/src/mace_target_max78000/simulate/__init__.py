@@ -21,6 +21,6 @@ from __future__ import annotations
 
 from mace_target_max78000.simulate.accelerator import Simulator
 from mace_target_max78000.simulate.faults import NotModelledError, SimulationError
-from mace_target_max78000.simulate.replay import infer_again, mismatches, replay
+from mace_target_max78000.simulate.replay import find_mismatches, infer_again, replay
 
-__all__ = ["NotModelledError", "SimulationError", "Simulator", "infer_again", "mismatches", "replay"]
+__all__ = ["NotModelledError", "SimulationError", "Simulator", "find_mismatches", "infer_again", "replay"]

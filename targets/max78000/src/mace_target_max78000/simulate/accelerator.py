@@ -27,7 +27,7 @@ from mace_target_max78000.simulate.memory import (
     RowMemory,
     WeightMemory,
 )
-from mace_target_max78000.simulate.registers import CLEAR_BIAS, CLOCK, DONE, GO, SYNC, Registers, started
+from mace_target_max78000.simulate.registers import CLEAR_BIAS, CLOCK, DONE, GO, SYNC, Registers, read_start
 from mace_target_max78000.simulate.run import Chip, Run
 
 PACKING, GATHERING = 1 << 20, 1 << 16
@@ -41,8 +41,8 @@ class Simulator:
     on_done: called when a network has run, as the interrupt is raised then.
     on_layer: called with the hardware's number of each layer that has been executed.
 
-    documented: averages are rounded down, or halves up, as the maker's document says, else towards zero, or
-    halves away from it, as the maker's tool expects.
+    documented: averages are rounded down, or halves up, as the vendor's document says, else towards zero, or
+    halves away from it, as the vendor's tool expects.
 
     A network runs when the master quadrant's go bit is set; with FIFO input, when the last word of the frame
     has come.
@@ -55,12 +55,12 @@ class Simulator:
         self.data = DataMemory(device)
         self.weights = WeightMemory(device)
         self.bias = BiasMemory(device)
-        self.registers = Registers(device, self._controlled)
+        self.registers = Registers(device, self._act_on_control)
         self.fifos = Fifos()
         self.on_done = on_done
         self.on_layer: Callable[[int], None] | None = None
         state = device, self.registers, self.data, self.weights, self.bias, self.fifos, documented
-        self._chip = Chip(*state, on_layer=self._executed)
+        self._chip = Chip(*state, on_layer=self._report_layer)
         self._gatherer = Gatherer(device, self.data)
         self._run: Run | None = None
         self._plain: dict[int, int] = {}
@@ -152,7 +152,7 @@ class Simulator:
             self.fifos.write(number, (words >> 8 * number & 0xFF if quad else words).astype("<u4").tobytes())
         self._go_on()
 
-    def _controlled(self, quadrant: int, name: str, before: int) -> None:
+    def _act_on_control(self, quadrant: int, name: str, before: int) -> None:
         """A control register was written."""
         control = self.registers.control
         if name == "TEST" and control[quadrant]["TEST"] & CLEAR_BIAS:
@@ -173,7 +173,7 @@ class Simulator:
     def _start(self, master: int) -> None:
         """Begin an inference, or go on with one that stopped after a layer."""
         if self._run is None or self._run.layer is None:
-            self._run = Run(self._chip, started(self.device, self.registers, master))
+            self._run = Run(self._chip, read_start(self.device, self.registers, master))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -187,7 +187,7 @@ class Simulator:
         if self.on_done:
             self.on_done()
 
-    def _executed(self, number: int) -> None:
+    def _report_layer(self, number: int) -> None:
         if self.on_layer:
             self.on_layer(number)
 

@@ -24,7 +24,7 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
     Outputs of a depthwise layer are its processors' passes, processor by processor.  Only quadrants whose
     sums the master adds count.
     """
-    padded = _padded(setting, values)
+    padded = _pad(setting, values)
     kernel = setting.kernel
     rows, columns = padded.shape[2] - kernel.rows + 1, padded.shape[3] - kernel.columns + 1
     if min(rows, columns) < 1:
@@ -67,7 +67,7 @@ def sum_bypassed(setting: Setting) -> Array:
     return np.ones((len(setting.processors), count, taps), np.int8)
 
 
-def _padded(setting: Setting, values: Array) -> Array:
+def _pad(setting: Setting, values: Array) -> Array:
     """Zeros around the input.
 
     A transposed convolution has them between its positions and after the last ones as well.
@@ -143,18 +143,18 @@ def read_kernels(setting: Setting, memory: Array, device: Device, binary: bool) 
     kernel, passes = setting.kernel, setting.reading.passes
     if kernel.lanes == 1:
         end = min(device.kernel_capacity(p) for p in setting.processors) * KERNEL_BYTES
-        return _stored(setting, memory, (0, kernel.count, end), binary)
+        return _stored_values(setting, memory, (0, kernel.count, end), binary)
     size = device.kernel_words // kernel.lanes * KERNEL_BYTES
     count = kernel.count // kernel.lanes
     found = [
-        _stored(setting, memory, (lane * size, count, (lane + 1) * size), binary)
+        _stored_values(setting, memory, (lane * size, count, (lane + 1) * size), binary)
         for lane in range(kernel.lanes)
     ]
     by_output = np.stack(found, 1).reshape(len(setting.processors), kernel.lanes, count // passes, passes, -1)
     return np.asarray(by_output.swapaxes(1, 2)).reshape(len(setting.processors), kernel.count, -1)
 
 
-def _stored(setting: Setting, memory: Array, part: tuple[int, int, int], binary: bool) -> Array:
+def _stored_values(setting: Setting, memory: Array, part: tuple[int, int, int], binary: bool) -> Array:
     """Kernels of one memory.  part: its first byte, how many kernels, and the byte where it ends."""
     base, count, limit = part
     taps, bits = setting.kernel.rows * setting.kernel.columns, setting.kernel.bits

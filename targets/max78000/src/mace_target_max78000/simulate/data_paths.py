@@ -58,7 +58,7 @@ def read_input(setting: Setting, data: Array, averaging: Averaging) -> Array:
     first = reading.eltwise is not None and not reading.pool_first
     pooled: Array | None = None
     for window in windows:
-        values = _combined(reading, window) if first else window
+        values = _combine(reading, window) if first else window
         if pooled is None:
             pooled = values.astype(np.int32)
         elif reading.average:
@@ -68,7 +68,7 @@ def read_input(setting: Setting, data: Array, averaging: Averaging) -> Array:
     assert pooled is not None
     if reading.average:
         pooled = averaging.divide(pooled, rows * columns, setting.kernel.one_dimensional)
-    return (pooled if first else _combined(reading, pooled)).transpose(0, 3, 1, 2)
+    return (pooled if first else _combine(reading, pooled)).transpose(0, 3, 1, 2)
 
 
 def _gather(setting: Setting, data: Array, inner: int) -> Array:
@@ -81,10 +81,10 @@ def _gather(setting: Setting, data: Array, inner: int) -> Array:
     index = rows[:, None, None] + columns[:, None] + np.arange(words) + inner
     if reading.planar:
         found = data[memories][
-            :, 4 * reading.base + _inside(setting, index, data.shape[1] - 4 * reading.base)
+            :, 4 * reading.base + _mask_inside(setting, index, data.shape[1] - 4 * reading.base)
         ][where]
     else:
-        index = _inside(setting, index + reading.base, data.shape[1] // 4)
+        index = _mask_inside(setting, index + reading.base, data.shape[1] // 4)
         found = data.reshape(len(data), -1, PER_MEMORY)[memories][:, index][
             where, ..., processors % PER_MEMORY
         ]
@@ -92,14 +92,14 @@ def _gather(setting: Setting, data: Array, inner: int) -> Array:
     return np.asarray(found.view(np.int8)).reshape(shape)
 
 
-def _inside(setting: Setting, index: Array, size: int) -> Array:
+def _mask_inside(setting: Setting, index: Array, size: int) -> Array:
     last = int(index.max())
     if last >= size:
         raise setting.fault("RPTR_BASE", f"position {last} is read where a data memory ends at {size}")
     return index
 
 
-def _combined(reading: Reading, values: Array) -> Array:
+def _combine(reading: Reading, values: Array) -> Array:
     """The element-wise operation on the last axis, clamped to 8 bits once."""
     if reading.eltwise is None:
         return np.asarray(values[..., 0])

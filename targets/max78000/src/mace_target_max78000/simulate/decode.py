@@ -80,7 +80,7 @@ def _kind(master: Fields, enabled: Mapping[int, int]) -> Kind:
     depthwise = master.device.generation == 2 and master.flag("POST", 30)
     if depthwise:
         return Kind.DEPTHWISE
-    return Kind.CONVOLUTION if weighted or _bypassed(master) else Kind.PASSTHROUGH
+    return Kind.CONVOLUTION if weighted or _bypass(master) else Kind.PASSTHROUGH
 
 
 def _agree(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> None:
@@ -112,7 +112,7 @@ def _always(master: Fields) -> None:
     master.take("POST", 0, 13)
 
 
-def _bypassed(master: Fields) -> bool:
+def _bypass(master: Fields) -> bool:
     return not _reads_ahead(master) and master.flag("LCTL", 30)
 
 
@@ -153,7 +153,7 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
         count *= lanes  # the first layer counts the kernels of one memory, later ones those of all four
     if count % lanes:
         raise master.fault("MCNT1", f"{count} kernels for {lanes} memories")
-    return Kernel(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypassed(master), lanes)
+    return Kernel(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypass(master), lanes)
 
 
 def _lanes(master: Fields, rows: int, columns: int) -> int:

@@ -128,7 +128,7 @@ class Start:
         return bool(self.control & bit)
 
 
-def started(device: Device, registers: Registers, master: int) -> Start:
+def read_start(device: Device, registers: Registers, master: int) -> Start:
     """Which quadrants a master's go bit starts, and how; SimulationError where they are not ready for it."""
     controls = [registers.control[q]["CTL"] for q in range(QUADRANTS)]
     others = [q for q in range(QUADRANTS) if q != master and controls[q] & GO]

@@ -90,7 +90,7 @@ def _continue(simulator: Simulator, image: Image) -> None:
         simulator.write(control, waiting | GO)
 
 
-def mismatches(simulator: Simulator, image: Image) -> Iterator[str]:
+def find_mismatches(simulator: Simulator, image: Image) -> Iterator[str]:
     """Each word of the known answer that data memory does not hold."""
     for check in image.known_answer:
         found = np.frombuffer(simulator.read_block(check.address, 4 * len(check.values)), "<u4") & check.mask

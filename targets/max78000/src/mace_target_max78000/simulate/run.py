@@ -33,7 +33,7 @@ from mace_target_max78000.simulate.registers import (
     Registers,
     Start,
 )
-from mace_target_max78000.simulate.streaming import Flow, Group, expected, find_overwritten, flow_of
+from mace_target_max78000.simulate.streaming import Flow, Group, check_flow, find_overwritten, make_flow
 
 ROUNDS = 8
 """How often a layer is computed again that overwrites its own input, before its results are given up."""
@@ -140,7 +140,7 @@ class Run:
 
     def _execute(self, setting: Setting) -> None:
         """Read, compute and write one layer."""
-        self._heard(setting)
+        self._check_sources(setting)
         source = self._source(setting)
         results = self._results(setting, source)
         places = find_places(setting, self._chip.device, len(results), self.start.quadrants[0])
@@ -176,7 +176,7 @@ class Run:
             "write elsewhere",
         )
 
-    def _heard(self, setting: Setting) -> None:
+    def _check_sources(self, setting: Setting) -> None:
         """Raise SimulationError if the master waits for sums of a quadrant that does not run."""
         silent = setting.sources - set(self.start.quadrants)
         if silent:
@@ -197,7 +197,7 @@ class Run:
         self._group.join(setting)
         if self._flow is None:
             return self._chip.data.data
-        expected(setting, self._flow)
+        check_flow(setting, self._flow)
         self._group.check(setting, self._flow.end - self._flow.first)
         self._group.roll(setting, self._flow, self._chip.data.data)
         return self._flow.data
@@ -206,7 +206,7 @@ class Run:
         """Write results to data memory, or to the history of the buffer that the next layer streams from."""
         self._group.leave(setting)
         if self._streamed_on(setting):
-            self._flow = flow_of(places, results.shape[1], self._chip.device)
+            self._flow = make_flow(places, results.shape[1], self._chip.device)
             write_outputs(setting, results, places, self._flow.data)
             return
         if self._streams(setting):

@@ -45,7 +45,7 @@ class Flow:
     end: int
 
 
-def flow_of(places: Places, positions: int, device: Device) -> Flow:
+def make_flow(places: Places, positions: int, device: Device) -> Flow:
     """An empty history for results at these places."""
     first, end = int(places.word.min()), int(places.word.max()) + (positions - 1) * places.pixel + 1
     data = np.zeros((16, max(device.data_bytes, 4 * end)), np.uint8)
@@ -88,7 +88,7 @@ class Group:
         """
         reading, stream = setting.reading, setting.stream
         unit = 4 if reading.planar else reading.passes * reading.operands
-        least = minimum(setting, self._before, self._device)
+        least = find_minimum_wait(setting, self._before, self._device)
         if stream.start < least.start:
             raise setting.fault(
                 "STREAM1",
@@ -134,7 +134,7 @@ class Group:
         self.buffers.append((memory, first, end))
 
 
-def expected(setting: Setting, flow: Flow) -> None:
+def check_flow(setting: Setting, flow: Flow) -> None:
     """Raise SimulationError if a streaming layer reads elsewhere than its predecessor writes."""
     memories = {p // 4 for p in setting.processors}
     if not memories <= flow.memories or setting.reading.base != flow.first:
@@ -160,11 +160,11 @@ class _Window(NamedTuple):
     width: int
 
 
-def minimum(setting: Setting, before: Setting | None, device: Device) -> Wait:
+def find_minimum_wait(setting: Setting, before: Setting | None, device: Device) -> Wait:
     """What a layer must wait for.  before: the streaming layer that it reads from; None for the first one."""
     if device.generation == 2:
         return _second_generation(setting, before)
-    return _first_layer(setting) if before is None else _behind(setting, before)
+    return _first_layer(setting) if before is None else _wait_behind(setting, before)
 
 
 def _window(reading: Reading) -> _Window:
@@ -181,7 +181,7 @@ def _first_layer(setting: Setting) -> Wait:
     return Wait(start, (window.step - 1) * setting.reading.operands, rows * setting.reading.operands)
 
 
-def _behind(setting: Setting, before: Setting) -> Wait:
+def _wait_behind(setting: Setting, before: Setting) -> Wait:
     """The first generation counts the padded positions of the layer before.
 
     That layer is done with a row when its kernel's last row is there.
@@ -249,7 +249,7 @@ def find_overwritten(setting: Setting, places: Places, shape: tuple[int, int]) -
         return memories[:0], first[:0]
     last = np.full(int(max(index.max(), words.max())) + 1, -1)
     np.maximum.at(last, index, times)
-    early = last[words] > _written(setting, shape)
+    early = last[words] > _last_positions_read(setting, shape)
     return np.broadcast_to(memories[shared][:, None], words.shape)[early], words[early]
 
 
@@ -274,7 +274,7 @@ def _read(setting: Setting) -> tuple[Array, Array]:
     )
 
 
-def _written(setting: Setting, shape: tuple[int, int]) -> Array:
+def _last_positions_read(setting: Setting, shape: tuple[int, int]) -> Array:
     """The position that was read last when each result is written, in the order of results."""
     reading, kernel = setting.reading, setting.kernel
     if setting.kind is Kind.PASSTHROUGH:
