@@ -94,7 +94,7 @@ def test_depthwise(device: Device) -> None:
     y = w.conv(w.input(9, 9, 8), 8, (3, 3), group=8, low=0.0, **SAME)
     y = w.conv(y, 8, (3, 3), group=8, strides=(2, 2), **SAME)
     formed = assert_same(w.graph(w.conv(w.conv(y, 16, (3, 3), group=4), 4, (1, 1))), device)
-    assert [layer.groups for layer in formed.layers][:3] == ([8, 8, 1] if device.pipelined else [1, 1, 1])
+    assert [layer.groups for layer in formed.layers][:3] == ([8, 8, 1] if device.features.depthwise else [1, 1, 1])
 
 
 @DEVICES
@@ -110,7 +110,7 @@ def test_depthwise_as_tensorflow_halves(device: Device) -> None:
         pads_after=(1, 1),
     )
     formed = assert_same(w.graph(w.conv(y, 4, (1, 1))), device)
-    assert (formed.layers[1].groups == 8) == device.pipelined
+    assert (formed.layers[1].groups == 8) == device.features.depthwise
 
 
 @DEVICES
@@ -174,7 +174,7 @@ def test_lines(device: Device) -> None:
     formed = assert_same(w.graph(w.dense(c, 10)), device)
     lines = [layer for layer in formed.layers if layer.operation is Operation.CONV1D]
     assert lines
-    assert not device.pipelined or all(layer.channels <= 64 or layer.pad == (0, 0) for layer in lines)
+    assert device.features.wide_padded_conv1d or all(layer.channels <= 64 or layer.pad == (0, 0) for layer in lines)
 
 
 @DEVICES
@@ -231,7 +231,7 @@ def test_more_than_64_channels(device: Device) -> None:
     a = w.conv(w.input(6, 6, 80), 130, (3, 3))
     formed = assert_same(w.graph(w.dense(w.pool(a, (2, 2), 2), 70)), device)
     alone = formed.layers[1]
-    assert alone.operation is (Operation.PASSTHROUGH if device.pipelined else Operation.CONV2D)
+    assert alone.operation is (Operation.PASSTHROUGH if device.features.wide_pools else Operation.CONV2D)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])

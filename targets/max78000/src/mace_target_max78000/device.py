@@ -189,9 +189,6 @@ class Device:
     channels: int
     flash: int
     sram: int
-    pipelined: bool
-    """Whether it has the second generation's features: depthwise, dilated pools, conditional layers, a pipeline, binary weights."""
-
     hertz: int
     """What the accelerator runs at unless its clock is divided."""
 
@@ -300,7 +297,6 @@ MAX78000 = Device(
     channels=1024,
     flash=0x80000,
     sram=0x20000,
-    pipelined=False,
     hertz=50_000_000,
     peripheral_hertz=50_000_000,
     generation=1,

@@ -64,7 +64,6 @@ MAX78002 = Device(
     channels=1024,
     flash=0x280000,
     sram=0x60000,
-    pipelined=True,
     hertz=200_000_000,
     peripheral_hertz=60_000_000,
     generation=2,
