@@ -10,9 +10,7 @@ from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
 from mace_core.ops.op import Op
-
-GRAPH = "graph.nnef"
-"""What NNEF calls the description of a model in its folder."""
+from mace_frontend_nnef.folder import GRAPH
 
 
 class Nnef(Frontend):

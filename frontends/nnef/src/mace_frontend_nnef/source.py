@@ -15,7 +15,7 @@ from mace_core.api import Files
 from mace_core.errors import MaceError
 from mace_core.importer import RefusedError
 from mace_core.ir import Array, Shape
-from mace_frontend_nnef import GRAPH
+from mace_frontend_nnef.folder import GRAPH, QUANTIZATION
 from mace_frontend_nnef.syntax import Description, NnefSyntaxError, parse
 
 MAX_TEXT_BYTES = 1 << 24
@@ -119,7 +119,7 @@ def read(files: Files) -> Source:
             f"name the folder or its {GRAPH} alone",
         )
     file = files[0] / GRAPH if files[0].is_dir() else files[0]
-    if (file.parent / "graph.quant").exists():
+    if (file.parent / QUANTIZATION).exists():
         raise MaceError(
             file.name,
             "has a graph.quant beside it; quantized NNEF models are not supported",

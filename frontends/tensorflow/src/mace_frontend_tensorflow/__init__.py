@@ -10,9 +10,7 @@ from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
 from mace_core.ops.op import Op
-
-SAVED, VARIABLES = "saved_model.pb", "variables"
-"""What a SavedModel calls its graph, and the folder of its variables."""
+from mace_frontend_tensorflow.folder import SAVED, VARIABLES
 
 
 class TensorFlow(Frontend):

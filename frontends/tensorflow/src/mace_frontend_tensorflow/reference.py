@@ -17,9 +17,9 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
-from mace_frontend_tensorflow import SAVED
 from mace_frontend_tensorflow.boundary import Public, public, reference_of
 from mace_frontend_tensorflow.flat import Operation
+from mace_frontend_tensorflow.folder import SAVED
 from mace_frontend_tensorflow.messages import GraphDef
 from mace_frontend_tensorflow.source import VERSION_FIELD, Source, read
 from mace_frontend_tensorflow.states import changed_variables

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mace_core.api import Files
 from mace_core.errors import MaceError
-from mace_frontend_tensorflow import SAVED, VARIABLES
 from mace_frontend_tensorflow.bundle import read_bundle
 from mace_frontend_tensorflow.flat import Flat, Flattening
+from mace_frontend_tensorflow.folder import SAVED, VARIABLES
 from mace_frontend_tensorflow.frames import Loop, with_loops
 from mace_frontend_tensorflow.messages import DecodeError, GraphDef, MetaGraphDef, SavedModel
 from mace_frontend_tensorflow.variables import Variables
