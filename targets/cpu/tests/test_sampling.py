@@ -5,12 +5,13 @@ Wild coordinates too.
 
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from mace_core.ir import Array, Graph
-from mace_core.ops.grid_sample import MODES, PADDINGS
+from mace_core.ops.grid_sample import Mode, Padding
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
 
@@ -57,10 +58,10 @@ GRIDS = (
 
 @pytest.mark.sampled(every=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", get_args(Mode))
 def test_grid_sample(tmp_path: Path, mode: str) -> None:
     cases = Cases()
-    for (x, grid), padding, align in product((*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), PADDINGS, (False, True)):
+    for (x, grid), padding, align in product((*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), get_args(Padding), (False, True)):
         attrs: dict[str, object] = {"mode": mode, "padding": padding, "align_corners": align}
         cases.put("GridSample", [normal(0, *x), 1.5 * normal(1, *grid)], attrs)
         cases.put("GridSample", [normal(0, *x), wild(normal(2, *grid))], attrs)
