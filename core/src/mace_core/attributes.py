@@ -25,18 +25,6 @@ class Attributes:
     these.
     """
 
-    def __getitem__(self, name: str) -> Any:
-        """Return a value by name: for readers that do not use the typed fields yet."""
-        return getattr(self, name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value by name: for readers that do not use the typed fields yet."""
-        return getattr(self, name, default)
-
-    def keys(self) -> tuple[str, ...]:
-        """Return the names of the fields: for readers that do not use the typed fields yet."""
-        return tuple(fields_of(type(self)))
-
 
 AttributeValues: TypeAlias = Mapping[str, object] | Attributes
 """What a node's attributes are made of: values by name, defaults left out, or attributes that are made already."""

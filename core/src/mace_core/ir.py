@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mace_core.attributes import Attribute, Attributes
+from mace_core.attributes import Attributes
 
 if TYPE_CHECKING:
     from mace_core.ops.op import Op
 
 Array = np.ndarray[Any, Any]
-Attr = Attribute
-Attrs = Attributes
 Shape = tuple[int, ...]
 A = TypeVar("A", bound=Attributes)
 

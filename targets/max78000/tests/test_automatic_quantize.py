@@ -16,6 +16,7 @@ from mace_core import pipeline
 from mace_core.deployment import Model
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
+from mace_core.ops.conv import ClampAttributes
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.transforms import run_phases
@@ -223,7 +224,7 @@ def test_limits_above_become_the_hardwares(limit: float) -> None:
     node = made.nodes[0]
     quant = made.tensors[node.outputs[0]].quant
     assert quant is not None
-    assert float(str(node.attrs["high"])) >= 127 * quant.scale[0] * (1 - 1e-6)
+    assert node.attributes(ClampAttributes).high >= 127 * quant.scale[0] * (1 - 1e-6)
     assert loss(graph, net.samples(), QuantizationPolicy()) < 0.05
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.attributes import Attributes
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, Attrs, DType, Graph, Node, Quant, Storage, Tensor
+from mace_core.ir import Array, DType, Graph, Node, Quant, Storage, Tensor
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops.op import Op, Spec
 from mace_frontend_ai8x.arithmetic import outputs
@@ -83,7 +84,7 @@ def _whole_op(network: Network, reasons: Sequence[str]) -> Op:
         scales = [tensor.quant.scale[0] if tensor.quant else 1.0 for tensor in results]
         return tuple(b.reshape(t.shape) * scale for b, t, scale in zip(blocks, results, scales, strict=True))
 
-    def infer(_: Sequence[Tensor | None], __: Attrs) -> Sequence[Spec]:
+    def infer(_: Sequence[Tensor | None], __: Attributes) -> Sequence[Spec]:
         return [(DType.F32, tensor.shape) for tensor in results]
 
     return Op("ai8x::Network", ("input",), ("results*",), infer, compute, lower=refuse)

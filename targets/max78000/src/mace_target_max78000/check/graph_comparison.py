@@ -16,7 +16,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node, Tensor
-from mace_core.ops.arguments import integers
+from mace_core.ops.pool import PoolAttributes
 from mace_core.quantization import dequantize, quantize
 from mace_frontend_ai8x.network import INPUT
 from mace_target_max78000.check.program import REPORT
@@ -161,7 +161,7 @@ class _Comparison:
     def _count_averaged(self, node: Node) -> int:
         """Return how many elements each mean is of."""
         if node.op.name == "AveragePool":
-            return prod(integers(node.attrs, "kernel"))
+            return prod(node.attributes(PoolAttributes).kernel)
         before, after = self.graph.tensors[node.inputs[0]], self.graph.tensors[node.outputs[0]]
         return before.elements // after.elements
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.attributes import values_of
 from mace_core.ir import Array, Node
-from mace_core.ops.arguments import integers
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
@@ -104,7 +104,7 @@ def replace_filters(match: Match, filters: Array, **attrs: object) -> tuple[str,
     w = match.node.inputs[1]
     name = match.new.weight(f"{w}.formed", filters, match.new.tensors[w].quant)
     inputs = [match.node.inputs[0], name, *match.node.inputs[2:]]
-    return match.emit(match.node.op, inputs, {**match.node.attrs, **attrs})
+    return match.emit(match.node.op, inputs, values_of(match.node.attrs) | attrs)
 
 
 def make_dense(filters: Array, group: int) -> Array:
@@ -139,9 +139,9 @@ class ConvolutionRewrite:
     @property
     def is_native(self) -> bool:
         """Whether the node can stay as it is."""
-        attrs, kernel = self.match.node.attrs, self.filters.shape[1:-1]
-        before, after = (integers(attrs, key) for key in ("pads_before", "pads_after"))
-        strides, dilation = integers(attrs, "strides"), max(integers(attrs, "dilations"))
+        attrs, kernel = self.match.node.attributes(ConvAttributes), self.filters.shape[1:-1]
+        before, after = attrs.pads_before, attrs.pads_after
+        strides, dilation = attrs.strides, max(attrs.dilations)
         # A line whose dilated kernel is longer than the hardware's runs as an image of `dilation` columns
         # (see `unit`), whose only kernel is 3x3; its padding would lie between the rows.
         exceeds_kernels = (kernel[0] - 1) * dilation >= list_kernel_lengths(self.rank)[-1]
@@ -154,7 +154,7 @@ class ConvolutionRewrite:
     @property
     def _is_dense(self) -> bool:
         """Whether each output looks at all channels."""
-        return int(str(self.match.node.attrs["group"])) == 1
+        return self.match.node.attributes(ConvAttributes).group == 1
 
     @property
     def fits(self) -> bool:
@@ -208,7 +208,8 @@ class ConvolutionRewrite:
             return self._emit_copies(copies, stride)
         if alone and not is_wide:
             return self._emit_alone(alone, stride)
-        kernel, pads = list(self.filters.shape[1:-1]), list(integers(self.match.node.attrs, "pads_before"))
+        kernel = list(self.filters.shape[1:-1])
+        pads = list(self.match.node.attributes(ConvAttributes).pads_before)
         longest = list_kernel_lengths(self.rank)[-1]
         problem = f"kernel {kernel} with stride {stride} and padding {pads} has no exact equivalent"
         raise NoEquivalentError(
@@ -219,7 +220,7 @@ class ConvolutionRewrite:
         """Subsample the data, of which a kernel of one element takes every `stride`th position only."""
         node = self.match.node
         small = subsample(self.match.new, node.inputs[0], stride)
-        attrs = {**node.attrs, "strides": (1,) * len(self.axes)}
+        attrs = replace(node.attributes(ConvAttributes), strides=(1,) * len(self.axes))
         return self.match.emit("Conv", [small, *node.inputs[1:]], attrs)
 
     def _emit_alone(self, plan: Sequence[DirectPlan], stride: int) -> Sequence[str]:
@@ -273,7 +274,7 @@ def add_convolution(
     node, builder = match.node, match.new
     name = builder.weight(f"{node.inputs[1]}.formed", filters, builder.tensors[node.inputs[1]].quant)
     group = builder.shape(x)[-1] // filters.shape[-1]
-    attrs = {**node.attrs, **plain_window(pads), "group": group}
+    attrs = values_of(node.attrs) | plain_window(pads) | {"group": group}
     return builder.add("Conv", [x, name, *node.inputs[2:]], attrs, outputs=outputs, like=node)
 
 
@@ -305,7 +306,8 @@ def pad_wide_line(match: Match) -> Sequence[str] | None:
     node = match.node
     if node.op.name != "Conv" or len(match.shape(0)) != LINE_RANK or match.shape(0)[-1] <= PROCESSORS:
         return None
-    pad, w = integers(node.attrs, "pads_before")[0], match.new.weights[node.inputs[1]]
+    attrs = node.attributes(ConvAttributes)
+    pad, w = attrs.pads_before[0], match.new.weights[node.inputs[1]]
     if not pad:
         return None
     if w.shape[1] == NEIGHBORS and pad <= PADS[-1]:
@@ -313,7 +315,7 @@ def pad_wide_line(match: Match) -> Sequence[str] | None:
     x = node.inputs[0]
     for _ in range(pad):
         x = _pad_by_one(match, x)
-    return match.emit("Conv", [x, *node.inputs[1:]], {**node.attrs, **plain_window((0,))})
+    return match.emit("Conv", [x, *node.inputs[1:]], values_of(attrs) | plain_window((0,)))
 
 
 def _convolve_as_image(match: Match, w: Array, pad: int) -> Sequence[str]:
@@ -322,7 +324,7 @@ def _convolve_as_image(match: Match, w: Array, pad: int) -> Sequence[str]:
     filters = np.zeros((len(w), NEIGHBORS, NEIGHBORS, w.shape[-1]), w.dtype)
     filters[:, :, 1] = w
     weight = builder.weight(f"{node.inputs[1]}.image", filters, builder.tensors[node.inputs[1]].quant)
-    attrs = {**node.attrs, **plain_window((pad, 1))}
+    attrs = values_of(node.attrs) | plain_window((pad, 1))
     name = builder.stored(f"{node.name}.image", builder.storages.get(node.outputs[0]))
     image = _reshape_to_image(match, node.inputs[0])
     result = builder.one("Conv", [image, weight, *node.inputs[2:]], attrs, outputs=[name], like=node)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mace_core.attributes import AttributeValues
+from mace_core.attributes import Attribute, AttributeValues
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, Attr, DType, Quant, Storage
-from mace_core.ops.arguments import integers
+from mace_core.ir import Array, DType, Quant, Storage
+from mace_core.ops.slice import SliceAttributes
 from mace_core.rewrite import Match
 from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.window_plans import NEIGHBORS, CopyStage, list_kernel_lengths
@@ -34,7 +34,7 @@ IMAGE_AXES = 2
 """Spatial axes of an image."""
 
 
-def plain_window(pads: Sequence[int]) -> dict[str, Attr]:
+def plain_window(pads: Sequence[int]) -> dict[str, Attribute]:
     """Return the window attributes of a convolution as the hardware has it: no stride, padding on both sides."""
     ones = (1,) * len(pads)
     return {"strides": ones, "dilations": ones, "pads_before": tuple(pads), "pads_after": tuple(pads)}
@@ -148,7 +148,8 @@ def crop_by_convolution(match: Match) -> Sequence[str] | None:
     if node.op.name != "Slice":
         return None
     shape = match.shape(0)
-    starts, sizes, steps = (integers(node.attrs, key) for key in ("starts", "sizes", "steps"))
+    part = node.attributes(SliceAttributes)
+    starts, sizes, steps = part.starts, part.sizes, part.steps
     takes_all_channels = not starts[0] and not starts[-1] and sizes[-1] == shape[-1]
     if not takes_all_channels or set(steps) != {1} or len(shape) == ROW_RANK:
         problem = "it takes a part that the hardware cannot take"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.shapes import AxisAttributes
 from mace_frontend_ai8x.network import INPUT, Activation, Layer, Operation
 from mace_target_max78000.device import PROCESSORS, SHIFTS, UNIT_SHIFT, Device
 from mace_target_max78000.legalize.copies import LINE_RANK, ROW_RANK
@@ -137,14 +138,15 @@ class LayerBuilder:
 
     def _with_window(self, layer: Layer, node: Node) -> Layer:
         """Add the weights and the window of a convolution."""
-        w, pads = self.graph.weights[node.inputs[1]], integers(node.attrs, "pads_before")
+        w, attrs = self.graph.weights[node.inputs[1]], node.attributes(ConvAttributes)
+        pads = attrs.pads_before
         return replace(
             layer,
             weights=pack_weights(order_filters(w, node.op.name)),
             kernel=as_pair(w.shape[1:-1]),
             pad=(pads[0], pads[1] if len(pads) > 1 else 0),
-            dilation=as_pair(integers(node.attrs, "dilations")),
-            groups=int(str(node.attrs["group"])),
+            dilation=as_pair(attrs.dilations),
+            groups=attrs.group,
         )
 
     def _can_activate_abs(self, tensor: str) -> bool:
@@ -278,7 +280,7 @@ class LayerBuilder:
             yield self.layer_of[base]
             return
         axes = len(self.graph.tensors[base].shape)
-        if int(str(node.attrs["axis"])) % axes != axes - 1:
+        if node.attributes(AxisAttributes).axis % axes != axes - 1:
             problem = f"{node.name!r} joins its input along another axis than channels"
             raise NoEquivalentError(f"{problem}; join channels, or outside the network")
         if not self.fusion.same_steps(node):

@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node, Tensor
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ClampAttributes
+from mace_core.ops.pool import PoolAttributes
 from mace_core.quantization import dequantize
 from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Pool, Weights
 from mace_target_max78000.device import SHIFTS, UNIT_SHIFT, WEIGHT_BITS
@@ -65,16 +66,16 @@ def as_pair(values: Sequence[int]) -> tuple[int, int]:
 
 def read_pool(node: Node) -> Pool | None:
     """Return a pool as the hardware has it; None for subsampling, which is a stride."""
-    size = as_pair(integers(node.attrs, "kernel"))
+    size = as_pair(node.attributes(PoolAttributes).kernel)
     if node.op.name == "MaxPool" and size == (1, 1):
         return None
-    dilation = as_pair(integers(node.attrs, "dilations"))
+    dilation = as_pair(node.attributes(PoolAttributes).dilations)
     return Pool(node.op.name == "AveragePool", size, read_stride(node), dilation)
 
 
 def read_stride(node: Node) -> int:
     """Return the one stride of a pool."""
-    return integers(node.attrs, "strides")[0]
+    return node.attributes(PoolAttributes).strides[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,8 @@ def derive_arithmetic(graph: Graph, node: Node, data_power: int, weight_power: i
     """
     sum_power, output = data_power + weight_power, graph.tensors[node.outputs[0]]
     bias, note = _read_bias(graph, node, sum_power)
-    low, high = (float(str(node.attrs[key])) for key in ("low", "high"))
+    clamp = node.attributes(ClampAttributes)
+    low, high = clamp.low, clamp.high
     if not is_native(output):
         _check_wide(output, sum_power, (low, high))
         return LayerArithmetic(bias, 0, Activation.NONE, True, note)

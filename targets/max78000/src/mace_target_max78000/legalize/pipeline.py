@@ -11,6 +11,7 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node, Tensor
+from mace_core.ops.conv import ConvAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_frontend_ai8x.network import INPUT, Layer, Operation
 from mace_target_max78000.device import PER_MEMORY, Device
@@ -212,7 +213,7 @@ def fold_input(graph: Graph, device: Device) -> tuple[Graph, InputFold | None]:
     if len(readers) != 1 or graph.inputs[0] in graph.outputs or readers[0].op.name != "Conv":
         return graph, None
     node, shape = readers[0], graph.tensors[graph.inputs[0]].shape
-    if int(str(node.attrs["group"])) > 1:
+    if node.attributes(ConvAttributes).group > 1:
         return graph, None
     w, results = graph.weights[node.inputs[1]], graph.tensors[node.outputs[0]].shape[1:-1]
     axes = convolutions.describe_axes(node, shape[1:-1], w.shape[1:-1], results)
@@ -234,7 +235,7 @@ def _note_dense_depthwise(before: Graph, after: Graph, device: Device) -> Iterat
     """Note which depthwise convolutions have become dense ones, with weights of zero between channels."""
     grouped: set[str] = set()
     for node in after.nodes:
-        if node.attrs.get("group", 1) != 1:
+        if isinstance(node.attrs, ConvAttributes) and node.attrs.group != 1:
             grouped.update(node.outputs)
     names = [node.name for node in _list_depthwise(before) if not grouped & set(node.outputs)]
     if not names:
@@ -250,7 +251,8 @@ def _note_dense_depthwise(before: Graph, after: Graph, device: Device) -> Iterat
 def _list_depthwise(graph: Graph) -> list[Node]:
     """List the convolutions with a kernel for each of several channels."""
     convs = (node for node in graph.nodes if node.op.name == "Conv")
-    return [n for n in convs if n.attrs["group"] == graph.tensors[n.inputs[0]].shape[-1] > 1]
+    channels = ((node, graph.tensors[node.inputs[0]].shape[-1]) for node in convs)
+    return [node for node, count in channels if node.attributes(ConvAttributes).group == count > 1]
 
 
 def split_long_bias(legalized: LegalizedGraph, device: Device) -> LegalizedGraph:

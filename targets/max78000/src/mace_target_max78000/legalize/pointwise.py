@@ -8,9 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.ir import Attrs, Graph, Node, Quant
-from mace_core.ops.arguments import integers
+from mace_core.attributes import Attributes
+from mace_core.ir import Graph, Node, Quant
 from mace_core.ops.conv import ClampAttributes
+from mace_core.ops.pad import PadAttributes
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.split import SplitAttributes
+from mace_core.ops.unary_attrs import ClipAttributes
 from mace_core.rewrite import Match, Rule
 from mace_target_max78000.legalize.copies import (
     LINE_RANK,
@@ -47,7 +51,8 @@ def rewrite_pointwise(match: Match) -> Sequence[str] | None:
 def _read_limits(node: Node) -> tuple[float, float]:
     """Return the limits of a Relu, a Clip, or another op, which has none."""
     if node.op.name == "Clip":
-        return float(str(node.attrs["min"])), float(str(node.attrs["max"]))
+        clip = node.attributes(ClipAttributes)
+        return float(clip.min), float(clip.max)
     return (0.0 if node.op.name == "Relu" else -math.inf), math.inf
 
 
@@ -59,7 +64,8 @@ def _rewrite_abs(match: Match) -> Sequence[str] | None:
     node, builder = match.node, match.new
     maker = builder.producer(node.inputs[0])
     is_sole_reader = match.uses.get(node.inputs[0], 1) == 1
-    if maker and maker.op.name in MAIN_OPS and is_sole_reader and maker.attrs["low"] == -math.inf:
+    is_layer = maker is not None and maker.op.name in MAIN_OPS and is_sole_reader
+    if maker and is_layer and maker.attributes(ClampAttributes).low == -math.inf:
         return None
     name = builder.stored(f"{node.name}.copy", builder.tensors[node.inputs[0]].storage)
     return match.emit("Abs", copy_as_layer(match, outputs=[name]))
@@ -73,7 +79,9 @@ def absorb_bias(match: Match) -> Sequence[str] | None:
     # A constant minus sums would need negative weights; only the subtrahend can become a bias.
     for at in (0, 1) if node.op.name == "Add" else (1,):
         feeder, constant = match.sole_producer(1 - at, *MAIN_OPS), match.constant(at)
-        if feeder is None or constant is None or len(feeder.inputs) > 2 or feeder.attrs["low"] != -math.inf:
+        if feeder is None or constant is None or len(feeder.inputs) > 2:
+            continue
+        if feeder.attributes(ClampAttributes).low != -math.inf:
             continue
         channels = builder.shape(feeder.outputs[0])[-1]
         if constant.size in (1, channels) and constant.shape[-1:] in ((constant.size,), ()):
@@ -118,7 +126,7 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
     return match.emit("Abs", signed)
 
 
-def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
+def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attributes) -> tuple[str, ...]:
     """Replace a node and its feeder by the feeder with the node's outputs."""
     return match.new.add(
         feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
@@ -132,13 +140,13 @@ def split_rule(kept: frozenset[str]) -> Rule:
         node = match.node
         if node.op.name != "Split" or node.name in kept:
             return None
-        shape, sizes = match.shape(0), integers(node.attrs, "sizes")
-        axis = int(str(node.attrs["axis"])) % len(shape)
+        shape, split = match.shape(0), node.attributes(SplitAttributes)
+        sizes, axis = split.sizes, split.axis % len(shape)
         before, after = shape[:axis], shape[axis + 1 :]
         parts = []
         for start, size, output in zip(np.cumsum((0, *sizes[:-1])), sizes, node.outputs, strict=True):
             starts = (*(0 for _ in before), int(start), *(0 for _ in after))
-            attrs = {"starts": starts, "sizes": (*before, size, *after), "steps": (1,) * len(shape)}
+            attrs = SliceAttributes(starts, (*before, size, *after), (1,) * len(shape))
             parts.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
         return parts
 
@@ -167,7 +175,7 @@ def _are_all_operands(graph: Graph, node: Node) -> bool:
     parts = list(node.outputs)
     if have_one_reader(parts) and all(readers[part][0].op.name in POOL_OPS for part in parts):
         parts = [readers[part][0].outputs[0] for part in parts]
-    if len(set(integers(node.attrs, "sizes"))) != 1 or set(parts) & set(graph.outputs):
+    if len(set(node.attributes(SplitAttributes).sizes)) != 1 or set(parts) & set(graph.outputs):
         return False
     operations = (n for n in readers.get(parts[0], ()) if n.op.name in ELTWISE_OPS)
     return any(list(n.inputs) == parts for n in operations) and have_one_reader(parts)
@@ -182,15 +190,20 @@ def cap_by_negation(match: Match) -> Sequence[str] | None:
     node, builder = match.node, match.new
     if node.op.name != "Clip" and node.op.name not in MAIN_OPS:
         return None
-    key = "high" if node.op.name in MAIN_OPS else "max"
-    storage, high = builder.storages.get(node.outputs[0]), float(str(node.attrs.get(key, math.inf)))
+    storage, attrs = builder.storages.get(node.outputs[0]), node.attrs
+    unlimited: ClipAttributes | ClampAttributes
+    if isinstance(attrs, ClipAttributes):
+        high, unlimited = float(attrs.max), replace(attrs, max=math.inf)
+    else:
+        clamp = node.attributes(ClampAttributes)
+        high, unlimited = clamp.high, replace(clamp, high=math.inf)
     if storage is None or find_exponent(storage.quant) is None or high >= 127 * storage.quant.scale[0]:
         return None
     limit = high / storage.quant.scale[0]
     if limit != int(limit) or int(limit) % 2 or limit < 0 or len(builder.shape(node.inputs[0])) != IMAGE_RANK:
         return None
     name = builder.stored(f"{node.name}.free", storage)
-    free = builder.add(node.op, node.inputs, {**node.attrs, key: math.inf}, outputs=[name], like=node)[0]
+    free = builder.add(node.op, node.inputs, unlimited, outputs=[name], like=node)[0]
     bias = (int(limit) - 128) // 2
     negative = _negate(match, free, bias, builder.stored(f"{node.name}.turned", storage))
     return [_negate(match, negative, bias, node.outputs[0])]
@@ -221,16 +234,20 @@ def rewrite_matrix(match: Match) -> Sequence[str] | None:
         return None
     quant = match.new.tensors[node.inputs[1]].quant
     weight = match.new.weight(f"{node.inputs[1]}.formed", w.T[:, None, :], quant)
-    limits = {key: node.attrs[key] for key in ("low", "high")}
+    clamp = node.attributes(ClampAttributes)
+    limits = {"low": clamp.low, "high": clamp.high}
     return match.emit("Conv", [node.inputs[0], weight, *node.inputs[2:]], {**plain_window((0,)), **limits})
 
 
 def rewrite_padding(match: Match) -> Sequence[str] | None:
     """Rewrite a Pad with zeros, or with less than nothing, to a convolution that copies."""
     node = match.node
-    if node.op.name != "Pad" or node.attrs["mode"] != "constant" or node.attrs["value"] != 0:
+    if node.op.name != "Pad":
         return None
-    before, after = (integers(node.attrs, key) for key in ("before", "after"))
+    attrs = node.attributes(PadAttributes)
+    if attrs.mode != "constant" or attrs.value != 0:
+        return None
+    before, after = attrs.before, attrs.after
     if before[0] or before[-1] or after[0] or after[-1]:
         raise NoEquivalentError("it pads channels or batches; pad rows and columns only")
     return copy_as_layer(match, pads_before=before[1:-1], pads_after=after[1:-1])
@@ -241,10 +258,11 @@ def select_channels(match: Match) -> Sequence[str] | None:
     node, builder = match.node, match.new
     if node.op.name != "Slice":
         return None
-    shape, starts, sizes = match.shape(0), integers(node.attrs, "starts"), integers(node.attrs, "sizes")
+    shape, attrs = match.shape(0), node.attributes(SliceAttributes)
+    starts, sizes = attrs.starts, attrs.sizes
     if starts[:-1] != (0,) * (len(shape) - 1) or sizes[:-1] != shape[:-1]:
         return None
-    channels = starts[-1] + integers(node.attrs, "steps")[-1] * np.arange(sizes[-1])
+    channels = starts[-1] + attrs.steps[-1] * np.arange(sizes[-1])
     if len(shape) == ROW_RANK:
         values = np.eye(shape[-1], dtype=np.int8)[:, channels]
         weight = builder.weight(f"{node.name}.unit", values, UNIT_QUANT)

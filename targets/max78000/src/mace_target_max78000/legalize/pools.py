@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mace_core.ir import Node
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.pool import AveragePoolAttributes, PoolAttributes
+from mace_core.ops.reduce import ReduceAttributes
 from mace_core.ops.slice import SliceAttributes
 from mace_core.rewrite import Match
 from mace_target_max78000.device import MAX_POOL
@@ -103,7 +103,8 @@ def is_never_negative(match: Match, tensor: str) -> bool:
         node = match.new.producer(node.inputs[0])
     if node is None:
         return False
-    return float(str(node.attrs.get("low", -math.inf))) >= 0 or node.op.name in ("Relu", "Abs")
+    is_clamped = isinstance(node.attrs, ClampAttributes) and node.attrs.low >= 0
+    return is_clamped or node.op.name in ("Relu", "Abs")
 
 
 def rewrite_reduction(match: Match) -> Sequence[str] | None:
@@ -112,7 +113,7 @@ def rewrite_reduction(match: Match) -> Sequence[str] | None:
     if node.op.name not in ("ReduceMean", "ReduceMax"):
         return None
     shape = match.shape(0)
-    axes = {axis % len(shape) for axis in integers(node.attrs, "axes")}
+    axes = {axis % len(shape) for axis in node.attributes(ReduceAttributes).axes}
     if len(shape) not in POOLED_RANKS or axes != set(range(1, len(shape) - 1)):
         problem = f"it reduces axes {sorted(axes)}, and the hardware pools rows and columns"
         raise NoEquivalentError(f"{problem}; reduce all rows and columns, or compute it outside")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mace_core.ir import Array
+from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.conv_transpose import ConvTransposeAttributes
 from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_core.rewrite import Match
@@ -33,7 +34,7 @@ def rewrite_transposed(match: Match) -> Sequence[str] | None:
     node = match.node
     if node.op.name != "ConvTranspose":
         return None
-    group = int(str(node.attrs["group"]))
+    group = node.attributes(ConvTransposeAttributes).group
     if group > 1:
         raise NoEquivalentError(f"it is a transposed convolution in {group} groups; use one group")
     rewrite = TransposedRewrite(match, match.new.weights[node.inputs[1]])
@@ -100,8 +101,8 @@ class TransposedRewrite:
         """Whether the node is the hardware's transposed convolution already."""
         if self.w.shape[1:-1] != (TRANSPOSED_KERNEL,) * 2 or sizes != self.count or pads != self.before:
             return False
-        needed = {"pads_after": pads, "output_padding": (1, 1), "dilations": (1, 1)}
-        return all(self.match.node.attrs[key] == value for key, value in needed.items())
+        attrs = self.match.node.attributes(ConvTransposeAttributes)
+        return (attrs.pads_after, attrs.output_padding, attrs.dilations) == (pads, (1, 1), (1, 1))
 
     def _plan_axis(self, axis: int) -> _AxisPlan:
         """Place the taps of one axis in the hardware's kernel, with the smallest padding that allows it."""
@@ -120,7 +121,8 @@ class TransposedRewrite:
         """Add the node's operation with other filters, its bias and its limits."""
         node, builder = self.match.node, self.match.new
         weight = builder.weight(f"{node.inputs[1]}.formed", filters, builder.tensors[node.inputs[1]].quant)
-        limits = {key: node.attrs[key] for key in ("low", "high")}
+        clamp = node.attributes(ClampAttributes)
+        limits = {"low": clamp.low, "high": clamp.high}
         inputs = [node.inputs[0], weight, *node.inputs[2:]]
         return builder.add(op, inputs, {**attrs, **limits}, outputs=outputs, like=node)
 
@@ -131,7 +133,7 @@ def rewrite_resize(match: Match) -> Sequence[str] | None:
     if node.op.name != "Resize":
         return None
     shape = match.shape(0)
-    if node.attrs["mode"] != "nearest" or len(shape) != IMAGE_RANK or not _doubles(match):
+    if node.attributes(ResizeAttributes).mode != "nearest" or len(shape) != IMAGE_RANK or not _doubles(match):
         problem = "it resizes in another way than repeating each row and column of an image"
         raise NoEquivalentError(f"{problem}; use nearest with a factor of 2, or resize outside")
     # Stride 2 puts a zero behind every element; ones at these four taps repeat an element over a square of 2 x 2.

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import Array, Graph, Node, frozen
-from mace_core.ops.conv import ClampAttributes
+from mace_core.ops.conv import ClampAttributes, ConvAttributes
 from mace_target_max78000.legalize.tensors import find_producers, find_view
 from mace_target_max78000.quantize.calibrate import TensorStatistics, find_best_step
 
@@ -101,7 +101,8 @@ def _find_links(graph: Graph) -> Iterator[ChannelLink]:
             or not _owns_weights(node, shared)
         ):
             continue
-        low, high = (float(str(node.attrs[key])) for key in ("low", "high"))
+        clamp = node.attributes(ClampAttributes)
+        low, high = clamp.low, clamp.high
         readers, count = (
             _find_channel_readers(graph, node.outputs[0]),
             graph.tensors[node.outputs[0]].shape[-1],
@@ -186,10 +187,10 @@ def _input_peaks(weights: Mapping[str, Array], node: Node, channels: Array, coun
     w = np.abs(weights[node.inputs[1]])
     if node.op.name == "MatMul":
         rows = w.max(axis=1)
-    elif int(str(node.attrs["group"])) == 1:
+    elif node.attributes(ConvAttributes).group == 1:
         rows = w.reshape(-1, w.shape[-1]).max(axis=0)
     else:
-        group = int(str(node.attrs["group"]))
+        group = node.attributes(ConvAttributes).group
         rows = w.reshape(group, -1, w.shape[-1]).max(axis=1).reshape(-1)
     peaks = np.zeros(count)
     np.maximum.at(peaks, channels, rows)
@@ -210,6 +211,6 @@ def _scale_link(weights: dict[str, Array], link: ChannelLink, factors: Array) ->
         if reader.op.name == "MatMul":
             weights[reader.inputs[1]] = w / by[:, None]
             continue
-        group = int(str(reader.attrs["group"]))
+        group = reader.attributes(ConvAttributes).group
         shaped = w.reshape(group, -1, *w.shape[1:]) / by.reshape(group, 1, *(1,) * (w.ndim - 2), w.shape[-1])
         weights[reader.inputs[1]] = shaped.reshape(w.shape)

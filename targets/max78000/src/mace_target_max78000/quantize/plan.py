@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Quant
+from mace_core.ops.conv import ClampAttributes
 from mace_core.quantization import dequantize, quantize
 from mace_core.run.reference import execute
 from mace_target_max78000.legalize.boundary import cut_tail
@@ -184,7 +184,7 @@ def _find_wide(graph: Graph) -> set[str]:
     free = (
         n
         for n in graph.nodes
-        if n.op.name in MAIN_OPS and n.attrs["low"] == -math.inf and n.attrs["high"] == math.inf
+        if n.op.name in MAIN_OPS and not n.attributes(ClampAttributes).is_clamped
     )
     return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
 

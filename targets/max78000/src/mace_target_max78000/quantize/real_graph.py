@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, Tensor
-from mace_core.ops.arguments import integers
+from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.pool import PoolAttributes
+from mace_core.ops.reduce import ReduceAttributes
 from mace_core.quantization import dequantize
 from mace_core.rewrite import Match, rewrite
 
@@ -41,10 +43,11 @@ def _add_real_node(new: Builder, node: Node, graph: Graph) -> None:
         new.add("Identity", node.inputs, outputs=node.outputs, like=node)
         return
     low = _lower_limit(graph.tensors[node.outputs[0]])
-    if low is None or node.op.moves or float(str(node.attrs.get("low", -math.inf))) >= low:
+    clamp = node.attrs if isinstance(node.attrs, ClampAttributes) else None
+    if low is None or node.op.moves or (clamp and clamp.low >= low):
         new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
-    elif node.op.name in LIMITED_OPS:
-        new.add(node.op, node.inputs, {**node.attrs, "low": low}, outputs=node.outputs, like=node)
+    elif clamp and node.op.name in LIMITED_OPS:
+        new.add(node.op, node.inputs, replace(clamp, low=low), outputs=node.outputs, like=node)
     elif node.op.name not in SUM_OPS:
         new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     else:
@@ -78,11 +81,12 @@ def _mean_as_pool(match: Match) -> Sequence[str] | None:
     if node.op.name != "ReduceMean" or len(match.shape(0)) not in (3, 4):
         return None
     shape = match.shape(0)
-    axes = {a % len(shape) for a in integers(node.attrs, "axes")}
+    attrs = node.attributes(ReduceAttributes)
+    axes = {a % len(shape) for a in attrs.axes}
     if axes != set(range(1, len(shape) - 1)):
         return None
     pooled = match.new.one("AveragePool", [node.inputs[0]], pool_window(shape[1:-1]), like=node)
-    if node.attrs["keepdims"]:
+    if attrs.keepdims:
         return [pooled]
     return match.emit("Reshape", [pooled], {"shape": (shape[0], shape[-1])})
 

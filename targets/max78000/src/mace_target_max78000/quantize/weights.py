@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.ir import Array, Node
+from mace_core.ops.conv import ConvAttributes
 from mace_target_max78000.quantize.calibrate import TensorStatistics
 
 BIAS_SHIFT = 7
@@ -99,7 +100,7 @@ def describe_rounding(
         mean, variance = (np.tile(m, places)[None] for m in (seen.mean, seen.variance))
     else:
         rows = w.reshape(len(w), -1)
-        group = int(str(node.attrs["group"]))
+        group = node.attributes(ConvAttributes).group
         by_group = [
             np.repeat(m.reshape(group, -1), len(w) // group, axis=0) for m in (seen.mean, seen.variance)
         ]
