@@ -31,7 +31,7 @@ def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_i
     if pooled == "sum":
         both = w.pool(both, (2,), 2)
     graph = w.graph(w.conv(both, 4, (3,)))
-    made = design_network(graph, (), device, (Options(), QuantizationPolicy()))
+    made = design_network(graph, (), device, Options(), QuantizationPolicy())
     layers = made.network.layers
     assert [layer.operation for layer in layers if layer.eltwise is not None] == [Operation.PASSTHROUGH]
     assert sum(layer.pools for layer in layers) == (pooled != "nothing")

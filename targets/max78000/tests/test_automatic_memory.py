@@ -53,7 +53,7 @@ def test_no_more_memory_than_by_hand(reference: Reference, registry: Registry, t
     graph = run_phases(pipeline.load(Model("network", (tmp_path / "network.onnx",)), registry), registry)
     tensor = graph.tensors[graph.inputs[0]]
     data = np.random.default_rng(0).uniform(-1, 1, tensor.shape).astype(tensor.dtype.numpy)
-    ours = design_network(graph, [{tensor.name: data}], device, (options, QuantizationPolicy()))
+    ours = design_network(graph, [{tensor.name: data}], device, options, QuantizationPolicy())
     by_hand, made = synthesize(network, options, device), synthesize(ours.network, ours.options, device)
     assert list(find_mismatches(replay(made.image), made.image)) == []
     assert weight_words(made.image) <= weight_words(by_hand.image)

@@ -20,7 +20,7 @@ SAME = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (1, 1), "pads_aft
 
 def made(graph: Graph, device: Device, policy: QuantizationPolicy | None = None) -> DesignedNetwork:
     samples = [{"x": np.random.default_rng(0).uniform(-1, 1, graph.tensors["x"].shape).astype(np.float32)}]
-    return design_network(graph, samples, device, (Options(), policy or QuantizationPolicy()))
+    return design_network(graph, samples, device, Options(), policy or QuantizationPolicy())
 
 
 def images(size: int, outputs: int) -> Graph:

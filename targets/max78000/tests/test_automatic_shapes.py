@@ -21,7 +21,7 @@ from mace_target_max78000.quantize.plan import QuantizationPolicy
 
 
 def designed(graph: Graph) -> DesignedNetwork:
-    return design_network(graph, (), MAX78000, (Options(), QuantizationPolicy()))
+    return design_network(graph, (), MAX78000, Options(), QuantizationPolicy())
 
 
 def matrix(*shape: int) -> Graph:
@@ -118,9 +118,9 @@ def test_results_of_other_types_are_refused() -> None:
 def fed(graph: Graph) -> None:
     """Compare the outputs that the application makes of results with the reference's."""
     made = designed(graph)
-    feed = Feed.of(made.network, made.options, [2.0**-7] * 4).with_ends(made.formed)
+    feed = Feed.of(made.network, made.options, [2.0**-7] * 4).with_ends(made.legalized)
     values = execute(graph, {graph.inputs[0]: sample_of(graph)})
-    inner = [made.formed.tensors[i] for i, layer in enumerate(made.formed.layers) if layer.output]
+    inner = [made.legalized.tensors[i] for i, layer in enumerate(made.legalized.layers) if layer.output]
     blocks = [
         np.moveaxis(values[t].astype(np.float64), -1, 0).reshape(values[t].shape[-1], -1) for t in inner
     ]

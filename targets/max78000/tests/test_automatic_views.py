@@ -50,7 +50,7 @@ def emitted(graph: Graph, target: Max78000) -> None:
 
 
 def designed(graph: Graph, device: Device = MAX78000) -> DesignedNetwork:
-    return design_network(graph, [], device, (Options(), QuantizationPolicy()))
+    return design_network(graph, [], device, Options(), QuantizationPolicy())
 
 
 @pytest.mark.sampled(every=9)
@@ -224,14 +224,14 @@ def test_sample_of_an_input_in_other_steps() -> None:
     graph = input_in_other_steps(Writer())
     made = designed(graph)
     stored = np.random.default_rng(1).integers(-128, 128, graph.tensors["x"].shape).astype(np.int8)
-    assert np.array_equal(np.moveaxis(made.formed.network_input.apply(stored), 0, -1), stored[0])
+    assert np.array_equal(np.moveaxis(made.legalized.network_input.apply(stored), 0, -1), stored[0])
 
 
 def test_results_that_are_views_come_in_their_own_order() -> None:
     graph = view_is_a_result(Writer())
     made = designed(graph)
     expected = execute(graph, {"x": np.rint(made.inputs["x"] * 128).clip(-128, 127).astype(np.int8)})
-    feed = Feed.of(made.network, made.options, [2.0**-7] * 2).with_ends(made.formed)
+    feed = Feed.of(made.network, made.options, [2.0**-7] * 2).with_ends(made.legalized)
     blocks = [expected[name].reshape(-1, 4).T for name in graph.outputs]
     for name, found in zip(graph.outputs, feed.results(blocks), strict=True):
         assert np.array_equal(found * 128, expected[name]), name

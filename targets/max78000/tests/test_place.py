@@ -279,7 +279,8 @@ def test_refusals_name_every_layer() -> None:
         place_layers(large, None, MAX78000, Options())
     sides = [conv("a", INPUT, 64, (120, 120), 64), conv("b", 0, 64, (120, 120), 64)]
     with pytest.raises(
-        MaceError, match=r"layer a: (.|\n)*layer b: what it reads and writes(.|\n)*which has 32768; use fewer rows"
+        MaceError,
+        match=r"layer a: (.|\n)*layer b: what it reads and writes(.|\n)*which has 32768; use fewer rows",
     ):
         place_layers(sides, None, MAX78000, Options())
     many = [conv("a", INPUT, 8, dim, 8), *(conv(f"l{i}", i, 8, dim, 8) for i in range(33))]

@@ -116,20 +116,20 @@ def graph() -> Graph:
 
 
 def designed() -> DesignedNetwork:
-    return design_network(graph(), [], MAX78000, (Options(), QuantizationPolicy()))
+    return design_network(graph(), [], MAX78000, Options(), QuantizationPolicy())
 
 
 def test_every_tensor_is_compared_with_the_graph() -> None:
     made = designed()
     results = synthesize(made.network, made.options, MAX78000).outputs
-    compare_with_graph(made.accelerated(results), made.inputs, made.options)
+    compare_with_graph(made.collect_results(results), made.inputs, made.options)
     for index, layer in enumerate(made.network.layers):
         wrong = [r.copy() for r in results]
         wrong[index][0, 1, 1] += 1
         with pytest.raises(
             MaceError, match=f"layer '{layer.name}': .* differ from the graph's.*nothing was written"
         ):
-            compare_with_graph(made.accelerated(wrong), made.inputs, made.options)
+            compare_with_graph(made.collect_results(wrong), made.inputs, made.options)
 
 
 def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,10 @@ class Ported:
         """
         if self.designed is None:
             return
-        graph = self.designed.formed.graph
-        values = compare_with_graph(self.designed.accelerated(results), self.designed.inputs, self.options)
+        graph = self.designed.legalized.graph
+        values = compare_with_graph(
+            self.designed.collect_results(results), self.designed.inputs, self.options
+        )
         blocks = [result for layer, result in zip(self.network.layers, results, strict=True) if layer.output]
         for name, output in zip(graph.outputs, self.feed.results(blocks), strict=True):
             quant = graph.tensors[name].quant
@@ -185,8 +187,8 @@ class Max78000(ProjectTarget):
         )
 
     def _designed(self, model: Model, graph: Graph, options: Options, policy: QuantizationPolicy) -> Ported:
-        made = design_network(graph, _samples(model, graph), self.chip, (options, policy))
-        formed = made.formed
+        made = design_network(graph, _samples(model, graph), self.chip, options, policy)
+        formed = made.legalized
         units = [2.0**step for layer, step in zip(formed.layers, formed.powers, strict=True) if layer.output]
         feed = Feed.of(made.network, made.options, units).with_ends(formed)
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))

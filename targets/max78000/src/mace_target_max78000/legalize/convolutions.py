@@ -87,7 +87,9 @@ def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
         count = Windows.of(w.shape[1:-1], attrs).count(x[1:-1])
         axes = share_stride(describe_axes(match.node, x[1:-1], w.shape[1:-1], count))
         if axes is None:
-            problem = f"its strides {list(attrs.strides)} differ, and the hardware has one for rows and columns"
+            problem = (
+                f"its strides {list(attrs.strides)} differ, and the hardware has one for rows and columns"
+            )
             raise NoEquivalentError(f"{problem}; use equal strides")
         rewrite = ConvolutionRewrite(match, axes, w, device)
         is_depthwise = group == x[-1] == w.shape[0]

@@ -23,14 +23,14 @@ class TensorStatistics:
     """A tensor over all samples.
 
     values: evenly spaced ones of all, float32.  mean, power: by channel, of the numbers and of their squares.
-    least, most: of all.
+    minimum, maximum: of all.
     """
 
     values: Array
     mean: Array
     power: Array
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     @property
     def variance(self) -> Array:
@@ -41,7 +41,8 @@ class TensorStatistics:
 def random_inputs(
     graph: Graph, limits: tuple[float, float], count: int = RANDOM_SAMPLES
 ) -> list[dict[str, Array]]:
-    """Inputs for want of real ones: uniform between two limits."""
+    """Make inputs where no real ones are given: uniform between two limits."""
+    # A fixed seed: the same graph always gets the same network.
     random = np.random.default_rng(0)
     return [
         {n: random.uniform(*limits, graph.tensors[n].shape).astype(np.float32) for n in graph.inputs}
@@ -50,19 +51,22 @@ def random_inputs(
 
 
 def observe(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> dict[str, TensorStatistics]:
-    """Every real tensor that is computed or given, over some inputs."""
-    computed = (*graph.inputs, *(o for node in graph.nodes for o in node.outputs))
+    """Return the statistics of every real tensor that is computed or given, over some inputs."""
+    computed = [*graph.inputs]
+    for node in graph.nodes:
+        computed += node.outputs
     names = [n for n in computed if graph.tensors[n].dtype.is_float]
     gathered: dict[str, list[Array]] = {n: [] for n in names}
     moments: dict[str, list[tuple[Array, Array]]] = {n: [] for n in names}
     limits: dict[str, list[tuple[float, float]]] = {n: [] for n in names}
     for sample in samples:
-        made = execute(graph, sample)
+        values = execute(graph, sample)
         for name in names:
-            value = made[name]
+            value = values[name]
             flat = value.reshape(-1, value.shape[-1] if value.ndim else 1).astype(np.float64)
             moments[name].append((flat.mean(axis=0), (flat**2).mean(axis=0)))
             limits[name].append((float(flat.min()), float(flat.max())))
+            # Evenly spaced values of all samples: as good to try steps on as all of them, and bounded in memory.
             step = max(1, value.size * len(samples) // MAX_KEPT)
             gathered[name].append(value.reshape(-1)[::step].astype(np.float32))
     return {n: _summarize(gathered[n], moments[n], limits[n]) for n in names}
@@ -72,8 +76,8 @@ def _summarize(
     values: Sequence[Array], moments: Sequence[tuple[Array, Array]], limits: Sequence[tuple[float, float]]
 ) -> TensorStatistics:
     mean, power = (np.mean(part, axis=0) for part in zip(*moments, strict=True))
-    least, most = zip(*limits, strict=True)
-    return TensorStatistics(np.concatenate(values), mean, power, min(least), max(most))
+    minima, maxima = zip(*limits, strict=True)
+    return TensorStatistics(np.concatenate(values), mean, power, min(minima), max(maxima))
 
 
 SAME_STEP_OPS = ("Add", "Sub", "Relu", "Clip", "AveragePool")
@@ -87,7 +91,7 @@ FINER_POWERS = 4
 
 
 def group_same_steps(graph: Graph, names: Iterable[str]) -> list[list[str]]:
-    """The tensors of these names, those together that must count in equal steps."""
+    """Group the tensors of these names by those that must count in equal steps."""
     leader = {name: name for name in names}
 
     def first(name: str) -> str:
@@ -96,30 +100,33 @@ def group_same_steps(graph: Graph, names: Iterable[str]) -> list[list[str]]:
         return name
 
     for node in graph.nodes:
+        # The hardware adds, pools and moves bytes as they are, so operands and result count alike.
         if not (node.op.moves or node.op.name in SAME_STEP_OPS):
             continue
         members = [n for n in (*node.inputs, *node.outputs) if n in leader]
         for other in members[1:]:
             leader[first(other)] = first(members[0])
-    found: dict[str, list[str]] = {}
+    groups_by_leader: dict[str, list[str]] = {}
     for name in leader:
-        found.setdefault(first(name), []).append(name)
-    return list(found.values())
+        groups_by_leader.setdefault(first(name), []).append(name)
+    return list(groups_by_leader.values())
 
 
 def choose_powers(graph: Graph, seen: Mapping[str, TensorStatistics], names: Iterable[str]) -> dict[str, int]:
-    """For each tensor the power of two of its steps that loses least of what was seen."""
-    found: dict[str, int] = {}
+    """Choose for each tensor the power of two of its steps that loses least of what was observed."""
+    chosen: dict[str, int] = {}
     for group in group_same_steps(graph, names):
-        found.update(dict.fromkeys(group, _choose_power([seen[n] for n in group])))
-    return found
+        chosen.update(dict.fromkeys(group, _choose_power([seen[n] for n in group])))
+    return chosen
 
 
 def _choose_power(group: list[TensorStatistics]) -> int:
-    most = max(max(s.most, -s.least * 127 / 128) for s in group)
-    if most <= 0:
+    # Bytes reach one step further down than up.
+    peak = max(max(s.maximum, -s.minimum * 127 / 128) for s in group)
+    if peak <= 0:
         return -7
-    holding = math.ceil(math.log2(most / 127))
+    # The finest power that holds every number; finer ones clip outliers, which may lose less in all.
+    holding = math.ceil(math.log2(peak / 127))
     return min(
         range(holding, holding - FINER_POWERS, -1),
         key=lambda power: sum(_measure_loss(s.values, 2.0**power) for s in group),
@@ -127,14 +134,14 @@ def _choose_power(group: list[TensorStatistics]) -> int:
 
 
 def find_best_step(values: Array) -> float:
-    """The step, of any size, that loses least of some numbers."""
-    most = max(float(np.max(values)), -float(np.min(values)), 1e-30)
-    tried = [most / 127 * 2.0 ** (-i / STEPS_PER_POWER) for i in range(FINER_POWERS * STEPS_PER_POWER)]
+    """Return the step, of any size, that loses least of some numbers."""
+    peak = max(float(np.max(values)), -float(np.min(values)), 1e-30)
+    tried = [peak / 127 * 2.0 ** (-i / STEPS_PER_POWER) for i in range(FINER_POWERS * STEPS_PER_POWER)]
     return float(min(tried, key=lambda step: _measure_loss(values, step)))
 
 
 def _measure_loss(values: Array, step: float) -> float:
-    """What rounding to steps and saturation lose of numbers, as a share of what they carry."""
+    """Return what rounding to steps and saturation lose of numbers, as a share of their variance."""
     exact = values.astype(np.float64)
     error = exact - np.clip(np.rint(exact / step), -128, 127) * step
     return float(np.mean(error**2)) / max(float(np.var(exact)), 1e-30)

@@ -24,6 +24,8 @@ TRANSPARENT_OPS = ("MaxPool", "AveragePool", "Relu", "Reshape")
 """Ops that let a positive factor of a channel pass."""
 
 ROUNDS = 20
+"""Passes over all links: a factor changes the weights that the next link compares."""
+
 MAX_FACTOR = 2.0**7
 """The largest factor of a channel: beyond it, bias and rounding of the next layer lose more than weights gain."""
 
@@ -36,14 +38,15 @@ class ChannelLink:
     high: where the layer's output is limited above.
     """
 
-    maker: Node
+    producer: Node
     readers: tuple[tuple[Node, Array], ...]
     high: float
 
 
 def equalize_channels(graph: Graph) -> Graph:
-    """The graph with the weights of each channel as large as those that read it, and what it computes the same."""
+    """Make the weights of each channel as large as those that read it; what the graph computes stays the same."""
     weights = dict(graph.weights)
+    # A limit such as 6 would be scaled with its channel; `move_limits` scales those layers as a whole.
     links = [link for link in _find_links(graph) if math.isinf(link.high)]
     for _ in range(ROUNDS):
         for link in links:
@@ -52,11 +55,11 @@ def equalize_channels(graph: Graph) -> Graph:
 
 
 def fill_ranges(graph: Graph, seen: Mapping[str, TensorStatistics]) -> Graph:
-    """The graph with factors between layers such that the best steps of each output are a power of two."""
+    """Scale layers so that the best step of each output is a power of two."""
     weights = dict(graph.weights)
     for link in _find_links(graph):
         if math.isinf(link.high):
-            values = seen[link.maker.outputs[0]].values.astype(np.float64)
+            values = seen[link.producer.outputs[0]].values.astype(np.float64)
             _scale_link(
                 weights, link, _uniform_factors(graph, link, _factor_to_power(find_best_step(values)))
             )
@@ -64,35 +67,37 @@ def fill_ranges(graph: Graph, seen: Mapping[str, TensorStatistics]) -> Graph:
 
 
 def move_limits(graph: Graph) -> Graph:
-    """The graph with limits above zero (ReLU6) at 127 steps of a power of two, where the hardware limits by itself, and so without them."""
+    """Move limits above zero (ReLU6) to 127 steps of a power of two, where the hardware saturates by itself."""
     weights = dict(graph.weights)
     links = [link for link in _find_links(graph) if not math.isinf(link.high)]
     for link in links:
         _scale_link(weights, link, _uniform_factors(graph, link, _factor_to_power(link.high / 127)))
-    done = {link.maker.name: _factor_to_power(link.high / 127) * link.high for link in links}
+    limits = {link.producer.name: _factor_to_power(link.high / 127) * link.high for link in links}
     nodes = (
-        replace(n, attrs=replace(n.attributes(ClampAttributes), high=done[n.name])) if n.name in done else n
+        replace(n, attrs=replace(n.attributes(ClampAttributes), high=limits[n.name]))
+        if n.name in limits
+        else n
         for n in graph.nodes
     )
     return replace(_with_weights(graph, weights), nodes=tuple(nodes))
 
 
 def _with_weights(graph: Graph, weights: Mapping[str, Array]) -> Graph:
-    kept = {name: frozen(array.astype(graph.weights[name].dtype)) for name, array in weights.items()}
-    return replace(graph, weights=MappingProxyType(kept))
+    arrays = {name: frozen(array.astype(graph.weights[name].dtype)) for name, array in weights.items()}
+    return replace(graph, weights=MappingProxyType(arrays))
 
 
 def _uniform_factors(graph: Graph, link: ChannelLink, factor: float) -> Array:
-    return np.full(graph.tensors[link.maker.outputs[0]].shape[-1], factor)
+    return np.full(graph.tensors[link.producer.outputs[0]].shape[-1], factor)
 
 
 def _factor_to_power(step: float) -> float:
-    """The factor that makes a step the nearest power of two."""
+    """Return the factor that makes a step the nearest power of two."""
     return float(2.0 ** round(math.log2(step)) / step)
 
 
 def _find_links(graph: Graph) -> Iterator[ChannelLink]:
-    made = find_producers(graph)
+    producers = find_producers(graph)
     shared = {name for name, count in graph.uses().items() if count > 1}
     for node in graph.nodes:
         if (
@@ -107,14 +112,15 @@ def _find_links(graph: Graph) -> Iterator[ChannelLink]:
             _find_channel_readers(graph, node.outputs[0]),
             graph.tensors[node.outputs[0]].shape[-1],
         )
-        sound = low in (0.0, -math.inf) and (math.isinf(high) or low == 0)
+        # Limits of zero, or none, stay what they are when channels are scaled.
+        usable = low in (0.0, -math.inf) and (math.isinf(high) or low == 0)
         if (
-            sound
+            usable
             and readers
             and all(_owns_weights(r, shared) and _reads_by_channel(graph, r, count) for r in readers)
         ):
             yield ChannelLink(
-                node, tuple((r, _channel_indices(graph, r, count, made)) for r in readers), high
+                node, tuple((r, _channel_indices(graph, r, count, producers)) for r in readers), high
             )
 
 
@@ -124,26 +130,27 @@ def _owns_weights(node: Node, shared: set[str]) -> bool:
 
 
 def _find_channel_readers(graph: Graph, tensor: str) -> list[Node] | None:
-    """The layers that read a tensor's channels, through ops that let factors pass.
+    """Find the layers that read a tensor's channels, through ops that let factors pass.
 
     None if anything else does.
     """
+    # The factors would show in the results.
     if tensor in graph.outputs:
         return None
-    found: list[Node] = []
+    readers: list[Node] = []
     for node in graph.nodes:
         if tensor not in node.inputs:
             continue
         if node.op.name in SCALED_OPS and node.inputs[0] == tensor and node.inputs[1] in graph.weights:
-            found.append(node)
+            readers.append(node)
         elif (
             node.op.name in TRANSPARENT_OPS
             and (behind := _find_channel_readers(graph, node.outputs[0])) is not None
         ):
-            found.extend(behind)
+            readers.extend(behind)
         else:
             return None
-    return found
+    return readers
 
 
 def _reads_by_channel(graph: Graph, reader: Node, count: int) -> bool:
@@ -156,34 +163,36 @@ def _reads_by_channel(graph: Graph, reader: Node, count: int) -> bool:
     )
 
 
-def _channel_indices(graph: Graph, reader: Node, count: int, made: Mapping[str, Node]) -> Array:
-    """The channel, of so many, that each input of a reader is."""
+def _channel_indices(graph: Graph, reader: Node, count: int, producers: Mapping[str, Node]) -> Array:
+    """Return the channel, of so many, that each input of a reader belongs to."""
     return (
         np.arange(count)
         if reader.op.name == "Conv"
-        else find_view(graph, reader.inputs[0], made).order.reshape(-1) % count
+        else find_view(graph, reader.inputs[0], producers).order.reshape(-1) % count
     )
 
 
 def _equalizing_factors(weights: Mapping[str, Array], link: ChannelLink) -> Array:
-    """What each channel of the maker is multiplied by."""
-    own = _output_peaks(weights, link.maker)
-    others = [_input_peaks(weights, reader, channels, len(own)) for reader, channels in link.readers]
-    next_ = np.max(others, axis=0)
-    sound = (own > 0) & (next_ > 0)
-    factors = np.ones(len(own))
-    factors[sound] = np.sqrt(next_[sound] / own[sound])
+    """Return what each channel of the producer is multiplied by."""
+    output_peaks = _output_peaks(weights, link.producer)
+    others = [_input_peaks(weights, reader, channels, len(output_peaks)) for reader, channels in link.readers]
+    input_peaks = np.max(others, axis=0)
+    usable = (output_peaks > 0) & (input_peaks > 0)
+    factors = np.ones(len(output_peaks))
+    # The geometric mean of both peaks: neither layer's bits are used better than the other's (Nagel et al.).
+    factors[usable] = np.sqrt(input_peaks[usable] / output_peaks[usable])
+    # Divided by their own mean, so that the range of the whole tensor stays.
     return np.asarray(np.clip(factors / np.exp(np.mean(np.log(factors))), 1 / MAX_FACTOR, MAX_FACTOR))
 
 
 def _output_peaks(weights: Mapping[str, Array], node: Node) -> Array:
-    """The largest weight of each output channel."""
+    """Return the largest weight of each output channel."""
     w = np.abs(weights[node.inputs[1]])
     return np.asarray(w.max(axis=0) if node.op.name == "MatMul" else w.reshape(len(w), -1).max(axis=1))
 
 
 def _input_peaks(weights: Mapping[str, Array], node: Node, channels: Array, count: int) -> Array:
-    """The largest weight of each input channel."""
+    """Return the largest weight of each input channel."""
     w = np.abs(weights[node.inputs[1]])
     if node.op.name == "MatMul":
         rows = w.max(axis=1)
@@ -198,14 +207,14 @@ def _input_peaks(weights: Mapping[str, Array], node: Node, channels: Array, coun
 
 
 def _scale_link(weights: dict[str, Array], link: ChannelLink, factors: Array) -> None:
-    """Multiply the maker's channels and divide what its readers do with them."""
-    maker = link.maker
-    w = weights[maker.inputs[1]].astype(np.float64)
-    weights[maker.inputs[1]] = (
-        w * factors if maker.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
+    """Multiply the producer's channels and divide what its readers do with them."""
+    producer = link.producer
+    w = weights[producer.inputs[1]].astype(np.float64)
+    weights[producer.inputs[1]] = (
+        w * factors if producer.op.name == "MatMul" else w * factors.reshape(-1, *(1,) * (w.ndim - 1))
     )
-    if len(maker.inputs) > 2 and maker.inputs[2]:
-        weights[maker.inputs[2]] = weights[maker.inputs[2]].astype(np.float64) * factors
+    if len(producer.inputs) > 2 and producer.inputs[2]:
+        weights[producer.inputs[2]] = weights[producer.inputs[2]].astype(np.float64) * factors
     for reader, channels in link.readers:
         w, by = weights[reader.inputs[1]].astype(np.float64), factors[channels]
         if reader.op.name == "MatMul":

@@ -12,18 +12,18 @@ from mace_core.ir import Array, DType, Graph, Node, Quant
 from mace_core.ops.conv import ClampAttributes
 from mace_core.quantization import dequantize, quantize
 from mace_core.run.reference import execute
+from mace_target_max78000.device import UNIT_SHIFT
 from mace_target_max78000.legalize.boundary import cut_tail
+from mace_target_max78000.legalize.layer_fields import MAIN_OPS
 from mace_target_max78000.legalize.pipeline import absorb_limits
 from mace_target_max78000.legalize.tensors import find_exponent, is_native, make_storage
 from mace_target_max78000.quantize.calibrate import TensorStatistics, choose_powers, observe, random_inputs
 from mace_target_max78000.quantize.equalize import equalize_channels, fill_ranges, move_limits
 from mace_target_max78000.quantize.real_graph import as_real_graph, split_large_means
-from mace_target_max78000.quantize.weights import BIAS_SHIFT, RoundedWeights, describe_rounding, reshape_rows
-
-MAIN_OPS = ("Conv", "ConvTranspose", "MatMul")
+from mace_target_max78000.quantize.weights import RoundedWeights, describe_rounding, reshape_rows
 
 DRAFT_POWER = -4
-"""The power of two of all steps of a draft; limits such as 6 are whole numbers of these."""
+"""The power of two of all steps of a draft; limits such as 6 are moved numbers of these."""
 
 MAX_MEASURED = 8
 """Samples on which ways to scale channels are compared."""
@@ -31,7 +31,7 @@ MAX_MEASURED = 8
 
 @dataclass(frozen=True)
 class QuantizationPolicy:
-    """How a graph is quantised.
+    """How a graph is quantized.
 
     bits: of weights, by the name of the node; 8 where it is not named.  wide: whether the last layer gives
     32-bit sums.
@@ -65,10 +65,10 @@ def is_quantized(graph: Graph) -> bool:
     made = [inner.tensors[o] for node in inner.nodes for o in node.outputs]
     data = [*made, *(inner.tensors[n] for n in inner.inputs if not _is_quantized_at_once(inner, n))]
     weights = [inner.tensors[n.inputs[1]] for n in inner.nodes if n.op.name in MAIN_OPS]
-    sound = all(
+    data_fits = all(
         is_native(t) or (t.name in inner.outputs and not (t.quant and t.dtype is not DType.I32)) for t in data
     )
-    return sound and all(find_exponent(w.quant) is not None for w in weights)
+    return data_fits and all(find_exponent(w.quant) is not None for w in weights)
 
 
 def _is_quantized_at_once(graph: Graph, name: str) -> bool:
@@ -79,20 +79,21 @@ def _is_quantized_at_once(graph: Graph, name: str) -> bool:
 def calibrate(
     graph: Graph, samples: Sequence[Mapping[str, Array]], policy: QuantizationPolicy
 ) -> QuantizationPlan:
-    """How a graph is best rounded: with channels scaled in the way, of those known, that errs least on the samples."""
+    """Plan how a graph is best rounded: with channels scaled in the way that errs least on the samples."""
     plain = split_large_means(as_real_graph(graph))
-    notes = () if samples else ("the network was quantised with random inputs; give samples of real ones",)
-    given = list(samples) or random_inputs(plain, policy.limits)
+    notes = () if samples else ("the network was quantized with random inputs; give samples of real ones",)
+    inputs = list(samples) or random_inputs(plain, policy.limits)
+    # Both ways are measured, because equalizing helps weights and may harm the ranges of data.
     plans = [
-        _make_plan(candidate, given, policy, notes)
+        _make_plan(candidate, inputs, policy, notes)
         for candidate in ((plain, equalize_channels(plain)) if policy.equalize else (plain,))
     ]
     if policy.equalize:
         plans += [
-            _make_plan(fill_ranges(plan.graph, plan.seen), given, policy, notes) for plan in tuple(plans)
+            _make_plan(fill_ranges(plan.graph, plan.seen), inputs, policy, notes) for plan in tuple(plans)
         ]
     return (
-        min(plans, key=lambda plan: plan.error(policy.bits, given[:MAX_MEASURED]))
+        min(plans, key=lambda plan: plan.error(policy.bits, inputs[:MAX_MEASURED]))
         if len(plans) > 1
         else plans[0]
     )
@@ -101,17 +102,17 @@ def calibrate(
 def _make_plan(
     graph: Graph, samples: Sequence[Mapping[str, Array]], policy: QuantizationPolicy, notes: tuple[str, ...]
 ) -> QuantizationPlan:
-    whole = move_limits(graph)
-    inner, _ = cut_tail(whole)
+    moved = move_limits(graph)
+    inner, _ = cut_tail(moved)
     seen = observe(inner, samples)
     wide = _find_wide(inner) if policy.wide else set()
     return QuantizationPlan(
-        whole, seen, choose_powers(inner, seen, [n for n in seen if n not in wide]), notes
+        moved, seen, choose_powers(inner, seen, [n for n in seen if n not in wide]), notes
     )
 
 
 def draft_quantization(graph: Graph) -> Graph:
-    """The graph with bytes everywhere, whatever they lose: enough to see whether the accelerator has all that it needs."""
+    """Quantize to bytes without regard to losses: enough to see whether the accelerator has all that it needs."""
     plain = move_limits(split_large_means(as_real_graph(graph)))
     inner, _ = cut_tail(plain)
     names = [*inner.inputs, *(o for node in inner.nodes for o in node.outputs)]
@@ -124,7 +125,7 @@ def draft_quantization(graph: Graph) -> Graph:
 def _blank_weights(graph: Graph, node: Node) -> RoundedWeights:
     w = graph.weights[node.inputs[1]]
     rows = w.T if node.op.name == "MatMul" else w.reshape(len(w), -1)
-    return RoundedWeights(np.zeros(rows.shape), -BIAS_SHIFT, np.zeros(len(rows)), 8, 0.0)
+    return RoundedWeights(np.zeros(rows.shape), -UNIT_SHIFT, np.zeros(len(rows)), 8, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,12 +138,12 @@ class QuantizationPlan:
     notes: tuple[str, ...]
 
     def choices(self, bits: Mapping[str, int]) -> dict[str, RoundedWeights]:
-        """The best weights of so many bits, by the name of the node; 8 where it is not named."""
+        """Return the best weights of so many bits, by the name of the node; 8 where it is not named."""
         nodes = (n for n in self.graph.nodes if n.op.name in MAIN_OPS and n.inputs[1] in self.graph.weights)
         return {n.name: self.choose(n, bits.get(n.name, 8)) for n in nodes}
 
     def choose(self, node: Node, bits: int) -> RoundedWeights:
-        """The best weights of so many bits for one node."""
+        """Return the best weights of so many bits for one node."""
         arrays = [self.graph.weights[name] for name in node.inputs[1:] if name]
         return describe_rounding(
             node,
@@ -152,25 +153,26 @@ class QuantizationPlan:
         ).choose(bits)
 
     def rounded(self, bits: Mapping[str, int]) -> QuantizedGraph:
-        """The graph with weights of so many bits."""
+        """Return the graph with weights of so many bits."""
         chosen = self.choices(bits)
         return QuantizedGraph(_round_graph(self.graph, self.steps, chosen), chosen, self.steps, self.notes)
 
     def error(self, bits: Mapping[str, int], samples: Sequence[Mapping[str, Array]]) -> float:
-        """How far the results of the rounded graph are from the real ones, as a share of these."""
+        """Return how far the results of the rounded graph are from the real ones, as a share of these."""
         exact, _ = cut_tail(self.graph)
         rounded, _ = cut_tail(self.rounded(bits).graph)
         shares = []
         for sample in samples:
-            want, found = (
+            exact_results, results = (
                 execute(exact, sample),
                 execute(rounded, {n: self._stored(n, v) for n, v in sample.items()}),
             )
             for name in exact.outputs:
                 quant = rounded.tensors[name].quant
-                real = dequantize(found[name], quant) if quant else found[name]
+                real = dequantize(results[name], quant) if quant else results[name]
                 shares.append(
-                    float(np.linalg.norm(real - want[name])) / max(float(np.linalg.norm(want[name])), 1e-30)
+                    float(np.linalg.norm(real - exact_results[name]))
+                    / max(float(np.linalg.norm(exact_results[name])), 1e-30)
                 )
         return float(np.mean(shares))
 
@@ -179,18 +181,15 @@ class QuantizationPlan:
 
 
 def _find_wide(graph: Graph) -> set[str]:
-    """The outputs that can stay sums of 32 bits."""
+    """Return the outputs that can stay sums of 32 bits."""
+    # A sum that another layer reads, or that an activation follows, must be bytes.
     uses = graph.uses()
-    free = (
-        n
-        for n in graph.nodes
-        if n.op.name in MAIN_OPS and not n.attributes(ClampAttributes).is_clamped
-    )
+    free = (n for n in graph.nodes if n.op.name in MAIN_OPS and not n.attributes(ClampAttributes).is_clamped)
     return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
 
 
 def _round_graph(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, RoundedWeights]) -> Graph:
-    """The graph with these steps, and half a step of the accumulator in each bias, so that its rounding is the hardware's."""
+    """Quantize the graph in these steps, with half a step of the accumulator in each bias."""
     new = Builder(graph.name)
     new.reserved = frozenset(graph.tensors)
     new.storages = {name: make_storage(power) for name, power in steps.items()}
@@ -222,6 +221,8 @@ def _add_parameters(
     )
     unit = chosen.power + steps[node.inputs[0]]
     result = steps.get(node.outputs[0])
+    # The hardware rounds halves up, a stored tensor of the graph to even. With half a step of the accumulator a
+    # sum never lies on a half, and both round alike.
     half = 1 if result is not None and result > unit else 0
-    bias = (2 * 2**BIAS_SHIFT * chosen.bias + half).astype(np.int32)
+    bias = (2 * 2**UNIT_SHIFT * chosen.bias + half).astype(np.int32)
     return w, new.weight(f"{node.name}.bias.stored", bias, Quant.of(2.0 ** (unit - 1)))

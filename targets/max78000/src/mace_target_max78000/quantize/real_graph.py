@@ -15,14 +15,14 @@ from mace_core.ops.pool import PoolAttributes
 from mace_core.ops.reduce import ReduceAttributes
 from mace_core.quantization import dequantize
 from mace_core.rewrite import Match, rewrite
+from mace_target_max78000.device import MAX_POOL
 
 LIMITED_OPS = ("Conv", "ConvTranspose", "MatMul")
 SUM_OPS = ("Add", "Sub")
-MAX_POOL = 16
 
 
 def as_real_graph(graph: Graph) -> Graph:
-    """The graph with real numbers in every tensor; what a storage cut off below zero stays cut off."""
+    """Return the graph with real numbers in every tensor; what a storage cut off below zero stays cut off."""
     new = Builder(graph.name)
     new.reserved = frozenset(graph.tensors)
     for name in graph.inputs:
@@ -39,6 +39,7 @@ def as_real_graph(graph: Graph) -> Graph:
 
 
 def _add_real_node(new: Builder, node: Node, graph: Graph) -> None:
+    # The storage that the graph came with is of no use: its scales are seldom powers of two.
     if node.op.name in ("Quantize", "Dequantize"):
         new.add("Identity", node.inputs, outputs=node.outputs, like=node)
         return
@@ -46,6 +47,7 @@ def _add_real_node(new: Builder, node: Node, graph: Graph) -> None:
     clamp = node.attrs if isinstance(node.attrs, ClampAttributes) else None
     if low is None or node.op.moves or (clamp and clamp.low >= low):
         new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+    # The hardware limits these in their own layer, others by a copy.
     elif clamp and node.op.name in LIMITED_OPS:
         new.add(node.op, node.inputs, replace(clamp, low=low), outputs=node.outputs, like=node)
     elif node.op.name not in SUM_OPS:
@@ -58,7 +60,7 @@ def _add_real_node(new: Builder, node: Node, graph: Graph) -> None:
 
 
 def _lower_limit(tensor: Tensor) -> float | None:
-    """0 where a tensor's storage holds nothing below zero: what a ReLU before it has become; else None."""
+    """Return 0 where a tensor's storage holds nothing below zero, which a ReLU has become; else None."""
     quant = tensor.quant
     if quant is None or tensor.dtype is DType.I32:
         return None
@@ -66,7 +68,7 @@ def _lower_limit(tensor: Tensor) -> float | None:
 
 
 def split_large_means(graph: Graph) -> Graph:
-    """The graph without Identity, and with means over windows that are too large for the hardware in two steps."""
+    """Remove Identity, and split means over windows that are too large for the hardware into two."""
     return rewrite(rewrite(rewrite(graph, _remove_identity), _mean_as_pool), _split_mean)
 
 
@@ -76,7 +78,7 @@ def _remove_identity(match: Match) -> Sequence[str] | None:
 
 
 def _mean_as_pool(match: Match) -> Sequence[str] | None:
-    """The mean over rows and columns as a pool."""
+    """Rewrite the mean over rows and columns to a pool."""
     node = match.node
     if node.op.name != "ReduceMean" or len(match.shape(0)) not in (3, 4):
         return None
@@ -92,7 +94,7 @@ def _mean_as_pool(match: Match) -> Sequence[str] | None:
 
 
 def pool_window(size: Sequence[int], strides: Sequence[int] | None = None) -> Mapping[str, object]:
-    """Attributes of a pool without padding."""
+    """Return the attributes of a pool without padding."""
     rank = len(size)
     zeros, ones = (0,) * rank, (1,) * rank
     return {
@@ -105,7 +107,7 @@ def pool_window(size: Sequence[int], strides: Sequence[int] | None = None) -> Ma
 
 
 def _split_mean(match: Match) -> Sequence[str] | None:
-    """A mean over a whole large window as the mean of the means of equal parts."""
+    """Rewrite a mean over a large window to the mean of the means of equal parts."""
     node = match.node
     if node.op.name != "AveragePool":
         return None

@@ -15,12 +15,9 @@ import numpy as np
 
 from mace_core.ir import Array, Node
 from mace_core.ops.conv import ConvAttributes
+from mace_target_max78000.device import SHIFTS, UNIT_SHIFT
 from mace_target_max78000.quantize.calibrate import TensorStatistics
 
-BIAS_SHIFT = 7
-"""A step of bias is 2 ** 7 steps of the accumulator."""
-
-SHIFTS = range(-15, 16)
 COARSER_POWERS = 6
 """Powers of two around the one that holds every weight that are tried."""
 
@@ -58,49 +55,53 @@ class WeightRounding:
     result: int | None
 
     def choose(self, bits: int) -> RoundedWeights:
-        """The best steps for weights of so many bits."""
+        """Choose the best steps for weights of so many bits."""
         peak = float(np.abs(self.rows).max(initial=0))
-        least = -(1 << bits - 1)
-        holding = math.ceil(math.log2(peak / -least)) if peak else -BIAS_SHIFT
+        minimum = -(1 << bits - 1)
+        holding = math.ceil(math.log2(peak / -minimum)) if peak else -UNIT_SHIFT
         powers = [
             p for p in range(holding - FINER_POWERS, holding + COARSER_POWERS) if self._shift(p) in SHIFTS
         ] or [self._nearest(holding)]
-        return min((self._at(power, bits) for power in powers), key=lambda c: c.error)
+        return min((self._round(power, bits) for power in powers), key=lambda c: c.error)
 
     def _shift(self, power: int) -> int:
-        return power + self.data - self.result + BIAS_SHIFT if self.result is not None else 0
+        return power + self.data - self.result + UNIT_SHIFT if self.result is not None else 0
 
     def _nearest(self, power: int) -> int:
-        """The power nearest to another that the hardware can shift."""
+        """Return the power nearest to another that the hardware can shift."""
         assert self.result is not None
-        base = self.result - self.data - BIAS_SHIFT
+        base = self.result - self.data - UNIT_SHIFT
         return int(np.clip(power, base + SHIFTS[0], base + SHIFTS[-1]))
 
-    def _at(self, power: int, bits: int) -> RoundedWeights:
-        least = -(1 << bits - 1)
-        values = np.clip(np.rint(self.rows * 2.0**-power), least, -least - 1)
-        off = values * 2.0**power - self.rows
-        wanted = self.bias - np.sum(off * self.mean, axis=1)
-        unit = 2.0 ** (power + self.data + BIAS_SHIFT)
-        bias = np.clip(np.rint(wanted / unit), -128, 127)
-        error = np.sum(off**2 * self.variance, axis=1) + (bias * unit - wanted) ** 2
+    def _round(self, power: int, bits: int) -> RoundedWeights:
+        minimum = -(1 << bits - 1)
+        values = np.clip(np.rint(self.rows * 2.0**-power), minimum, -minimum - 1)
+        errors = values * 2.0**power - self.rows
+        # The mean of what rounding adds to each output is known, so the bias takes it back.
+        exact_bias = self.bias - np.sum(errors * self.mean, axis=1)
+        unit = 2.0 ** (power + self.data + UNIT_SHIFT)
+        bias = np.clip(np.rint(exact_bias / unit), -128, 127)
+        # The expected squared error: of the weights by the variance of what they multiply, of the bias by what it lost.
+        error = np.sum(errors**2 * self.variance, axis=1) + (bias * unit - exact_bias) ** 2
         return RoundedWeights(values, power, bias, bits, float(error.sum()))
 
 
 def describe_rounding(
     node: Node, arrays: Sequence[Array], seen: TensorStatistics, steps: tuple[int, int | None]
 ) -> WeightRounding:
-    """What is to be rounded of a Conv, ConvTranspose or MatMul.
+    """Describe what is to be rounded of a Conv, ConvTranspose or MatMul.
 
     arrays: weights and bias.  seen: its input.  steps: powers of its input's and output's steps.
     """
     w = arrays[0].astype(np.float64)
     if node.op.name == "MatMul":
+        # A matrix over flattened data reads each channel once for every position.
         rows, places = w.T, len(w) // len(seen.mean)
         mean, variance = (np.tile(m, places)[None] for m in (seen.mean, seen.variance))
     else:
         rows = w.reshape(len(w), -1)
         group = node.attributes(ConvAttributes).group
+        # Each output of a group multiplies the channels of that group only.
         by_group = [
             np.repeat(m.reshape(group, -1), len(w) // group, axis=0) for m in (seen.mean, seen.variance)
         ]
@@ -110,6 +111,6 @@ def describe_rounding(
 
 
 def reshape_rows(values: Array, node: Node, shape: Sequence[int]) -> Array:
-    """Rows of weights as the node has them, bytes."""
-    whole = values.T if node.op.name == "MatMul" else values.reshape(tuple(shape))
-    return np.ascontiguousarray(whole).astype(np.int8)
+    """Return rows of weights as the node has them, bytes."""
+    array = values.T if node.op.name == "MatMul" else values.reshape(tuple(shape))
+    return np.ascontiguousarray(array).astype(np.int8)
