@@ -13,7 +13,7 @@ KERNELS = files("mace_target_cpu") / "kernels"
 VECTOR = KERNELS / "vector.h.in"
 
 PANEL = 16
-"""Columns of a packed weight matrix that lie together: the widest tile of today's levels, so that one packing serves all of them."""
+"""Columns of a packed weight matrix that lie together: the widest tile of all levels; one packing serves."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,35 +35,37 @@ def period(channels: int) -> int:
     """Floats that make a row: whole pixels, and where their channels are few, whole vectors."""
     if not 0 < channels < FEW:
         return max(channels, 1)
-    whole = channels * WIDEST // gcd(channels, WIDEST)
-    return whole * -(-FEW // whole)
+    # The least common multiple: a row of whole pixels that is whole vectors on every level.
+    pixel_floats = channels * WIDEST // gcd(channels, WIDEST)
+    return pixel_floats * -(-FEW // pixel_floats)
 
 
-def batch_norm(node: Node, to: Lowering) -> None:
+def batch_norm(node: Node, lowering: Lowering) -> None:
     """Fold the vectors when the library is built if they are constants, else by a kernel of its own."""
-    x = to.tensors[node.inputs[0]]
+    x = lowering.tensors[node.inputs[0]]
     if x.dtype is not DType.F32:
-        compose(node, to)
+        compose(node, lowering)
         return
     channels, width = x.shape[-1], period(x.shape[-1])
     epsilon = node.attributes(EpsilonAttributes).epsilon
-    constants = [to.constant(name) for name in node.inputs[1:]]
+    constants = [lowering.constant(name) for name in node.inputs[1:]]
     vectors = [v for v in constants if v is not None]
 
     def make() -> Array:
         return np.stack([np.resize(v, width) for v in folded(*vectors, epsilon=epsilon)]).astype(np.float32)
 
     if len(vectors) == len(constants):
-        table = to.weight(f"{node.name}_folded", (2, width), "float32", make)
+        table = lowering.weight(f"{node.name}_folded", (2, width), "float32", make)
     else:
-        table = to.temporary(Tensor(f"{node.name}_folded", DType.F32, (2, width)))
-        to.call(
+        table = lowering.temporary(Tensor(f"{node.name}_folded", DType.F32, (2, width)))
+        lowering.call(
             node,
             Call(FOLD, {"channels": channels, "period": width, "epsilon": epsilon}, node.inputs[1:], [table]),
         )
+    # Rows of `period` floats, not pixels: few channels would make tasks of a few bytes.
     shares = chunk(-(-x.elements // width), width)
     args = {"n": x.elements, "period": width, **shares}
-    to.call(node, Call(APPLY, args, [node.inputs[0], table], node.outputs, inplace=True))
+    lowering.call(node, Call(APPLY, args, [node.inputs[0], table], node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = {"BatchNorm": batch_norm}

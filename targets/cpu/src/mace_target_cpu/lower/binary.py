@@ -12,7 +12,15 @@ from mace_core.ops.binary import BitShiftAttributes, ModAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.broadcast import collapse
-from mace_target_cpu.lower.types import C_TYPES, CONVERT, c_type, is_signed, refuse_type, unsigned, wrap_type
+from mace_target_cpu.lower.types import (
+    C_TYPES,
+    CONVERT,
+    c_type,
+    is_signed,
+    refuse_type,
+    unsigned_type,
+    wrap_type,
+)
 
 MATH, POWER = KERNELS / "math.h.in", KERNELS / "power.h.in"
 
@@ -103,6 +111,7 @@ def _integer_power(x: DType, y: DType) -> str:
     """
     if y.is_float:
         return f"mace_to_{C_TYPES[x]}(pow((double)x, (double)y))"
+    # Wraps modulo 2^64, so the low bits are those of every narrower type.
     power = "mace_integer_power((uint64_t)x, (uint64_t)y)"
     if not is_signed(y):
         return power
@@ -111,6 +120,7 @@ def _integer_power(x: DType, y: DType) -> str:
 
 
 def _form(node: Node) -> str:
+    # fmod of ONNX is C's remainder, with the dividend's sign; the other is Python's, with the divisor's.
     if node.op.name == "Mod":
         return "ModC" if node.attributes(ModAttributes).fmod else "ModFloor"
     if node.op.name == "BitShift":
@@ -118,10 +128,11 @@ def _form(node: Node) -> str:
     return node.op.name
 
 
-def binary(node: Node, to: Lowering) -> None:
+def binary(node: Node, lowering: Lowering) -> None:
     """Any op of the tables above."""
-    x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
+    x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
     form = _form(node)
+    # f32 is what models compute in: only it has vector kernels, other types go element by element.
     vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
     scalar = _scalar(form, x.dtype, y.dtype)
     if not vector and not scalar:
@@ -139,7 +150,7 @@ def binary(node: Node, to: Lowering) -> None:
         name, KERNELS / "binary.c.in", fields, params, (MATH, POWER, CONVERT) if form == "Pow" else ()
     )
     dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
-    to.call(
+    lowering.call(
         node,
         Call(
             kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype
@@ -147,14 +158,15 @@ def binary(node: Node, to: Lowering) -> None:
     )
 
 
-def where(node: Node, to: Lowering) -> None:
+def where(node: Node, lowering: Lowering) -> None:
     """Choose by element size: no arithmetic is done on the values."""
-    condition, x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
+    condition, x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
+    # One kernel for all types of a size: fewer kernels in a library of mixed types.
     bits = 8 * x.dtype.size
     fields = (("dims", "i32[6]"), ("cs", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
-    kernel = Kernel(f"where_{bits}", KERNELS / "where.c.in", fields, {"ctype": unsigned(x.dtype.size)})
+    kernel = Kernel(f"where_{bits}", KERNELS / "where.c.in", fields, {"ctype": unsigned_type(x.dtype.size)})
     dims, (cs, xs, ys) = collapse(z.shape, (condition.shape, x.shape, y.shape))
-    to.call(node, Call(kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs))
 
 
 OPS = {*VECTOR, *FLOAT, *SIGNED, "Mod", "BitShift"} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight"}

@@ -22,11 +22,12 @@ def strides(shape: Shape, out: Shape) -> tuple[int, ...]:
     """
     padded = (1,) * (len(out) - len(shape)) + shape
     dense = [int(np.prod(padded[i + 1 :], dtype=np.int64)) for i in range(len(padded))]
+    # An axis of length 1 has no second element: step 0 repeats the one.
     return tuple(0 if d == 1 else s for d, s in zip(padded, dense, strict=True))
 
 
 def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """The result's dimensions with neighbours merged where every operand allows it, and each operand's strides.
+    """The result's dimensions, neighbors merged where every operand allows it, and each operand's strides.
 
     Exactly RANK axes, with leading ones of 1; Refused where more are left.
     """
@@ -43,6 +44,7 @@ def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], li
         else:
             dims.append(dim)
             rows.append(row)
+    # Merging leaves more only where operands alternate between broadcast and not.
     if len(dims) > RANK:
         raise Refused(
             f"broadcasts over {len(dims)} axes; the kernels loop over {RANK}", code="shape", remedy=MERGE_AXES

@@ -15,10 +15,11 @@ from mace_target_cpu.lower.types import C_TYPES, CONVERT, HALF_BITS, c_type
 N = (("n", "i64"),)
 
 
-def cast(node: Node, to: Lowering) -> None:
+def cast(node: Node, lowering: Lowering) -> None:
     """Through C's own conversions where they are defined; half precision only to and from float."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     name = f"cast_{x.dtype.value}_{y.dtype.value}"
+    # C has no half type on all compilers of ours: those kernels compute on bits.
     if DType.F16 in (x.dtype, y.dtype) and x.dtype is not y.dtype:
         if DType.F32 not in (x.dtype, y.dtype):
             raise Refused(
@@ -27,13 +28,15 @@ def cast(node: Node, to: Lowering) -> None:
         to_half = y.dtype is DType.F16
         kernel = Kernel(name, KERNELS / "half.c.in", N, {"to_half": to_half}, () if to_half else (HALF_BITS,))
     else:
+        # A copy needs a type of the right size only; f16 has no other.
         same = x.dtype is y.dtype
         types = {"ctype": C_TYPES.get(x.dtype, Code("uint16_t")) if same else c_type(x)}
         types["result"] = types["ctype"] if same else c_type(y)
+        # C leaves floats out of an integer's range undefined; saturating is what ARM and XLA do.
         saturate = x.dtype.is_float and y.dtype.value[0] in "iu"
         params = {**types, "to_bool": y.dtype is DType.BOOL, "saturate": saturate}
         kernel = Kernel(name, KERNELS / "cast.c.in", N, params, (CONVERT,) if saturate else ())
-    to.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"Cast": cast}

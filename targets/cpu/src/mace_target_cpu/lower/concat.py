@@ -20,44 +20,47 @@ from mace_target_cpu.lower.view import view
 FIELDS = (("n", "i64"), ("width", "i64"), ("rows", "i64"), ("grain", "i64"))
 
 
-def concat(node: Node, to: Lowering) -> None:
+def concat(node: Node, lowering: Lowering) -> None:
     """Put the parts side by side; with one part that has elements nothing moves."""
-    parts = [x for x in node.inputs if to.tensors[x].elements]
-    whole = node.outputs[0]
+    parts = [x for x in node.inputs if lowering.tensors[x].elements]
+    full = node.outputs[0]
     if len(parts) > 1:
-        table, args = _rows(node, to, whole, parts)
+        table, args = _make_table(node, lowering, full, parts)
         kernel = Kernel("concat", KERNELS / "concat.c.in", FIELDS, {"joins": True}, (MOVE,))
-        to.call(node, Call(kernel, args, [*parts, table], [whole]))
+        lowering.call(node, Call(kernel, args, [*parts, table], [full]))
     elif parts:
-        view(_between(node, parts[0], whole), to)
+        view(_restrict_to(node, parts[0], full), lowering)
 
 
-def split(node: Node, to: Lowering) -> None:
+def split(node: Node, lowering: Lowering) -> None:
     """Take the parts out of every row; with one part that has elements nothing moves."""
-    parts = [y for y in node.outputs if to.tensors[y].elements]
-    whole = node.inputs[0]
+    parts = [y for y in node.outputs if lowering.tensors[y].elements]
+    full = node.inputs[0]
     if len(parts) > 1:
-        table, args = _rows(node, to, whole, parts)
+        table, args = _make_table(node, lowering, full, parts)
         kernel = Kernel("split", KERNELS / "concat.c.in", FIELDS, {"joins": False}, (MOVE,))
-        to.call(node, Call(kernel, args, [whole, table], parts))
+        lowering.call(node, Call(kernel, args, [full, table], parts))
     elif parts:
-        view(_between(node, whole, parts[0]), to)
+        view(_restrict_to(node, full, parts[0]), lowering)
 
 
-def _rows(node: Node, to: Lowering, whole: str, parts: Sequence[str]) -> tuple[str, dict[str, int]]:
+def _make_table(
+    node: Node, lowering: Lowering, full: str, parts: Sequence[str]
+) -> tuple[str, dict[str, int]]:
     """The table of runs and the arguments: rows are what lies before the axis."""
-    shape, size = to.shape(whole), to.tensors[whole].dtype.size
+    shape, size = lowering.shape(full), lowering.tensors[full].dtype.size
     axis = node.attributes(AxisAttributes).axis % len(shape)
-    runs = [prod(to.shape(p)[axis:]) * size for p in parts]
+    runs = [prod(lowering.shape(p)[axis:]) * size for p in parts]
+    # Bytes of each run, then where it begins: the kernel moves bytes and knows no types.
     table = np.array([runs, [0, *accumulate(runs)][:-1]], np.int64)
-    name = to.weight(f"{whole}.runs", table.shape, "i8", lambda: table)
+    name = lowering.weight(f"{full}.runs", table.shape, "i8", lambda: table)
     rows, width = prod(shape[:axis]), sum(runs)
     grain = chunks(rows * len(parts), width // len(parts))["grain"]
     assert isinstance(grain, int)
     return name, {"n": len(parts), "width": width, "rows": rows, "grain": grain}
 
 
-def _between(node: Node, x: str, y: str) -> Node:
+def _restrict_to(node: Node, x: str, y: str) -> Node:
     """The node as if it had this input and output only."""
     return Node(node.name, node.op, (x,), (y,), node.attrs, node.sources)
 

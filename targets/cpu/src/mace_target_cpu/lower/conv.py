@@ -53,9 +53,9 @@ class Filters:
     columns: int
 
     @classmethod
-    def of(cls, node: Node, to: Lowering) -> Filters:
+    def from_node(cls, node: Node, lowering: Lowering) -> Filters:
         """From the node's weights, [O, *kernel, I / group]."""
-        w, group = to.shape(node.inputs[1]), node.attributes(ConvAttributes).group
+        w, group = lowering.shape(node.inputs[1]), node.attributes(ConvAttributes).group
         return cls(group, math.prod(w[1:]), w[0] // group)
 
     @property
@@ -89,63 +89,67 @@ def clamp(node: Node) -> dict[str, Arg]:
     return {"low": attrs.low, "high": attrs.high}
 
 
-def conv(node: Node, to: Lowering) -> None:
+def conv(node: Node, lowering: Lowering) -> None:
     """Any convolution of f32; of f64 in plain loops."""
-    windows = Windows.of(to.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    windows = Windows.of(lowering.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    # Double precision is rare: plain loops are right, and need no packing.
     if x.dtype is DType.F64:
-        plain_conv(node, to, GEOMETRY, geometry(x, y, windows))
+        plain_conv(node, lowering, GEOMETRY, geometry(x, y, windows))
         return
-    need_f32(node, to)
-    filters = Filters.of(node, to)
+    need_f32(node, lowering)
+    filters = Filters.from_node(node, lowering)
     args = {**geometry(x, y, windows), **clamp(node)}
     if (
         filters.group == x.shape[-1]
         and filters.columns == 1
         and filters.group > 1
-        and to.constant(node.inputs[1]) is not None
+        and lowering.constant(node.inputs[1]) is not None
     ):
-        _depthwise(node, to, args, windows)
+        _lower_depthwise(node, lowering, args, windows)
         return
     rows = math.prod(y.shape[:-1])
+    # Windows of one pixel are x itself: nothing to gather, no scratch.
     direct = set(windows.kernel) | set(windows.strides) == {1} and x.shape[1:-1] == y.shape[1:-1]
+    # The block is what one worker gathers at a time; it bounds memory, whatever the image.
     scratch = 0 if direct else block_floats(rows, filters.depth)
     args |= {
         "results": y.shape[-1],
         "group": filters.group,
-        "panel": panel_width(to),
+        "panel": panel_width(lowering),
         "block": scratch or BLOCK,
     }
-    reads = [node.inputs[0], _packed(node, to, filters), optional(node, 2)]
-    to.call(node, Call(CONV, args, reads, node.outputs, scratch=4 * scratch))
+    reads = [node.inputs[0], _pack_filters(node, lowering, filters), optional(node, 2)]
+    lowering.call(node, Call(CONV, args, reads, node.outputs, scratch=4 * scratch))
 
 
-def _packed(node: Node, to: Lowering, filters: Filters) -> str:
-    w, panel = node.inputs[1], panel_width(to)
-    constant = to.constant(w)
+def _pack_filters(node: Node, lowering: Lowering, filters: Filters) -> str:
+    w, panel = node.inputs[1], panel_width(lowering)
+    constant = lowering.constant(w)
     if constant is None:
-        return pack_at_run_time(node, to, w, filters.size, transposed=True)
+        return pack_at_run_time(node, lowering, w, filters.size, transposed=True)
     matrices = constant.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
     shape = packed_size(*filters.size, panel)
-    return to.once(
+    return lowering.once(
         (w, "filters", shape),
-        lambda: to.weight(f"{w}_packed", shape, "float32", lambda: pack(matrices, panel)),
+        lambda: lowering.weight(f"{w}_packed", shape, "float32", lambda: pack(matrices, panel)),
     )
 
 
-def _depthwise(node: Node, to: Lowering, args: dict[str, Arg], windows: Windows) -> None:
+def _lower_depthwise(node: Node, lowering: Lowering, args: dict[str, Arg], windows: Windows) -> None:
     """One filter for each channel; the weights as [kd][kh][kw][channel]."""
     w = node.inputs[1]
-    constant = to.constant(w)
+    constant = lowering.constant(w)
     assert constant is not None
     flat = constant.reshape(constant.shape[0], -1)
-    packed = to.weight(f"{w}_packed", flat.T.shape, "float32", flat.T.copy)
+    packed = lowering.weight(f"{w}_packed", flat.T.shape, "float32", flat.T.copy)
     shape = (windows.kernel[-1], windows.strides[-1])
+    # A dilated row reads every second element, which the unrolled taps do not.
     unrolled = shape in UNROLLED and windows.dilations[-1] == 1
     params = {"width": shape[0] if unrolled else 0, "stride": shape[1] if unrolled else 0}
     name = f"conv_depthwise_k{shape[0]}s{shape[1]}_f32" if unrolled else "conv_depthwise_f32"
     kernel = Kernel(name, KERNELS / "conv_depthwise.c.in", (*GEOMETRY, *CLAMP), params)
-    to.call(node, Call(kernel, args, [node.inputs[0], packed, optional(node, 2)], node.outputs))
+    lowering.call(node, Call(kernel, args, [node.inputs[0], packed, optional(node, 2)], node.outputs))
 
 
 LOWERINGS: dict[str, Lower] = {"Conv": conv}

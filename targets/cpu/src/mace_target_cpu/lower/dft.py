@@ -30,31 +30,37 @@ FIELDS = (
 )
 
 
+NEXT_FACTOR = {4: 2, 2: 3}
+"""After 4 comes 2, for at most one is left; behind 3 the odd numbers."""
+
+
 def factors(n: int) -> tuple[int, ...]:
     """Fours as far as they go, then the primes."""
-    found, p = [], 4
+    radices, p = [], 4
     while n > 1:
         if n % p == 0:
-            found.append(p)
+            radices.append(p)
             n //= p
         else:
-            p = 2 if p == 4 else 3 if p == 2 else p + 2
+            p = NEXT_FACTOR.get(p, p + 2)
+            # What has no factor up to its root is a prime itself.
             p = p if p * p <= n else n
-    return tuple(found)
+    return tuple(radices)
 
 
-def dft(node: Node, to: Lowering) -> None:
+def dft(node: Node, lowering: Lowering) -> None:
     """Rows lie along the axis; the turns by every fraction of a circle are constants."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_f32(node, x)
     if y.elements == 0:
         return
     attrs = node.attributes(DFTAttributes)
     axis, length = attrs.axis % len(x.shape), attrs.length
     inner, inverse = prod(x.shape[axis + 1 : -1]), attrs.inverse
-    found = factors(length)
+    radices = factors(length)
 
     def make() -> Array:
+        # In double precision, then rounded: angles near 2 pi lose digits in floats.
         turns = -2 * np.pi * np.arange(length) / length
         return np.stack([np.cos(turns), np.sin(turns)], -1).astype(np.float32)
 
@@ -65,27 +71,27 @@ def dft(node: Node, to: Lowering) -> None:
         "length": length,
         "results": y.shape[axis],
         "kept": y.shape[-1],
-        "factor": (*found, *(0,) * (FACTORS - len(found))),
-        "factors": len(found),
+        "factor": (*radices, *(0,) * (FACTORS - len(radices))),
+        "factors": len(radices),
         "hermitian": int(inverse and attrs.onesided),
         "sign": -1.0 if inverse else 1.0,
         "scale": 1 / length if inverse else 1.0,
-        **chunks(prod(x.shape[:axis]) * inner, 8 * length * max(1, sum(found))),
+        **chunks(prod(x.shape[:axis]) * inner, 8 * length * max(1, sum(radices))),
     }
-    turns = to.weight(f"{y.name}.turns", (length, 2), "f4", make)
+    turns = lowering.weight(f"{y.name}.turns", (length, 2), "f4", make)
     kernel = Kernel("dft_f32", KERNELS / "dft.c.in", FIELDS, {}, (MOVE,))
-    to.call(node, Call(kernel, args, [x.name, turns], [y.name], scratch=16 * length))
+    lowering.call(node, Call(kernel, args, [x.name, turns], [y.name], scratch=16 * length))
 
 
-def det(node: Node, to: Lowering) -> None:
+def det(node: Node, lowering: Lowering) -> None:
     """One matrix after another."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_f32(node, x)
     n = x.shape[-1]
     if y.elements == 0:
         return
     kernel = Kernel("det_f32", KERNELS / "det.c.in", (("n", "i64"), *ROWS), {}, (MOVE,))
-    to.call(
+    lowering.call(
         node,
         Call(kernel, {"n": n, **chunks(y.elements, 8 * n**3)}, node.inputs, node.outputs, scratch=8 * n * n),
     )

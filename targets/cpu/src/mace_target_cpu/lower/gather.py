@@ -16,7 +16,7 @@ from mace_core.ops.gather import GatherAttributes, GatherNDAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.strided import MOVE, RANK, chunks, dense
-from mace_target_cpu.lower.types import C_TYPES, MERGE_AXES, unsigned
+from mace_target_cpu.lower.types import C_TYPES, MERGE_AXES, unsigned_type
 
 ROWS = (("rows", "i64"), ("grain", "i64"))
 WALK = (("count", "i64[8]"), ("read", "i64[8]"), ("write", "i64[8]"), *ROWS)
@@ -32,7 +32,10 @@ def index_type(indices: Tensor) -> Code:
 
 
 def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
-    """The arguments of ELEMENTS, less the tasks: loops over the indices, and the same places in data at index 0 of the axis."""
+    """The arguments of ELEMENTS, less the tasks.
+
+    Loops over the indices; `read` leads to the same place in data, at index 0 of the axis.
+    """
     lead = RANK + 1 - len(indices)
     if lead < 0:
         raise Refused(
@@ -40,6 +43,7 @@ def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
             code="shape",
             remedy=MERGE_AXES,
         )
+    # Along the axis itself nothing is read by walking: the index says where.
     steps = dense(data)
     read = [0] * lead + [0 if i == axis else step for i, step in enumerate(steps)]
     counts, write = [1] * lead + list(indices), [0] * lead + list(dense(indices))
@@ -56,6 +60,7 @@ def along_axis(data: Shape, indices: Shape, axis: int) -> dict[str, Arg]:
 
 def coordinates(data: Shape, first: int, depth: int, unit: int) -> dict[str, Arg]:
     """The arguments of COORDINATES: sizes and steps of `depth` axes from `first` on, `unit` to an element."""
+    # The kernel's arguments hold sizes and steps of so many axes.
     if depth > RANK:
         raise Refused(
             f"an index has {depth} coordinates; the kernel takes {RANK}", code="shape", remedy=MERGE_AXES
@@ -65,10 +70,10 @@ def coordinates(data: Shape, first: int, depth: int, unit: int) -> dict[str, Arg
     return {"depth": depth, "size": (*data[first : first + depth], *rest), "step": (*steps, *rest)}
 
 
-def gather(node: Node, to: Lowering) -> None:
+def gather(node: Node, lowering: Lowering) -> None:
     """Copy a run of bytes for every index, for everything before the axis."""
-    data, indices = (to.tensors[t] for t in node.inputs)
-    y = to.tensors[node.outputs[0]]
+    data, indices = (lowering.tensors[t] for t in node.inputs)
+    y = lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
     axis = node.attributes(GatherAttributes).axis % len(data.shape)
@@ -78,21 +83,21 @@ def gather(node: Node, to: Lowering) -> None:
     fields = (("n", "i64"), ("count", "i64"), ("bytes", "i64"), *ROWS)
     params = {"itype": index_type(indices)}
     kernel = Kernel(f"gather_{indices.dtype.value}", KERNELS / "gather.c.in", fields, params, (MOVE,))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-def gather_elements(node: Node, to: Lowering) -> None:
+def gather_elements(node: Node, lowering: Lowering) -> None:
     """Pick element by element."""
-    data, indices = (to.tensors[t] for t in node.inputs)
+    data, indices = (lowering.tensors[t] for t in node.inputs)
     if indices.elements == 0:
         return
     args = along_axis(data.shape, indices.shape, node.attributes(GatherAttributes).axis % len(data.shape))
     n = indices.shape[-1]
     bits = 8 * data.dtype.size
-    params = {"itype": index_type(indices), "ctype": unsigned(data.dtype.size)}
+    params = {"itype": index_type(indices), "ctype": unsigned_type(data.dtype.size)}
     name = f"gather_elements_{bits}_{indices.dtype.value}"
     kernel = Kernel(name, KERNELS / "gather_elements.c.in", ELEMENTS, params, (MOVE,))
-    to.call(
+    lowering.call(
         node,
         Call(
             kernel, {**args, **chunks(indices.elements // n, n * data.dtype.size)}, node.inputs, node.outputs
@@ -100,10 +105,10 @@ def gather_elements(node: Node, to: Lowering) -> None:
     )
 
 
-def gather_nd(node: Node, to: Lowering) -> None:
+def gather_nd(node: Node, lowering: Lowering) -> None:
     """Copy a run of bytes for every vector of indices."""
-    data, indices = (to.tensors[t] for t in node.inputs)
-    if to.tensors[node.outputs[0]].elements == 0:
+    data, indices = (lowering.tensors[t] for t in node.inputs)
+    if lowering.tensors[node.outputs[0]].elements == 0:
         return
     batch, depth = node.attributes(GatherNDAttributes).batch_dims, indices.shape[-1]
     bytes_ = prod(data.shape[batch + depth :]) * data.dtype.size
@@ -117,7 +122,7 @@ def gather_nd(node: Node, to: Lowering) -> None:
     fields = (*COORDINATES, ("batch", "i64"), ("batch_bytes", "i64"), ("bytes", "i64"), *ROWS)
     params = {"itype": index_type(indices)}
     kernel = Kernel(f"gather_nd_{indices.dtype.value}", KERNELS / "gather_nd.c.in", fields, params, (MOVE,))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"Gather": gather, "GatherElements": gather_elements, "GatherND": gather_nd}

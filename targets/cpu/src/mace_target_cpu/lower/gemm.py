@@ -13,7 +13,7 @@ from mace_target_cpu.lower.types import refuse_type
 GEMM = KERNELS / "gemm.h.in"
 
 BLOCK = 1 << 16
-"""Floats of the left matrix that are worked on at a time: 256 KiB, so that they stay in the second-level cache."""
+"""Floats of the left matrix that are worked on at a time: 256 KiB stay in the second-level cache."""
 
 MOST_ROWS = 16
 """The highest tile of any level: a block has room for so many rows, however long they are."""
@@ -34,7 +34,7 @@ PACK = Kernel(
 
 
 def pack(matrices: Array, panel: int) -> Array:
-    """Arrange [count, depth, columns] as [count, panels, depth, panel], with zeros in columns that are not there."""
+    """Arrange [count, depth, columns] as [count, panels, depth, panel], padded by zeros."""
     count, depth, columns = matrices.shape
     panels = -(-columns // panel)
     padded = np.zeros((count, depth, panels * panel), np.float32)
@@ -48,7 +48,7 @@ def packed_size(count: int, depth: int, columns: int, panel: int) -> tuple[int, 
 
 
 def pack_at_run_time(
-    node: Node, to: Lowering, matrix: str, size: tuple[int, int, int], *, transposed: bool
+    node: Node, lowering: Lowering, matrix: str, size: tuple[int, int, int], *, transposed: bool
 ) -> str:
     """Append a call that packs a computed tensor of [count, depth, columns] matrices.
 
@@ -57,19 +57,22 @@ def pack_at_run_time(
     transposed: the matrices lie as [columns, depth].
     """
     count, depth, columns = size
-    panel = panel_width(to)
-    packed = to.temporary(Tensor(f"{matrix}_packed", DType.F32, packed_size(count, depth, columns, panel)))
+    panel = panel_width(lowering)
+    packed = lowering.temporary(
+        Tensor(f"{matrix}_packed", DType.F32, packed_size(count, depth, columns, panel))
+    )
+    # Strides of the matrix as it lies, so that one kernel packs both orders.
     steps = (1, depth) if transposed else (columns, 1)
     args = {"count": count, "depth": depth, "columns": columns, "panel": panel, "size": depth * columns}
-    to.call(node, Call(PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed]))
+    lowering.call(node, Call(PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed]))
     return packed
 
 
-def need_f32(node: Node, to: Lowering) -> None:
+def need_f32(node: Node, lowering: Lowering) -> None:
     """Refuse a node with an input that is not f32."""
     for name in filter(None, node.inputs):
-        if to.tensors[name].dtype is not DType.F32:
-            raise refuse_type(node.op.name, to.tensors[name].dtype)
+        if lowering.tensors[name].dtype is not DType.F32:
+            raise refuse_type(node.op.name, lowering.tensors[name].dtype)
 
 
 def optional(node: Node, index: int) -> str:
@@ -79,4 +82,5 @@ def optional(node: Node, index: int) -> str:
 
 def block_floats(rows: int, width: int) -> int:
     """Return the floats of scratch for a block of a left matrix of `rows` rows, each `width` wide."""
+    # At least one tile of rows, however long they are: the kernel works on whole tiles.
     return max(min(BLOCK, rows * width), min(MOST_ROWS, rows) * width)

@@ -25,9 +25,9 @@ def three(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
     return (fill,) * (AXES - len(values)) + values
 
 
-def geometry(node: Node, to: Lowering) -> dict[str, Arg]:
+def geometry(node: Node, lowering: Lowering) -> dict[str, Arg]:
     """The arguments that all window kernels share."""
-    x, w, y = to.shape(node.inputs[0]), to.shape(node.inputs[1]), to.shape(node.outputs[0])
+    x, w, y = lowering.shape(node.inputs[0]), lowering.shape(node.inputs[1]), lowering.shape(node.outputs[0])
     attrs = node.attributes(ConvAttributes)
     return {
         "in": (*three(x[1:-1], 1), x[-1]),

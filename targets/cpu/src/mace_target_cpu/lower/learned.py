@@ -1,4 +1,4 @@
-"""What trained classifiers without layers compute: trees, distances to stored rows, probabilities of pairs, maps of labels."""
+"""Trees, distances to stored rows, probabilities of pairs, maps of labels: classifiers without layers."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ NODE_BYTES = 16
 """What a step of a descent reads, for handing out rows to workers."""
 
 
-def tree_ensemble_rows(node: Node, to: Lowering) -> None:
+def tree_ensemble_rows(node: Node, lowering: Lowering) -> None:
     """Rows are independent.
 
     Links that could lead a descent astray are refused here, so that the kernel need not look.
     """
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    links, modes, roots, targets = (_constant(node, index, to) for index in range(2, 6))
+    links, modes, roots, targets = (_need_constant(node, index, lowering) for index in range(2, 6))
+    # Checked once at build time, because the kernel follows links without looking.
     wrong = tree_ensemble.fault(links, modes, roots, targets, (x.shape[1], y.shape[1]))
     if wrong:
         raise Refused(wrong, code="attribute", remedy="export the model again: its trees are damaged")
     aggregate = node.attributes(TreeEnsembleAttributes).aggregate
     has_base = len(node.inputs) == 8 and bool(node.inputs[7])
     codes = set(np.asarray(modes)[np.asarray(links)[:, 0] != tree_ensemble.LEAF].tolist())
+    # Trees of one kind of test, the usual case, compare without a switch.
     general = len(codes) > 1 or any(code >= tree_ensemble.MISSING for code in codes)
     code = min(codes) if codes and not general else 0
     params = {
@@ -55,6 +57,7 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
     name = f"tree_ensemble_{variant}_{aggregate}{'_base' if has_base else ''}_{x.dtype.value}"
     fields = (("features", "i64"), ("outputs", "i32"), ("trees", "i32"), *ROWS)
     kernel = Kernel(name, KERNELS / "tree_ensemble.c.in", fields, params, (MOVE,))
+    # An estimate of the nodes that a row meets: the depth of balanced trees.
     depth = max(1, int(np.log2(max(len(links) / max(len(roots), 1), 2))))
     args = {
         "features": x.shape[1],
@@ -63,33 +66,34 @@ def tree_ensemble_rows(node: Node, to: Lowering) -> None:
         **chunks(x.shape[0], len(roots) * depth * NODE_BYTES),
     }
     packed = [
-        _packed(to, node.inputs[i + 2], array, "uint8" if i == 1 else "int32")
+        _pack_table(lowering, node.inputs[i + 2], array, "uint8" if i == 1 else "int32")
         for i, array in enumerate((links, modes, roots, targets))
     ]
     reads = [node.inputs[0], node.inputs[1], *packed, node.inputs[6], *([node.inputs[7]] if has_base else [])]
-    to.call(node, Call(kernel, args, reads, node.outputs, scratch=y.shape[1] if params["pick"] else 0))
+    lowering.call(node, Call(kernel, args, reads, node.outputs, scratch=y.shape[1] if params["pick"] else 0))
 
 
-def _constant(node: Node, index: int, to: Lowering) -> Array:
-    array = to.constant(node.inputs[index])
+def _need_constant(node: Node, index: int, lowering: Lowering) -> Array:
+    array = lowering.constant(node.inputs[index])
     if array is None:
         raise Refused(f"{NODES[index - 2]} of its trees are computed at run time", remedy=FREEZE)
     return array
 
 
-def _packed(to: Lowering, name: str, array: Array, dtype: str) -> str:
+def _pack_table(lowering: Lowering, name: str, array: Array, dtype: str) -> str:
     """The nodes' numbers in the width that the kernel reads."""
     if array.dtype == np.dtype(dtype):
         return name
-    return to.once(
-        (name, dtype), lambda: to.weight(f"{name}.{dtype}", array.shape, dtype, lambda: array.astype(dtype))
+    return lowering.once(
+        (name, dtype),
+        lambda: lowering.weight(f"{name}.{dtype}", array.shape, dtype, lambda: array.astype(dtype)),
     )
 
 
-def squared_distance(node: Node, to: Lowering) -> None:
+def squared_distance(node: Node, lowering: Lowering) -> None:
     """A task takes elements of the result, so that one row against many is shared as well."""
-    x, y = (to.tensors[name] for name in node.inputs)
-    result = to.tensors[node.outputs[0]]
+    x, y = (lowering.tensors[name] for name in node.inputs)
+    result = lowering.tensors[node.outputs[0]]
     if result.elements == 0:
         return
     fields = (("count", "i64"), ("n", "i64"), *ROWS)
@@ -105,12 +109,12 @@ def squared_distance(node: Node, to: Lowering) -> None:
         "n": x.shape[1],
         **chunks(result.elements, max(x.shape[1], 1) * x.dtype.size),
     }
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-def pairwise_coupling(node: Node, to: Lowering) -> None:
+def pairwise_coupling(node: Node, lowering: Lowering) -> None:
     """Row by row; the matrix of each lies in scratch memory."""
-    pairs, classes = to.tensors[node.inputs[0]], node.attributes(PairwiseCouplingAttributes).classes
+    pairs, classes = lowering.tensors[node.inputs[0]], node.attributes(PairwiseCouplingAttributes).classes
     params = {"ctype": c_type(pairs), "rounds": MAX_ROUNDS, "tolerance": TOLERANCE}
     fields = (("rows", "i64"), ("classes", "i32"))
     kernel = Kernel(
@@ -118,15 +122,18 @@ def pairwise_coupling(node: Node, to: Lowering) -> None:
     )
     args = {"rows": pairs.shape[0], "classes": classes}
     if pairs.shape[0]:
-        to.call(node, Call(kernel, args, node.inputs, node.outputs, scratch=8 * classes * (classes + 2)))
+        lowering.call(
+            node, Call(kernel, args, node.inputs, node.outputs, scratch=8 * classes * (classes + 2))
+        )
 
 
-def map_values(node: Node, to: Lowering) -> None:
+def map_values(node: Node, lowering: Lowering) -> None:
     """Element by element; the keys must be known to be in order."""
-    x, keys, values = (to.tensors[name] for name in node.inputs[:3])
-    array = to.constant(node.inputs[1])
+    x, keys, values = (lowering.tensors[name] for name in node.inputs[:3])
+    array = lowering.constant(node.inputs[1])
     if array is None:
         raise Refused("its keys are computed at run time", remedy=FREEZE)
+    # A binary search needs order, and NaN has none: the kernel expects it last.
     real = array[~np.isnan(array)] if array.dtype.kind == "f" else array
     if not (
         np.all(real[1:] > real[:-1])
@@ -147,7 +154,7 @@ def map_values(node: Node, to: Lowering) -> None:
         (("n", "i64"), ("count", "i64")),
         params,
     )
-    to.call(node, Call(kernel, {"n": x.elements, "count": keys.elements}, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, {"n": x.elements, "count": keys.elements}, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {

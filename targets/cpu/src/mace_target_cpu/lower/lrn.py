@@ -28,9 +28,9 @@ ROOTS: Mapping[float, str] = {0.5: "lrn_half_f32", 0.75: "lrn_f32", 1.0: "lrn_on
 """Powers that need no logarithm, and their kernels."""
 
 
-def lrn(node: Node, to: Lowering) -> None:
+def lrn(node: Node, lowering: Lowering) -> None:
     """By a kernel made for the power."""
-    x = to.tensors[node.inputs[0]]
+    x = lowering.tensors[node.inputs[0]]
     attrs = node.attributes(LRNAttributes)
     size, alpha, beta, bias = attrs.size, attrs.alpha, attrs.beta, attrs.bias
     if x.dtype is not DType.F32:
@@ -47,8 +47,9 @@ def lrn(node: Node, to: Lowering) -> None:
         "beta": beta,
         "bias": bias,
     }
+    # Squares with zeros on both sides, and the end of a vector behind them.
     scratch = 4 * (channels + size + 2 * WIDEST)
-    to.call(
+    lowering.call(
         node,
         Call(
             kernel,
@@ -62,7 +63,7 @@ def lrn(node: Node, to: Lowering) -> None:
 
 
 def _root(beta: float) -> float:
-    """Give what the template sees: 0 for every power that it has no roots for, so that they share a kernel."""
+    """Return the template's `beta`: 0 for powers without roots, so that they share a kernel."""
     return beta if beta in ROOTS else 0.0
 
 

@@ -1,4 +1,7 @@
-"""MatMul: the second factor in panels, packed when the library is built if it is a constant, else before each product."""
+"""MatMul: the second factor in panels, packed at build time if it is a constant.
+
+Else it is packed before each product.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +40,20 @@ MATMUL = Kernel(
 )
 
 
-def matmul(node: Node, to: Lowering) -> None:
+def matmul(node: Node, lowering: Lowering) -> None:
     """Any product; a batch of left factors with one right factor is a single product of more rows.
 
     Only f32 is fast.
     """
-    dtype = to.tensors[node.inputs[0]].dtype
+    dtype = lowering.tensors[node.inputs[0]].dtype
     if dtype in (DType.F16, DType.BOOL):
         raise refuse_type(node.op.name, dtype)
     a, b = node.inputs[:2]
-    left, right = to.shape(a), to.shape(b)
+    left, right = lowering.shape(a), lowering.shape(b)
     rows = left[-2] if len(left) > 1 else 1
     depth, columns = (right[0], 1) if len(right) == 1 else right[-2:]
     batch_a, batch_b = left[:-2], right[:-2]
+    # One matrix for all batches: their rows are rows of one larger product, which fills tiles better.
     if math.prod(batch_b) == 1:
         rows, batch_a, batch_b = rows * math.prod(batch_a), (), ()
     batch = np.broadcast_shapes(batch_a, batch_b)
@@ -58,25 +62,26 @@ def matmul(node: Node, to: Lowering) -> None:
         "rows": rows,
         "depth": depth,
         "columns": columns,
-        "panel": panel_width(to),
+        "panel": panel_width(lowering),
         "block": BLOCK,
         "batch": (1,) * (BATCH_AXES - len(batch)) + batch,
-        "step_a": _steps(batch_a),
-        "step_b": _steps(batch_b),
+        "step_a": _batch_steps(batch_a),
+        "step_b": _batch_steps(batch_b),
         "low": attrs.low,
         "high": attrs.high,
     }
     if dtype is not DType.F32:
         kernel = plain_product(dtype, MATMUL, BATCH_AXES)
+        # The plain kernel takes the same arguments but those of packing.
         names = {name for name, _ in kernel.fields}
         plain = {name: value for name, value in args.items() if name in names}
-        to.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))
+        lowering.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))
         return
-    packed = _packed(node, to, (math.prod(batch_b), depth, columns))
-    to.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))
+    packed = _pack_factor(node, lowering, (math.prod(batch_b), depth, columns))
+    lowering.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))
 
 
-def _steps(batch: Shape) -> tuple[int, ...]:
+def _batch_steps(batch: Shape) -> tuple[int, ...]:
     """How many matrices further one step along each batch axis leads; none along one that is broadcast."""
     steps = [0] * BATCH_AXES
     for axis, size in enumerate(batch):
@@ -85,16 +90,16 @@ def _steps(batch: Shape) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def _packed(node: Node, to: Lowering, size: tuple[int, int, int]) -> str:
+def _pack_factor(node: Node, lowering: Lowering, size: tuple[int, int, int]) -> str:
     b = node.inputs[1]
-    constant = to.constant(b)
+    constant = lowering.constant(b)
     if constant is None:
-        return pack_at_run_time(node, to, b, size, transposed=False)
-    panel = panel_width(to)
+        return pack_at_run_time(node, lowering, b, size, transposed=False)
+    panel = panel_width(lowering)
     shape = packed_size(*size, panel)
-    return to.once(
+    return lowering.once(
         (b, "rows", shape),
-        lambda: to.weight(f"{b}_packed", shape, "float32", lambda: pack(constant.reshape(size), panel)),
+        lambda: lowering.weight(f"{b}_packed", shape, "float32", lambda: pack(constant.reshape(size), panel)),
     )
 
 

@@ -12,8 +12,8 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import optional
+from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows, pack_pairs
 from mace_target_cpu.lower.types import c_type
-from mace_target_cpu.quantized.products import IGEMM, block_bytes, block_rows, pack_pairs
 
 FIELDS = (
     ("rows", "i64"),
@@ -34,25 +34,27 @@ PLAIN = (
 )
 
 
-def matmul_integer(node: Node, to: Lowering) -> None:
+def matmul_integer(node: Node, lowering: Lowering) -> None:
     """Any product of eight-bit integers whose batches are of one shape or one of them single."""
-    a, b = (to.tensors[name] for name in node.inputs[:2])
+    a, b = (lowering.tensors[name] for name in node.inputs[:2])
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
     zero = optional(node, 3)
-    fixed = to.constant(b.name) is not None and (not zero or to.constant(zero) is not None)
+    # Packing happens at build time and needs values and zero point.
+    fixed = lowering.constant(b.name) is not None and (not zero or lowering.constant(zero) is not None)
     if fixed and math.prod(right[:-2]) == 1:
-        _packed(node, to, math.prod(left[:-1]), (right[-2], right[-1]))
+        _lower_packed(node, lowering, math.prod(left[:-1]), (right[-2], right[-1]))
     else:
-        _plain(node, to, left, right)
+        _lower_plain(node, lowering, left, right)
 
 
-def _packed(node: Node, to: Lowering, rows: int, size: tuple[int, int]) -> None:
-    (depth, columns), a, b = size, to.tensors[node.inputs[0]], to.tensors[node.inputs[1]]
-    values, zeros = to.constant(b.name), to.constant(optional(node, 3))
+def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, int]) -> None:
+    (depth, columns), a, b = size, lowering.tensors[node.inputs[0]], lowering.tensors[node.inputs[1]]
+    values, zeros = lowering.constant(b.name), lowering.constant(optional(node, 3))
     assert values is not None
+    # uint8 less 128 is int8, with a zero point less 128: one kernel for both.
     shift = 128 if b.dtype is DType.U8 else 0
-    panel = panel_width(to)
+    panel = panel_width(lowering)
     packed = pack_pairs((values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns), panel)
     start = np.zeros(-(-columns // panel) * panel, np.int32)
     block = block_rows(rows, depth)
@@ -72,17 +74,20 @@ def _packed(node: Node, to: Lowering, rows: int, size: tuple[int, int]) -> None:
         {"xtype": c_type(a)},
         IGEMM,
     )
-    w = to.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
-    sums = to.weight(f"{b.name}.start", start.shape, "int32", lambda: start)
+    w = lowering.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
+    sums = lowering.weight(f"{b.name}.start", start.shape, "int32", lambda: start)
     reads = [a.name, w, sums, optional(node, 2)]
-    to.call(node, Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, 0)))
+    lowering.call(node, Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, 0)))
 
 
-def _plain(node: Node, to: Lowering, left: Shape, right: Shape) -> None:
-    a, b = (to.tensors[name] for name in node.inputs[:2])
+def _lower_plain(node: Node, lowering: Lowering, left: Shape, right: Shape) -> None:
+    a, b = (lowering.tensors[name] for name in node.inputs[:2])
     sizes = [math.prod(shape[:-2]) for shape in (left, right)]
     if 1 not in sizes and left[:-2] != right[:-2]:
-        reason = f"batches of {list(left[:-2])} and {list(right[:-2])}; the kernel takes equal ones, or one factor for all"
+        reason = (
+            f"batches of {list(left[:-2])} and {list(right[:-2])}; "
+            "the kernel takes equal ones, or one factor for all"
+        )
         raise Refused(reason, code="shape", remedy="expand the smaller batch in the model")
     args = {
         "batches": max(sizes),
@@ -96,7 +101,9 @@ def _plain(node: Node, to: Lowering, left: Shape, right: Shape) -> None:
     kernel = Kernel(
         name, KERNELS / "matmul_integer_plain.c.in", PLAIN, {"atype": c_type(a), "btype": c_type(b)}
     )
-    to.call(node, Call(kernel, args, [a.name, b.name, optional(node, 2), optional(node, 3)], node.outputs))
+    lowering.call(
+        node, Call(kernel, args, [a.name, b.name, optional(node, 2), optional(node, 3)], node.outputs)
+    )
 
 
 LOWERINGS: dict[str, Lower] = {"MatMulInteger": matmul_integer}

@@ -36,7 +36,9 @@ BOX_BYTES = 40
 """Of a box as the kernel keeps it: two corners and its area in double precision."""
 
 
-def _kept(node: Node, to: Lowering, sizes: tuple[int, int, int], strides: tuple[int, ...]) -> Tensor:
+def _select_boxes(
+    node: Node, lowering: Lowering, sizes: tuple[int, int, int], strides: tuple[int, ...]
+) -> Tensor:
     """The boxes that each class of each image keeps, [images * classes, limit].
 
     sizes: images, classes and boxes.
@@ -44,7 +46,9 @@ def _kept(node: Node, to: Lowering, sizes: tuple[int, int, int], strides: tuple[
     images, classes, count = sizes
     attrs = node.attributes(SuppressionAttributes)
     limit = min(attrs.per_class, count)
-    kept = to.tensors[to.temporary(Tensor(f"{node.outputs[0]}.kept", DType.I32, (images * classes, limit)))]
+    selected = lowering.tensors[
+        lowering.temporary(Tensor(f"{node.outputs[0]}.kept", DType.I32, (images * classes, limit)))
+    ]
     args: dict[str, Arg] = {
         "images": images,
         "classes": classes,
@@ -57,42 +61,46 @@ def _kept(node: Node, to: Lowering, sizes: tuple[int, int, int], strides: tuple[
         "threshold": attrs.score_threshold,
     }
     kernel = Kernel("nms_f32", KERNELS / "nms.c.in", FIELDS)
-    to.call(node, Call(kernel, args, node.inputs, [kept.name], scratch=limit * BOX_BYTES + 4 * count))
-    return kept
+    lowering.call(
+        node, Call(kernel, args, node.inputs, [selected.name], scratch=limit * BOX_BYTES + 4 * count)
+    )
+    return selected
 
 
-def nms(node: Node, to: Lowering) -> None:
+def nms(node: Node, lowering: Lowering) -> None:
     """Scores [images, classes, boxes]."""
-    images, classes, count = to.shape(node.inputs[1])
-    kept = _kept(node, to, (images, classes, count), (4 * count, 0, 4, classes * count, count, 1))
-    args = {"images": images, "classes": classes, "limit": kept.shape[1]}
+    images, classes, count = lowering.shape(node.inputs[1])
+    selected = _select_boxes(
+        node, lowering, (images, classes, count), (4 * count, 0, 4, classes * count, count, 1)
+    )
+    args = {"images": images, "classes": classes, "limit": selected.shape[1]}
     kernel = Kernel("nms_select", KERNELS / "nms_select.c.in", tuple((n, "i64") for n in SELECT))
-    to.call(node, Call(kernel, args, [kept.name], node.outputs))
+    lowering.call(node, Call(kernel, args, [selected.name], node.outputs))
 
 
-def combined(node: Node, to: Lowering) -> None:
+def combined_nms(node: Node, lowering: Lowering) -> None:
     """Scores [images, boxes, classes]."""
-    images, count, classes = to.shape(node.inputs[1])
-    kinds = to.shape(node.inputs[0])[2]
+    images, count, classes = lowering.shape(node.inputs[1])
+    kinds = lowering.shape(node.inputs[0])[2]
     strides = (4 * count * kinds, 4 if kinds > 1 else 0, 4 * kinds, count * classes, 1, classes)
-    kept = _kept(node, to, (images, classes, count), strides)
+    selected = _select_boxes(node, lowering, (images, classes, count), strides)
     total = node.attributes(CombinedSuppressionAttributes).total
     args = {
         "images": images,
         "count": count,
         "classes": classes,
         "kinds": kinds,
-        "limit": kept.shape[1],
+        "limit": selected.shape[1],
         "total": total,
     }
     fields = (("images", "i32"), *((n, "i64") for n in MERGE))
     kernel = Kernel("nms_merge_f32", KERNELS / "nms_merge.c.in", fields)
-    to.call(node, Call(kernel, args, [*node.inputs, kept.name], node.outputs, scratch=4 * classes))
+    lowering.call(node, Call(kernel, args, [*node.inputs, selected.name], node.outputs, scratch=4 * classes))
 
 
-def decode_boxes(node: Node, to: Lowering) -> None:
+def decode_boxes(node: Node, lowering: Lowering) -> None:
     """Box by box."""
-    images, count, _ = to.shape(node.inputs[0])
+    images, count, _ = lowering.shape(node.inputs[0])
     args: dict[str, Arg] = {
         "count": count,
         "variance": node.attributes(DecodeBoxesAttributes).variances,
@@ -106,11 +114,11 @@ def decode_boxes(node: Node, to: Lowering) -> None:
         (MOVE, MATH),
     )
     if images * count:
-        to.call(node, Call(kernel, args, node.inputs, node.outputs))
+        lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {
     "DecodeBoxes": decode_boxes,
     "NonMaxSuppression": nms,
-    "CombinedNonMaxSuppression": combined,
+    "CombinedNonMaxSuppression": combined_nms,
 }

@@ -1,4 +1,4 @@
-"""Normalisation by moments of the tensor itself: LayerNorm, GroupNorm, InstanceNorm, MeanVarianceNorm."""
+"""Normalization by moments of the tensor itself: LayerNorm, GroupNorm, InstanceNorm, MeanVarianceNorm."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ GENERAL = Kernel(
 )
 
 
-def _float(node: Node, to: Lowering) -> Tensor:
-    x = to.tensors[node.inputs[0]]
+def _need_float(node: Node, lowering: Lowering) -> Tensor:
+    x = lowering.tensors[node.inputs[0]]
     if x.dtype is not DType.F32:
         raise refuse_type(node.op.name, x.dtype)
     return x
 
 
-def layer_norm(node: Node, to: Lowering) -> None:
+def layer_norm(node: Node, lowering: Lowering) -> None:
     """Row by row; a scale or bias that broadcasts along a row must be a constant."""
-    if to.tensors[node.inputs[0]].dtype is DType.F64:
-        compose(node, to)
+    if lowering.tensors[node.inputs[0]].dtype is DType.F64:
+        compose(node, lowering)
         return
-    x = _float(node, to)
+    x = _need_float(node, lowering)
     attrs = node.attributes(LayerNormAttributes)
     inner = x.shape[attrs.axis % len(x.shape) :]
-    vectors = [_stretched(name, to, inner) for name in (*node.inputs[1:], "")[:2]]
+    vectors = [_stretch(name, lowering, inner) for name in (*node.inputs[1:], "")[:2]]
     kernel = Kernel("layer_norm_f32", KERNELS / "norm_rows.c.in", ROW_FIELDS, {"affine": True}, (ROW,))
-    args = _rows(x.elements, prod(inner)) | {"epsilon": attrs.epsilon}
-    to.call(node, Call(kernel, args, [node.inputs[0], *vectors], node.outputs, inplace=True))
+    args = _row_args(x.elements, prod(inner)) | {"epsilon": attrs.epsilon}
+    lowering.call(node, Call(kernel, args, [node.inputs[0], *vectors], node.outputs, inplace=True))
 
 
-def rms_norm(node: Node, to: Lowering) -> None:
+def rms_norm(node: Node, lowering: Lowering) -> None:
     """Row by row; a scale that broadcasts along a row must be a constant."""
-    x = _float(node, to)
+    x = _need_float(node, lowering)
     attrs = node.attributes(LayerNormAttributes)
     inner = x.shape[attrs.axis % len(x.shape) :]
     if not x.elements:
@@ -83,36 +83,38 @@ def rms_norm(node: Node, to: Lowering) -> None:
     kernel = Kernel(
         "rms_norm_f32", KERNELS / "rms_norm.c.in", (("n", "i32"), ("epsilon", "f32"), *TASKS), {}, (MOVE, ROW)
     )
-    to.call(
-        node, Call(kernel, args, [x.name, _stretched(node.inputs[1], to, inner)], node.outputs, inplace=True)
+    lowering.call(
+        node,
+        Call(kernel, args, [x.name, _stretch(node.inputs[1], lowering, inner)], node.outputs, inplace=True),
     )
 
 
-def _rows(elements: int, n: int) -> dict[str, int | float]:
+def _row_args(elements: int, n: int) -> dict[str, int | float]:
     rows = elements // n if n else 0
     return {"rows": rows, "n": n, **chunk(rows, n)}
 
 
-def _stretched(name: str, to: Lowering, shape: Sequence[int]) -> str:
-    """Name the tensor, or where it has fewer elements than the rows, the constant that it is made at full size."""
-    if not name or to.tensors[name].elements == prod(shape):
+def _stretch(name: str, lowering: Lowering, shape: Sequence[int]) -> str:
+    """Name the tensor, or where it has fewer elements than a row, the constant made of it at full size."""
+    if not name or lowering.tensors[name].elements == prod(shape):
         return name
-    array = to.constant(name)
+    array = lowering.constant(name)
     if array is None:
         raise Refused(
             f"{name} broadcasts along the normalized axes and is not a constant", code="shape", remedy=FREEZE
         )
-    whole: Array = array
+    # The kernel reads scale and bias as rows; stretching them costs memory, and no time at each run.
+    constant: Array = array
 
     def make() -> Array:
-        return np.broadcast_to(whole, tuple(shape)).astype(np.float32)
+        return np.broadcast_to(constant, tuple(shape)).astype(np.float32)
 
-    return to.weight(f"{name}_whole", tuple(shape), "float32", make)
+    return lowering.weight(f"{name}_whole", tuple(shape), "float32", make)
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Images of rows x channels, of which so many neighbours form a group."""
+class ChannelColumns:
+    """Images of rows x channels, of which so many neighbors form a group."""
 
     images: int
     rows: int
@@ -120,7 +122,11 @@ class Columns:
     group: int
 
     def args(self) -> dict[str, int]:
-        """Give the kernel's arguments: rows of whole vectors where channels are few, blocks of whole groups where they are many."""
+        """Give the kernel's arguments.
+
+        Rows of whole vectors where channels are few, blocks of whole groups where they are many.
+        """
+        # A task takes whole groups, because a group's mean needs all of its channels.
         few = self.channels < FEW
         row = period(self.channels)
         width = row if few else min(self.channels, max(self.group, BLOCK // self.group * self.group))
@@ -129,62 +135,71 @@ class Columns:
         return {**sizes, "period": row, "width": width}
 
 
-def _by_columns(node: Node, to: Lowering, columns: Columns, epsilon: float) -> None:
+def _lower_columns(node: Node, lowering: Lowering, columns: ChannelColumns, epsilon: float) -> None:
     affine = node.op.name != "MeanVarianceNorm"
     stem = "group_norm_f32" if affine else "mvn_columns_f32"
     kernel = Kernel(stem, KERNELS / "norm_columns.c.in", COLUMN_FIELDS, {"affine": affine}, (MATH, ROW))
     args = columns.args()
+    # Two doubles and four floats a column, and the end of a vector behind each.
     scratch = (args["width"] + WIDEST) * (2 * 8 + 4 * 4)
-    to.call(
+    lowering.call(
         node,
         Call(kernel, {**args, "epsilon": epsilon}, node.inputs, node.outputs, scratch=scratch, inplace=True),
     )
 
 
-def group_norm(node: Node, to: Lowering) -> None:
+def group_norm(node: Node, lowering: Lowering) -> None:
     """GroupNorm, and InstanceNorm as one of single channels."""
-    x = _float(node, to)
+    x = _need_float(node, lowering)
     channels = x.shape[-1]
     attrs = node.attrs
     if isinstance(attrs, GroupNormAttributes):
         groups, epsilon = attrs.groups, attrs.epsilon
     else:
         groups, epsilon = channels, node.attributes(EpsilonAttributes).epsilon
-    columns = Columns(x.shape[0], prod(x.shape[1:-1]), channels, max(1, channels // max(groups, 1)))
-    _by_columns(node, to, columns, epsilon)
+    columns = ChannelColumns(x.shape[0], prod(x.shape[1:-1]), channels, max(1, channels // max(groups, 1)))
+    _lower_columns(node, lowering, columns, epsilon)
 
 
-def mean_variance_norm(node: Node, to: Lowering) -> None:
+def mean_variance_norm(node: Node, lowering: Lowering) -> None:
     """By rows or columns where the axes lie together, else by the general loop nest."""
-    x = _float(node, to)
+    x = _need_float(node, lowering)
     axes = node.attributes(MeanVarianceNormAttributes).axes
     merged = runs(x.shape, [a % len(x.shape) for a in axes]) if x.elements else []
-    kinds = [over for over, _, _ in merged]
+    kinds = [averaged for averaged, _, _ in merged]
     sizes = [size for _, size, _ in merged]
+    # Averaged axes last: rows. Averaged axes before the last: columns. Anything else walks by strides.
     if kinds in ([True], [False, True]):
         kernel = Kernel("mvn_rows_f32", KERNELS / "norm_rows.c.in", ROW_FIELDS, {"affine": False}, (ROW,))
-        args = _rows(x.elements, sizes[-1]) | {"epsilon": MVN_EPSILON}
-        to.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
+        args = _row_args(x.elements, sizes[-1]) | {"epsilon": MVN_EPSILON}
+        lowering.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
     elif kinds in ([True, False], [False, True, False]):
         images, rows, channels = (1, *sizes)[-LOOPS:]
-        _by_columns(node, to, Columns(images, rows, channels, 1), MVN_EPSILON)
+        _lower_columns(node, lowering, ChannelColumns(images, rows, channels, 1), MVN_EPSILON)
     else:
-        _general(node, to, merged, x)
+        _lower_general(node, lowering, merged, x)
 
 
-def _general(node: Node, to: Lowering, merged: Sequence[tuple[bool, int, int]], x: Tensor) -> None:
-    over, kept = ([(size, step) for joined, size, step in merged if joined is kind] for kind in (True, False))
-    if max(len(over), len(kept)) > LOOPS:
-        reason = f"its axes lie in {len(over)} places, between {len(kept)} others; the kernel loops over {LOOPS} of each"
+def _lower_general(
+    node: Node, lowering: Lowering, merged: Sequence[tuple[bool, int, int]], x: Tensor
+) -> None:
+    averaged, remaining = (
+        [(size, step) for is_averaged, size, step in merged if is_averaged is kind] for kind in (True, False)
+    )
+    if max(len(averaged), len(remaining)) > LOOPS:
+        reason = (
+            f"its axes lie in {len(averaged)} places, between {len(remaining)} others; "
+            f"the kernel loops over {LOOPS} of each"
+        )
         raise Refused(reason, code="shape", remedy=MERGE_AXES)
-    count = prod(size for size, _ in over)
+    count = prod(size for size, _ in averaged)
     args: dict[str, float | tuple[int, ...]] = {"count": float(count), "epsilon": MVN_EPSILON}
-    for name, loops in (("over", over), ("kept", kept)):
+    for name, loops in (("over", averaged), ("kept", remaining)):
         args[name] = (1,) * (LOOPS - len(loops)) + tuple(size for size, _ in loops)
         args[f"{name}_stride"] = (0,) * (LOOPS - len(loops)) + tuple(step for _, step in loops)
     if not x.elements:
         args["kept"] = (0, 0, 0)
-    to.call(node, Call(GENERAL, args, node.inputs, node.outputs, inplace=True))
+    lowering.call(node, Call(GENERAL, args, node.inputs, node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = {

@@ -1,4 +1,4 @@
-"""Weights in the order in which the matrix kernels read them: at build time where they are constant, else by a kernel."""
+"""Weights in the order in which kernels read them: packed at build time where constant, else by a kernel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ PACK = Kernel("pack_f32", KERNELS / "pack.c.in", FIELDS)
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Matrices [groups] of [rows][columns] within a dense tensor, by strides in elements, to [groups][panels][rows][panel]."""
+class MatrixPacking:
+    """Matrices [groups] of [rows][columns] in a dense tensor, and how to pack them.
+
+    Strides are in elements; the packed order is [groups][panels][rows][panel].
+    """
 
     groups: int
     columns: int
@@ -47,6 +50,7 @@ class Packing:
             (self.groups, self.rows, self.columns),
             (self.group_stride, self.row_stride, self.column_stride),
         )
+        # Strides describe every order in which frameworks store filters, without a copy for each.
         view = np.lib.stride_tricks.as_strided(flat, shape, [4 * s for s in steps], writeable=False)
         padded = np.zeros((self.groups, self.rows, self.panels * self.panel), np.float32)
         padded[:, :, : self.columns] = view
@@ -55,13 +59,13 @@ class Packing:
         )
 
 
-def packed(tensor: str, packing: Packing, node: Node, to: Lowering) -> str:
+def pack_weights(tensor: str, packing: MatrixPacking, node: Node, lowering: Lowering) -> str:
     """The name of the tensor in packed order; "" for an absent tensor."""
     if not tensor:
         return ""
-    array = to.constant(tensor)
+    array = lowering.constant(tensor)
     if array is not None:
-        return to.weight(f"{tensor}.packed", (packing.elements,), "f4", lambda: packing(array))
-    made = to.temporary(Tensor(f"{tensor}.packed", DType.F32, (packing.elements,)))
-    to.call(node, Call(PACK, vars(packing), [tensor], [made]))
-    return made
+        return lowering.weight(f"{tensor}.packed", (packing.elements,), "f4", lambda: packing(array))
+    temporary = lowering.temporary(Tensor(f"{tensor}.packed", DType.F32, (packing.elements,)))
+    lowering.call(node, Call(PACK, vars(packing), [tensor], [temporary]))
+    return temporary

@@ -32,7 +32,9 @@ DEFORMED = (
     *((n, "i64[2]") for n in ("kernel", "stride", "pad", "dilation")),
     *(("channels", "i64"), ("groups", "i64"), *ROWS),
 )
-def _windows(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
+
+
+def _window_args(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
     """The arguments of WINDOWS but the cell and the tasks, for an image [*spatial] and so many windows."""
     attrs = node.attributes(KernelAttributes)
     return {
@@ -45,38 +47,40 @@ def _windows(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
     }
 
 
-def im2col(node: Node, to: Lowering) -> None:
+def im2col(node: Node, lowering: Lowering) -> None:
     """By bytes."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
+    # A task takes windows: each writes a run of its own.
     rows = prod(y.shape[:-1])
     args = {"cell": x.shape[-1] * x.dtype.size, **chunks(rows, y.shape[-1] * x.dtype.size)}
     kernel = Kernel("im2col", KERNELS / "im2col.c.in", WINDOWS, helpers=(MOVE,))
-    to.call(
+    lowering.call(
         node,
-        Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs),
+        Call(kernel, {**_window_args(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs),
     )
 
 
-def col2im(node: Node, to: Lowering) -> None:
+def col2im(node: Node, lowering: Lowering) -> None:
     """Every element of the image finds the windows that hold it."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
+    # Each pixel looks at every tap, so that is what it costs to share out.
     taps = prod(node.attributes(KernelAttributes).kernel)
     args = {"cell": y.shape[-1], **chunks(prod(y.shape[:-1]), taps * y.shape[-1] * x.dtype.size)}
     params = {"ctype": c_type(x), "floating": x.dtype.is_float}
     kernel = Kernel(f"col2im_{x.dtype.value}", KERNELS / "col2im.c.in", WINDOWS, params, (MOVE,))
-    to.call(
+    lowering.call(
         node,
-        Call(kernel, {**_windows(node, y.shape[1:-1], x.shape[1:-1]), **args}, node.inputs, node.outputs),
+        Call(kernel, {**_window_args(node, y.shape[1:-1], x.shape[1:-1]), **args}, node.inputs, node.outputs),
     )
 
 
-def deform_im2col(node: Node, to: Lowering) -> None:
-    """Four neighbours for every sample."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+def deform_im2col(node: Node, lowering: Lowering) -> None:
+    """Four neighbors for every sample."""
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_f32(node, x)
     if y.elements == 0:
         return
@@ -93,25 +97,19 @@ def deform_im2col(node: Node, to: Lowering) -> None:
     }
     args |= chunks(prod(y.shape[:-1]), 16 * y.shape[-1])
     kernel = Kernel("deform_im2col_f32", KERNELS / "deform_im2col.c.in", DEFORMED, {}, (MOVE, ROW, SAMPLE))
-    to.call(node, Call(kernel, args, [*node.inputs, ""][:3], node.outputs))
+    lowering.call(node, Call(kernel, args, [*node.inputs, ""][:3], node.outputs))
 
 
-def max_pool_indices(node: Node, to: Lowering) -> None:
+def max_pool_indices(node: Node, lowering: Lowering) -> None:
     """Channel by channel."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if x.dtype is DType.F16:
         raise refuse_type(node.op.name, DType.F16)
     if y.elements == 0:
         return
     ctype = c_type(x)
-    least = (
-        "-INFINITY"
-        if x.dtype.is_float
-        else "0"
-        if x.dtype.value[0] == "u"
-        else f"{ctype.removesuffix('_t').upper()}_MIN"
-    )
-    params = {"ctype": ctype, "least": Code(least), "floating": x.dtype.is_float}
+    lowest = _lowest_value(x.dtype, ctype)
+    params = {"ctype": ctype, "least": Code(lowest), "floating": x.dtype.is_float}
     args = {
         "cell": y.shape[-1],
         **chunks(prod(y.shape[:-1]), prod(node.attributes(KernelAttributes).kernel) * y.shape[-1] * 8),
@@ -119,10 +117,19 @@ def max_pool_indices(node: Node, to: Lowering) -> None:
     kernel = Kernel(
         f"max_pool_indices_{x.dtype.value}", KERNELS / "max_pool_indices.c.in", WINDOWS, params, (MOVE,)
     )
-    to.call(
+    lowering.call(
         node,
-        Call(kernel, {**_windows(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs),
+        Call(kernel, {**_window_args(node, x.shape[1:-1], y.shape[1:-1]), **args}, node.inputs, node.outputs),
     )
+
+
+def _lowest_value(dtype: DType, ctype: str) -> str:
+    """Return the C expression that no element of a type is below."""
+    if dtype.is_float:
+        return "-INFINITY"
+    if dtype.value[0] == "u":
+        return "0"
+    return f"{ctype.removesuffix('_t').upper()}_MIN"
 
 
 LOWERINGS: Mapping[str, Lower] = {

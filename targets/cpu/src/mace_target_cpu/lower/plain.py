@@ -1,4 +1,7 @@
-"""Double precision, and products of integers: plain kernels, or steps of other ops, where speed has no users yet."""
+"""Double precision, and products of integers: plain kernels, or steps of other ops.
+
+Models in them are rare, so they are made right and not fast.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,15 @@ from mace_target_cpu.lower.types import CONVERT, c_type, refuse_type, wrap_type
 CLAMP = (("low", "f64"), ("high", "f64"))
 
 
-def need_doubles(node: Node, to: Lowering) -> None:
+def need_doubles(node: Node, lowering: Lowering) -> None:
     """Refused unless every operand is in double precision."""
     for name in filter(None, node.inputs):
-        if to.tensors[name].dtype is not DType.F64:
-            raise refuse_type(node.op.name, to.tensors[name].dtype)
+        if lowering.tensors[name].dtype is not DType.F64:
+            raise refuse_type(node.op.name, lowering.tensors[name].dtype)
 
 
 def plain_product(dtype: DType, like: Kernel, axes: int) -> Kernel:
-    """A matrix product of doubles or integers, in the arguments of another kernel but for those of its packing."""
+    """A matrix product of doubles or integers, with another kernel's arguments less those of its packing."""
     ctype = c_type(Tensor("factor", dtype, ()))
     params: dict[str, object] = {
         "ctype": ctype,
@@ -48,29 +51,29 @@ def plain_product(dtype: DType, like: Kernel, axes: int) -> Kernel:
 
 
 def plain_conv(
-    node: Node, to: Lowering, fields: tuple[tuple[str, str], ...], args: Mapping[str, Arg]
+    node: Node, lowering: Lowering, fields: tuple[tuple[str, str], ...], args: Mapping[str, Arg]
 ) -> None:
     """A convolution of doubles; fields, args: its geometry."""
-    need_doubles(node, to)
+    need_doubles(node, lowering)
     attrs = node.attributes(ConvAttributes)
     low, high = attrs.low, attrs.high
     fields = (*fields, ("results", "i32"), ("group", "i32"), *CLAMP)
     kernel = Kernel("conv_plain_f64", KERNELS / "conv_plain.c.in", fields, {"ctype": Code("double")})
     more = {
-        "results": to.shape(node.outputs[0])[-1],
+        "results": lowering.shape(node.outputs[0])[-1],
         "group": attrs.group,
         "low": low,
         "high": high,
     }
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
-    to.call(node, Call(kernel, {**args, **more}, [*node.inputs[:2], bias], node.outputs))
+    lowering.call(node, Call(kernel, {**args, **more}, [*node.inputs[:2], bias], node.outputs))
 
 
-class Steps:
+class OpSequence:
     """A node computed by other ops in its own precision, one after another."""
 
-    def __init__(self, node: Node, to: Lowering) -> None:
-        self.node, self.to = node, to
+    def __init__(self, node: Node, lowering: Lowering) -> None:
+        self.node, self.lowering = node, lowering
 
     def op(
         self, name: str, inputs: Sequence[str], attrs: Attributes | None = None, *, last: bool = False
@@ -81,25 +84,26 @@ class Steps:
         """
         op = core_ops()[name]
         complete = attrs or Attributes()
-        ((dtype, shape),) = op.infer([self.to.tensors[i] for i in inputs], complete)
+        ((dtype, shape),) = op.infer([self.lowering.tensors[i] for i in inputs], complete)
         result = (
             self.node.outputs[0]
             if last
-            else self.to.temporary(Tensor(f"{self.node.outputs[0]}.{name}", dtype, tuple(shape)))
+            else self.lowering.temporary(Tensor(f"{self.node.outputs[0]}.{name}", dtype, tuple(shape)))
         )
         step = Node(self.node.name, op, tuple(inputs), (result,), complete, self.node.sources)
-        rows("mace_target_cpu.lower", "LOWERINGS")[name](step, self.to)
+        rows("mace_target_cpu.lower", "LOWERINGS")[name](step, self.lowering)
         return result
 
     def number(self, value: float) -> str:
         """A constant."""
-        return self.to.folded(f"{self.node.outputs[0]}.number", np.array(value, np.float64))
+        return self.lowering.folded(f"{self.node.outputs[0]}.number", np.array(value, np.float64))
 
 
-def softmax(node: Node, to: Lowering) -> None:
+def softmax(node: Node, lowering: Lowering) -> None:
     """exp(x - max) / sum, or its logarithm x - max - log(sum)."""
-    steps, x = Steps(node, to), node.inputs[0]
+    steps, x = OpSequence(node, lowering), node.inputs[0]
     axes = ReduceAttributes((node.attributes(SoftmaxAttributes).axis,))
+    # Less the maximum, exp cannot overflow, and the sum is at least 1.
     shifted = steps.op("Sub", [x, steps.op("ReduceMax", [x], axes)])
     powers = steps.op("Exp", [shifted])
     total = steps.op("ReduceSum", [powers], axes)
@@ -109,21 +113,22 @@ def softmax(node: Node, to: Lowering) -> None:
         steps.op("Sub", [shifted, steps.op("Log", [total])], last=True)
 
 
-def batch_norm(node: Node, to: Lowering) -> None:
+def batch_norm(node: Node, lowering: Lowering) -> None:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, each of them along the last axis."""
-    steps, (x, scale, bias, mean, variance) = Steps(node, to), node.inputs
+    steps, (x, scale, bias, mean, variance) = OpSequence(node, lowering), node.inputs
     epsilon = node.attributes(EpsilonAttributes).epsilon
     deviation = steps.op("Sqrt", [steps.op("Add", [variance, steps.number(epsilon)])])
     normal = steps.op("Div", [steps.op("Sub", [x, mean]), deviation])
     steps.op("Add", [steps.op("Mul", [normal, scale]), bias], last=True)
 
 
-def layer_norm(node: Node, to: Lowering) -> None:
+def layer_norm(node: Node, lowering: Lowering) -> None:
     """(x - mean) / sqrt(mean of squares + epsilon) * scale + bias, over the axes from `axis` on."""
-    steps, x = Steps(node, to), node.inputs[0]
-    rank = len(to.shape(x))
+    steps, x = OpSequence(node, lowering), node.inputs[0]
+    rank = len(lowering.shape(x))
     attrs = node.attributes(LayerNormAttributes)
     axes = ReduceAttributes(tuple(range(attrs.axis % rank, rank)))
+    # The variance of centered elements: the difference of two large means would lose digits.
     centered = steps.op("Sub", [x, steps.op("ReduceMean", [x], axes)])
     variance = steps.op("ReduceMean", [steps.op("Mul", [centered, centered])], axes)
     deviation = steps.op("Sqrt", [steps.op("Add", [variance, steps.number(attrs.epsilon)])])
@@ -142,9 +147,9 @@ COMPOSED: Mapping[str, Callable[[Node, Lowering], None]] = {
 """Ops in double precision that are steps of others."""
 
 
-def compose(node: Node, to: Lowering) -> None:
+def compose(node: Node, lowering: Lowering) -> None:
     """Compute a node of doubles by other ops; Refused where that is not known."""
     if node.op.name not in COMPOSED:
-        raise refuse_type(node.op.name, to.tensors[node.inputs[0]].dtype)
-    need_doubles(node, to)
-    COMPOSED[node.op.name](node, to)
+        raise refuse_type(node.op.name, lowering.tensors[node.inputs[0]].dtype)
+    need_doubles(node, lowering)
+    COMPOSED[node.op.name](node, lowering)

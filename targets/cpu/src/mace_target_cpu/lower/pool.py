@@ -32,33 +32,34 @@ LEAST: Mapping[DType, tuple[str, str]] = {
 """C type, and the value that every other exceeds."""
 
 
-def _arguments(node: Node, to: Lowering) -> dict[str, Arg]:
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+def _window_args(node: Node, lowering: Lowering) -> dict[str, Arg]:
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     return geometry(x, y, node.attributes(PoolAttributes).windows(len(x.shape) - 2))
 
 
-def max_pool(node: Node, to: Lowering) -> None:
+def max_pool(node: Node, lowering: Lowering) -> None:
     """MaxPool of the types in LEAST."""
-    dtype = to.tensors[node.inputs[0]].dtype
+    dtype = lowering.tensors[node.inputs[0]].dtype
     if dtype not in LEAST:
         known = ", ".join(t.value for t in LEAST)
         raise Refused(f"MaxPool of {dtype.value}; there are kernels for {known}", code="dtype", remedy=CAST)
-    ctype, least = LEAST[dtype]
+    # A window that sees only padding gives the start value, the lowest that the type has.
+    ctype, lowest = LEAST[dtype]
     params = {
         "ctype": Code(ctype),
-        "start": Code(f"({least})"),
+        "start": Code(f"({lowest})"),
         "kind": Code("max"),
         "lanes": VECTOR_BYTES // dtype.size,
     }
     kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)
-    to.call(node, Call(kernel, _arguments(node, to), node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, _window_args(node, lowering), node.inputs, node.outputs))
 
 
-def average_pool(node: Node, to: Lowering) -> None:
+def average_pool(node: Node, lowering: Lowering) -> None:
     """AveragePool of floats of 32 or 64 bits."""
-    dtype = to.tensors[node.inputs[0]].dtype
+    dtype = lowering.tensors[node.inputs[0]].dtype
     if dtype is not DType.F64:
-        need_f32(node, to)
+        need_f32(node, lowering)
     params = {
         "ctype": C_TYPES[dtype],
         "start": 0,
@@ -70,17 +71,17 @@ def average_pool(node: Node, to: Lowering) -> None:
     )
     attrs = node.attributes(AveragePoolAttributes)
     after, count_pad = attrs.pads_after, attrs.count_pad
-    args = _arguments(node, to) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    args = _window_args(node, lowering) | {"after": spatial(after, 0), "count_pad": bool(count_pad)}
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-def lp_pool(node: Node, to: Lowering) -> None:
+def lp_pool(node: Node, lowering: Lowering) -> None:
     """LpPool of f32."""
-    need_f32(node, to)
+    need_f32(node, lowering)
     p = node.attributes(LpPoolAttributes).p
     params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "lanes": VECTOR_BYTES // 4}
     kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)
-    to.call(node, Call(kernel, _arguments(node, to) | {"p": p}, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, _window_args(node, lowering) | {"p": p}, node.inputs, node.outputs))
 
 
 LOWERINGS: dict[str, Lower] = {"MaxPool": max_pool, "AveragePool": average_pool, "LpPool": lp_pool}

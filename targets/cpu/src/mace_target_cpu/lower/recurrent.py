@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, product
 
 import numpy as np
 
@@ -33,37 +34,38 @@ INPUTS = 8
 """Inputs of LSTM, the most that any of the three has."""
 
 
-def padded(results: int) -> int:
+def pad_to_panels(results: int) -> int:
     """How many results whole panels hold."""
     return -(-results // PANEL) * PANEL
 
 
-def packed(node: Node, to: Lowering, weights: str, rows: tuple[int, int]) -> str:
+def pack_matrix(node: Node, lowering: Lowering, weights: str, rows: tuple[int, int]) -> str:
     """Pack rows (first, how many) of each direction's weights: at build time if they are constants.
 
     Returns the tensor's name.
     """
-    count, every, inputs = to.shape(weights)
+    count, every, inputs = lowering.shape(weights)
     first, results = rows
-    shape = (count, padded(results) // PANEL, inputs, PANEL)
-    constant = to.constant(weights)
+    shape = (count, pad_to_panels(results) // PANEL, inputs, PANEL)
+    constant = lowering.constant(weights)
     name = f"{weights}_packed"
     if constant is not None:
         matrix: Array = constant[:, first : first + results]
 
         def make() -> Array:
-            wide = np.zeros((count, padded(results), inputs), np.float32)
+            # Rows of zeros fill the last panel, so that the kernel needs no remainder.
+            wide = np.zeros((count, pad_to_panels(results), inputs), np.float32)
             wide[:, :results] = matrix
             return np.ascontiguousarray(wide.reshape(count, -1, PANEL, inputs).transpose(0, 1, 3, 2))
 
-        return to.weight(name, shape, "float32", make)
-    made = to.temporary(Tensor(name, DType.F32, shape))
+        return lowering.weight(name, shape, "float32", make)
+    temporary = lowering.temporary(Tensor(name, DType.F32, shape))
     args = {"directions": count, "all": every, "first": first, "results": results, "inputs": inputs}
-    to.call(node, Call(PACK, args, [weights], [made]))
-    return made
+    lowering.call(node, Call(PACK, args, [weights], [temporary]))
+    return temporary
 
 
-def _kernel(
+def _choose_kernel(
     node: Node, defaults: Sequence[str], more: tuple[tuple[str, str], ...] = ()
 ) -> tuple[Kernel, dict[str, Arg]]:
     """A kernel for the node's activations, and the arguments that all three ops have.
@@ -74,9 +76,10 @@ def _kernel(
     chosen = rnn.activations(attrs, defaults)
     stem = node.op.name.lower()
     names = [[CIdentifier(a.name.lower()) for a in direction] for direction in chosen]
+    # Two directions with the same activations share a function; the kernel's name says which it has.
     distinct = names if names[0] != names[-1] else names[:1]
     usual = distinct == [[d.lower() for d in defaults]]
-    kind = "" if usual else "_" + "_".join(n for direction in distinct for n in direction)
+    kind = "" if usual else "_" + "_".join(chain.from_iterable(distinct))
     letters = dict(zip("fgh", zip(*distinct, strict=True), strict=False))
     number = len(chosen) * len(defaults)
     fields = (
@@ -86,7 +89,7 @@ def _kernel(
         ("beta", f"f32[{2 * len(defaults)}]"),
         *more,
     )
-    flat = [a for direction in chosen for a in direction]
+    flat = list(chain.from_iterable(chosen))
     rest = (0.0,) * (2 * len(defaults) - number)
     args: dict[str, Arg] = {
         "clip": attrs.clip,
@@ -96,55 +99,58 @@ def _kernel(
     return Kernel(f"{stem}{kind}_f32", KERNELS / f"{stem}.c.in", fields, letters, HELPERS), args
 
 
-def _sizes(node: Node, to: Lowering) -> dict[str, Arg]:
-    x = to.tensors[node.inputs[0]]
+def _size_args(node: Node, lowering: Lowering) -> dict[str, Arg]:
+    x = lowering.tensors[node.inputs[0]]
     if x.dtype is not DType.F32:
         raise refuse_type(node.op.name, x.dtype)
-    count, _, hidden = to.shape(node.inputs[2])
+    count, _, hidden = lowering.shape(node.inputs[2])
     reverse = int(node.attributes(rnn.RecurrentAttributes).direction == "reverse")
     return dict(zip(SIZES, (*x.shape, hidden, count, reverse), strict=True))
 
 
-def _tensors(node: Node, outputs: int) -> tuple[list[str], list[str]]:
+def _read_tensors(node: Node, outputs: int) -> tuple[list[str], list[str]]:
     """The node's inputs and outputs with "" for those that are absent."""
     return [*node.inputs, *[""] * INPUTS][:INPUTS], [*node.outputs, "", ""][:outputs]
 
 
-def lower_rnn(node: Node, to: Lowering) -> None:
+def lower_rnn(node: Node, lowering: Lowering) -> None:
     """RNN: one product with x and one with the state a step."""
-    sizes = _sizes(node, to)
-    hidden = to.shape(node.inputs[2])[-1]
-    kernel, args = _kernel(node, rnn.DEFAULTS)
-    (x, w, r, b, lengths, h0, _, _), writes = _tensors(node, 2)
-    reads = [x, *(packed(node, to, m, (0, hidden)) for m in (w, r)), b, lengths, h0]
-    scratch = 4 * (1 + GROUP + ROWS) * padded(hidden)
-    to.call(node, Call(kernel, {**sizes, **args}, reads, writes, scratch=scratch))
+    sizes = _size_args(node, lowering)
+    hidden = lowering.shape(node.inputs[2])[-1]
+    kernel, args = _choose_kernel(node, rnn.DEFAULTS)
+    (x, w, r, b, lengths, h0, _, _), writes = _read_tensors(node, 2)
+    reads = [x, *(pack_matrix(node, lowering, m, (0, hidden)) for m in (w, r)), b, lengths, h0]
+    # Floats of bias, states and products, as the kernel lays them out.
+    scratch = 4 * (1 + GROUP + ROWS) * pad_to_panels(hidden)
+    lowering.call(node, Call(kernel, {**sizes, **args}, reads, writes, scratch=scratch))
 
 
-def lower_gru(node: Node, to: Lowering) -> None:
+def lower_gru(node: Node, lowering: Lowering) -> None:
     """GRU: the candidate's weights apart, for they wait for the reset gate."""
-    sizes = _sizes(node, to)
-    hidden = to.shape(node.inputs[2])[-1]
-    kernel, args = _kernel(node, gru.DEFAULTS, (("linear", "i32"),))
+    sizes = _size_args(node, lowering)
+    hidden = lowering.shape(node.inputs[2])[-1]
+    kernel, args = _choose_kernel(node, gru.DEFAULTS, (("linear", "i32"),))
     linear = int(node.attributes(gru.GRUAttributes).linear_before_reset)
-    (x, w, r, b, lengths, h0, _, _), writes = _tensors(node, 2)
+    (x, w, r, b, lengths, h0, _, _), writes = _read_tensors(node, 2)
+    # Gates z and r are one product; the candidate's waits for r.
     parts = ((0, 2 * hidden), (2 * hidden, hidden))
-    reads = [x, *(packed(node, to, m, part) for m in (w, r) for part in parts), b, lengths, h0]
-    scratch = 4 * ((1 + ROWS) * padded(2 * hidden) + (2 + ROWS + 2 * GROUP) * padded(hidden))
-    to.call(node, Call(kernel, {**sizes, **args, "linear": linear}, reads, writes, scratch=scratch))
+    matrices = [pack_matrix(node, lowering, matrix, part) for matrix, part in product((w, r), parts)]
+    reads = [x, *matrices, b, lengths, h0]
+    scratch = 4 * ((1 + ROWS) * pad_to_panels(2 * hidden) + (2 + ROWS + 2 * GROUP) * pad_to_panels(hidden))
+    lowering.call(node, Call(kernel, {**sizes, **args, "linear": linear}, reads, writes, scratch=scratch))
 
 
-def lower_lstm(node: Node, to: Lowering) -> None:
+def lower_lstm(node: Node, lowering: Lowering) -> None:
     """LSTM: all four gates in one product."""
-    sizes = _sizes(node, to)
-    hidden = to.shape(node.inputs[2])[-1]
-    kernel, args = _kernel(node, lstm.DEFAULTS, (("coupled", "i32"), ("cell_clip", "f32")))
+    sizes = _size_args(node, lowering)
+    hidden = lowering.shape(node.inputs[2])[-1]
+    kernel, args = _choose_kernel(node, lstm.DEFAULTS, (("coupled", "i32"), ("cell_clip", "f32")))
     attrs = node.attributes(lstm.LSTMAttributes)
     coupled, cell_clip = int(attrs.coupled), attrs.cell_clip
-    (x, w, r, *rest), writes = _tensors(node, 3)
-    reads = [x, *(packed(node, to, m, (0, 4 * hidden)) for m in (w, r)), *rest]
-    scratch = 4 * ((1 + ROWS) * padded(4 * hidden) + 2 * GROUP * padded(hidden))
-    to.call(
+    (x, w, r, *rest), writes = _read_tensors(node, 3)
+    reads = [x, *(pack_matrix(node, lowering, m, (0, 4 * hidden)) for m in (w, r)), *rest]
+    scratch = 4 * ((1 + ROWS) * pad_to_panels(4 * hidden) + 2 * GROUP * pad_to_panels(hidden))
+    lowering.call(
         node,
         Call(
             kernel,

@@ -32,9 +32,9 @@ NEST = (
 class Reduction:
     """C expressions: of the running total and a value v, which is *p in the type of the total.
 
-    initial: `least` or `greatest` start at the end of the type's range.
-    integers: what integers are added up in: "wrap" (see `wrap_type`), "own" (their type), "long" (64 bits) or
-    "double".
+    initial: `lowest` or `highest` start at the end of the type's range.
+    integers: type in which integers are added up: "wrap" (see `wrap_type`), "own" (their type),
+    "long" (64 bits) or "double".
     """
 
     step: str
@@ -47,15 +47,16 @@ class Reduction:
 REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceSum": Reduction("total + v"),
     "ReduceMean": Reduction("total + v", "total / a->count", integers="long"),
-    "ReduceMax": Reduction("v > total || v != v ? v : total", initial="least", integers="own"),
-    "ReduceMin": Reduction("v < total || v != v ? v : total", initial="greatest", integers="own"),
+    "ReduceMax": Reduction("v > total || v != v ? v : total", initial="lowest", integers="own"),
+    "ReduceMin": Reduction("v < total || v != v ? v : total", initial="highest", integers="own"),
     "ReduceProd": Reduction("total * v", initial="1"),
     "ReduceL1": Reduction("total + (*p > 0 ? v : 0 - v)"),
     "ReduceL2": Reduction("total + v * v", "sqrt(total)", integers="double"),
     "ReduceLogSum": Reduction("total + v", "log(total)", integers="double"),
     # Equal terms apart: the difference of two infinities is no number.
     "ReduceLogSumExp": Reduction(
-        "total == v ? v + 0.69314718055994530942 : total > v ? total + log1p(exp(v - total)) : v + log1p(exp(total - v))",
+        "total == v ? v + 0.69314718055994530942"
+        " : total > v ? total + log1p(exp(v - total)) : v + log1p(exp(total - v))",
         initial="-INFINITY",
         integers="double",
     ),
@@ -77,7 +78,7 @@ ROWS: Mapping[str, Reduction] = {
 
 
 def runs(shape: Shape, axes: Sequence[int]) -> list[tuple[bool, int, int]]:
-    """Neighbouring axes of one kind merged: (reduced or kept, elements, stride of the last)."""
+    """Neighboring axes of one kind merged: (reduced or kept, elements, stride of the last)."""
     merged: list[tuple[bool, int, int]] = []
     for i, dim in enumerate(shape):
         if dim == 1:
@@ -90,19 +91,20 @@ def runs(shape: Shape, axes: Sequence[int]) -> list[tuple[bool, int, int]]:
     return merged
 
 
-def reduce(node: Node, to: Lowering) -> None:
+def reduce(node: Node, lowering: Lowering) -> None:
     """By rows where the innermost axis stays, else by the general loop nest."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     axes = node.attributes(ReduceAttributes).axes
     merged = runs(x.shape, [a % len(x.shape) for a in axes] if x.shape else [])
     kinds = [reduced for reduced, _, _ in merged]
+    # Where the last axis stays, vectors lie across it: faster than one sum by strides.
     if x.dtype is DType.F32 and node.op.name in ROWS and kinds in ([True, False], [False, True, False]):
-        _by_rows(node, to, merged)
+        _lower_rows(node, lowering, merged)
     else:
-        _general(node, to, merged, y)
+        _lower_general(node, lowering, merged, y)
 
 
-def _by_rows(node: Node, to: Lowering, merged: list[tuple[bool, int, int]]) -> None:
+def _lower_rows(node: Node, lowering: Lowering, merged: list[tuple[bool, int, int]]) -> None:
     sizes = [size for _, size, _ in merged]
     outer, rows, columns = sizes if len(sizes) == LOOPS else (1, *sizes)
     table = ROWS[node.op.name]
@@ -114,52 +116,67 @@ def _by_rows(node: Node, to: Lowering, merged: list[tuple[bool, int, int]]) -> N
     }
     fields = (("outer", "i32"), ("rows", "i32"), ("columns", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_rows_f32", KERNELS / "reduce_rows.c.in", fields, params, (MATH,))
-    to.call(node, Call(kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs))
+    lowering.call(
+        node, Call(kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs)
+    )
 
 
 def _vector_start(table: Reduction) -> Code:
     return Code(table.initial if "INFINITY" in table.initial else f"{table.initial}.0f")
 
 
-def _general(node: Node, to: Lowering, merged: list[tuple[bool, int, int]], y: Tensor) -> None:
-    x = to.tensors[node.inputs[0]]
+def _lower_general(node: Node, lowering: Lowering, merged: list[tuple[bool, int, int]], y: Tensor) -> None:
+    x = lowering.tensors[node.inputs[0]]
     table = REDUCTIONS.get(node.op.name)
     if table is None or x.dtype is DType.F16:
         raise refuse_type(node.op.name, x.dtype)
-    params = {**_types(x, table), "result": c_type(y), "step": Code(table.step)}
+    params = {**_choose_types(x, table), "result": c_type(y), "step": Code(table.step)}
     kernel = Kernel(
         f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "reduce.c.in", NEST, params, (MATH, CONVERT)
     )
-    to.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, nest(merged, x, y), node.inputs, node.outputs))
 
 
 def nest(merged: list[tuple[bool, int, int]], x: Tensor, y: Tensor) -> dict[str, Arg]:
     """Return the arguments of NEST; Refused for more loops than the kernel has."""
-    over, kept = ([(d, s) for reduced, d, s in merged if reduced is kind] for kind in (True, False))
-    if max(len(over), len(kept)) > LOOPS:
-        reason = f"reduces {len(over)} separate groups of axes and keeps {len(kept)}; the kernels loop over {LOOPS} of each"
+    over_loops, kept_loops = (
+        [(d, s) for reduced, d, s in merged if reduced is kind] for kind in (True, False)
+    )
+    if max(len(over_loops), len(kept_loops)) > LOOPS:
+        reason = (
+            f"reduces {len(over_loops)} separate groups of axes and keeps {len(kept_loops)}; "
+            f"the kernels loop over {LOOPS} of each"
+        )
         raise Refused(reason, code="shape", remedy=MERGE_AXES)
-    sizes: dict[str, Arg] = {"over": _padded(over, 0, 1), "over_stride": _padded(over, 1, 0)}
-    sizes |= {"kept": _padded(kept, 0, 1), "kept_stride": _padded(kept, 1, 0)}
+    sizes: dict[str, Arg] = {
+        "over": _pad_loops(over_loops, 0, 1),
+        "over_stride": _pad_loops(over_loops, 1, 0),
+    }
+    sizes |= {"kept": _pad_loops(kept_loops, 0, 1), "kept_stride": _pad_loops(kept_loops, 1, 0)}
     count = x.elements // y.elements if y.elements else 0
+    # The reduction of nothing is its initial value: no loop, but a result.
     if not x.elements:
         sizes["over"] = (0, 1, 1)
     return {"results": y.elements, "count": count, **sizes}
 
 
-def _padded(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int, ...]:
+def _pad_loops(loops: Sequence[tuple[int, int]], part: int, fill: int) -> tuple[int, ...]:
     return (fill,) * (LOOPS - len(loops)) + tuple(loop[part] for loop in loops)
 
 
-def _types(x: Tensor, table: Reduction) -> dict[str, Code]:
-    """The C types of a reduction and its ends: floats add up in double precision, integers as the table says."""
+def _choose_types(x: Tensor, table: Reduction) -> dict[str, Code]:
+    """The C types of a reduction and its ends.
+
+    Floats add up in double precision, integers as the table says.
+    """
     ctype = c_type(x)
     if x.dtype.is_float:
-        starts = {"least": "-INFINITY", "greatest": "INFINITY"}
+        starts = {"lowest": "-INFINITY", "highest": "INFINITY"}
         initial = Code(starts.get(table.initial, table.initial))
         return {"ctype": ctype, "wide": Code("double"), "initial": initial, "final": Code(table.final)}
     limit, signed = ctype.removesuffix("_t").upper(), is_signed(x.dtype)
-    starts = {"least": f"{limit}_MIN" if signed else "0", "greatest": f"{limit}_MAX"}
+    starts = {"lowest": f"{limit}_MIN" if signed else "0", "highest": f"{limit}_MAX"}
+    # int64_t would overflow where numpy wraps, hence unsigned; the mean needs the true sum.
     wide = {"wrap": wrap_type(x.dtype), "own": ctype, "long": "uint64_t", "double": "double"}[table.integers]
     final = table.final
     if table.integers == "long":  # the mean of nothing is 0, as every division by 0 of integers
@@ -174,7 +191,7 @@ def _types(x: Tensor, table: Reduction) -> dict[str, Code]:
     }
 
 
-def along(shape: Shape, axis: int) -> dict[str, int]:
+def split_at_axis(shape: Shape, axis: int) -> dict[str, int]:
     """A tensor as [outer][rows][inner], rows along the axis."""
     axis %= len(shape)
     return {"outer": prod(shape[:axis]), "rows": shape[axis], "inner": prod(shape[axis + 1 :])}
@@ -183,20 +200,25 @@ def along(shape: Shape, axis: int) -> dict[str, int]:
 ALONG = (("outer", "i64"), ("rows", "i64"), ("inner", "i64"))
 
 
-def arg(node: Node, to: Lowering) -> None:
+def arg(node: Node, lowering: Lowering) -> None:
     """ArgMax and ArgMin."""
-    x = to.tensors[node.inputs[0]]
+    x = lowering.tensors[node.inputs[0]]
     attrs = node.attributes(ArgAttributes)
-    params = {"ctype": c_type(x), "greatest": node.op.name == "ArgMax"}
+    params = {"ctype": c_type(x), "highest": node.op.name == "ArgMax"}
     kernel = Kernel(
         f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "arg.c.in", (*ALONG, ("last", "i32")), params
     )
-    to.call(node, Call(kernel, {**along(x.shape, attrs.axis), "last": int(attrs.last)}, node.inputs, node.outputs))
+    lowering.call(
+        node,
+        Call(
+            kernel, {**split_at_axis(x.shape, attrs.axis), "last": int(attrs.last)}, node.inputs, node.outputs
+        ),
+    )
 
 
-def running(node: Node, to: Lowering) -> None:
-    """CumSum and CumProd: floats in double precision, whole numbers modulo their range."""
-    x = to.tensors[node.inputs[0]]
+def running(node: Node, lowering: Lowering) -> None:
+    """CumSum and CumProd: floats in double precision, integers modulo their range."""
+    x = lowering.tensors[node.inputs[0]]
     attrs = node.attributes(CumulativeAttributes)
     wide, join = (
         Code("double" if x.dtype.is_float else "uint64_t"),
@@ -206,7 +228,9 @@ def running(node: Node, to: Lowering) -> None:
     fields = (*ALONG, ("exclusive", "i32"), ("reverse", "i32"))
     kernel = Kernel(f"{node.op.name.lower()}_{x.dtype.value}", KERNELS / "cumsum.c.in", fields, params)
     flags = {"exclusive": int(attrs.exclusive), "reverse": int(attrs.reverse)}
-    to.call(node, Call(kernel, {**along(x.shape, attrs.axis), **flags}, node.inputs, node.outputs))
+    lowering.call(
+        node, Call(kernel, {**split_at_axis(x.shape, attrs.axis), **flags}, node.inputs, node.outputs)
+    )
 
 
 LOWERINGS: Mapping[str, Lower] = {

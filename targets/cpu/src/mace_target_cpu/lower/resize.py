@@ -1,4 +1,4 @@
-"""Resize: to the nearest by looking up, otherwise by weighted sums along one axis or two neighbouring ones at a time."""
+"""Resize: to the nearest by looking up, else by weighted sums along one or two neighboring axes at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.ops.resize import ResizeAttributes, Taps, axis_taps
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.lookup import Axis, lookup
+from mace_target_cpu.lower.lookup import LookupAxis, lookup
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.types import CAST
 
@@ -31,83 +31,93 @@ FIELDS = (
 
 
 MAX_TABLE = 1 << 22
-"""Elements of a resized axis. Each has its positions and weights in a table: 96 bytes for cubic taps while the library is built,
-so that a damaged size of 2^28 would take more memory than a machine has."""
+"""Elements of a resized axis.
+
+Each has its positions and weights in a table: 96 bytes for cubic taps while the library is built, so that a
+damaged size of 2^28 would take more memory than a machine has.
+"""
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One call: the axes that it resamples, one or two neighbouring ones."""
+class ResizePass:
+    """One call: the axes that it resamples, one or two neighboring ones."""
 
     axes: tuple[int, ...]
     growth: float
 
 
-def resize(node: Node, to: Lowering) -> None:
+def resize(node: Node, lowering: Lowering) -> None:
     """Look up positions if only the nearest element counts, else blend."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
     if max(y.shape, default=0) > MAX_TABLE:
-        reason = f"resizes an axis to {max(y.shape)} elements, and its table of positions holds at most {MAX_TABLE}"
+        longest = max(y.shape)
+        reason = f"resizes an axis to {longest}; its table of positions holds at most {MAX_TABLE} elements"
         raise Refused(reason, code="too-large", remedy="state a smaller shape under input_shapes")
     attrs = node.attributes(ResizeAttributes)
     taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     if attrs.mode == "nearest" or not changed:
         axes = [
-            Axis.of_table(size, np.where(t.outside, -1, t.indices[:, 0]))
+            LookupAxis.from_table(size, np.where(t.outside, -1, t.indices[:, 0]))
             for size, t in zip(x.shape, taps, strict=True)
         ]
-        kept = [Axis(size, size) if i not in changed else axes[i] for i, size in enumerate(x.shape)]
+        lookup_axes = [
+            LookupAxis(size, size) if i not in changed else axes[i] for i, size in enumerate(x.shape)
+        ]
         has_outside = any(t.outside.any() for t in taps)
-        lookup(node, to, kept, float(attrs.extrapolation) if has_outside else 0.0)
+        lookup(node, lowering, lookup_axes, float(attrs.extrapolation) if has_outside else 0.0)
         return
     if x.dtype is not DType.F32:
         raise Refused(f"no kernel interpolates {x.dtype.value}", code="dtype", remedy=CAST)
-    found = passes(changed, x.shape, y.shape)
-    if len(found) > 1 and not isfinite(attrs.extrapolation):
+    resize_passes = plan_passes(changed, x.shape, y.shape)
+    # A later pass would blend the infinity of an earlier one with weights of 0 to NaN.
+    if len(resize_passes) > 1 and not isfinite(attrs.extrapolation):
         reason = "resizes more than two axes with an infinite extrapolation value"
         raise Refused(
             reason, code="attribute", remedy="use a finite extrapolation value, or resize two axes at a time"
         )
     current = x
-    for i, step in enumerate(found):
+    for i, step in enumerate(resize_passes):
         shape = tuple(y.shape[a] if a in step.axes else n for a, n in enumerate(current.shape))
-        last = i == len(found) - 1
-        result = y if last else to.tensors[to.temporary(Tensor(f"{y.name}.pass", x.dtype, shape))]
-        _blend(node, to, (current, result), [(a, taps[a]) for a in step.axes])
+        last = i == len(resize_passes) - 1
+        result = y if last else lowering.tensors[lowering.temporary(Tensor(f"{y.name}.pass", x.dtype, shape))]
+        _blend(node, lowering, (current, result), [(a, taps[a]) for a in step.axes])
         current = result
 
 
-def passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[Pass]:
-    """Neighbours in pairs from the last axis on; what shrinks the tensor most comes first."""
+def plan_passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[ResizePass]:
+    """Neighbors in pairs from the last axis on; what shrinks the tensor most comes first."""
     left = list(changed)
-    found = []
+    resize_passes = []
     while left:
         axes: tuple[int, ...] = (left.pop(),)
         if left and left[-1] == axes[0] - 1:
             axes = (left.pop(), *axes)
-        found.append(Pass(axes, prod(after[a] / before[a] for a in axes)))
-    return sorted(found, key=lambda p: p.growth)
+        resize_passes.append(ResizePass(axes, prod(after[a] / before[a] for a in axes)))
+    # Later passes then work on fewer elements.
+    return sorted(resize_passes, key=lambda p: p.growth)
 
 
 def _blend(
-    node: Node, to: Lowering, through: tuple[Tensor, Tensor], axes: Sequence[tuple[int, Taps]]
+    node: Node, lowering: Lowering, through: tuple[Tensor, Tensor], axes: Sequence[tuple[int, Taps]]
 ) -> None:
     x, y = through
     (down, lines), across = axes[0], axes[1:]
     value = float(node.attributes(ResizeAttributes).extrapolation)
-    args = {**plane(x, y, down, bool(across)), "value": value}
-    found = [name for axis, taps in ((down, lines), *across) for name in tables(to, f"{y.name}.{axis}", taps)]
+    args = {**plane_args(x, y, down, bool(across)), "value": value}
+    table_names: list[str] = []
+    for axis, taps in axes:
+        table_names += make_tables(lowering, f"{y.name}.{axis}", taps)
     count = lines.indices.shape[1]
     name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_f32"
     kernel = Kernel(name, KERNELS / "resize.c.in", FIELDS, {"taps": count, "across": bool(across)}, (MOVE,))
     scratch = 4 * prod(x.shape[down + 1 :]) if across else 0
-    to.call(node, Call(kernel, args, [x.name, *found], [y.name], scratch=scratch))
+    lowering.call(node, Call(kernel, args, [x.name, *table_names], [y.name], scratch=scratch))
 
 
-def plane(x: Tensor, y: Tensor, down: int, across: bool) -> dict[str, Arg]:
+def plane_args(x: Tensor, y: Tensor, down: int, across: bool) -> dict[str, Arg]:
     """Return all arguments of FIELDS but the value: an axis, and the one behind it too if `across`."""
     width = prod(x.shape[down + 1 :])
     return {
@@ -120,12 +130,13 @@ def plane(x: Tensor, y: Tensor, down: int, across: bool) -> dict[str, Arg]:
     }
 
 
-def tables(to: Lowering, stem: str, taps: Taps) -> tuple[str, str]:
+def make_tables(lowering: Lowering, stem: str, taps: Taps) -> tuple[str, str]:
     """The positions and weights of one axis as constants."""
+    # -1 tells the kernel to take the extrapolation value.
     positions = np.where(taps.outside[:, None], -1, taps.indices).astype(np.int32)
     weights = taps.weights.astype(np.float32)
-    at = to.weight(f"{stem}.taps", positions.shape, "i4", lambda: positions)
-    return at, to.weight(f"{stem}.weights", weights.shape, "f4", lambda: weights)
+    positions_name = lowering.weight(f"{stem}.taps", positions.shape, "i4", lambda: positions)
+    return positions_name, lowering.weight(f"{stem}.weights", weights.shape, "f4", lambda: weights)
 
 
 LOWERINGS: Mapping[str, Lower] = {"Resize": resize}

@@ -17,13 +17,14 @@ from mace_target_cpu.lower.strided import MOVE, chunks
 NAMES = ("first", "middle", "last", "steps", "time_last", "bytes", "rows", "grain")
 
 
-def reverse_sequence(node: Node, to: Lowering) -> None:
+def reverse_sequence(node: Node, lowering: Lowering) -> None:
     """X as [outer, first, middle, last, run], first and last being batch and time in either order."""
-    x, lengths = (to.tensors[t] for t in node.inputs)
+    x, lengths = (lowering.tensors[t] for t in node.inputs)
     if x.elements == 0:
         return
     attrs, rank = node.attributes(ReverseSequenceAttributes), len(x.shape)
     batch, time = attrs.batch_axis % rank, attrs.time_axis % rank
+    # One kernel for batch before time and time before batch.
     low, high = sorted((batch, time))
     bytes_ = prod(x.shape[high + 1 :]) * x.dtype.size
     args = {
@@ -40,7 +41,7 @@ def reverse_sequence(node: Node, to: Lowering) -> None:
     kernel = Kernel(
         f"reverse_sequence_{lengths.dtype.value}", KERNELS / "reverse_sequence.c.in", fields, params, (MOVE,)
     )
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"ReverseSequence": reverse_sequence}

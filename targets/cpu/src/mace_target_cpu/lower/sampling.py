@@ -45,13 +45,14 @@ def need_f32(node: Node, x: Tensor) -> None:
         raise refuse_type(node.op.name, x.dtype)
 
 
-def grid_sample(node: Node, to: Lowering) -> None:
+def grid_sample(node: Node, lowering: Lowering) -> None:
     """The nearest elements by their size alone; others mixed."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
     attrs = node.attributes(GridSampleAttributes)
     taps, channels = TAPS[attrs.mode], x.shape[-1]
+    # One tap moves elements, of any type; more compute with them.
     if taps > 1:
         need_f32(node, x)
     args = {
@@ -65,13 +66,13 @@ def grid_sample(node: Node, to: Lowering) -> None:
     }
     name = f"grid_sample_{attrs.mode}" + ("_f32" if taps > 1 else "")
     kernel = Kernel(name, KERNELS / "grid_sample.c.in", GRID, {"taps": taps}, (MOVE, ROW, SAMPLE))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-def roi(node: Node, to: Lowering) -> None:
+def roi(node: Node, lowering: Lowering) -> None:
     """A task takes rows of bins of regions."""
-    x, _, images = (to.tensors[t] for t in node.inputs)
-    y = to.tensors[node.outputs[0]]
+    x, _, images = (lowering.tensors[t] for t in node.inputs)
+    y = lowering.tensors[node.outputs[0]]
     need_f32(node, x)
     if y.elements == 0:
         return
@@ -96,7 +97,7 @@ def roi(node: Node, to: Lowering) -> None:
         args |= {"samples": align.samples, "half_pixel": int(align.half_pixel)}
     template = KERNELS / ("roi_align.c.in" if node.op.name == "RoiAlign" else "roi_max_pool.c.in")
     kernel = Kernel(f"{name}_f32_{images.dtype.value}", template, fields, params, (MOVE, ROW, SAMPLE))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"GridSample": grid_sample, "RoiAlign": roi, "RoiMaxPool": roi}

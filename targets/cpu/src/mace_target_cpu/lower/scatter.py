@@ -1,4 +1,4 @@
-"""ScatterElements and ScatterND: a copy of the data, then the updates one after another, so that their order counts."""
+"""ScatterElements and ScatterND: a copy of the data, then the updates in order, because order counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import COORDINATES, ELEMENTS, along_axis, coordinates, index_type
 from mace_target_cpu.lower.strided import MOVE
-from mace_target_cpu.lower.types import c_type, unsigned
+from mace_target_cpu.lower.types import c_type, unsigned_type
 from mace_target_cpu.lower.view import view
 
 COMBINED: Mapping[str, str] = {
@@ -30,16 +30,17 @@ WRAPPING: Mapping[str, str] = {
     "add": "({0})((uint64_t)*p + (uint64_t)u)",
     "mul": "({0})((uint64_t)*p * (uint64_t)u)",
 }
-"""Of whole numbers, where the result of C's own would be undefined: modulo their range, as in numpy."""
+"""Of integers, whose overflow is undefined in C: modulo their range, as in numpy."""
 
 
-def _typed(reduction: Reduction, data: Tensor, indices: Tensor) -> tuple[str, dict[str, object]]:
+def _choose_types(reduction: Reduction, data: Tensor, indices: Tensor) -> tuple[str, dict[str, object]]:
     """The end of the kernel's name, and its parameters."""
+    # Moved, not combined: one kernel for each size of element.
     if reduction == "none":
         bits = 8 * data.dtype.size
         return f"{bits}_{indices.dtype.value}", {
             "itype": index_type(indices),
-            "ctype": unsigned(bits // 8),
+            "ctype": unsigned_type(bits // 8),
             "combined": Code("u"),
         }
     ctype = c_type(data)
@@ -56,28 +57,29 @@ def _typed(reduction: Reduction, data: Tensor, indices: Tensor) -> tuple[str, di
     return f"{reduction}_{data.dtype.value}_{indices.dtype.value}", params
 
 
-def scatter_elements(node: Node, to: Lowering) -> None:
+def scatter_elements(node: Node, lowering: Lowering) -> None:
     """Element by element."""
-    data, indices = (to.tensors[t] for t in node.inputs[:2])
+    data, indices = (lowering.tensors[t] for t in node.inputs[:2])
     if indices.elements == 0:
-        view(node, to)
+        view(node, lowering)
         return
     attrs = node.attributes(ScatterElementsAttributes)
     axis = attrs.axis % len(data.shape)
     rows = indices.elements // indices.shape[-1]
     walk = along_axis(data.shape, indices.shape, axis)
+    # One task: indices may repeat, and then the order of updates decides.
     args: dict[str, Arg] = {**walk, "rows": rows, "grain": rows, "bytes": data.bytes}
-    suffix, params = _typed(attrs.reduction, data, indices)
+    suffix, params = _choose_types(attrs.reduction, data, indices)
     fields = (*ELEMENTS, ("bytes", "i64"))
     kernel = Kernel(f"scatter_elements_{suffix}", KERNELS / "scatter_elements.c.in", fields, params, (MOVE,))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-def scatter_nd(node: Node, to: Lowering) -> None:
+def scatter_nd(node: Node, lowering: Lowering) -> None:
     """Run by run."""
-    data, indices, updates = (to.tensors[t] for t in node.inputs)
+    data, indices, updates = (lowering.tensors[t] for t in node.inputs)
     if updates.elements == 0:
-        view(node, to)
+        view(node, lowering)
         return
     depth = indices.shape[-1]
     n = prod(data.shape[depth:])
@@ -87,10 +89,10 @@ def scatter_nd(node: Node, to: Lowering) -> None:
         "n": n,
         "bytes": data.bytes,
     }
-    suffix, params = _typed(node.attributes(ScatterNDAttributes).reduction, data, indices)
+    suffix, params = _choose_types(node.attributes(ScatterNDAttributes).reduction, data, indices)
     fields = (*COORDINATES, ("rows", "i64"), ("n", "i64"), ("bytes", "i64"))
     kernel = Kernel(f"scatter_nd_{suffix}", KERNELS / "scatter_nd.c.in", fields, params, (MOVE,))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
 LOWERINGS: Mapping[str, Lower] = {"ScatterElements": scatter_elements, "ScatterND": scatter_nd}

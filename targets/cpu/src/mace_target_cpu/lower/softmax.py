@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax, Hardmax and LpNorm: along rows where the axis is the innermost, else across columns."""
+"""Softmax, LogSoftmax, Hardmax and LpNorm: along rows where the axis is the last, else across columns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def chunk(rows: int, row: int) -> dict[str, int]:
     return {"chunk": each, "tasks": -(-rows // each)}
 
 
-def softmax(node: Node, to: Lowering) -> None:
+def softmax(node: Node, lowering: Lowering) -> None:
     """Any op that weighs the elements along one axis against each other."""
-    x = to.tensors[node.inputs[0]]
+    x = lowering.tensors[node.inputs[0]]
     attrs = node.attributes(SoftmaxAttributes)
     if x.dtype is not DType.F32:
-        compose(node, to)
+        compose(node, lowering)
         return
     axis = attrs.axis % len(x.shape)
     outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
@@ -42,6 +42,7 @@ def softmax(node: Node, to: Lowering) -> None:
     stem = f"{kind}{p or ''}"
     args: Mapping[str, int]
     if not x.elements:
+        # No elements: no task, and no division by the length of a row.
         outer, n, inner = 0, 1, 1
     if inner == 1:
         fields = (("rows", "i64"), ("n", "i32"), ("chunk", "i32"), ("tasks", "i32"))
@@ -51,7 +52,7 @@ def softmax(node: Node, to: Lowering) -> None:
         fields = (("outer", "i64"), ("n", "i32"), ("inner", "i32"), ("chunk", "i32"))
         kernel = Kernel(f"{stem}_inner_f32", KERNELS / "softmax_columns.c.in", fields, params, (MATH, ROW))
         args = {"outer": outer, "n": n, "inner": inner, "chunk": max(1, TASK // (n * WIDEST)) * WIDEST}
-    to.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNorm"), softmax)

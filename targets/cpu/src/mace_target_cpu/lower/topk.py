@@ -22,14 +22,15 @@ NAN_FIRST, NAN_LAST = "({0} != {0} && {1} == {1})", "({1} != {1} && {0} == {0})"
 """Whether {0} comes before {1}; NaN is larger than every number."""
 
 
-def topk(node: Node, to: Lowering) -> None:
+def topk(node: Node, lowering: Lowering) -> None:
     """Rows are what lies before and after the axis."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
     attrs = node.attributes(TopKAttributes)
     axis, largest = attrs.axis % len(x.shape), attrs.largest
     order = LARGEST if largest else SMALLEST
+    # NaN counts as larger than every number, as in numpy's sort.
     if x.dtype.is_float:
         order += f" || {NAN_FIRST if largest else NAN_LAST}"
     params = {
@@ -46,7 +47,7 @@ def topk(node: Node, to: Lowering) -> None:
         (MOVE,),
     )
     rows = chunks(prod(x.shape[:axis]) * step, n * x.dtype.size)
-    to.call(
+    lowering.call(
         node, Call(kernel, {"n": n, "step": step, "k": k, **rows}, node.inputs, node.outputs, scratch=4 * k)
     )
 

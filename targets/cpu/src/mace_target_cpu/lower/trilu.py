@@ -16,13 +16,14 @@ from mace_target_cpu.lower.strided import MOVE, chunks
 NAMES = ("height", "columns", "size", "k", "upper", "rows", "grain")
 
 
-def trilu(node: Node, to: Lowering) -> None:
+def trilu(node: Node, lowering: Lowering) -> None:
     """One row after another, of all matrices; by bytes."""
-    x = to.tensors[node.inputs[0]]
+    x = lowering.tensors[node.inputs[0]]
     if x.elements == 0:
         return
     height, columns = x.shape[-2:]
     attrs = node.attributes(TriluAttributes)
+    # Beyond these all elements are kept or none; the kernel's sum with a row cannot overflow.
     k = max(-height, min(attrs.k, columns))
     args = {
         "height": height,
@@ -33,7 +34,7 @@ def trilu(node: Node, to: Lowering) -> None:
     }
     rows = chunks(prod(x.shape[:-1]), columns * x.dtype.size)
     kernel = Kernel("trilu", KERNELS / "trilu.c.in", tuple((n, "i64") for n in NAMES), helpers=(MOVE,))
-    to.call(node, Call(kernel, {**args, **rows}, node.inputs, node.outputs, inplace=True))
+    lowering.call(node, Call(kernel, {**args, **rows}, node.inputs, node.outputs, inplace=True))
 
 
 LOWERINGS: Mapping[str, Lower] = {"Trilu": trilu}

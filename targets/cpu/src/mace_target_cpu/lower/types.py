@@ -54,7 +54,7 @@ def c_type(tensor: Tensor) -> Code:
     return C_TYPES[tensor.dtype]
 
 
-def unsigned(size: int) -> Code:
+def unsigned_type(size: int) -> Code:
     """Return the C type of an unsigned integer of so many bytes, as which elements of any type are moved."""
     return Code(f"uint{8 * size}_t")
 
@@ -65,6 +65,7 @@ def wrap_type(dtype: DType) -> Code:
     Overflow of signed integers is undefined in C, and products of uint16_t are products of (signed) int;
     unsigned ones of 32 or 64 bits wrap, and their low bits are those of the result in two's complement.
     """
+    # Types below int are promoted to signed int, so 32 bits are the least.
     return Code("uint64_t" if dtype.size > 4 else "uint32_t")
 
 
@@ -73,12 +74,12 @@ def is_signed(dtype: DType) -> bool:
     return dtype.value[0] == "i"
 
 
-def need_floats(node: Node, to: Lowering) -> None:
+def need_floats(node: Node, lowering: Lowering) -> None:
     """Refused unless every operand is float."""
     for name in filter(None, node.inputs):
-        if to.tensors[name].dtype is not DType.F32:
+        if lowering.tensors[name].dtype is not DType.F32:
             raise Refused(
-                f"{name} is {to.tensors[name].dtype.value}; the kernel computes in f32",
+                f"{name} is {lowering.tensors[name].dtype.value}; the kernel computes in f32",
                 code="dtype",
                 remedy=CAST,
             )

@@ -117,12 +117,13 @@ def _scalars(dtype: DType) -> Mapping[str, str]:
     return {DType.F32: SCALAR, DType.F64: DOUBLE}.get(dtype, {})
 
 
-def unary(node: Node, to: Lowering) -> None:
+def unary(node: Node, lowering: Lowering) -> None:
     """Any op of the tables above."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     form = node.op.name
     if isinstance(node.attrs, GeluAttributes):
         form += node.attrs.approximate.capitalize()
+    # f32 has vector kernels; other types are rare and take the scalar expression.
     vector = VECTOR.get(form, "") if x.dtype is DType.F32 else ""
     scalar = _scalars(x.dtype).get(form, "").replace("WRAP", wrap_type(x.dtype))
     if not vector and not scalar:
@@ -141,7 +142,7 @@ def unary(node: Node, to: Lowering) -> None:
     params["attr_type"] = Code("double" if wide else "float")
     fields = (("n", "i64"), *((k, "f64" if wide else "f32") for k in attrs))
     kernel = Kernel(f"{form.lower()}_{x.dtype.value}", KERNELS / "unary.c.in", fields, params, (MATH,))
-    to.call(
+    lowering.call(
         node, Call(kernel, {"n": x.elements, **attrs}, node.inputs, node.outputs, inplace=x.dtype is y.dtype)
     )
 

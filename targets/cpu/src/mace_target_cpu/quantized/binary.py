@@ -9,7 +9,8 @@ from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.binary import VECTOR
 from mace_target_cpu.lower.broadcast import RANK, collapse
-from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, Scale, result
+from mace_target_cpu.lower.igemm import INTEGER
+from mace_target_cpu.quantized.storage import C_TYPES, Scale, result
 
 REAL = {**C_TYPES, DType.F32: Code("float")}
 FIELDS = (
@@ -25,14 +26,19 @@ FIELDS = (
 )
 
 
-def binary(node: Node, to: Lowering) -> None:
-    """Sums, products and the like: the operands as real numbers in registers, one rounding to what the result stores."""
-    x, y, z = (to.tensors[t] for t in (*node.inputs, *node.outputs))
+def binary(node: Node, lowering: Lowering) -> None:
+    """Sums, products and the like.
+
+    Operands are real numbers in registers, and the result is rounded once to what it stores.
+    """
+    x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
     if node.op.name not in VECTOR or any(t.dtype not in REAL for t in (x, y, z)):
         types = f"{x.dtype.value} and {y.dtype.value} to {z.dtype.value}"
         raise Refused(f"no integer kernel computes {node.op.name} of {types}", code="quantization")
     dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
-    stored, left, right = result(z), Scale.of(x), Scale.of(y)
+    # The kernel multiplies by 1 / scale: one rounding more than a division, in 24 bits for a result of at
+    # most 16.
+    limits, left, right = result(z), Scale.from_tensor(x), Scale.from_tensor(y)
     kernel = Kernel(
         f"{node.op.name.lower()}_{x.dtype.value}_{y.dtype.value}_{z.dtype.value}",
         KERNELS / "binary_quantized.c.in",
@@ -53,9 +59,9 @@ def binary(node: Node, to: Lowering) -> None:
         "y_zero": right.zero,
         "x_scale": left.step,
         "y_scale": right.step,
-        "inverse": 1 / Scale.of(z).step,
-        "low": stored["low"],
-        "high": stored["high"],
-        "z_zero": stored["y_zero"],
+        "inverse": 1 / Scale.from_tensor(z).step,
+        "low": limits["low"],
+        "high": limits["high"],
+        "z_zero": limits["y_zero"],
     }
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))

@@ -10,11 +10,11 @@ from mace_target_cpu.lower.subpixel import convolution
 from mace_target_cpu.quantized.conv import conv
 
 
-def conv_transpose(node: Node, to: Lowering) -> None:
+def conv_transpose(node: Node, lowering: Lowering) -> None:
     """Any transposed convolution of constant weights whose axes divide."""
-    parts = list(convolution(node, to))
+    parts = list(convolution(node, lowering))
     for part in parts:
-        (conv if part.op.name == "Conv" else PARTS[part.op.name])(part, to)
+        (conv if part.op.name == "Conv" else PARTS[part.op.name])(part, lowering)
 
 
 LOWERINGS: dict[str, Lower] = {"ConvTranspose": conv_transpose}

@@ -1,4 +1,7 @@
-"""MatMul over quantized tensors: with constant weights a convolution of one pixel, with a computed factor a kernel of its own."""
+"""MatMul over quantized tensors.
+
+With constant weights it is a convolution of one pixel, with a computed factor it has a kernel of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,9 @@ from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows
 from mace_target_cpu.quantized.conv import CONV
-from mace_target_cpu.quantized.products import (
-    IGEMM,
-    Columns,
-    Weights,
-    block_bytes,
-    block_rows,
-    column_weights,
-    factor,
-    pack_once,
-)
+from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
 
 ONES = (1, 1, 1)
@@ -32,23 +27,27 @@ FIELDS = (
 COMPUTED = Kernel("matmul_quantized", KERNELS / "matmul_quantized.c.in", (*FIELDS, *RESULT), helpers=IGEMM)
 
 
-def matmul(node: Node, to: Lowering) -> None:
-    """A product of eight or sixteen bits with a constant matrix, or of eight bits with a computed one for every batch or for all."""
-    if to.constant(node.inputs[1]) is None:
-        _computed(node, to)
+def matmul(node: Node, lowering: Lowering) -> None:
+    """Multiply eight or sixteen bits with a constant matrix, or eight bits with a computed one.
+
+    The computed one is one for every batch or one for all.
+    """
+    if lowering.constant(node.inputs[1]) is None:
+        _lower_computed(node, lowering)
     else:
-        _constant(node, to)
+        _lower_constant(node, lowering)
 
 
-def _constant(node: Node, to: Lowering) -> None:
-    x, y = factor(node, to), to.tensors[node.outputs[0]]
-    shape, weights = to.shape(node.inputs[1]), Weights.of(node.inputs[1], to)
+def _lower_constant(node: Node, lowering: Lowering) -> None:
+    x, y = factor(node, lowering), lowering.tensors[node.outputs[0]]
+    shape, weights = lowering.shape(node.inputs[1]), IntegerWeights.from_constant(node.inputs[1], lowering)
     if len(shape) < 2 or math.prod(shape[:-2]) != 1 or len(x.shape) < 2:
         raise Refused("its second factor is a batch, or a factor is a vector", code="shape")
     depth, results = shape[-2:]
     rows = math.prod(x.shape[:-1])
-    w = pack_once(node.inputs[1], weights.values.reshape(1, depth, results), to)
-    columns = Columns.of(node, to, weights, weights.reach((-2,)))
+    w = pack_once(node.inputs[1], weights.values.reshape(1, depth, results), lowering)
+    columns = ColumnScales.from_node(node, lowering, weights, weights.reach((-2,)))
+    # One image of one row: a product is a convolution of one-pixel windows.
     pixels, block = (1, 1, rows), block_rows(rows, depth)
     args = {
         "batch": 1,
@@ -59,35 +58,39 @@ def _constant(node: Node, to: Lowering) -> None:
         "stride": ONES,
         "dilation": ONES,
         "pad": (0, 0, 0),
-        "x_zero": Scale.of(x).zero,
+        "x_zero": Scale.from_tensor(x).zero,
         "w_zero": weights.zero,
         "x_type": CODES[x.dtype],
         "results": results,
         "group": 1,
-        "panel": panel_width(to),
+        "panel": panel_width(lowering),
         "rows": block,
         **result(y, *clamp(node)),
     }
-    reads = [x.name, w, *column_weights(to, y.name, columns, 1)]
-    to.call(node, Call(CONV, args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
+    reads = [x.name, w, *column_weights(lowering, y.name, columns, 1)]
+    lowering.call(node, Call(CONV, args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
 
 
-def _computed(node: Node, to: Lowering) -> None:
-    a, b, y = (need_stored(to, name, EIGHT_BITS) for name in (*node.inputs[:2], *node.outputs))
+def _lower_computed(node: Node, lowering: Lowering) -> None:
+    a, b, y = (need_stored(lowering, name, EIGHT_BITS) for name in (*node.inputs[:2], *node.outputs))
     if min(len(a.shape), len(b.shape)) < 2 or (math.prod(b.shape[:-2]) != 1 and a.shape[:-2] != b.shape[:-2]):
         raise Refused(
             f"its factors are batches of different sizes: {list(a.shape)} and {list(b.shape)}", code="shape"
         )
     depth, columns = b.shape[-2:]
+    # |a| and |b| less their zero points are below 2^8, so each product is below 2^16.
     if depth << 16 > 1 << 31 or not y.elements:
         raise Refused(f"sums of {depth} products may not fit 32 bits, or there are none", code="too-large")
     single, shift = math.prod(b.shape[:-2]) == 1, 128 if b.dtype is DType.U8 else 0
     rows = math.prod(a.shape[:-1]) if single else a.shape[-2]
-    weights = Weights(
-        np.zeros((depth, columns), np.int8), Scale.of(b).zero - shift, np.array([Scale.of(b).step])
+    # Only zero point and scale are known; the values come at run time.
+    weights = IntegerWeights(
+        np.zeros((depth, columns), np.int8),
+        Scale.from_tensor(b).zero - shift,
+        np.array([Scale.from_tensor(b).step]),
     )
-    sums = Columns.of(node, to, weights, np.zeros(columns, np.int64))
-    panel = panel_width(to)
+    sums = ColumnScales.from_node(node, lowering, weights, np.zeros(columns, np.int64))
+    panel = panel_width(lowering)
     block, padded_columns = block_rows(rows, depth), -(-columns // panel) * panel
     args = {
         "batches": 1 if single else math.prod(a.shape[:-2]),
@@ -98,15 +101,15 @@ def _computed(node: Node, to: Lowering) -> None:
         "step_b": depth * columns,
         "block": block,
         "panel": panel,
-        "a_zero": Scale.of(a).zero,
+        "a_zero": Scale.from_tensor(a).zero,
         "b_zero": weights.zero,
         "a_type": CODES[a.dtype],
         "b_signed": b.dtype is DType.I8,
         **result(y, *clamp(node)),
     }
-    reads = [a.name, b.name, *column_weights(to, y.name, sums, 1)]
+    reads = [a.name, b.name, *column_weights(lowering, y.name, sums, 1)]
     scratch = block_bytes(block, depth, 0) + (depth + depth % 2) * padded_columns
-    to.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
+    lowering.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
 
 
 LOWERINGS: dict[str, Lower] = {"MatMul": matmul}

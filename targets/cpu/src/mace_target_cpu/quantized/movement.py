@@ -1,4 +1,8 @@
-"""Ops that move or compare elements, where the storages of their operands may differ or padding must stand for a real number."""
+"""Ops that move or compare stored integers.
+
+They need lowerings of their own where the storages of their operands may differ, or padding must stand for a
+real number.
+"""
 
 from __future__ import annotations
 
@@ -20,53 +24,53 @@ from mace_target_cpu.quantized.quantize import quantize
 from mace_target_cpu.quantized.storage import Scale
 
 
-def pad(node: Node, to: Lowering) -> None:
+def pad(node: Node, lowering: Lowering) -> None:
     """With what stores the value."""
-    x, y = to.tensors[node.inputs[0]], to.tensors[node.outputs[0]]
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     attrs = node.attributes(PadAttributes)
     value = attrs.value
     if x.storage != y.storage:
         raise Refused("its result is stored otherwise than its operand", code="quantization")
-    scale, limits = Scale.of(x), np.iinfo(x.dtype.numpy)
-    stored = float(np.clip(np.rint(value / scale.step) + scale.zero, limits.min, limits.max))
-    plain_pad(replace(node, attrs=replace(attrs, value=stored)), to)
+    scale, limits = Scale.from_tensor(x), np.iinfo(x.dtype.numpy)
+    # The padding is a real number: it is stored as an element would be.
+    padding = float(np.clip(np.rint(value / scale.step) + scale.zero, limits.min, limits.max))
+    plain_pad(replace(node, attrs=replace(attrs, value=padding)), lowering)
 
 
-def concat(node: Node, to: Lowering) -> None:
+def concat(node: Node, lowering: Lowering) -> None:
     """After the operands that are stored otherwise have been stored as the result."""
-    y = to.tensors[node.outputs[0]]
+    y = lowering.tensors[node.outputs[0]]
     if y.quant is None:
         raise Refused("its result is stored as floats", code="quantization")
-    inputs = [_as(y, name, node, to) for name in node.inputs]
-    plain.concat(replace(node, inputs=tuple(inputs)), to)
+    inputs = [_convert_storage(y, name, node, lowering) for name in node.inputs]
+    plain.concat(replace(node, inputs=tuple(inputs)), lowering)
 
 
-def _as(y: Tensor, name: str, node: Node, to: Lowering) -> str:
-    x = to.tensors[name]
+def _convert_storage(y: Tensor, name: str, node: Node, lowering: Lowering) -> str:
+    x = lowering.tensors[name]
+    # Already stored as the result is, or nothing to store.
     if x.storage == y.storage or not x.elements:
         return name
-    made = to.temporary(replace(x, name=name, dtype=y.dtype, quant=y.quant))
-    quantize(conversion("Quantize", node, (name, made)), to)
-    return made
+    converted = lowering.temporary(replace(x, name=name, dtype=y.dtype, quant=y.quant))
+    quantize(conversion("Quantize", node, (name, converted)), lowering)
+    return converted
 
 
-def as_stored(node: Node, to: Lowering) -> None:
+def as_stored(node: Node, lowering: Lowering) -> None:
     """What is stored stands for its numbers, where all are stored alike."""
     storages = {
-        to.tensors[name].storage for name in (*node.inputs, *node.outputs) if name and to.tensors[name].quant
+        lowering.tensors[name].storage
+        for name in (*node.inputs, *node.outputs)
+        if name and lowering.tensors[name].quant
     }
     data = [
-        to.tensors[name]
+        lowering.tensors[name]
         for name in (*node.inputs, *node.outputs)
-        if name and _holds_numbers(to.tensors[name])
+        if name and _holds_numbers(lowering.tensors[name])
     ]
-    if (
-        len(storages) != 1
-        or any(t.quant is None for t in data)
-        or _combines(node)
-    ):
+    if len(storages) != 1 or any(t.quant is None for t in data) or _combines(node):
         raise Refused("its operands are stored differently, or are combined", code="quantization")
-    PLAIN[node.op.name](node, to)
+    PLAIN[node.op.name](node, lowering)
 
 
 def _combines(node: Node) -> bool:

@@ -16,28 +16,32 @@ FIELDS = (("offset", "i32"), ("factor", "f32"), ("low", "f32"), ("high", "f32"),
 STORED = "(int32_t)rintf(fminf(fmaxf((float)(total - a->offset) * a->factor, a->low), a->high)) + a->y_zero"
 
 
-def total(node: Node, to: Lowering) -> None:
+def total(node: Node, lowering: Lowering) -> None:
     """ReduceSum and ReduceMean: an exact sum, rounded once."""
-    x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
-    axes, source, made = node.attributes(ReduceAttributes).axes, Scale.of(x), Scale.of(y)
+    x, y = (
+        need_stored(lowering, node.inputs[0], NARROW),
+        need_stored(lowering, node.outputs[0], tuple(C_TYPES)),
+    )
+    axes, source, target = node.attributes(ReduceAttributes).axes, Scale.from_tensor(x), Scale.from_tensor(y)
     count = x.elements // max(1, y.elements)
     need_room(x, count)
     args = plain.nest(plain.runs(x.shape, [a % len(x.shape) for a in axes]), x, y)
-    factor = source.step / made.step / (count if node.op.name == "ReduceMean" else 1)
+    # One factor: the mean's division and both scales are one rounding.
+    factor = source.step / target.step / (count if node.op.name == "ReduceMean" else 1)
     args |= {"offset": count * source.zero, "factor": factor, **result(y)}
     args.pop("y_type")
     types = {"ctype": C_TYPES[x.dtype], "result": C_TYPES[y.dtype], "wide": Code("int32_t")}
     params = {**types, "initial": 0, "step": Code("total + v"), "final": Code(STORED)}
     name = f"reducesum_{x.dtype.value}_{y.dtype.value}"
     kernel = Kernel(name, KERNELS / "reduce.c.in", (*plain.NEST, *FIELDS), params, (plain.MATH,))
-    to.call(node, Call(kernel, args, node.inputs, node.outputs))
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
-def extreme(node: Node, to: Lowering) -> None:
+def extreme(node: Node, lowering: Lowering) -> None:
     """ReduceMax and ReduceMin: the order of real numbers is that of what stores them."""
-    if to.tensors[node.inputs[0]].storage != to.tensors[node.outputs[0]].storage:
+    if lowering.tensors[node.inputs[0]].storage != lowering.tensors[node.outputs[0]].storage:
         raise Refused("its result is stored otherwise than its operand", code="quantization")
-    plain.reduce(node, to)
+    plain.reduce(node, lowering)
 
 
 LOWERINGS: dict[str, Lower] = {

@@ -13,8 +13,9 @@ from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import resize as plain
+from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.lower.strided import MOVE
-from mace_target_cpu.quantized.storage import C_TYPES, INTEGER, REQUANTIZE, RESULT, Scale, need_stored, result
+from mace_target_cpu.quantized.storage import C_TYPES, RESULT, Scale, need_stored, result
 
 FIELDS = (
     *(f for f in plain.FIELDS if f[0] != "value"),
@@ -25,36 +26,42 @@ FIELDS = (
 )
 
 
-def resize(node: Node, to: Lowering) -> None:
-    """To the nearest as it is stored; weighted sums along one axis or two neighbouring ones, rounded once."""
-    x, y = need_stored(to, node.inputs[0], tuple(C_TYPES)), need_stored(to, node.outputs[0], tuple(C_TYPES))
+def resize(node: Node, lowering: Lowering) -> None:
+    """To the nearest as it is stored; weighted sums along one axis or two neighboring ones, rounded once."""
+    x, y = (
+        need_stored(lowering, node.inputs[0], tuple(C_TYPES)),
+        need_stored(lowering, node.outputs[0], tuple(C_TYPES)),
+    )
     attrs = node.attributes(ResizeAttributes)
     taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
     outside = any(t.outside.any() for t in taps)
     if x.storage == y.storage and (attrs.mode == "nearest" or not changed) and not outside:
-        plain.resize(node, to)
+        plain.resize(node, lowering)
         return
-    found = plain.passes(changed, x.shape, y.shape)
-    if attrs.mode == "nearest" or len(found) != 1 or not y.elements:
+    resize_passes = plain.plan_passes(changed, x.shape, y.shape)
+    if attrs.mode == "nearest" or len(resize_passes) != 1 or not y.elements:
         raise Refused("interpolates along other axes than one or two neighboring ones", code="shape")
-    down, across = found[0].axes[0], len(found[0].axes) > 1
-    source, made, limits = Scale.of(x), Scale.of(y), np.iinfo(y.dtype.numpy)
-    value = attrs.extrapolation / made.step + made.zero
+    down, across = resize_passes[0].axes[0], len(resize_passes[0].axes) > 1
+    source, target, limits = Scale.from_tensor(x), Scale.from_tensor(y), np.iinfo(y.dtype.numpy)
+    value = attrs.extrapolation / target.step + target.zero
     args = {
-        **plain.plane(x, y, down, across),
+        **plain.plane_args(x, y, down, across),
         "x_zero": source.zero,
-        "factor": source.step / made.step,
+        "factor": source.step / target.step,
         "value": int(np.clip(np.rint(value), limits.min, limits.max)),
         **result(y),
     }
-    names = [name for axis in found[0].axes for name in plain.tables(to, f"{y.name}.{axis}", taps[axis])]
+    names: list[str] = []
+    for axis in resize_passes[0].axes:
+        names += plain.make_tables(lowering, f"{y.name}.{axis}", taps[axis])
     count = taps[down].indices.shape[1]
-    name = f"resize_{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}_{x.dtype.value}_{y.dtype.value}"
+    kind = f"{'linear' if count == 2 else 'cubic'}{'_2d' if across else ''}"
+    name = f"resize_{kind}_{x.dtype.value}_{y.dtype.value}"
     params = {"taps": count, "across": across, "xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype]}
     kernel = Kernel(name, KERNELS / "resize_quantized.c.in", FIELDS, params, (MOVE, INTEGER, REQUANTIZE))
     scratch = 4 * (prod(x.shape[down + 1 :]) + MOST_LANES) if across else 0
-    to.call(node, Call(kernel, args, [x.name, *names], [y.name], scratch=scratch))
+    lowering.call(node, Call(kernel, args, [x.name, *names], [y.name], scratch=scratch))
 
 
 MOST_LANES = 16

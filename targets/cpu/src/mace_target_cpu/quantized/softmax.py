@@ -19,29 +19,33 @@ ONE = 1 << 23
 """What the table holds for exp(0)."""
 
 
-def softmax(node: Node, to: Lowering) -> None:
+def softmax(node: Node, lowering: Lowering) -> None:
     """Along the last axis."""
-    x, y = need_stored(to, node.inputs[0], NARROW), need_stored(to, node.outputs[0], tuple(C_TYPES))
+    x, y = (
+        need_stored(lowering, node.inputs[0], NARROW),
+        need_stored(lowering, node.outputs[0], tuple(C_TYPES)),
+    )
     axis = node.attributes(SoftmaxAttributes).axis
     if math.prod(x.shape[axis % len(x.shape) + 1 :]) != 1:
         raise Refused("Softmax runs along an inner axis", code="shape")
-    wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * Scale.of(x).step
+    wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * Scale.from_tensor(x).step
     parts = (low * 256, low) if wide else (low,)  # exp(-(256 i + j)) is exp(-256 i) * exp(-j)
+    # 2^23 for exp(0): the kernel's float holds every entry exactly.
     table = np.rint(np.exp(-np.concatenate(parts)) * ONE).astype(np.int32)
-    name = to.weight(f"{y.name}.table", table.shape, "int32", lambda: table)
+    name = lowering.weight(f"{y.name}.table", table.shape, "int32", lambda: table)
     types = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "wide": wide}
     kernel = Kernel(
         f"softmax_{x.dtype.value}_{y.dtype.value}", KERNELS / "softmax_quantized.c.in", FIELDS, types
     )
-    stored, n = result(y), x.shape[axis]
+    limits, n = result(y), x.shape[axis]
     args = {
         "rows": x.elements // max(1, n),
         "n": n,
-        "inverse": 1 / Scale.of(y).step,
-        "high": stored["high"],
-        "y_zero": stored["y_zero"],
+        "inverse": 1 / Scale.from_tensor(y).step,
+        "high": limits["high"],
+        "y_zero": limits["y_zero"],
     }
-    to.call(node, Call(kernel, args, [x.name, name], [y.name]))
+    lowering.call(node, Call(kernel, args, [x.name, name], [y.name]))
 
 
 LOWERINGS: dict[str, Lower] = {"Softmax": softmax}

@@ -13,10 +13,6 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ClampAttributes
 from mace_core.program import Arg
-from mace_target_cpu.isa import KERNELS
-
-INTEGER = KERNELS / "integer.h.in"
-REQUANTIZE = KERNELS / "requantize.h.in"
 
 EIGHT_BITS = (DType.I8, DType.U8)
 NARROW = (*EIGHT_BITS, DType.I16)
@@ -42,7 +38,7 @@ class Scale:
     zero: int
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Scale:
+    def from_tensor(cls, tensor: Tensor) -> Scale:
         """Of a tensor; Refused where they differ along an axis."""
         if tensor.quant is None:
             return cls(1.0, 0)
@@ -53,13 +49,13 @@ class Scale:
         return cls(tensor.quant.scale[0], tensor.quant.zero_point[0])
 
 
-def need_stored(to: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
+def need_stored(lowering: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
     """Return a quantized tensor; Refused if it is none or its elements are of other types."""
-    tensor = to.tensors[name]
+    tensor = lowering.tensors[name]
     if tensor.quant is None or tensor.dtype not in dtypes:
-        stored = ", quantized" if tensor.quant else ""
+        suffix = ", quantized" if tensor.quant else ""
         raise Refused(
-            f"{name} is {tensor.dtype.value}{stored}; no integer kernel reads that", code="quantization"
+            f"{name} is {tensor.dtype.value}{suffix}; no integer kernel reads that", code="quantization"
         )
     return tensor
 
@@ -69,6 +65,7 @@ def need_room(tensor: Tensor, count: int) -> None:
 
     Or if there are none.
     """
+    # count * 2^bits bounds the sum of elements less their zero point.
     if not 0 < count << (8 * tensor.dtype.size) <= 1 << 31:
         raise Refused(
             f"a sum of {count} elements of {tensor.name} may not fit 32 bits, or has none", code="too-large"
@@ -79,14 +76,15 @@ def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[st
     """Return the arguments of RESULT; low and high: a clamp, as real numbers."""
     if y.dtype not in CODES or (y.dtype is not DType.F32 and y.quant is None):
         raise Refused(f"{y.name} is {y.dtype.value}; no integer kernel writes that", code="quantization")
-    scale = Scale.of(y)
+    scale = Scale.from_tensor(y)
     if y.dtype is DType.I32 and (scale.zero, low, high) != (0, -math.inf, math.inf):
         raise Refused(f"{y.name} is i32 with a zero point or a clamp", code="quantization")
     if y.dtype in (DType.F32, DType.I32):
         return {"low": low, "high": high, "y_zero": scale.zero, "y_type": CODES[y.dtype]}
     limits = np.iinfo(y.dtype.numpy)
-    least, most = float(limits.min - scale.zero), float(limits.max - scale.zero)
-    steps = [min(max(float(np.rint(value / scale.step)), least), most) for value in (low, high)]
+    min_step, max_step = float(limits.min - scale.zero), float(limits.max - scale.zero)
+    # A clamp in steps is rounded as elements are, so that both agree at the limit.
+    steps = [min(max(float(np.rint(value / scale.step)), min_step), max_step) for value in (low, high)]
     return {"low": steps[0], "high": steps[1], "y_zero": scale.zero, "y_type": CODES[y.dtype]}
 
 
@@ -96,9 +94,9 @@ def clamp(node: Node) -> tuple[float, float]:
     return attrs.low, attrs.high
 
 
-def padded(values: Array, groups: int, panel: int) -> Array:
+def pad_columns(values: Array, groups: int, panel: int) -> Array:
     """Return the values of each group with zeros behind them up to a multiple of `panel`."""
     columns = values.size // groups
-    whole = np.zeros((groups, -(-columns // panel) * panel), values.dtype)
-    whole[:, :columns] = values.reshape(groups, columns)
-    return whole
+    full = np.zeros((groups, -(-columns // panel) * panel), values.dtype)
+    full[:, :columns] = values.reshape(groups, columns)
+    return full
