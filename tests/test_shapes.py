@@ -38,9 +38,7 @@ def onnx_model(folder: Path, shape: Shape) -> Model:
 
 @pytest.mark.parametrize("shape", [(2,) * 9, (1,) * 20])
 def test_inputs_of_too_many_axes_are_refused(shape: Shape, tmp_path: Path) -> None:
-    with pytest.raises(
-        MaceError, match=rf"m: 'x' has {len(shape)} axes; at most 8 are supported"
-    ):
+    with pytest.raises(MaceError, match=rf"m: 'x' has {len(shape)} axes; at most 8 are supported"):
         load(onnx_model(tmp_path, shape), Registry.load())
 
 

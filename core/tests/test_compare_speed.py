@@ -36,7 +36,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, fast_reference: Any, calls: list[s
     frontend = SimpleNamespace(
         name="acme", needs="acme[all]", fast_reference=lambda files, model: fast_reference
     )
-    framework = SimpleNamespace(frontend=frontend, given=lambda inputs: {"theirs": inputs["x"]})
+    framework = SimpleNamespace(frontend=frontend, convert_inputs=lambda inputs: {"theirs": inputs["x"]})
     monkeypatch.setattr(module.Framework, "of", lambda model, registry: framework)
     built = SimpleNamespace(inputs=[Tensor("x", DType.F32, (2,))], outputs=[], run=ours, arena_bytes=0)
     monkeypatch.setattr(module.native, "load", lambda file, name: {"m": built})

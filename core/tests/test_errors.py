@@ -23,11 +23,11 @@ def test_a_name_cannot_look_like_another_message(name: str) -> None:
 def test_several_faults_are_a_line_each() -> None:
     error = MaceError.of(str(MaceError(place, "is wrong")) for place in ("a", "b"))
     assert str(error).splitlines() == ["a: is wrong", "b: is wrong"]
-    assert error.at("elsewhere") == str(error), "each fault has its own place"
+    assert error.relocate("elsewhere") == str(error), "each fault has its own place"
 
 
 def test_the_place_can_be_told_better() -> None:
-    assert MaceError("inner", "is wrong", "correct it").at("outer") == "outer: is wrong; correct it"
+    assert MaceError("inner", "is wrong", "correct it").relocate("outer") == "outer: is wrong; correct it"
 
 
 def test_a_plugins_error_is_one_of_ours() -> None:

@@ -42,7 +42,7 @@ def registry() -> Registry:
 def test_text_tells_phase_distribution_and_every_reason(registry: Registry) -> None:
     lines = [line.strip() for line in show_passes(registry).splitlines()]
     fold = lines[lines.index("phase fold") : lines.index("phase combine")]
-    assert fold[3].startswith("2 rounds: a factor behind a summand")
+    assert fold[3].startswith("2 rounds: a factor behind an addend")
     assert [" ".join(line.split()) for line in fold[4:-1]] == [
         "b mace-transform-acme 1.2",
         "a mace-transform-acme 1.2",

@@ -92,7 +92,7 @@ class Frontend(ABC):
     """Reads one framework's files into a graph.
 
     order: how the framework lays out an image's axes, "NCHW" or "NHWC".
-    fixes_inputs: whether it heeds `input_values` of the deployment file; a model that states them is refused
+    fixes_inputs: whether it supports `input_values` of the deployment file; a model that states them is refused
     elsewhere.
     needs: what to install for `reference`, as pip takes it; "" where nothing is missing ever.
     """
@@ -302,7 +302,7 @@ class Target(ABC):
         """
 
     def widens_weights(self) -> bool:
-        """Tell whether `compile` heeds `weights: as-stored` of a deployment file.
+        """Tell whether `compile` supports `weights: as-stored` of a deployment file.
 
         Without it such a model is refused.
         """

@@ -183,7 +183,8 @@ def _refuse_fallback(
                 if (node.name, target) in reasons
             )
             faults.append(
-                f"{model.name}: node {node.name!r} ({node.op.name}): would fall back to {region.target.name}; {why}"
+                f"{model.name}: node {node.name!r} ({node.op.name}): "
+                f"would fall back to {region.target.name}; {why}"
             )
     if faults:
         raise MaceError.of(faults)

@@ -25,7 +25,7 @@ class MaceError(Exception):
         """Join faults that already have the form `place: problem; remedy`, one per line."""
         return cls("", "\n".join(faults))
 
-    def at(self, place: object) -> str:
+    def relocate(self, place: object) -> str:
         """Return the message with another place, one that the user knows better.
 
         An error of several faults, which have places of their own, stays as it is.

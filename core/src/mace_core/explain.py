@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from mace_core.candidates import Selection
 from mace_core.compilation import CompiledModel
@@ -52,7 +53,7 @@ def explain(compiled: CompiledModel) -> Explanation:
 
 def show_explanations(explanations: Sequence[Explanation]) -> str:
     """Return the text of all models: calls, ledger, memory; of a project, what its target says of it."""
-    return "".join(text for explanation in explanations for text in _show(explanation))
+    return "".join(chain.from_iterable(map(_show, explanations)))
 
 
 def _show(explanation: Explanation) -> Iterator[str]:
@@ -72,14 +73,16 @@ def _show(explanation: Explanation) -> Iterator[str]:
         yield table(("part", "target", "driver", "nodes"), parts)
     for line in explanation.ledger:
         for refused in line.refusals:
-            yield f"  {line.node} ({line.op}): on {line.target}; not on {refused.target}: {refused.refusal} [{refused.refusal.code}]\n"
+            reason = f"{refused.refusal} [{refused.refusal.code}]"
+            yield f"  {line.node} ({line.op}): on {line.target}; not on {refused.target}: {reason}\n"
     for state in report.states:
         shape = " x ".join(map(str, state.tensor.shape)) or "scalar"
         yield f"  state {state.tensor.name}: {state.tensor.dtype.value} {shape}, at first {state.start}\n"
     for selection in report.selections:
         yield from describe_selection(selection)
     for transfer in report.transfers:
-        yield f"  copy {transfer.tensor}: {transfer.source} -> {transfer.destination}, {transfer.size} bytes\n"
+        spaces = f"{transfer.source} -> {transfer.destination}"
+        yield f"  copy {transfer.tensor}: {spaces}, {transfer.size} bytes\n"
     yield f"  arena {report.arena_bytes} bytes (largest live set {report.arena_lower_bound}), "
     yield f"weights {report.weight_bytes} bytes, {report.transposes} transposes\n"
     for space, size in report.spaces.items():
@@ -99,6 +102,7 @@ def describe_selection(selection: Selection) -> Iterator[str]:
             f"{name} {cost:g}" for name, cost in sorted(choice.costs.items(), key=lambda item: item[1])
         )
         unit = f" {selection.unit}" if selection.unit else ""
-        yield f"  {key.node} ({key.op} of {key.shapes}) at {choice.level}: {choice.candidate}, {choice.reason}; costs: {costs}{unit}\n"
+        chosen = f"{choice.candidate}, {choice.reason}; costs: {costs}{unit}"
+        yield f"  {key.node} ({key.op} of {key.shapes}) at {choice.level}: {chosen}\n"
     for name, reason in selection.refused.items():
         yield f"  {key.node} ({key.op} of {key.shapes}): not {name}: {reason}\n"

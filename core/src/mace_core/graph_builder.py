@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
 from mace_core.attributes import AttributeValues
 from mace_core.errors import MaceError
@@ -160,10 +159,12 @@ class Builder:
         op: str | Op,
         inputs: Sequence[str],
         attrs: AttributeValues | None = None,
-        **how: Any,
+        *,
+        outputs: Sequence[str] | int = 1,
+        like: Node | None = None,
     ) -> str:
         """Append a node and return the name of its first output."""
-        return self.add(op, inputs, attrs, **how)[0]
+        return self.add(op, inputs, attrs, outputs=outputs, like=like)[0]
 
     def producer(self, tensor: str) -> Node | None:
         """The node that computes a tensor; None for an input or a constant."""

@@ -184,7 +184,7 @@ class State:
         return str(values[0]) if values.size == 1 else "an array of the model file"
 
     def __str__(self) -> str:
-        """Return what messages say of it: name, type, shape, start value."""
+        """Describe it for messages: name, type, shape, start value."""
         return (
             f"{self.input}:{DType.of(self.start).value}{list(self.start.shape)}, at first {self.start_text}"
         )

@@ -209,7 +209,7 @@ def _need_describable(tensor: Tensor) -> None:
     """Refused for a tensor that `mace_tensor` in mace.h cannot describe: its dimensions have 32 bits."""
     longest = max(tensor.shape, default=0)
     if longest > MAX_DIMENSION:
-        reason = f"{tensor.name} has a dimension of {longest}; libraries hold tensors of at most {MAX_DIMENSION} along an axis"
+        reason = f"{tensor.name} has a dimension of {longest}; libraries support at most {MAX_DIMENSION}"
         raise Refused(reason, code="too-large", remedy="state a smaller one under input_shapes")
 
 

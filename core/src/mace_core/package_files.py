@@ -16,7 +16,7 @@ TEMPLATES = files("mace_core") / "runtime"
 
 @dataclass(frozen=True)
 class PackageFiles:
-    """Texts by path in the library's folder: those that all choices share, and those of one choice."""
+    """Contents of files by path in the library's folder: those that all choices share, and those of one choice."""
 
     common: Mapping[str, str]
     of_choice: Mapping[str, str]

@@ -36,9 +36,11 @@ def read(model: Model, registry: Registry) -> Graph:
                 file, "no such file", f"correct the path of model {model.name!r} in the deployment file"
             )
     if model.keys.get("input_values") and not frontend.fixes_inputs:
-        remedy = "export the model with constants there, or convert it to ONNX, whose frontend heeds it"
+        remedy = "export the model with constants there, or convert it to ONNX, whose frontend supports it"
         raise MaceError(
-            f"model {model.name!r}", f"input_values: the frontend {frontend.name!r} does not heed it", remedy
+            f"model {model.name!r}",
+            f"input_values: the frontend {frontend.name!r} does not support it",
+            remedy,
         )
     model_in_framework_order = in_framework_layout(model, frontend.order)
     graph = frontend.load(model.files, model_in_framework_order, registry.ops)

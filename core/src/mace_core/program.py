@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -131,9 +132,11 @@ class Program:
         """Return the program without the calls that none of these levels makes."""
         calls = []
         for call in self.calls:
-            makers = tuple(level for level in levels if call.is_made_at(level))
-            if makers:
-                calls.append(replace(call, levels=() if len(makers) == len(levels) else makers))
+            levels_of_call = tuple(level for level in levels if call.is_made_at(level))
+            if levels_of_call:
+                calls.append(
+                    replace(call, levels=() if len(levels_of_call) == len(levels) else levels_of_call)
+                )
         return replace(self, calls=tuple(calls))
 
 
@@ -175,7 +178,7 @@ def join(graph: Graph, programs: Sequence[Program]) -> Program:
         tensors |= program.tensors
         aliases |= program.aliases
         calls += program.calls
-    selections = tuple(selection for program in programs for selection in program.selections)
+    selections = tuple(chain.from_iterable(program.selections for program in programs))
     return Program(
         graph.name, tuple(calls), tensors, weights, aliases, graph.inputs, graph.outputs, selections
     )

@@ -228,7 +228,7 @@ class Build:
         return products_of_steps
 
     def _add_always(self, library: Library, choice: Choice, step: Step) -> list[Any]:
-        """Add a step that is done anew whenever somebody asks for its product."""
+        """Add a step that runs whenever its product is asked for, whether or not it is up to date."""
         nodes = self._add(library.folder, [step], library.variants[choice.text])
         self._env.AlwaysBuild(nodes)
         return nodes

@@ -23,7 +23,7 @@ def verify(graph: Graph) -> Graph:
 
 
 def _port_faults(graph: Graph) -> Iterator[str]:
-    """Yield a fault for each name that two inputs bear.
+    """Yield a fault for each name that two inputs have.
 
     A tensor may be several outputs, each of which gets its elements.
     """

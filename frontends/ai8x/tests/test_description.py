@@ -367,7 +367,7 @@ layers:
         "16: layer 0: name: a mapping is not a word; correct the value",
         "17: layer 1: out_offset: '0x100000000' is not a number of bytes such as 0x2000; correct the value",
         "17: layer 1: processors: is missing; write processors: ...",
-        "19: pad: is there a second time, first in line 18; keep one of them",
+        "19: pad: duplicate key, first in line 18; keep one of them",
     ]
 
 

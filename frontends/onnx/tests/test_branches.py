@@ -115,5 +115,5 @@ def test_from_the_deployment_file(tmp_path: Path) -> None:
 def test_other_frontends_refuse_it(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(b"")
     model = Model("m", (tmp_path / "m.tflite",), "tflite", keys={"input_values": {"x": 1}})
-    with pytest.raises(MaceError, match="the frontend 'tflite' does not heed it"):
+    with pytest.raises(MaceError, match="the frontend 'tflite' does not support it"):
         load_model(model, Registry.load())

@@ -1,4 +1,4 @@
-"""The faults of one file, collected so that all are told together."""
+"""Collects the faults of one file, so that a user sees all of them at once."""
 
 from __future__ import annotations
 

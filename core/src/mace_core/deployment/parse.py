@@ -177,13 +177,13 @@ class _Reader:
             yield (*path, "subgraphs", key), subgraph or {}
 
     def _stage(self, name: str, keys: Settings) -> Model:
-        files = tuple(f for kind in ("model", "weight") if (f := self._file(kind, keys)))
+        files = tuple(filter(None, (self._file("model", keys), self._file("weight", keys))))
         platform = self._platform(keys)
         keys = self._with_names(keys, Model(name, files, platform))
         inputs, outputs = (self._ports(kind, keys) for kind in ("input", "output"))
         keys = self._split_states(keys)
         inputs, outputs = self._with_states(keys, inputs, outputs)
-        port_keys = {f"{kind}_{key}" for kind in ("input", "output") for key in PORT_KEYS}
+        port_keys = {*(f"input_{key}" for key in PORT_KEYS), *(f"output_{key}" for key in PORT_KEYS)}
         rest = {k: s.value for k, s in keys.items() if k not in port_keys}
         runtimes = rest.pop("runtime")
         self._known_runtimes("runtime", keys["runtime"], runtimes)
@@ -215,7 +215,7 @@ class _Reader:
             for k, s in keys.items()
             if k not in {key for kind in kinds for key in nameless_keys(kind, keys)}
         }
-        # Without the model there are no names, and its fault is told already.
+        # Without the model there are no names; that it is missing has been reported already.
         if self.faults or not model.files:
             return without
         try:

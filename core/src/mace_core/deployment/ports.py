@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -171,7 +172,7 @@ class _Side:
                 and all(len(row) == 1 for row in setting.value)
             )
             rows[key] = tuple(row or () for row in self._each(key, count, spread=True, single_row=single_row))
-            bad = [n for row in rows[key] for n in row if not _fits(key, n)]
+            bad = [number for number in chain.from_iterable(rows[key]) if not _fits(key, number)]
             if setting and bad:
                 self.faults.add(
                     setting.line, f"{self.kind}_{key}: {bad[0]:g} is not allowed", f"write {WANTED[key]}"
@@ -199,7 +200,7 @@ class _Side:
                 self.faults.add(
                     setting.line,
                     f"{self.kind}_ranges: {text} is no range",
-                    "write the least, then the greatest value",
+                    "write the minimum, then the maximum",
                 )
                 return (Port.limits,) * count
         return tuple(row or Port.limits for row in rows)

@@ -209,7 +209,7 @@ class _Tree:
                 first = values[key.content].line
                 self._faults.add(
                     key.line,
-                    f"{key.content}: is there a second time, first in line {first}",
+                    f"{key.content}: duplicate key, first in line {first}",
                     "keep one of them",
                 )
             else:

@@ -1,4 +1,4 @@
-"""A tree of texts -> a document as JSON has them, each scalar of the type that the schema says."""
+"""Types the scalars of a YAML tree as the schema says, and returns a document like those of JSON."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ class _Typing:
         for key, value in content.items():
             name = _change_case(key, part.get("x-key-case"))
             if name in result:
-                self.faults.add(
-                    value.line, f"{label((*path, key))}: is there a second time", "keep one of them"
-                )
+                self.faults.add(value.line, f"{label((*path, key))}: duplicate key", "keep one of them")
             result[name] = self.convert(value, self.schema.inner(part, name), (*path, name))
         return result
 

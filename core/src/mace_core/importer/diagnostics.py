@@ -46,7 +46,7 @@ def attempt(faults: list[str], location: str, work: Callable[[], T], damage: Dam
     except (RefusedError, OpError) as error:
         faults.append(f"{location}: {error}")
     except MaceError as error:
-        faults.append(error.at(location))
+        faults.append(error.relocate(location))
     except damage.errors as error:
         faults.append(f"{location}: {damage.subject} make no sense ({error!r}); {damage.remedy}")
     return None

@@ -20,7 +20,7 @@ WARMUP = 5
 def compare_speed(library: Path, choice: Choice, model: Model, registry: Registry, rounds: int) -> Timing:
     """Time the library and the framework in turn on the same random inputs.
 
-    library: the folder of the built library, which bears its name.  Only for a choice whose shared library
+    library: the folder of the built library, which has its name.  Only for a choice whose shared library
     this process can load. Raises MaceError where the library is not built or the framework is not installed.
     """
     file = library / "lib" / choice.text / f"lib{library.name}.so"
@@ -33,7 +33,7 @@ def compare_speed(library: Path, choice: Choice, model: Model, registry: Registr
         raise MaceError(f"model {model.name!r}", problem, installation(framework.frontend))
     ours = native.load(file, library.name)[model.name]
     inputs = {name: array[0] for name, array in random_samples(model, ours.inputs).items()}
-    framework_inputs = framework.given(inputs)
+    framework_inputs = framework.convert_inputs(inputs)
     sides: tuple[Callable[[], object], ...] = (
         lambda: ours.run(inputs),
         lambda: fast_reference(framework_inputs),

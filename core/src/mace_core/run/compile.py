@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from mace_core.api import Compiler, GeneratedFiles
@@ -66,8 +67,8 @@ def check_syntax(sources: GeneratedFiles, compiler: Compiler, folder: Path) -> N
 
     MaceError with what it says.
 
-    Objects without optimization are made and thrown away: zig links, and builds a C library for that, when it
-    is told to check only.
+    Objects are made without optimization and thrown away: with -fsyntax-only, zig would link, and build a C
+    library for that.
     """
     manifests = [manifest for manifest in sources.manifests if not manifest.abi]
     _write(sources, manifests, folder)
@@ -136,7 +137,7 @@ def _compile(
 
     with ThreadPoolExecutor() as pool:
         objects = list(pool.map(compile_unit, _list_units(manifests)))
-    libraries = dict.fromkeys(name for manifest in manifests for name in manifest.libraries)
+    libraries = dict.fromkeys(chain.from_iterable(manifest.libraries for manifest in manifests))
     return [*objects, *(f"-l{name}" for name in libraries), *compiler.libs]
 
 

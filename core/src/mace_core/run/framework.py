@@ -52,13 +52,13 @@ class Framework:
         inside = {state.input for state in self.inside}
         return tuple(state for state in self.own.states if state.input not in inside)
 
-    def asked(self) -> Model:
+    def model_with_states(self) -> Model:
         """Return the model with the next values of states among its outputs, if the application gets them."""
         if not {state.output for state in self.inside}.intersection(self.own.port_outputs):
             return self.model
         return replace(self.model, outputs=tuple(Port(name) for name in self.own.port_outputs))
 
-    def given(self, sample: Mapping[str, Array]) -> dict[str, Array]:
+    def convert_inputs(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """Convert one sample of the application to the framework's inputs, by the framework's names.
 
         Paired states begin.
@@ -66,8 +66,8 @@ class Framework:
         values = execute(self.entry, sample)
         hidden = {state.input for state in self.inside} - {port.name for port in self.model.inputs}
         ports = zip(self.own.port_inputs, self.entry.outputs, strict=True)
-        found = {own: values[name] for own, name in ports if own not in hidden}
-        return found | {state.input: state.start for state in self.paired}
+        inputs = {name: values[entry] for name, entry in ports if name not in hidden}
+        return inputs | {state.input: state.start for state in self.paired}
 
     def run(
         self, reference: Reference, sample: Mapping[str, Array], *, is_partial: bool = False
@@ -76,14 +76,14 @@ class Framework:
 
         is_partial: leave out what the framework does not give, instead of a MaceError.
         """
-        return self.shown(reference(self.given(sample)), is_partial=is_partial)
+        return self.convert_outputs(reference(self.convert_inputs(sample)), is_partial=is_partial)
 
-    def shown(self, found: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
-        """Return what the application gets of what the framework gives, by public name.
+    def convert_outputs(self, computed: Mapping[str, Array], *, is_partial: bool = False) -> dict[str, Array]:
+        """Convert the framework's outputs to those of the application, by public name.
 
         is_partial as for `run`.
         """
-        absent = [name for name in self.own.port_outputs if name not in found]
+        absent = [name for name in self.own.port_outputs if name not in computed]
         if absent and not is_partial:
             place = f"model {self.model.name!r}"
             raise MaceError(
@@ -92,14 +92,14 @@ class Framework:
                 "name files under validation_outputs_data",
             )
         inputs = {}
-        for name, own in zip(self.exit.inputs, self.own.port_outputs, strict=True):
+        for name, output in zip(self.exit.inputs, self.own.port_outputs, strict=True):
             tensor = self.exit.tensors[name]
-            array = found.get(own, np.zeros(tensor.shape, tensor.dtype.numpy))
+            array = computed.get(output, np.zeros(tensor.shape, tensor.dtype.numpy))
             inputs[name] = array.reshape(tensor.shape).astype(tensor.dtype.numpy, copy=False)
         values = execute(self.exit, inputs)
         public = {p.name: p.alias or p.name for p in self.model.outputs}
         pairs = zip(self.own.port_outputs, self.exit.outputs, strict=True)
-        return {public.get(own, own): values[name] for own, name in pairs if own in found}
+        return {public.get(output, output): values[name] for output, name in pairs if output in computed}
 
     def reference(self) -> Reference:
         """The framework itself; MaceError with the line that installs it where it is missing."""
@@ -141,7 +141,7 @@ class FrameworkSession:
         framework, model = self.framework, self.framework.model
         self._paired = {}
         if framework.inside and not is_reset(model):
-            self._recurrent = framework.frontend.recurrent(model.files, framework.asked())
+            self._recurrent = framework.frontend.recurrent(model.files, framework.model_with_states())
         if self._recurrent is None and self._plain is None:
             self._plain = framework.reference()
 
@@ -150,9 +150,9 @@ class FrameworkSession:
 
         Next values of states where the framework shows them.
         """
-        found = self._reference({**self.framework.given(sample), **self._paired})
-        self._paired = {state.input: found[state.output] for state in self.framework.paired}
-        return self.framework.shown(found, is_partial=self._recurrent is not None)
+        computed = self._reference({**self.framework.convert_inputs(sample), **self._paired})
+        self._paired = {state.input: computed[state.output] for state in self.framework.paired}
+        return self.framework.convert_outputs(computed, is_partial=self._recurrent is not None)
 
     @property
     def _reference(self) -> Reference:

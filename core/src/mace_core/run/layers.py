@@ -69,7 +69,7 @@ def _as_read(job: ValidationJob, sample: Mapping[str, Array]) -> _Comparison | N
     graph = framework.own
     try:
         run = framework.inner([n for node in graph.nodes for n in node.outputs])
-        inputs = framework.given(sample)
+        inputs = framework.convert_inputs(sample)
         tensors = run(inputs) if run else {}
     except MaceError:  # a framework that does not give its inner tensors
         return None

@@ -81,7 +81,7 @@ def relative_error(actual: Array, expected: Array) -> float:
 
 
 def pixel_accuracy(actual: Array, expected: Array) -> float:
-    """The share of places whose greatest element along the last axis is the same."""
+    """The share of places whose largest element along the last axis is the same."""
     if not actual.size or actual.shape[-1] < 2:
         return 1.0
     return float((actual.argmax(axis=-1) == expected.argmax(axis=-1)).mean())
