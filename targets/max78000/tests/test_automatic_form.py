@@ -94,7 +94,9 @@ def test_depthwise(device: Device) -> None:
     y = w.conv(w.input(9, 9, 8), 8, (3, 3), group=8, low=0.0, **SAME)
     y = w.conv(y, 8, (3, 3), group=8, strides=(2, 2), **SAME)
     formed = assert_same(w.graph(w.conv(w.conv(y, 16, (3, 3), group=4), 4, (1, 1))), device)
-    assert [layer.groups for layer in formed.layers][:3] == ([8, 8, 1] if device.features.depthwise else [1, 1, 1])
+    assert [layer.groups for layer in formed.layers][:3] == (
+        [8, 8, 1] if device.features.depthwise else [1, 1, 1]
+    )
 
 
 @DEVICES
@@ -174,7 +176,9 @@ def test_lines(device: Device) -> None:
     formed = assert_same(w.graph(w.dense(c, 10)), device)
     lines = [layer for layer in formed.layers if layer.operation is Operation.CONV1D]
     assert lines
-    assert device.features.wide_padded_conv1d or all(layer.channels <= 64 or layer.pad == (0, 0) for layer in lines)
+    assert device.features.wide_padded_conv1d or all(
+        layer.channels <= 64 or layer.pad == (0, 0) for layer in lines
+    )
 
 
 @DEVICES

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_legal import C1, C2, NO, T2, layer, mask, network, place, told
+from check_networks import C1, C2, NO, T2, layer, mask, network, place, told
 
 from mace_frontend_ai8x.network import Eltwise, Layer, Network, Place, Pool, Weights
 from mace_target_max78000.check import find_faults
