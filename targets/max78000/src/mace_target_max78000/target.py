@@ -28,7 +28,6 @@ from mace_frontend_ai8x.targets import DescribedProject, TrainedModel
 from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.check.program import REPORT
-from mace_target_max78000.check.trained_model import check_trained_model
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.firmware.clock import choose_clock
@@ -38,6 +37,7 @@ from mace_target_max78000.firmware.tensor_words import Feed
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import MAPS, make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
+from mace_target_max78000.trained_model import check_trained_model
 
 CALIBRATION = 32
 """Samples of the validation data by which a graph of real numbers is quantised."""

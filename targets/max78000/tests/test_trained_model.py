@@ -14,7 +14,7 @@ from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_frontend_ai8x.checkpoint import load_checkpoint
 from mace_frontend_ai8x.description import read_description
-from mace_target_max78000.check.trained_model import check_trained_model
+from mace_target_max78000.trained_model import check_trained_model
 
 REAL = [
     r for r in references() if r.path.parent.parent.name != "unit" and r.path.parent.name != "camvid_unet"
