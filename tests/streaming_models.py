@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import onnx
 import tflite
+from keras_cases import keras, saved
 from onnx import TensorProto, helper, numpy_helper
+from tflite_write import Scales, Step, Value, Written, write
 
 from mace_core.ir import DType
-from mace_frontend_keras.cases import keras, saved
 from mace_frontend_tensorflow.reference import tensorflow
-from mace_frontend_tflite.write import Scales, Step, Value, Written, write
 
 SHAPE = (1, 5, 4)
 """Of what a run is given: a piece of a signal, [batch, time, channels]."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_cases import cases, graph_of
 
 from mace_core.ir import Array, DType, Graph
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
 from mace_core.transforms import run_phases
-from mace_frontend_onnx.cases import cases, graph_of
 from mace_target_cpu import Cpu
 
 BATCH = 800

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tflite_cases import Case, expected, load, same
 
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
 from mace_core.transforms import run_phases
-from mace_frontend_tflite.cases import Case, expected, load, same
 from mace_target_cpu import Cpu
 
 ROOT = Path(__file__).parents[1]

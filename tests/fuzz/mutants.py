@@ -89,7 +89,7 @@ BINARY = ("Add", "Mul", "Sub", "Max", "Min", "Div")
 
 
 def onnx_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
-    from mace_frontend_onnx.cases import bound, cases, choices
+    from onnx_cases import bound, cases, choices
 
     found: list[tuple[str, Any]] = [
         (name, getattr(test_module("onnx", "test_malformed"), name)) for name in ("CONVOLUTION", "MOVEMENT")
@@ -152,7 +152,7 @@ def tflite_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
 
 
 def tflite_mutant(graphs: tuple[Any, ...], rng: random.Random, sound: bool) -> Files:
-    from mace_frontend_tflite.write import write
+    from tflite_write import write
 
     if sound:
         return {"m.tflite": write(*graphs)}
@@ -168,7 +168,7 @@ def tflite_mutant(graphs: tuple[Any, ...], rng: random.Random, sound: bool) -> F
 
 
 def _grow_tflite(graph: Any, rng: random.Random) -> Any:
-    from mace_frontend_tflite.write import Step, Value
+    from tflite_write import Step, Value
 
     values, steps, outputs = list(graph.values), list(graph.steps), list(graph.outputs)
     for number in range(rng.choice((0, 0, 1, 2, 4))):
@@ -268,8 +268,8 @@ def _changed_array(value: Any, rng: random.Random) -> Any:
 
 def tensorflow_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     import tensorflow as tf
+    from tensorflow_cases import freeze
 
-    from mace_frontend_tensorflow.cases import freeze
     from mace_frontend_tensorflow.messages import GraphDef
 
     module = test_module("tensorflow", "test_malformed")
@@ -295,7 +295,7 @@ def tensorflow_mutant(graph: Any, rng: random.Random, sound: bool) -> Files:
 
 
 def caffe_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
-    from mace_frontend_caffe.cases import weights
+    from caffe_cases import weights
 
     found: list[tuple[str, Any]] = []
     for text, blobs, old in test_module("caffe", "test_malformed").NETWORKS:
@@ -327,7 +327,7 @@ def caffe_mutant(original: tuple[str, bytes], rng: random.Random, sound: bool) -
 
 
 def keras_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
-    from mace_frontend_keras.cases import model_of, saved
+    from keras_cases import model_of, saved
 
     found = []
     cases = [case for name in ("layers", "operations") for case in test_module("keras", f"test_{name}").CASES]

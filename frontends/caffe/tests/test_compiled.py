@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from caffe_cases import expected, files_of, load, wanted, written
 
 from mace_core.ir import Array, Graph
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
 from mace_core.transforms import run_phases
-from mace_frontend_caffe.cases import expected, files_of, load, wanted, written
 
 MODULES = (
     "test_elementwise",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from caffe_cases import Case, check, entry, expected, files_of, floats, load, written
 
 from mace_core.ir import Array
 from mace_core.run.reference import execute
-from mace_frontend_caffe.cases import Case, check, entry, expected, files_of, floats, load, written
 
 ANCHORS = 12
 SIZES = "min_size: 20 min_size: 35 max_size: 40 max_size: 60 aspect_ratio: 2 variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from caffe_cases import entry, expected, floats, load, weights, written
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.run.reference import execute
 from mace_frontend_caffe import Caffe
-from mace_frontend_caffe.cases import entry, expected, floats, load, weights, written
 from mace_frontend_caffe.source import MAX_TEXT_BYTES
 
 SMALL = """

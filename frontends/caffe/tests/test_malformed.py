@@ -7,12 +7,12 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from caffe_cases import entry, floats, weights
 from google.protobuf import text_format
 
 from mace_core.ir import Array
 from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
 from mace_frontend_caffe import schema
-from mace_frontend_caffe.cases import entry, floats, weights
 from mace_frontend_caffe.source import MAX_TEXT_BYTES
 
 HEAD = entry("x", (1, 4, 9, 8))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from caffe_cases import Case, check
 
 from mace_core.ir import Array
-from mace_frontend_caffe.cases import Case, check
 
 IMAGE = (2, 6, 4, 5)
 

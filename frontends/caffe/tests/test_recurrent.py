@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from caffe_cases import Case, check, floats
 
 from mace_core.ir import Array
-from mace_frontend_caffe.cases import Case, check, floats
 
 STEPS, BATCH, INPUTS, HIDDEN, STATIC = 5, 2, 3, 4, 6
 X, GOES_ON = (STEPS, BATCH, INPUTS), (STEPS, BATCH)

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras_cases import computed, keras, load, randomise, saved
 
 from mace_core.ir import Array
 from mace_core.registry import Registry
 from mace_core.testing.compiled import compile_graphs
 from mace_core.transforms import run_phases
-from mace_frontend_keras.cases import computed, keras, load, randomise, saved
 
 
 def image(k: Any) -> Any:

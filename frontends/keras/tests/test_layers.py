@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from mace_frontend_keras.cases import Case, check
+from keras_cases import Case, check
 
 IMAGE, ROW, STEPS = (9, 7, 6), (6,), (7, 6)
 SMALL, VOLUME = (4, 5, 3), (5, 4, 6, 2)

@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from keras_cases import computed, keras, load, old_file, randomise, same, saved, stacked
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -19,7 +20,6 @@ from mace_core.ops.op import Op
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 from mace_frontend_keras import Keras
-from mace_frontend_keras.cases import computed, keras, load, old_file, randomise, same, saved, stacked
 
 FORMATS = pytest.mark.parametrize("suffix", [".keras", ".h5"])
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from mace_frontend_keras.cases import Case, check
+from keras_cases import Case, check
 
 IMAGE, STEPS, ROW = (4, 6, 2), (7, 6), (6,)
 Compute = Callable[..., Any]

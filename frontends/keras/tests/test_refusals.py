@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras_cases import computed, keras, load, old_file, randomise, same, saved, stacked
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_frontend_keras import Keras
-from mace_frontend_keras.cases import computed, keras, load, old_file, randomise, same, saved, stacked
 
 
 def refused(model: Any, file: Path) -> str:

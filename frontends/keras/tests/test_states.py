@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras_cases import keras, load, randomise, same, saved
 
 from mace_core.deployment import Model
 from mace_core.ir import Array
 from mace_core.run.reference import ReferenceSession
 from mace_frontend_keras import Keras
-from mace_frontend_keras.cases import keras, load, randomise, same, saved
 
 RUNS = 8
 

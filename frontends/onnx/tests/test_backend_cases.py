@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx_cases import cases, graph_of
 
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
-from mace_frontend_onnx.cases import cases, graph_of
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
 

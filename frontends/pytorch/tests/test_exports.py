@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pytorch_cases import arrays, load, model_of, saved, torch
 
 from mace_core.cache import CACHE, cache_folder
 from mace_core.deployment import Model
 from mace_core.run import disk_cache
 from mace_core.run.reference import execute
 from mace_frontend_pytorch import PyTorch
-from mace_frontend_pytorch.cases import arrays, load, model_of, saved, torch
 from mace_frontend_pytorch.program import _Exported, _Script
 
 SHAPES = {"x": (1, 4)}

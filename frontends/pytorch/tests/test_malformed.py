@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytorch_cases import load, model_of, saved, torch
 
 from mace_core.errors import MaceError
-from mace_frontend_pytorch.cases import load, model_of, saved, torch
 
 SECONDS, BYTES = 10, 1 << 30
 SHAPES = {"x": (1, 3, 6, 6)}

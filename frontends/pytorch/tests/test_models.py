@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pytorch_cases import FORMATS, arrays, compared, cosine, load, model_of, saved, torch
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -15,7 +16,6 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import compile_graphs
 from mace_core.transforms import run_phases
 from mace_frontend_pytorch import PyTorch
-from mace_frontend_pytorch.cases import FORMATS, arrays, compared, cosine, load, model_of, saved, torch
 
 EACH = pytest.mark.parametrize("ending", FORMATS)
 

@@ -7,13 +7,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pytorch_cases import load, model_of, saved, torch
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ops import core_ops
 from mace_frontend_pytorch import PyTorch
 from mace_frontend_pytorch import program as program_module
-from mace_frontend_pytorch.cases import load, model_of, saved, torch
 from mace_frontend_pytorch.program import quiet
 from mace_frontend_pytorch.source import EXPORTED, SCRIPT, is_arithmetic, recognise
 

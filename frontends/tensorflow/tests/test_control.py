@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import Case, check, f32, floats, freeze
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -17,7 +18,6 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import check_graphs
 from mace_core.verify import verify
 from mace_frontend_tensorflow import TensorFlow
-from mace_frontend_tensorflow.cases import Case, check, f32, floats, freeze
 from mace_target_cpu import Cpu
 
 

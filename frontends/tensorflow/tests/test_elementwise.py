@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import Case, check, f32, floats, ints, raw, truths
 
 from mace_core.testing.compiled import check_graphs
-from mace_frontend_tensorflow.cases import Case, check, f32, floats, ints, raw, truths
 from mace_target_cpu import Cpu
 
 UNARY = (

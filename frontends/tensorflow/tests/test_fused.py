@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import Frozen, floats
 
 from mace_core.errors import MaceError
 from mace_core.run.reference import execute
-from mace_frontend_tensorflow.cases import Frozen, floats
 from mace_frontend_tensorflow.messages import GraphDef
 
 FLOAT = 1

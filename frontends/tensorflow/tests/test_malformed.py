@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import floats
 
 from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
-from mace_frontend_tensorflow.cases import floats
 from mace_frontend_tensorflow.messages import GraphDef, SavedModel
 
 HUGE = 1 << 62

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from mace_frontend_tensorflow.cases import Case, Frozen, Value, check, f32, floats, freeze, ints, raw, truths
+from tensorflow_cases import Case, Frozen, Value, check, f32, floats, freeze, ints, raw, truths
 
 
 def const(*values: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import Case, Value, check, f32, floats, freeze, raw, same
 
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import check_graphs
-from mace_frontend_tensorflow.cases import Case, Value, check, f32, floats, freeze, raw, same
 from mace_target_cpu import Cpu
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import Case, check, f32, floats, freeze, raw
 
 from mace_core.emit import code
 from mace_core.errors import MaceError
@@ -17,7 +18,6 @@ from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
 from mace_core.transforms import run_phases
-from mace_frontend_tensorflow.cases import Case, check, f32, floats, freeze, raw
 from mace_target_cpu import Cpu
 
 WIDE = np.random.default_rng(1).uniform(-3, 3, (40, 3)).astype(np.float32)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import Case, check, f32, floats
 
 from mace_core.testing.compiled import check_graphs
-from mace_frontend_tensorflow.cases import Case, check, f32, floats
 from mace_target_cpu import Cpu
 
 Step = Callable[..., tuple[Any, ...]]

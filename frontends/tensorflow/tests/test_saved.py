@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_cases import floats
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -19,7 +20,6 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import check_graphs, random_inputs
 from mace_core.verify import verify
 from mace_frontend_tensorflow import TensorFlow
-from mace_frontend_tensorflow.cases import floats
 from mace_frontend_tensorflow.source import read
 from mace_target_cpu import Cpu
 

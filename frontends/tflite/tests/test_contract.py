@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from tflite_cases import Case, f32
+from tflite_write import write
 
 from mace_core.ir import Array
 from mace_core.testing.frontend import FrontendContract
 from mace_frontend_tflite import TfLite
-from mace_frontend_tflite.cases import Case, f32
-from mace_frontend_tflite.write import write
 
 
 class TestTfLite(FrontendContract):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tflite_cases import expected, f32, load
+from tflite_write import Step, Value, Written
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import DType
 from mace_core.run.reference import ReferenceSession, execute
 from mace_frontend_tflite import TfLite
-from mace_frontend_tflite.cases import expected, f32, load
-from mace_frontend_tflite.write import Step, Value, Written
 
 ONE = Value.constant("one", np.float32([1]))
 IF = ("IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflite_cases import Case, bytes_of, check, f32, floats, i8, ints, stored
+from tflite_write import Scales, TableFields, Value
 
 from mace_core.ir import DType
-from mace_frontend_tflite.cases import Case, bytes_of, check, f32, floats, i8, ints, stored
-from mace_frontend_tflite.write import Scales, TableFields, Value
 
 UNARY = tuple(
     Case(f"{code} {value.dtype.value}", code, [value], outputs=[value], low=low, high=high)

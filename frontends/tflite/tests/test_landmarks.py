@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flatbuffers import flexbuffers
+from tflite_cases import Case, f32, load
+from tflite_write import Value
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import check_graphs
-from mace_frontend_tflite.cases import Case, f32, load
-from mace_frontend_tflite.write import Value
 from mace_target_cpu import Cpu
 
 SUBSET = [3, 7, 1, 9]

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflite_cases import const, f32, floats, ints
+from tflite_write import Scales, Sparsity, Step, TableFields, Value, Written, write
 
 from mace_core.ir import DType
 from mace_core.testing.malformed import NUMBERS, Damaged, holds, mutations
-from mace_frontend_tflite.cases import const, f32, floats, ints
-from mace_frontend_tflite.write import Scales, Sparsity, Step, TableFields, Value, Written, write
 
 BESIDE = ("test_elementwise", "test_movement", "test_products", "test_reduce", "test_recurrent")
 HUGE = (1 << 31) - 1

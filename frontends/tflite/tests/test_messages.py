@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tflite_cases import load
+from tflite_write import Step, Value, Written
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ops import core_ops
 from mace_frontend_tflite import TfLite
-from mace_frontend_tflite.cases import load
-from mace_frontend_tflite.write import Step, Value, Written
 
 X = Value("x", shape=(1, 4))
 Y = Value("y", shape=(1, 4))

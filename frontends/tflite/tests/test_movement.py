@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tflite_cases import Case, check, const, f32, floats, i8, ints, stored
 
 from mace_core.ir import DType
-from mace_frontend_tflite.cases import Case, check, const, f32, floats, i8, ints, stored
 
 MOVE = (
     Case("reshape", "RESHAPE", [f32(2, 3, 4), const(4, -1)]),

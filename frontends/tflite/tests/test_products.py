@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflite_cases import Case, bytes_of, check, const, f32, floats, i8, stored
+from tflite_write import TableFields
 
 from mace_core.ir import DType
-from mace_frontend_tflite.cases import Case, bytes_of, check, const, f32, floats, i8, stored
-from mace_frontend_tflite.write import TableFields
 
 
 def window(stride: int = 1, padding: int = 0, **fields: Any) -> TableFields:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from mace_core.deployment import Model, Port
-from mace_core.errors import MaceError
-from mace_core.ir import DType
-from mace_core.run.reference import ReferenceSession, execute
-from mace_frontend_tflite import TfLite
-from mace_frontend_tflite.cases import (
+from tflite_cases import (
     Case,
     Operand,
     bytes_of,
@@ -28,7 +22,13 @@ from mace_frontend_tflite.cases import (
     state,
     stored,
 )
-from mace_frontend_tflite.write import Scales, Step, TableFields, Value, Written
+from tflite_write import Scales, Step, TableFields, Value, Written
+
+from mace_core.deployment import Model, Port
+from mace_core.errors import MaceError
+from mace_core.ir import DType
+from mace_core.run.reference import ReferenceSession, execute
+from mace_frontend_tflite import TfLite
 
 TIME, BATCH, WIDTH, UNITS = 4, 2, 3, 5
 GATES = range(4)

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flatbuffers import flexbuffers
+from tflite_cases import Case, check, const, f32, i8, ints
+from tflite_write import Scales, Value
 
 from mace_core.ir import DType
-from mace_frontend_tflite.cases import Case, check, const, f32, i8, ints
-from mace_frontend_tflite.write import Scales, Value
 
 RESIZES = tuple(
     Case(

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tflite
+from tflite_cases import expected, load
+from tflite_write import Step, Value, Written
 
 from mace_core.errors import MaceError
 from mace_core.ir import Shape
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import check_graphs
-from mace_frontend_tflite.cases import expected, load
-from mace_frontend_tflite.write import Step, Value, Written
 from mace_target_cpu import Cpu
 
 COMPLEX = tflite.TensorType.COMPLEX64

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tflite
+from tflite_cases import expected, floats, load, stored
+from tflite_write import Scales, Sparsity, Step, Value, Written
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Graph
 from mace_core.run.reference import execute
-from mace_frontend_tflite.cases import expected, floats, load, stored
-from mace_frontend_tflite.write import Scales, Sparsity, Step, Value, Written
 
 MATRIX = np.float32([[1, 0, 2, 3], [0, 4, 0, 0], [0, 0, 5, 0], [0, 0, 0, -1]])
 ROWS = Sparsity((0, 1), (), (4, ([0, 3, 4, 5, 6], [0, 2, 3, 1, 2, 3])))

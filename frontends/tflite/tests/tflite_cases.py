@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tflite_write import Scales, Step, TableFields, Value, Written, write
 
 from mace_core.deployment import Model
 from mace_core.ir import Array, DType, Graph
@@ -17,7 +18,6 @@ from mace_core.states import RESET, assign_states
 from mace_core.testing.requirements import require
 from mace_core.verify import verify
 from mace_frontend_tflite import TfLite
-from mace_frontend_tflite.write import Scales, Step, TableFields, Value, Written, write
 
 Operand = Value | Array | np.generic | None
 """An input without data, a constant, an absent operand."""
