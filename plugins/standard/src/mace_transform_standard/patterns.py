@@ -61,7 +61,7 @@ def is_square(builder: Builder, tensor: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Product:
+class FactorProduct:
     """A product of constants, as one array, and of tensors that are computed."""
 
     factor: Array
@@ -85,38 +85,38 @@ class Product:
         return tuple(left)
 
 
-ONE = Product(np.ones(()), ())
+ONE = FactorProduct(np.ones(()), ())
 
 
-def read_product(match: Match, node: Node) -> Product | None:
+def read_product(match: Match, node: Node) -> FactorProduct | None:
     """What a Mul, Neg or Div multiplies, through those before it that nothing else reads.
 
     None if it divides by what is computed.
     """
     if node.op.name == "Neg":
         inner = _factors(match, node.inputs[0])
-        return Product(-inner.factor, inner.terms)
+        return FactorProduct(-inner.factor, inner.terms)
     first, second = (_factors(match, tensor) for tensor in node.inputs)
     if node.op.name == "Mul":
-        return Product(first.factor * second.factor, (*first.terms, *second.terms))
+        return FactorProduct(first.factor * second.factor, (*first.terms, *second.terms))
     if second.terms or not np.all(second.factor):
         return None
-    return Product(first.factor / second.factor, first.terms)
+    return FactorProduct(first.factor / second.factor, first.terms)
 
 
-def _factors(match: Match, tensor: str) -> Product:
+def _factors(match: Match, tensor: str) -> FactorProduct:
     # Double precision: a product of several rounded constants would be off by more than one rounding.
     constant = match.new.constant(tensor)
     if constant is not None and constant.dtype.kind == "f":
-        return Product(constant.astype(np.float64), ())
+        return FactorProduct(constant.astype(np.float64), ())
     node = find_maker(match.new, tensor, "Mul", "Div", "Neg")
     # A factor that others read must be computed anyway, and a stored one has been rounded.
     is_single = match.uses.get(tensor, 1) == 1 and not match.new.tensors[tensor].quant
     inner = read_product(match, node) if node and is_single else None
-    return inner or Product(ONE.factor, (tensor,))
+    return inner or FactorProduct(ONE.factor, (tensor,))
 
 
-def read_factors(match: Match, tensor: str) -> Product:
+def read_factors(match: Match, tensor: str) -> FactorProduct:
     """What a tensor is the product of; itself, if of nothing else."""
     return _factors(match, tensor)
 

@@ -58,7 +58,11 @@ def _match_quotient(match: Match) -> Fused | None:
     """Swish as x / (1 + exp(-x)), the gate a divisor."""
     dividend, divisor = match.node.inputs
     sigmoid = _match_sigmoid(match, divisor)
-    return Fused("Swish", [dividend], AlphaAttributes(1.0)) if sigmoid and sigmoid.inputs[0] == dividend else None
+    return (
+        Fused("Swish", [dividend], AlphaAttributes(1.0))
+        if sigmoid and sigmoid.inputs[0] == dividend
+        else None
+    )
 
 
 def _match_sigmoid(match: Match, divisor: str) -> Fused | None:

@@ -45,7 +45,9 @@ def _rule(match: Match) -> Sequence[str] | None:
             else sign > 0 and _is_cubic(match, curve.inputs[0], x)
         )
         if curve and fits:
-            return fuse(match, Fused("Gelu", [x], GeluAttributes("none" if curve.op.name == "Erf" else "tanh")))
+            return fuse(
+                match, Fused("Gelu", [x], GeluAttributes("none" if curve.op.name == "Erf" else "tanh"))
+            )
     return None
 
 

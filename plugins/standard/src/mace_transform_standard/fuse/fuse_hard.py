@@ -8,8 +8,8 @@ from mace_core.ir import Graph
 from mace_core.ops.unary_attrs import ClipAttributes, HardSigmoidAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
+    FactorProduct,
     Fused,
-    Product,
     find_maker,
     fuse,
     near,
@@ -37,7 +37,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     return fuse(match, (_match_gated(match, factors) or _match_ramp(match, factors)) if factors else None)
 
 
-def _match_gated(match: Match, factors: Product) -> Fused | None:
+def _match_gated(match: Match, factors: FactorProduct) -> Fused | None:
     """X times its gate."""
     if len(factors.terms) != 2:
         return None
@@ -50,7 +50,7 @@ def _match_gated(match: Match, factors: Product) -> Fused | None:
     return None
 
 
-def _match_ramp(match: Match, factors: Product) -> Fused | None:
+def _match_ramp(match: Match, factors: FactorProduct) -> Fused | None:
     x = (
         _read_ramp(match, factors.terms[0])
         if len(factors.terms) == 1 and near(factors.number, 1 / 6)

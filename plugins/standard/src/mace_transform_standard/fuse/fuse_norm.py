@@ -215,7 +215,9 @@ def _choose_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | No
     spatial = tuple(range(1, rank - 1))
     if moments.axes == spatial and 3 <= rank <= 5:
         names = _make_vectors(match, moments.x, affine, shape[-1:])
-        return Fused("InstanceNorm", [moments.x, *names], EpsilonAttributes(moments.epsilon)) if names else None
+        return (
+            Fused("InstanceNorm", [moments.x, *names], EpsilonAttributes(moments.epsilon)) if names else None
+        )
     # [batch, ..., groups, channels of a group]: GroupNorm wants the last two as one axis.
     if moments.axes == (*spatial[:-1], rank - 1) and 4 <= rank <= 6:
         names = _make_vectors(match, moments.x, affine, shape[-2:])

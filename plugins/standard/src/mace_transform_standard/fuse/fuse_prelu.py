@@ -76,4 +76,6 @@ def _make_prelu(match: Match, x: str, slope: Array) -> Fused:
     if slope.size and np.all(slope == slope.reshape(-1)[0]):
         return Fused("LeakyRelu", [x], LeakyReluAttributes(float(slope.reshape(-1)[0])))
     dtype = match.new.tensors[x].real.dtype.numpy
-    return Fused("PRelu", [x, match.new.weight(f"{match.node.outputs[0]}.slope", slope.astype(dtype))], Attributes())
+    return Fused(
+        "PRelu", [x, match.new.weight(f"{match.node.outputs[0]}.slope", slope.astype(dtype))], Attributes()
+    )

@@ -149,8 +149,7 @@ def _match_axes(shape: Shape, wide: Shape) -> Shape | None:
 
 def _are_steps(nodes: Sequence[Node], steps: Steps) -> bool:
     return all(
-        node.op.name == op and node.attrs == attrs
-        for node, (op, attrs) in zip(nodes, steps, strict=True)
+        node.op.name == op and node.attrs == attrs for node, (op, attrs) in zip(nodes, steps, strict=True)
     )
 
 

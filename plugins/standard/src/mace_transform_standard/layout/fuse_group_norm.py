@@ -59,4 +59,6 @@ def _rule(match: Match) -> Sequence[str] | None:
     last = builder.one("Transpose", [x], TransposeAttributes((0, *range(2, len(shape)), 1)), like=match.node)
     attrs = GroupNormAttributes(apart[1], norm.attributes(EpsilonAttributes).epsilon)
     result = builder.one("GroupNorm", [last, *vectors], attrs, like=match.merge_origins(norm))
-    return match.emit("Transpose", [result], TransposeAttributes((0, len(shape) - 1, *range(1, len(shape) - 1))))
+    return match.emit(
+        "Transpose", [result], TransposeAttributes((0, len(shape) - 1, *range(1, len(shape) - 1)))
+    )

@@ -129,10 +129,16 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
         return None
     source = (
-        match.new.one("Transpose", before.inputs, TransposeAttributes(first), like=node) if inside else before.inputs[0]
+        match.new.one("Transpose", before.inputs, TransposeAttributes(first), like=node)
+        if inside
+        else before.inputs[0]
     )
     flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
-    return match.emit("Transpose", [flat], TransposeAttributes(back)) if back != tuple(range(len(back))) else [flat]
+    return (
+        match.emit("Transpose", [flat], TransposeAttributes(back))
+        if back != tuple(range(len(back)))
+        else [flat]
+    )
 
 
 def _find_transpose(match: Match, name: str) -> Node | None:
