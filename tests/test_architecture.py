@@ -205,6 +205,7 @@ TESTED_ELSEWHERE = {
     ),
     "build_folder": ("tests/test_scons.py", "SCons alone asks for the folder's lock"),
     "cli": ("tests/test_cli.py", "commands are tried from the command line"),
+    "cli_options": ("tests/test_cli.py", "commands are tried from the command line"),
     "commands": ("tests/test_cli.py", "commands are tried from the command line"),
     "deployment/convert": ("core/tests/test_deployment.py", "values are converted as a file is read"),
     "deployment/faults": ("core/tests/test_deployment.py", "faults are told as a file is read"),

@@ -91,8 +91,14 @@ def test_the_bundle_holds_what_needs_nothing_else() -> None:
 
 
 def _imports(file: Path) -> Iterator[str]:
-    """The top-level names that a module imports, without the standard library."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    """The top-level names that a module imports when it runs, without the standard library."""
+    tree = ast.parse(file.read_text())
+    blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    # What only a type checker imports comes with the type checker.
+    checked = {id(inner) for block in blocks for statement in block.body for inner in ast.walk(statement)}
+    for node in ast.walk(tree):
+        if id(node) in checked:
+            continue
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mace_core.cli_options import BUILDS, FILE, JSON, STRICT, TARGET, THREADS
 from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.progress import show_progress
@@ -23,28 +24,6 @@ if TYPE_CHECKING:
     Result = Validation | LayerComparison | Failure
 
 Command = Callable[..., Any]
-
-FILE = click.argument("deployment", type=click.Path(dir_okay=False, path_type=Path))
-JSON = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table for people."
-)
-TARGET = click.option(
-    "--target",
-    default="",
-    help="ABI[+TARGET...], see `mace matrix`. Default: target_abis of the deployment file.",
-)
-BUILDS = click.option(
-    "--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder."
-)
-STRICT = click.option(
-    "--no-fallback",
-    "strict",
-    is_flag=True,
-    help="Fail, with the reasons, if a node would run on a target that was not named.",
-)
-THREADS = click.option(
-    "--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads."
-)
 
 
 def exit_on_error(command: Command) -> Command:
