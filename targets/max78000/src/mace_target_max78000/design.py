@@ -84,7 +84,7 @@ def design_network(
         try:
             design = _design_with(graph, samples, device, options, narrow)
         except MaceError:
-            # With 8 bits it does not fit either: the faults reported are those of the network that was asked for.
+            # With 8 bits it does not fit either: report the faults of the network that was asked for.
             raise error from None
         reason = str(error).splitlines()[0]
     note = f"its results have 8 bits in place of 32, with which it would not fit: {reason}"
@@ -206,7 +206,7 @@ def _count_words(layers: Sequence[Layer], device: Device) -> list[tuple[int, int
 
 
 def _count_missing_words(layers: Sequence[Layer], device: Device) -> float:
-    """Return how many words of weight memory are missing, by the tighter of two bounds; negative where none."""
+    """Return how many words of weight memory are missing, by the tighter of two bounds."""
     counts = _count_words(layers, device)
     # Layers of more than half of the processors must share some, whatever their places; all together must
     # fit on average.

@@ -75,7 +75,7 @@ def _find_layer_faults(
         shape = list(find_feature_faults(site))
     if shape or not known:
         doubtful.add(site.index)
-    # Processors follow from the channels of the layer before, which its weights state, whatever else is wrong.
+    # Processors follow from the channels of the layer before, which its weights state in any case.
     counted = all(index not in unread or site.network.layers[index].weights is not None for index in inputs)
     processors = list(find_processor_faults(site)) if counted else []
     if processors or site.index in doubtful:

@@ -18,6 +18,6 @@ The path of one convolution, in the order of `pipeline.legalize_graph`:
     layer_adjustments.align_joined_inputs  joined inputs begin with whole words
     pipeline.split_long_bias               an output layer with more bias than a memory holds becomes several
 
-A rule returns None where it does not apply, and raises NoEquivalentError where the hardware has no equivalent;
+A rule returns None where it does not apply, and raises NoEquivalentError where the hardware lacks it;
 `Refusals` collects these, so that a user sees all of them at once.
 """

@@ -103,8 +103,8 @@ class NetworkInput:
 
         value: real numbers, or bytes as they are stored.
         """
-        stored = value if value.dtype == np.int8 else quantize(value, make_storage(self.power))
-        data = stored.reshape(-1)[self.order]
+        quantized = value if value.dtype == np.int8 else quantize(value, make_storage(self.power))
+        data = quantized.reshape(-1)[self.order]
         folded = self.fold.apply(data) if self.fold else data
         channels_first = np.moveaxis(folded[0], -1, 0).astype(np.int64)
         if channels_first.ndim == 1:  # a row is an image of one position
@@ -186,7 +186,7 @@ def cut_tail(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
 
 
 def refuse_tail(graph: Graph, tail: Sequence[Node], refusals: Refusals) -> None:
-    """Record outputs that the application cannot make of results: constants, and other types than real numbers."""
+    """Record outputs that the application cannot make of results: constants, and other than real numbers."""
     for name in graph.outputs:
         if name in graph.weights:
             refusals.add(f"output {name!r}", "it is a constant; leave it out")

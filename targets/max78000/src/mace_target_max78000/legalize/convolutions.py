@@ -165,7 +165,7 @@ class ConvolutionRewrite:
         return plan is not None and _count_unwanted(plan) == 0
 
     def plan_alone(self) -> tuple[DirectPlan, ...] | None:
-        """Plan it with one kernel of the hardware: few results too many, then equal padding, then a short one.
+        """Plan it with one kernel of the hardware: few results too many, then equal padding, then short.
 
         Results too many cost a layer that crops them; a short kernel takes less weight memory.
         """
@@ -200,16 +200,16 @@ class ConvolutionRewrite:
         stride = self.stride
         if stride > 1 and all(axis.offsets == (0,) for axis in self.axes):
             return self._subsample_first(stride)
-        alone = self.plan_alone()
+        single = self.plan_alone()
         # The output of a wide layer is 32-bit sums, which no pool can subsample and no layer can crop.
         is_wide = self.match.new.storages.get(self.match.node.outputs[0]) is None
-        if alone and self.fits and not (is_wide and stride > 1):
-            return self._emit_alone(alone, stride)
+        if single and self.fits and not (is_wide and stride > 1):
+            return self._emit_alone(single, stride)
         copies = self.plan_copies() if self._is_dense else None
         if copies and _count_copies(copies) * self.filters.shape[-1] <= self.device.channels:
             return self._emit_copies(copies, stride)
-        if alone and not is_wide:
-            return self._emit_alone(alone, stride)
+        if single and not is_wide:
+            return self._emit_alone(single, stride)
         kernel = list(self.filters.shape[1:-1])
         pads = list(self.match.node.attributes(ConvAttributes).pads_before)
         longest = list_kernel_lengths(self.rank)[-1]
@@ -294,8 +294,8 @@ def spread_filters(
         chosen = [axis[t] for axis, t in zip(places, tap, strict=True)]
         copy = int(np.ravel_multi_index([c for c, _ in chosen], tuple(copies)))
         columns = slice(copy * channels, (copy + 1) * channels)
-        at: tuple[Any, ...] = (slice(None), *(place for _, place in chosen), columns)
-        spread[at] = filters_at_tap(filters, tap)
+        index_of: tuple[Any, ...] = (slice(None), *(place for _, place in chosen), columns)
+        spread[index_of] = filters_at_tap(filters, tap)
     return spread
 
 

@@ -35,7 +35,7 @@ IMAGE_AXES = 2
 
 
 def plain_window(pads: Sequence[int]) -> dict[str, Attribute]:
-    """Return the window attributes of a convolution as the hardware has it: no stride, padding on both sides."""
+    """Return window attributes as the hardware has them: no stride, equal padding on both sides."""
     ones = (1,) * len(pads)
     return {"strides": ones, "dilations": ones, "pads_before": tuple(pads), "pads_after": tuple(pads)}
 
@@ -47,15 +47,15 @@ def filters_at_tap(filters: Array, tap: Sequence[int]) -> Array:
 
 
 def copying_filters(channels: int, places: Sequence[Sequence[int]], length: int) -> Array:
-    """Make filters that copy every channel once for each place in the kernel: [copies * C, *(length, ...), C].
+    """Make filters [copies * C, *(length, ...), C] that copy every channel once for each place in the kernel.
 
     places: along each spatial axis; a place beside the middle moves the data.
     """
     count = prod(map(len, places))
     filters = np.zeros((count, channels, *(length,) * len(places), channels), np.int8)
     for copy, place in enumerate(product(*places)):
-        at: tuple[Any, ...] = (copy, slice(None), *place)
-        filters[at] = np.eye(channels, dtype=np.int8)
+        index_of: tuple[Any, ...] = (copy, slice(None), *place)
+        filters[index_of] = np.eye(channels, dtype=np.int8)
     return filters.reshape(count * channels, *filters.shape[2:])
 
 
@@ -85,8 +85,8 @@ def add_copies(
     filters = np.zeros((prod(after), channels, *(length,) * len(stages), prod(before), channels), np.int8)
     for copy, sources in enumerate(product(*(stage.sources for stage in stages))):
         source = int(np.ravel_multi_index([s for s, _ in sources], tuple(before)))
-        at: tuple[Any, ...] = (copy, slice(None), *(place for _, place in sources), source)
-        filters[at] = np.eye(channels, dtype=np.int8)
+        index_of: tuple[Any, ...] = (copy, slice(None), *(place for _, place in sources), source)
+        filters[index_of] = np.eye(channels, dtype=np.int8)
     values = filters.reshape(prod(after) * channels, *(length,) * len(stages), -1)
     weight = builder.weight(f"{x}.copies.weight", values, UNIT_QUANT)
     window = plain_window([stage.pad for stage in stages])
@@ -107,7 +107,7 @@ def require_bytes(storage: Storage | None, name: str) -> Storage:
 
 
 def subsample(builder: Builder, x: str, stride: int) -> str:
-    """Add a pool of size 1, by which the hardware takes every `stride`th row and column; return its output."""
+    """Add a pool of size 1, by which the hardware takes every `stride`th row and column."""
     axes = len(builder.shape(x)) - 2
     ones, zeros = (1,) * axes, (0,) * axes
     window = {
@@ -193,7 +193,7 @@ def _crop_even(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_C
 def _crop_odd(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_Cut]]:
     """Cut off one row or column: double them by a transposed convolution that loses two, take every second.
 
-    The transposed convolution makes 2 n + 2 - 2 pad rows of n. With a pad of 2 these are two less than 2 n, so
+    The transposed convolution makes 2 n + 2 - 2 pad rows of n. With a pad of 2 these are 2 n - 2, so
     every second of them is one less than n.
     """
     pads, places, left = [], [], []

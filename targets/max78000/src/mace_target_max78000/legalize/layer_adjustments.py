@@ -80,10 +80,10 @@ class _Aligner:
 
     def _input_channels(self, layer: Layer) -> list[int]:
         """Return the channels of each input; what no layer makes is the network's input."""
-        made = {i: self.layers[i].out_channels for i in layer.inputs if i != INPUT}
-        rest = layer.channels - sum(made[i] for i in layer.inputs if i != INPUT)
+        known = {i: self.layers[i].out_channels for i in layer.inputs if i != INPUT}
+        rest = layer.channels - sum(known[i] for i in layer.inputs if i != INPUT)
         from_input = rest // max(layer.inputs.count(INPUT), 1)
-        return [made.get(i, from_input) for i in layer.inputs]
+        return [known.get(i, from_input) for i in layer.inputs]
 
 
 def _can_grow(layer: Layer) -> bool:

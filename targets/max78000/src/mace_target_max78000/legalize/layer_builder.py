@@ -1,4 +1,4 @@
-"""Builds layers from a graph of hardware operations: a pool and a sum join the convolution that reads them."""
+"""Builds layers from a graph of hardware operations; pools and sums join the convolution that reads them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LayerBuilder:
         absorbed = {node.name for fused in main.values() for node in fused.absorbed}
         absorbed |= self._list_absorbed_alone(absorbed)
         for node in self.graph.nodes:
-            # Views only count words anew; Concat and Split are where the layers around them read and write.
+            # Views only count words in another way; Concat and Split are places that layers read and write.
             if node.name in absorbed or node.op.name in (*VIEW_OPS, "Concat", "Split"):
                 continue
             try:
@@ -246,7 +246,7 @@ class LayerBuilder:
         )
 
     def _list_operands(self, fused: FusedInput) -> tuple[int, ...]:
-        """List the layers that make the operands of an element-wise operation; the input alone if they are its parts."""
+        """List the layers that make the operands of an operation; the input alone if they are its parts."""
         producers = [self.fusion.producers.get(name) for name in fused.tensors]
         names = {node.name for node in producers if node}
         if producers[0] and producers[0].op.name == "Split" and names == {producers[0].name}:
@@ -294,8 +294,8 @@ class LayerBuilder:
         base = self._find_base(tensor)
         node = self.fusion.producers.get(base)
         if node and node.op.name == "Concat" and base not in self.layer_of:
-            joined = self.graph.tensors[base]
-            pieces, channels, size = tuple(self._list_pieces(base)), joined.shape[-1], spatial_size(joined)
+            result = self.graph.tensors[base]
+            pieces, channels, size = tuple(self._list_pieces(base)), result.shape[-1], spatial_size(result)
             self._append(Layer(node.name, Operation.PASSTHROUGH, pieces, channels, size, channels), base)
         return self.layer_of[base]
 

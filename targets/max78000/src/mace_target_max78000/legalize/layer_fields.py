@@ -151,8 +151,8 @@ class QuantizedBias:
 
 def quantize_bias(graph: Graph, node: Node, sum_power: int) -> QuantizedBias:
     """Round a layer's bias to bytes.  sum_power: of the steps that the layer's sums count."""
-    tensor, stored = graph.tensors[node.inputs[2]], graph.weights[node.inputs[2]]
-    real = dequantize(stored, tensor.quant) if tensor.quant else stored.astype(np.float64)
+    tensor, array = graph.tensors[node.inputs[2]], graph.weights[node.inputs[2]]
+    real = dequantize(array, tensor.quant) if tensor.quant else array.astype(np.float64)
     step = 2.0 ** (sum_power + UNIT_SHIFT)
     exact = real / step
     # The quantizer puts half a step of the accumulator into a bias (see `quantize.plan`); rounding half up
@@ -228,7 +228,7 @@ class InputFusion:
         return FusedInput((view.base,))
 
     def alone(self, node: Node) -> FusedInput:
-        """Return what the layer of a pool or an element-wise operation computes that no convolution takes along."""
+        """Return what the layer of a pool or an operation computes that no convolution takes along."""
         if node.op.name in POOL_OPS:
             return self._fuse(node, node.inputs[0])
         if not self.same_steps(node):

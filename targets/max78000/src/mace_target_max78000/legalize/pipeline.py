@@ -220,8 +220,8 @@ def fold_input(graph: Graph, device: Device) -> tuple[Graph, InputFold | None]:
     common = convolutions.share_stride(axes)
     if common:
         match = Match(node, Builder(graph.name), {})
-        alone = convolutions.ConvolutionRewrite(match, common, w, device)
-        if alone.is_native or alone.fits:
+        single = convolutions.ConvolutionRewrite(match, common, w, device)
+        if single.is_native or single.fits:
             return graph, None
     plan = plan_fold(axes, list_kernel_lengths(len(shape))[-1])
     copies = [len(axis.moves) for axis in plan]

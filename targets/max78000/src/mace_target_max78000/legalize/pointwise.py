@@ -62,10 +62,10 @@ def _rewrite_abs(match: Match) -> Sequence[str] | None:
     The hardware takes absolute values only as the activation of a layer with weights.
     """
     node, builder = match.node, match.new
-    maker = builder.producer(node.inputs[0])
+    producer_node = builder.producer(node.inputs[0])
     is_sole_reader = match.uses.get(node.inputs[0], 1) == 1
-    is_layer = maker is not None and maker.op.name in MAIN_OPS and is_sole_reader
-    if maker and is_layer and maker.attributes(ClampAttributes).low == -math.inf:
+    is_layer = producer_node is not None and producer_node.op.name in MAIN_OPS and is_sole_reader
+    if producer_node and is_layer and producer_node.attributes(ClampAttributes).low == -math.inf:
         return None
     name = builder.stored(f"{node.name}.copy", builder.tensors[node.inputs[0]].storage)
     return match.emit("Abs", copy_as_layer(match, outputs=[name]))
@@ -77,8 +77,8 @@ def absorb_bias(match: Match) -> Sequence[str] | None:
     if node.op.name not in ("Add", "Sub"):
         return None
     # A constant minus sums would need negative weights; only the subtrahend can become a bias.
-    for at in (0, 1) if node.op.name == "Add" else (1,):
-        feeder, constant = match.sole_producer(1 - at, *MAIN_OPS), match.constant(at)
+    for position in (0, 1) if node.op.name == "Add" else (1,):
+        feeder, constant = match.sole_producer(1 - position, *MAIN_OPS), match.constant(position)
         if feeder is None or constant is None or len(feeder.inputs) > 2:
             continue
         if feeder.attributes(ClampAttributes).low != -math.inf:
@@ -115,14 +115,20 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
     if feeder.op.name != "Abs":
         return _join_nodes(match, feeder, feeder.inputs, feeder.attrs)
     # Rounding before Abs equals rounding after it: the hardware's activation follows its shift.
-    maker = builder.producer(feeder.inputs[0])
+    producer_node = builder.producer(feeder.inputs[0])
     is_sole_reader = match.uses.get(feeder.inputs[0], 1) == 1
-    if maker is None or maker.op.name not in MAIN_OPS or not is_sole_reader:
+    if producer_node is None or producer_node.op.name not in MAIN_OPS or not is_sole_reader:
         return None
     if builder.tensors[feeder.inputs[0]].quant:
         return None
     name = builder.stored(f"{node.outputs[0]}.signed", builder.storages[node.outputs[0]])
-    signed = builder.add(maker.op, maker.inputs, maker.attrs, outputs=[name], like=match.merge_origins(maker))
+    signed = builder.add(
+        producer_node.op,
+        producer_node.inputs,
+        producer_node.attrs,
+        outputs=[name],
+        like=match.merge_origins(producer_node),
+    )
     return match.emit("Abs", signed)
 
 
@@ -133,12 +139,12 @@ def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attrib
     )
 
 
-def split_rule(kept: frozenset[str]) -> Rule:
+def split_rule(keep: frozenset[str]) -> Rule:
     """Return the rule that splits a tensor by one Slice for each part.  kept: names of nodes that stay."""
 
     def rewrite_split(match: Match) -> Sequence[str] | None:
         node = match.node
-        if node.op.name != "Split" or node.name in kept:
+        if node.op.name != "Split" or node.name in keep:
             return None
         shape, split = match.shape(0), node.attributes(SplitAttributes)
         sizes, axis = split.sizes, split.axis % len(shape)
@@ -163,7 +169,7 @@ def find_input_operands(graph: Graph) -> frozenset[str]:
 
 
 def _are_all_operands(graph: Graph, node: Node) -> bool:
-    """Whether the parts, pooled or not, are all the operands of one node, in order, and nothing else reads them."""
+    """Whether the parts, pooled or not, are all operands of one node, in order, that nothing else reads."""
     readers: dict[str, list[Node]] = {}
     for reader in graph.nodes:
         for name in dict.fromkeys(reader.inputs):
@@ -173,8 +179,8 @@ def _are_all_operands(graph: Graph, node: Node) -> bool:
         return all(len(readers.get(name, ())) == 1 for name in names)
 
     parts = list(node.outputs)
-    if have_one_reader(parts) and all(readers[part][0].op.name in POOL_OPS for part in parts):
-        parts = [readers[part][0].outputs[0] for part in parts]
+    if have_one_reader(parts) and all(readers[part_shape][0].op.name in POOL_OPS for part_shape in parts):
+        parts = [readers[part_shape][0].outputs[0] for part_shape in parts]
     if len(set(node.attributes(SplitAttributes).sizes)) != 1 or set(parts) & set(graph.outputs):
         return False
     operations = (n for n in readers.get(parts[0], ()) if n.op.name in ELTWISE_OPS)
@@ -185,7 +191,7 @@ def cap_by_negation(match: Match) -> Sequence[str] | None:
     """Replace a limit below 127 steps by two copies, each of the negative, with bias between.
 
     The hardware has no upper limit but saturation. So x is limited to m where -x is moved by m - 128 and
-    saturates at -128. A step of bias is two steps of data with the weights of these copies, so m must be even.
+    saturates at -128. A step of bias is two steps of data with these weights, so m must be even.
     """
     node, builder = match.node, match.new
     if node.op.name != "Clip" and node.op.name not in MAIN_OPS:
@@ -212,7 +218,7 @@ def cap_by_negation(match: Match) -> Sequence[str] | None:
 def _negate(match: Match, x: str, bias: int, output: str) -> str:
     """Add a layer that gives the negative of data plus twice a bias.
 
-    A weight of -64 in steps of 2 ** -6 is -1; 128 steps of the accumulator, one of bias, are then two of data.
+    A weight of -64 in steps of 2 ** -6 is -1; one step of bias, 128 of the accumulator, is then two of data.
     """
     builder, quant = match.new, match.new.tensors[x].quant
     assert quant is not None

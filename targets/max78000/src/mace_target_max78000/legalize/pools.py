@@ -134,14 +134,22 @@ def remove_crop_before_pool(match: Match) -> Sequence[str] | None:
     if node.op.name not in ("MaxPool", "AveragePool"):
         return None
     crop = match.sole_producer(0, "Slice")
-    maker = match.new.producer(node.inputs[0])
-    if crop is None and maker and maker.op.name == "Slice" and match.uses.get(node.inputs[0], 1) == 1:
-        crop = maker
+    producer_node = match.new.producer(node.inputs[0])
+    if (
+        crop is None
+        and producer_node
+        and producer_node.op.name == "Slice"
+        and match.uses.get(node.inputs[0], 1) == 1
+    ):
+        crop = producer_node
     if crop is None or not _keeps_start(crop.attributes(SliceAttributes)):
         return None
     windows = node.attributes(PoolAttributes).windows(len(match.shape(0)) - 2)
-    whole, part = match.new.shape(crop.inputs[0]), match.shape(0)
-    same = windows.count(whole[1:-1]) == windows.count(part[1:-1]) and whole[-1] == part[-1]
+    source_shape, part_shape = match.new.shape(crop.inputs[0]), match.shape(0)
+    same = (
+        windows.count(source_shape[1:-1]) == windows.count(part_shape[1:-1])
+        and source_shape[-1] == part_shape[-1]
+    )
     return match.emit(node.op, [crop.inputs[0]], node.attrs) if same else None
 
 

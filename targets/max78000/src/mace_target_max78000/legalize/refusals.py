@@ -22,11 +22,11 @@ class Refusals:
 
     def __init__(self) -> None:
         # A dictionary as an ordered set: several rules may refuse one node for the same reason.
-        self._texts: dict[str, None] = {}
+        self._reasons: dict[str, None] = {}
 
     def add(self, place: str, text: str) -> None:
         """Record what is wrong at a place."""
-        self._texts[f"{place}: {text}"] = None
+        self._reasons[f"{place}: {text}"] = None
 
     def add_node(self, node: Node, text: str) -> None:
         """Record what is wrong with a node."""
@@ -34,8 +34,8 @@ class Refusals:
 
     def check(self) -> None:
         """Raise one MaceError with everything that was recorded, if there is anything."""
-        if self._texts:
-            raise MaceError.of(self._texts)
+        if self._reasons:
+            raise MaceError.of(self._reasons)
 
     def collect(self, rule: Rule) -> Rule:
         """Return the rule; where it refuses a node, the reason is recorded and the node stays."""

@@ -30,7 +30,7 @@ DOUBLING = {"strides": (2, 2), "output_padding": (1, 1)}
 
 
 def rewrite_transposed(match: Match) -> Sequence[str] | None:
-    """Rewrite a transposed convolution: of stride 1 to a convolution, of stride 2 to the hardware's kernel."""
+    """Rewrite a transposed convolution: stride 1 to a convolution, stride 2 to the hardware's kernel."""
     node = match.node
     if node.op.name != "ConvTranspose":
         return None
@@ -74,7 +74,7 @@ class TransposedRewrite:
         return self._emit("Conv", reversed_filters, attrs, self.match.node.outputs)
 
     def as_doubling(self) -> Sequence[str] | None:
-        """Emit the hardware's kernel of 3 with stride 2 and a crop of what is too much; None if it can stay."""
+        """Emit the hardware's kernel with stride 2, and a crop of what is too much; None if it can stay."""
         kernel = self.w.shape[1:-1]
         if set(self.strides) != {2} or len(kernel) != IMAGE_AXES:
             problem = f"its strides are {list(self.strides)} over {len(kernel)} axes"
@@ -136,7 +136,7 @@ def rewrite_resize(match: Match) -> Sequence[str] | None:
     if node.attributes(ResizeAttributes).mode != "nearest" or len(shape) != IMAGE_RANK or not _doubles(match):
         problem = "it resizes in another way than repeating each row and column of an image"
         raise NoEquivalentError(f"{problem}; use nearest with a factor of 2, or resize outside")
-    # Stride 2 puts a zero behind every element; ones at these four taps repeat an element over a square of 2 x 2.
+    # Stride 2 puts a zero behind every element; ones at these four taps repeat it over 2 x 2.
     filters = copying_filters(shape[-1], [[1], [1]], TRANSPOSED_KERNEL)
     for row, column in ((1, 2), (2, 1), (2, 2)):
         filters[:, row, column] = filters[:, 1, 1]

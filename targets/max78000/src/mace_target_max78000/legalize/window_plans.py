@@ -43,7 +43,7 @@ Ways = Sequence[tuple[int, int]]
 class WindowAxis:
     """What an operation needs along one axis.
 
-    size: elements of its input.  count: elements of its output.  offsets: of its taps, from the window's place.
+    size, count: elements of its input and output.  offsets: of its taps, from the window's place.
     """
 
     size: int
@@ -116,7 +116,7 @@ class FoldPlan:
 
 @dataclass(frozen=True)
 class _Window:
-    """The sum that ends a plan: elements of a copy that it runs over, its padding, the length of its kernel."""
+    """A sum over copies: elements of a copy that it runs over, its padding, the length of its kernel."""
 
     size: int
     pad: int
@@ -142,8 +142,8 @@ def list_kernel_lengths(rank: int) -> tuple[int, ...]:
 def plan_direct(axis: WindowAxis, length: int) -> list[DirectPlan]:
     """List the plans with a single kernel of this length, some of them with results too many."""
     plans = []
-    # The hardware subsamples from its first position on. Where that is not a result, the kernel may begin one
-    # stride earlier, and the first result is dropped.
+    # The hardware subsamples from its first position on. Where that is not a result, the kernel may begin
+    # one stride earlier, and the first result is dropped.
     leads = (0, 1) if axis.stride > 1 else (0,)
     for pad, lead in product(PADS, leads):
         places = tuple(e + pad - axis.stride * lead for e in axis.offsets)
@@ -257,8 +257,8 @@ def _choose_fewest(options: Sequence[Ways]) -> Ways | None:
     # they lose fewer elements at the ends.
     moves = sorted({way[0] for ways in options for way in ways}, key=abs)
     for count in range(1, MAX_COMBINED + 1):
-        for kept in combinations(moves, count):
-            chosen = [next((way for way in ways if way[0] in kept), None) for ways in options]
+        for subset in combinations(moves, count):
+            chosen = [next((way for way in ways if way[0] in subset), None) for ways in options]
             if None not in chosen:
                 return [way for way in chosen if way is not None]
     return [min(ways, key=lambda way: moves.index(way[0])) for ways in options]
@@ -280,7 +280,7 @@ def plan_fold(axes: Sequence[WindowAxis], length: int) -> tuple[FoldPlan, ...]:
 
 
 def _fold_axis(axis: WindowAxis, length: int, pad: int) -> FoldPlan:
-    """Choose copies for a kernel of a length: repeatedly the one that serves most of the taps that are left."""
+    """Choose copies for a kernel of a length: repeatedly the one that serves most taps that are left."""
     left = set(axis.offsets)
     moves: list[int] = []
     places: dict[int, tuple[int, int]] = {}

@@ -169,7 +169,7 @@ class _Arranger:
                 return value
             if (source, layout) in self.copies and self._join(self.copies[source, layout], layout, anchor):
                 return self.copies[source, layout]
-        # A passthrough copy takes no weights, but lies in the slots of its source; a convolution lies anywhere.
+        # A passthrough copy takes no weights, but lies in the slots of its source; a convolution does not.
         for kind in (self._add_convolution,) if free else (self._add_passthrough, self._add_convolution):
             number = kind(layer, source)
             if self._join(number, layout, anchor):

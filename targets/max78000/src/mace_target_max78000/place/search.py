@@ -94,7 +94,7 @@ def _list_rounds(arrangement: Arrangement, device: Device, options: Options) -> 
     Where the user asks for FIFOs, any number of layers may as well stream; where not, only as many as must.
     """
     arrivals = list(_list_arrivals(arrangement, device, options))
-    # Streaming asks more of the application, which feeds the FIFO; so it is tried only where nothing else fits,
+    # Streaming asks more of the application, which feeds the FIFO; so it is tried where nothing else fits,
     # unless FIFOs are asked for.
     choices = [arrivals] if options.fifo or options.fast_fifo else [[arrival] for arrival in arrivals]
     widest, channels = _widest_group(arrangement), arrangement.values[INPUT].pattern.bit_count()

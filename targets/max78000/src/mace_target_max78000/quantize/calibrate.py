@@ -66,7 +66,7 @@ def observe(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> dict[str, T
             flat = value.reshape(-1, value.shape[-1] if value.ndim else 1).astype(np.float64)
             moments[name].append((flat.mean(axis=0), (flat**2).mean(axis=0)))
             limits[name].append((float(flat.min()), float(flat.max())))
-            # Evenly spaced values of all samples: as good to try steps on as all of them, and bounded in memory.
+            # Evenly spaced values of all samples: as good to try steps on, and bounded in memory.
             step = max(1, value.size * len(samples) // MAX_KEPT)
             gathered[name].append(value.reshape(-1)[::step].astype(np.float32))
     return {n: _summarize(gathered[n], moments[n], limits[n]) for n in names}

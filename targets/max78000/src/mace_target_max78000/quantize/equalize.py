@@ -27,7 +27,7 @@ ROUNDS = 20
 """Passes over all links: a factor changes the weights that the next link compares."""
 
 MAX_FACTOR = 2.0**7
-"""The largest factor of a channel: beyond it, bias and rounding of the next layer lose more than weights gain."""
+"""The largest factor of a channel: beyond it, bias and rounding lose more than weights gain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class ChannelLink:
 
 
 def equalize_channels(graph: Graph) -> Graph:
-    """Make the weights of each channel as large as those that read it; what the graph computes stays the same."""
+    """Make the weights of each channel as large as those that read it; the results stay the same."""
     weights = dict(graph.weights)
     # A limit such as 6 would be scaled with its channel; `move_limits` scales those layers as a whole.
     links = [link for link in _find_links(graph) if math.isinf(link.high)]
@@ -67,7 +67,7 @@ def fill_ranges(graph: Graph, seen: Mapping[str, TensorStatistics]) -> Graph:
 
 
 def move_limits(graph: Graph) -> Graph:
-    """Move limits above zero (ReLU6) to 127 steps of a power of two, where the hardware saturates by itself."""
+    """Move limits above zero (ReLU6) to 127 steps of a power of two, where the hardware saturates."""
     weights = dict(graph.weights)
     links = [link for link in _find_links(graph) if not math.isinf(link.high)]
     for link in links:

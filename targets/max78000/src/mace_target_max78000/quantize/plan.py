@@ -112,7 +112,7 @@ def _make_plan(
 
 
 def draft_quantization(graph: Graph) -> Graph:
-    """Quantize to bytes without regard to losses: enough to see whether the accelerator has all that it needs."""
+    """Quantize to bytes whatever is lost: enough to see whether the accelerator has all that it needs."""
     plain = move_limits(split_large_means(as_real_graph(graph)))
     inner, _ = cut_tail(plain)
     names = [*inner.inputs, *(o for node in inner.nodes for o in node.outputs)]
@@ -221,8 +221,8 @@ def _add_parameters(
     )
     unit = chosen.power + steps[node.inputs[0]]
     result = steps.get(node.outputs[0])
-    # The hardware rounds halves up, a stored tensor of the graph to even. With half a step of the accumulator a
-    # sum never lies on a half, and both round alike.
+    # The hardware rounds halves up, a stored tensor of the graph to even. With half a step of the accumulator
+    # a sum never lies on a half, and both round alike.
     half = 1 if result is not None and result > unit else 0
     bias = (2 * 2**UNIT_SHIFT * chosen.bias + half).astype(np.int32)
     return w, new.weight(f"{node.name}.bias.stored", bias, Quant.of(2.0 ** (unit - 1)))

@@ -81,7 +81,7 @@ class WeightRounding:
         exact_bias = self.bias - np.sum(errors * self.mean, axis=1)
         unit = 2.0 ** (power + self.data + UNIT_SHIFT)
         bias = np.clip(np.rint(exact_bias / unit), -128, 127)
-        # The expected squared error: of the weights by the variance of what they multiply, of the bias by what it lost.
+        # The expected squared error: of weights by the variance of what they multiply, of the bias itself.
         error = np.sum(errors**2 * self.variance, axis=1) + (bias * unit - exact_bias) ** 2
         return RoundedWeights(values, power, bias, bits, float(error.sum()))
 
