@@ -88,8 +88,9 @@ def _check_attributes(node: Node) -> None:
     """Raise OpError if the attributes are another op's, or hold values of other types than their fields."""
     if type(node.attrs) is not node.op.attrs:
         raise OpError(f"its attributes are {type(node.attrs).__name__}, expected {node.op.attrs.__name__}")
-    # Compared as dictionaries, for which a value is equal to itself: NaN is an attribute like others.
-    if values_of(node.op.complete(node.attrs)) != values_of(node.attrs):
+    checked = node.op.complete(node.attrs)
+    # Compared as dictionaries at last, for which a value is equal to itself: NaN is an attribute like others.
+    if checked != node.attrs and values_of(checked) != values_of(node.attrs):
         raise OpError("its attributes hold lists or numpy's numbers in place of Python's")
 
 
