@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class _Aligner:
         self.old, self.refusals = old, refusals
         self.layers: list[Layer] = []
         self.numbers: list[int] = []
-        self.read_counts = Counter(index for layer in old for index in layer.inputs)
+        self.read_counts = Counter(chain.from_iterable(layer.inputs for layer in old))
 
     def add(self, index: int) -> None:
         """Append an old layer, before it the copies that it needs."""

@@ -35,7 +35,10 @@ class TensorView:
 
 def find_producers(graph: Graph) -> dict[str, Node]:
     """Map each computed tensor to its node."""
-    return {name: node for node in graph.nodes for name in node.outputs}
+    producers: dict[str, Node] = {}
+    for node in graph.nodes:
+        producers.update(dict.fromkeys(node.outputs, node))
+    return producers
 
 
 def find_view(graph: Graph, tensor: str, producers: Mapping[str, Node]) -> TensorView:

@@ -185,7 +185,8 @@ def _find_wide(graph: Graph) -> set[str]:
     # A sum that another layer reads, or that an activation follows, must be bytes.
     uses = graph.uses()
     free = (n for n in graph.nodes if n.op.name in MAIN_OPS and not n.attributes(ClampAttributes).is_clamped)
-    return {o for n in free for o in n.outputs if o in graph.outputs and uses[o] == 1}
+    results = {node.outputs[0] for node in free}
+    return {name for name in results if name in graph.outputs and uses[name] == 1}
 
 
 def _round_graph(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, RoundedWeights]) -> Graph:
