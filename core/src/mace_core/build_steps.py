@@ -20,11 +20,10 @@ from mace_core.build_manifest import RUNTIME, SHIPPED, check_buildable, collect_
 from mace_core.errors import PluginError
 from mace_core.fingerprint import fingerprint
 from mace_core.generation import Job, generate
-from mace_core.json_types import Json
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.package_files import package_files
 from mace_core.registry import Registry
-from mace_core.report import ModelReport
+from mace_core.report import arena_line, stored_line
 from mace_core.run.command import Command, Say
 from mace_core.run.files import write, write_all
 from mace_core.states import start_files
@@ -349,22 +348,6 @@ def _generate(place: Place, job: Job, registry: Registry, say: Say) -> None:
     for manifest in generated.sources.manifests:
         for library, remedy in manifest.loads.items():
             say(f"note: {manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
-
-
-def arena_line(model: ModelReport) -> str:
-    """Return the arena's size beside its lower bound, for the build's log."""
-    bound = max(model.arena_lower_bound, 1)
-    return f"arena {model.arena_bytes} bytes ({model.arena_bytes / bound:.3f} x the largest live set)"
-
-
-def stored_line(details: Json) -> str:
-    """Return what `weights: as-stored` changed, for the build's log; "" where it was not asked for."""
-    figures = details.get("weights_as_stored")
-    if not isinstance(figures, Mapping):
-        return ""
-    sizes = f"{figures['stored_bytes']} bytes instead of {figures['packed_bytes']}"
-    arena = f"widened into at most {figures['widened_bytes']} bytes of the arena for one call"
-    return f"{figures['weights']} weights as stored: {sizes}, {arena}"
 
 
 def _copy_step(place: Place, product: str, source: str | Path) -> Step:

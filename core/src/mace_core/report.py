@@ -259,3 +259,19 @@ def _report_project(
         summary=summary,
         details=details,
     )
+
+
+def arena_line(model: ModelReport) -> str:
+    """Return the arena's size beside its lower bound, for the build's log."""
+    bound = max(model.arena_lower_bound, 1)
+    return f"arena {model.arena_bytes} bytes ({model.arena_bytes / bound:.3f} x the largest live set)"
+
+
+def stored_line(details: Json) -> str:
+    """Return what `weights: as-stored` changed, for the build's log; "" where it was not asked for."""
+    figures = details.get("weights_as_stored")
+    if not isinstance(figures, Mapping):
+        return ""
+    sizes = f"{figures['stored_bytes']} bytes instead of {figures['packed_bytes']}"
+    arena = f"widened into at most {figures['widened_bytes']} bytes of the arena for one call"
+    return f"{figures['weights']} weights as stored: {sizes}, {arena}"
