@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Quant, Storage
 from mace_core.run.reference import execute
 from mace_transform_standard.canonicalize.merge_casts import is_exact, merge_casts
@@ -279,3 +280,22 @@ def test_what_only_looks_alike_stays(expressions: Any, ops_after: Any) -> None:
     for pair in pairs:
         graph = e.graph(*pair)
         assert ops_after([remove_duplicates], graph, 0) == [n.op.name for n in graph.nodes]
+
+
+def test_limits_of_indices_and_of_integers_that_wrap_stay() -> None:
+    """Indices do not inherit the range of the values; a sum of squares of int32 may be negative."""
+    new = Builder("indices")
+    values, indices = new.add(
+        "TopK", [new.one("Sigmoid", [new.input("x", DType.F32, (20,))])], {"k": 20}, outputs=2
+    )
+    kept = new.one("Clip", [new.one("Cast", [indices], {"to": "f32"})], {"min": 0.0, "max": 5.0})
+    dropped = new.one("Clip", [values], {"min": 0.0, "max": 5.0})
+    graph = remove_limits(new.finish([new.one("Neg", [kept]), new.one("Neg", [dropped])]))
+    assert [node.op.name for node in graph.nodes].count("Clip") == 1
+
+    new = Builder("integers")
+    x = new.input("x", DType.I32, (4,))
+    squares = new.finish([new.one("Neg", [new.one("Relu", [new.one("Mul", [x, x])])])])
+    assert [node.op.name for node in remove_limits(squares).nodes] == ["Mul", "Relu", "Neg"]
+    data = {"x": np.array([1 << 16, 46341, 2, -3], np.int32)}
+    assert execute(remove_limits(squares), data).keys() == execute(squares, data).keys()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mace_core import decompositions
+from mace_core.attributes import values_of
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant
 from mace_core.transforms import PHASES
@@ -23,7 +24,7 @@ Case = Callable[[Any], str | tuple[str, ...]]
 
 def atrous(e: Any, between: Callable[[str], str]) -> str:
     def steps(made: decompositions.Steps, x: str) -> str:
-        return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
+        return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **values_of(attrs)))
 
     # Channels first, so that there is a Transpose which layout moves.
     x = between(e("Transpose", e("Sin", e.input(1, 2, 4, 4)), perm=TO_LAST))

@@ -48,18 +48,30 @@ def remove_limits(graph: Graph) -> Graph:
                 return [node.inputs[0]]
         # Rounding to stored integers may leave the range.
         if all(output not in match.new.storages for output in node.outputs):
-            ranges.update(dict.fromkeys(node.outputs, _bound_results(node, ranges)))
+            # Further outputs hold something else, as indices do, unless the op has any number of one kind.
+            bounded = node.outputs if node.op.outputs[0].endswith("*") else node.outputs[:1]
+            ranges.update(dict.fromkeys(bounded, _bound_results(node, ranges, _is_exact(match))))
         return None
 
     return rewrite(graph, rule)
 
 
-def _bound_results(node: Node, ranges: Mapping[str, Range]) -> Range:
+def _is_exact(match: Match) -> bool:
+    """Tell whether results cannot leave the range that arithmetic gives them: integers wrap around."""
+    return match.new.tensors[match.node.inputs[0]].real.dtype.is_float
+
+
+def _bound_results(node: Node, ranges: Mapping[str, Range], is_exact: bool) -> Range:
     attrs = node.attrs
     if limits := _read_limits(node):
         return limits
-    if isinstance(attrs, PoolAttributes) and (attrs.ceil or any((*attrs.pads_before, *attrs.pads_after))):
-        return ANY  # a window may see nothing but padding
+    may_wrap = not (is_exact or node.op.moves or node.op.name in (*BETWEEN, "Relu"))
+    # A window may see nothing but padding.
+    may_see_nothing = isinstance(attrs, PoolAttributes) and (
+        attrs.ceil or any((*attrs.pads_before, *attrs.pads_after))
+    )
+    if may_wrap or may_see_nothing:
+        return ANY
     if node.op.name == "Mul" and node.inputs[0] == node.inputs[1]:
         return POSITIVE
     read = [ranges.get(i, ANY) for i in node.inputs[node.op.name == "Where" :]]
