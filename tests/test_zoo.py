@@ -169,7 +169,9 @@ def test_each_file_is_accepted(number: int, tmp_path: Path) -> None:
     deployment = load_deployment(written(row, tmp_path), FRONTENDS)
     (model,) = deployment.models
     assert deployment.library == "onnx_mobilenetv2_1_0"
-    assert any(f"library_name: {LIBRARY!r} is called" in note for note in deployment.notes)
+    assert any(
+        f"library_name: {LIBRARY!r} is 'onnx_mobilenetv2_1_0' in C" in note for note in deployment.notes
+    )
     assert model.platform == row.platform
     assert set(model.runtimes) == set(row.runtime.split("+"))
     assert len(model.files) == (2 if row.platform == "caffe" else 1)

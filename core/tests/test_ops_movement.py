@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import values_of
 from mace_core.ir import Array, DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.gather import positions
@@ -307,8 +308,8 @@ def test_move_keeps_what_is_computed(op: str, inputs: list[Array], attrs: dict[s
         if answer is None:
             continue
         before = [a.transpose(np.argsort(perm)) for a in inputs]
-        found = run(op, before, **answer[0])
-        for expected, got in zip(run(op, inputs, **complete), found, strict=True):
+        found = run(op, before, **values_of(answer[0]))
+        for expected, got in zip(run(op, inputs, **values_of(complete)), found, strict=True):
             np.testing.assert_allclose(got.transpose(answer[1]), expected, rtol=1e-6)
         moved += 1
     assert moved == (2 if op == "Trilu" else 6)

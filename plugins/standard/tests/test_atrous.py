@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mace_core import decompositions
+from mace_core.attributes import values_of
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
 from mace_transform_standard.fuse.fuse_crop import fuse_crop
@@ -20,7 +21,7 @@ PLAIN = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilati
 
 
 def steps(e: Any, made: decompositions.Steps, x: str) -> str:
-    return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **attrs))
+    return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **values_of(attrs)))
 
 
 def blocks(e: Any, size: int, block: int, reach: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Trees, distances, couplings and maps of labels against their numpy references, and trees that could not end."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_trees(tmp_path: Path) -> None:
     plain = [(np.float32, (code,), "sum", False) for code in every]
     mixed = [
         (np.float32, (*every, *(8 + c for c in every)), aggregate, True)
-        for aggregate in tree_ensemble.AGGREGATES
+        for aggregate in get_args(tree_ensemble.Aggregate)
     ]
     others = [
         (np.float64, (0,), "average", False),

@@ -61,7 +61,9 @@ GRIDS = (
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_grid_sample(tmp_path: Path, mode: str) -> None:
     cases = Cases()
-    for (x, grid), padding, align in product((*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), get_args(Padding), (False, True)):
+    for (x, grid), padding, align in product(
+        (*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), get_args(Padding), (False, True)
+    ):
         attrs: dict[str, object] = {"mode": mode, "padding": padding, "align_corners": align}
         cases.put("GridSample", [normal(0, *x), 1.5 * normal(1, *grid)], attrs)
         cases.put("GridSample", [normal(0, *x), wild(normal(2, *grid))], attrs)

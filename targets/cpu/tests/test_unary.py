@@ -71,7 +71,7 @@ WINDOW = {"strides": (1,), "pads_before": (0,), "pads_after": (0,), "dilations":
             "Add",
             [(HUGE,), (1,)],
             {},
-            "x0 has a dimension of 2147483648; libraries hold tensors of at most 2147483647 along an axis",
+            "x0 has a dimension of 2147483648; libraries support at most 2147483647; state a smaller one under input_shapes",
         ),
         (
             "ReduceSum",
