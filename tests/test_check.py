@@ -80,7 +80,7 @@ def test_a_model_for_the_accelerator_is_ready(folder: Path) -> None:
     status, output = check(folder, "good", target="max78000")
     assert status == 0, output
     assert "ready for target=max78000 with toolchain arm-none-eabi" in output
-    assert "note: m: the network was quantised with random inputs" in output
+    assert "note: m: the network was quantized with random inputs" in output
 
 
 def test_a_model_that_the_accelerator_lacks_an_operation_for_is_not(folder: Path) -> None:
