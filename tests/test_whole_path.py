@@ -25,6 +25,7 @@ from mace_core.plan import Plan as ModelPlan
 from mace_core.plan import plan_calls
 from mace_core.program import Program
 from mace_core.testing.compiled import plan_graph
+from mace_core.testing.malformed import Damaged
 from mace_core.testing.sanitized import GAP, Finding, Sanitized, space
 from mace_core.testing.whole_path import Plan, take_whole_path
 from mace_target_cpu import Cpu
@@ -135,4 +136,4 @@ def test_a_missing_toolchain_is_one_error_and_no_finding(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
     with pytest.raises(MaceError, match="no toolchain is ready"):
-        take_whole_path("onnx", mutants("onnx", seed=11, count=1, originals=1), tmp_path, Plan())
+        take_whole_path("onnx", [Damaged("nothing", {"m.onnx": b""})], tmp_path, Plan())

@@ -210,9 +210,18 @@ class Workplace:
         data = (ROOT / fault.file).read_bytes()
         (self.folder / fault.file).write_bytes(data[:start] + text.encode() + data[end:])
 
+        self._forget_bytecode(fault)
+
     def restore(self, fault: Fault) -> None:
         """Write the file as it was."""
         shutil.copyfile(ROOT / fault.file, self.folder / fault.file)
+        self._forget_bytecode(fault)
+
+    def _forget_bytecode(self, fault: Fault) -> None:
+        """Remove what Python compiled: it takes a file of one size and second for the one that it knows."""
+        path = self.folder / fault.file
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()
 
 
 class Trial:

@@ -29,8 +29,8 @@ from mace_core.run.files import write, write_all
 from mace_core.states import start_files
 from mace_core.tuning import tuning_file
 
-# Warnings do not stop the build of a product, because compilers that we have never seen have warnings of their
-# own; our tests compile the same code with -Werror (`run.compile.WARNINGS`).
+# Warnings do not stop the build of a product, because compilers that we have never seen have warnings of
+# their own; our tests compile the same code with -Werror (`run.compile.WARNINGS`).
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-ffunction-sections", "-fdata-sections")
 LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
 
