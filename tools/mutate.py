@@ -177,7 +177,7 @@ class Workplace:
     """A copy of the checkout in which one job plants its faults."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._writes = folder, 0
         unneeded = shutil.ignore_patterns(".*", "__pycache__", "builds*", "*.egg-info")
         shutil.copytree(ROOT, folder, ignore=unneeded, symlinks=True)
         sources = [str(p) for p in (folder / "core/src", *sorted(folder.glob("*/*/src")))]
@@ -209,19 +209,21 @@ class Workplace:
         start, end, text = fault.change
         data = (ROOT / fault.file).read_bytes()
         (self.folder / fault.file).write_bytes(data[:start] + text.encode() + data[end:])
-
-        self._forget_bytecode(fault)
+        self._date_anew(fault)
 
     def restore(self, fault: Fault) -> None:
         """Write the file as it was."""
         shutil.copyfile(ROOT / fault.file, self.folder / fault.file)
-        self._forget_bytecode(fault)
+        self._date_anew(fault)
 
-    def _forget_bytecode(self, fault: Fault) -> None:
-        """Remove what Python compiled: it takes a file of one size and second for the one that it knows."""
-        path = self.folder / fault.file
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
-            compiled.unlink()
+    def _date_anew(self, fault: Fault) -> None:
+        """Give the file a time that it never had.
+
+        Python knows a file by its size and the second of its change, wherever it keeps what it compiled.
+        """
+        self._writes += 1
+        stamp = 1_000_000_000 + 10 * self._writes
+        os.utime(self.folder / fault.file, (stamp, stamp))
 
 
 class Trial:
