@@ -2,7 +2,7 @@
 
 It reads shipped Python files only, without tests. To compare with an earlier commit:
 
-    git worktree add /tmp/before COMMIT && uv run python tools/readability.py /tmp/before
+    git worktree add ../before COMMIT && uv run python tools/readability.py ../before
 
 --faults PATH prints every place below a path that breaks a rule of `tools/language.py`. --lower AREA
 lowers the limits of tests/unconverted.toml to what is left, for the areas whose names begin so.

@@ -1,4 +1,4 @@
-"""Typed attributes: what is taken, what is converted, and how each fault is told."""
+"""Typed attributes: accepted values, conversions, and the message for each mistake."""
 
 from __future__ import annotations
 

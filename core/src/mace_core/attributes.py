@@ -65,8 +65,8 @@ class Field:
 
 def fields_of(kind: type[Attributes]) -> Mapping[str, Field]:
     """Return the fields of an attributes class by name; TypeError for a type that attributes cannot have."""
-    # Resolved once for a class: reading type hints takes 50 times as long as checking a node's values.
-    # A dictionary, as `functools.cache` costs a graph of 20,000 nodes as much as the checks do.
+    # Kept for each class, because resolving type hints takes far longer than checking the values of a node.
+    # Not by `functools.cache`: to mypy, a class with fields of its own is not hashable.
     known = _FIELDS.get(kind)
     if known is None:
         hints = get_type_hints(kind)
@@ -216,7 +216,7 @@ def _row(items: list[Reader]) -> Reader:
 def _items(
     value: tuple[object, ...] | list[object] | np.ndarray[Any, Any],
 ) -> tuple[object, ...] | list[object]:
-    """Return the elements; an array without axes has none, and is no tuple."""
+    """Return the elements of a sequence; an array without axes is no sequence."""
     if not isinstance(value, np.ndarray):
         return value
     if not value.ndim:

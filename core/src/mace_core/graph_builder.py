@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from mace_core.attributes import AttributeValues
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, State, Storage, Tensor, frozen
+from mace_core.ir import MAX_ELEMENTS, Array, DType, Graph, Node, Quant, Shape, State, Storage, Tensor, frozen
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError, Spec
 from mace_core.ops.shapes import need
@@ -23,9 +23,6 @@ FOLD_LIMIT = 1 << 20
 
 Above it only if the model gets no larger: an expanded table would cost more flash than its node costs time.
 """
-
-MOST_ELEMENTS = 1 << 32
-"""Upper bound on the elements of a tensor; larger ones come from corrupt files or wrong shapes."""
 
 
 class Builder:
@@ -127,8 +124,8 @@ class Builder:
             tensors = [self.tensors[i] if i else None for i in inputs]
             specs = op.infer([t and t.real for t in tensors], complete)
             need(
-                all(prod(map(int, shape)) <= MOST_ELEMENTS for _, shape in specs),
-                f"makes a tensor of more than {MOST_ELEMENTS} elements",
+                all(prod(map(int, shape)) <= MAX_ELEMENTS for _, shape in specs),
+                f"makes a tensor of more than {MAX_ELEMENTS} elements",
             )
         except OpError as error:
             raise MaceError(f"{self.name}: node {stem!r} ({op.name})", str(error)) from None

@@ -237,7 +237,7 @@ def _channels(shape: Shape, axis: int, port: Port, key: str) -> int:
 
 
 def _channel_axis(port: Port, rank: int, order: str) -> int:
-    """Return the axis of the channels in the application's order of axes; the last one if it is no image."""
+    """Return the channel axis in the application's axis order; the last axis of what is not an image."""
     image = port.order if port.order in IMAGE_ORDERS else order
     return 1 if rank == len(TO_CHANNELS_LAST) and image == "NCHW" else rank - 1
 

@@ -25,6 +25,9 @@ Shape = tuple[int, ...]
 A = TypeVar("A", bound=Attributes)
 
 
+MAX_ELEMENTS = 1 << 32
+"""Elements of a tensor; more is damage, or a mistake in a shape."""
+
 MAX_RANK = 8
 """Axes of a model's inputs and outputs: what `mace_tensor` describes."""
 

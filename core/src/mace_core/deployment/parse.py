@@ -193,7 +193,7 @@ class _Reader:
         return Model(name, files, platform, tuple(runtimes), inputs, outputs, MappingProxyType(rest))
 
     def _known_runtimes(self, key: str, stated: Setting, words: Sequence[str]) -> None:
-        """Add a fault for each word that is no kind of hardware and no target; builds would ignore it."""
+        """Report each word that names neither a kind of hardware nor a target: builds would ignore it."""
         known = self.installed.runtimes
         for word in words if known and stated.line else ():
             if word not in known:

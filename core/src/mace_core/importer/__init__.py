@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from mace_core.importer.diagnostics import Damage, RefusedError, SkippedError, attempt, refuse_names
 from mace_core.importer.importer import Convert, Importer, Limits
-from mace_core.importer.io_spec import MAX_ELEMENTS, needed_nodes, shape_fault, size_fault
+from mace_core.importer.model_cut import needed_nodes, shape_fault, size_fault
 from mace_core.importer.node import ImportedNode, OperandNode, to_first, to_last
 from mace_core.importer.scope import Scope
 
 __all__ = [
-    "MAX_ELEMENTS",
     "Convert",
     "Damage",
     "ImportedNode",

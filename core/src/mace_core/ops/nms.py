@@ -38,7 +38,7 @@ class SuppressionAttributes(Attributes):
 
 @dataclass(frozen=True)
 class NonMaxSuppressionAttributes(SuppressionAttributes):
-    """center: whether boxes are told by their center and size, else by two corners."""
+    """center: whether a box is given by its center and size; otherwise by two corners."""
 
     center: bool = False
 

@@ -83,7 +83,7 @@ class ProjectContract(PluginContract):
             self.target.emit(self.network(), self.config(model))
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Nothing of a name in a model is code.
+        """Check that no part of a name in a model becomes code.
 
         What is made compiles without a warning where a compiler for it is installed.
         """

@@ -153,7 +153,7 @@ class TargetContract(PluginContract):
             assert str(tmp_path.parent).encode() not in data, name
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Nothing of a name in a model is code, whatever it holds.
+        """Check that no part of a name in a model becomes code, whatever the name holds.
 
         For this machine the library is compiled and run.
         """

@@ -13,7 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.hints import refuse_shapes
 from mace_core.importer import refuse_names
-from mace_core.ir import DType, Graph, Shape
+from mace_core.ir import MAX_ELEMENTS, DType, Graph, Shape
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_keras.importer import KerasImporter
@@ -24,7 +24,6 @@ from mace_frontend_keras.source import Source, no_model, read
 from mace_frontend_keras.translate import convert, explain_unknown
 from mace_frontend_keras.weights import Weights
 
-MOST_ELEMENTS = 1 << 32
 TYPES: Mapping[str, DType] = {
     **dict.fromkeys(("float32", "float16", "bfloat16", "float64"), DType.F32),
     "int8": DType.I8,
@@ -202,7 +201,7 @@ def _fault(known: Input, shape: Shape | None) -> str | None:
         return "has no shape in the model"
     if min(shape, default=1) < 1:
         return f"leaves dimension {', '.join(str(i) for i, d in enumerate(shape) if d < 1)} open"
-    if prod(shape) > MOST_ELEMENTS:
+    if prod(shape) > MAX_ELEMENTS:
         return f"has a shape of {list(shape)}; state a smaller one under input_shapes"
     own = known.shape
     if own is None or (

@@ -18,14 +18,12 @@ import numpy as np
 import tflite
 
 from mace_core.errors import MaceError
-from mace_core.ir import Array, DType, Quant, Shape
+from mace_core.ir import MAX_ELEMENTS, Array, DType, Quant, Shape
 from mace_core.quantization import STORED
 from mace_frontend_tflite.schema import BUILTINS, DAMAGE, DTYPES, NO_OPTIONS, TYPE_NAMES
 from mace_frontend_tflite.sparse import dense
 
 MOST_AXES = 16
-MOST_ELEMENTS = 1 << 32
-"""Of one tensor; more is no model but damage."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,7 @@ class _Reader:
         if (
             len(shape) > MOST_AXES
             or min(shape, default=0) < 0
-            or prod(max(d, 1) for d in shape) > MOST_ELEMENTS
+            or prod(max(d, 1) for d in shape) > MAX_ELEMENTS
         ):
             raise ValueError(f"tensor {index} has a shape of {list(shape[: MOST_AXES + 1])}")
         if len(signature) != len(shape) or -1 not in signature:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from mace_core.hints import Dim
-from mace_core.importer import MAX_ELEMENTS, needed_nodes, shape_fault, size_fault
-from mace_core.ir import Shape
+from mace_core.importer import needed_nodes, shape_fault, size_fault
+from mace_core.ir import MAX_ELEMENTS, Shape
 
 Row = tuple[str, tuple[str, ...], tuple[str, ...]]
 """A node, what it reads and what it writes."""

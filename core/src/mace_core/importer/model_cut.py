@@ -7,15 +7,12 @@ from math import prod
 from typing import TypeVar
 
 from mace_core.hints import Dim
-from mace_core.ir import Shape
+from mace_core.ir import MAX_ELEMENTS, Shape
 
 Item = TypeVar("Item")
 Name = TypeVar("Name", bound=Hashable)
 
 LAYOUT_REMEDY = "state that shape, or the order of its axes: input_data_formats: NHWC, NCHW or NONE"
-
-MAX_ELEMENTS = 1 << 32
-"""Elements of an input, above which a shape is damage or a mistake."""
 
 
 def needed_nodes(
