@@ -32,9 +32,9 @@ def test_leaves_denormals_alone(kind: str, tmp_path: Path) -> None:
     require(Gnu().missing("armhf"))
     compiler = Gnu().compiler("armhf")
     command = [*compiler.cc, *compiler.flags, *getattr(compiler, kind), "-###", "probe.o"]
-    told = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stderr
-    assert "crtbegin" in told
-    assert "crtfastmath" not in told
+    message = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stderr
+    assert "crtbegin" in message
+    assert "crtfastmath" not in message
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_arm_multiplies_four_floats_at_once(abi: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("abi", [n for n, a in ABIS.items() if a.bionic])
 def test_android_reads_the_dynamic_section(abi: str, tmp_path: Path) -> None:
-    """What the loader wants: both libraries by name, a hash table that it knows, symbols that the library gives, no text relocations."""
+    """The loader needs both libraries by name, a hash table that it knows, and no text relocations."""
     elf = ELFFile(io.BytesIO(_library(abi, tmp_path)))
     (dynamic,) = (s for s in elf.iter_sections() if isinstance(s, DynamicSection))
     tags = {tag.entry.d_tag for tag in dynamic.iter_tags()}
@@ -108,8 +108,8 @@ def test_android_x86_names_have_the_instructions_of_their_abi(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("processor", bionic.MACHINES)
-def test_stand_ins_are_elf_files(processor: str) -> None:
-    elf = ELFFile(io.BytesIO(bionic.stand_in("libm.so", processor)))
+def test_stubs_are_elf_files(processor: str) -> None:
+    elf = ELFFile(io.BytesIO(bionic.stub("libm.so", processor)))
     machine, bits, flags = bionic.MACHINES[processor]
     assert (elf.header.e_type, elf.elfclass, elf.header.e_flags) == ("ET_DYN", bits, flags)
     assert elf.stream.getvalue()[18:20] == machine.to_bytes(2, "little")
@@ -144,9 +144,9 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 def test_stubs_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiler = Zig().compiler("arm64-v8a")
-    made = [Path(p) for p in compiler.shared if p.startswith(str(tmp_path))]
-    assert [p.name for p in made] == list(bionic.NAMES)
-    times = [p.stat().st_mtime_ns for p in made]
+    stubs = [Path(p) for p in compiler.shared if p.startswith(str(tmp_path))]
+    assert [p.name for p in stubs] == list(bionic.NAMES)
+    times = [p.stat().st_mtime_ns for p in stubs]
     assert Zig().compiler("arm64-v8a") == compiler
-    assert [p.stat().st_mtime_ns for p in made] == times
-    assert sorted(p.name for p in made[0].parent.iterdir()) == sorted(bionic.NAMES)
+    assert [p.stat().st_mtime_ns for p in stubs] == times
+    assert sorted(p.name for p in stubs[0].parent.iterdir()) == sorted(bionic.NAMES)

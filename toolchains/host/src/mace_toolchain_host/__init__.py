@@ -1,4 +1,4 @@
-"""The C compiler of the machine that builds."""
+"""Compiles for the machine that builds, with its own C compiler."""
 
 from __future__ import annotations
 
@@ -14,59 +14,62 @@ from mace_core.errors import MaceError
 from mace_core.hookspecs import hookimpl
 from mace_core.run.runners import Native
 
+# cc comes first: on Unix systems it is the compiler that the administrator chose.
 COMPILERS = ("cc", "gcc", "clang")
 ARCHIVERS = ("ar", "llvm-ar")
-REMEDY = "apt-get install gcc, or: pip install mace-toolchain-zig"
+COMPILER_REMEDY = "apt-get install gcc, or: pip install mace-toolchain-zig"
 
 
 class Host(Toolchain):
-    """The compiler that $CC names, or the first of cc, gcc and clang; $AR likewise."""
+    """The compiler that $CC names, or the first of cc, gcc and clang in PATH; $AR and ar likewise."""
 
     name = "host"
     abis: ClassVar = {"host": "this machine"}
 
-    def missing(self, abi: str) -> str | None:  # there is one
-        """None if a compiler and an archiver are there."""
+    def missing(self, abi: str) -> str | None:
+        """Return what to install; None if there are a compiler and an archiver."""
         if _command("CC", COMPILERS) is None:
-            return f"{_searched('CC', COMPILERS, 'C compiler')}: {REMEDY}"
+            return f"{_explain_absence('CC', COMPILERS, 'C compiler')}: {COMPILER_REMEDY}"
         if _command("AR", ARCHIVERS) is None:
-            return f"{_searched('AR', ARCHIVERS, 'archiver')}: apt-get install binutils"
+            return f"{_explain_absence('AR', ARCHIVERS, 'archiver')}: apt-get install binutils"
         return None
 
     def compiler(self, abi: str) -> Compiler:
-        """Take the compiler at hand, for what every processor of this kind can.
-
-        MaceError if there is none.
-        """
+        """Return the installed compiler; MaceError if there is none."""
+        # No -march=native: the library also runs on other machines with this kind of processor. What newer
+        # processors have is used through the levels that a target chooses from at run time.
         cc, ar = _command("CC", COMPILERS), _command("AR", ARCHIVERS)
         if cc is None or ar is None:
             raise MaceError("toolchain host", "is not ready", self.missing(abi) or "")
         return Compiler(cc, ar, libc=_libc())
 
     def runner(self, abi: str) -> Runner:
-        """Give this machine."""
+        """Return the runner of programs on this machine."""
         return Native()
 
 
 def _command(variable: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Find the command in the environment variable, which may have arguments, or the first name in PATH."""
-    given = os.environ.get(variable, "").strip()
-    if given:
-        words = tuple(shlex.split(given))
+    """Return the command of the environment variable, or the first of the names that is in PATH.
+
+    None if there is none.  A variable that is set but names nothing is an error of the user: other names are
+    not tried then.
+    """
+    value = os.environ.get(variable, "").strip()
+    if value:
+        words = tuple(shlex.split(value))  # CC may have arguments, such as "ccache gcc -m64"
         return words if shutil.which(words[0]) else None
     return next(((name,) for name in names if shutil.which(name)), None)
 
 
-def _searched(variable: str, names: tuple[str, ...], what: str) -> str:
-    given = os.environ.get(variable, "").strip()
-    return (
-        f"{variable}={given} is not in PATH"
-        if given
-        else f"no {what} in PATH ({', '.join(names)}), and {variable} is not set"
-    )
+def _explain_absence(variable: str, names: tuple[str, ...], tool: str) -> str:
+    value = os.environ.get(variable, "").strip()
+    if value:
+        return f"{variable}={value} is not in PATH"
+    return f"no {tool} in PATH ({', '.join(names)}), and {variable} is not set"
 
 
 def _libc() -> str:
+    """Describe this machine's C library; Python names only glibc."""
     name, version = platform.libc_ver()
     return f"{name} {version} of this machine" if name else "the C library of this machine"
 

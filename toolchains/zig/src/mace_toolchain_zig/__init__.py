@@ -1,4 +1,4 @@
-"""Zig's clang: cross compilation for Linux and Android from one pip package, with every libc it needs."""
+"""Cross-compiles for Linux, Android and bare machines with zig's clang, which is one pip package."""
 
 from __future__ import annotations
 
@@ -12,71 +12,69 @@ from typing import ClassVar
 from mace_core.api import Compiler, Runner, Toolchain
 from mace_core.hookspecs import hookimpl
 from mace_core.run.runners import Native, linux, processor
-from mace_toolchain_zig.abis import ABIS, CODE, NATIVE, Abi
-from mace_toolchain_zig.bionic import stubs
+from mace_toolchain_zig.abis import ABIS, CODE_FLAGS, NATIVE, ZigAbi
+from mace_toolchain_zig.bionic import write_stubs
 
-SLOW = "zig builds what it links against once for each ABI, and keeps it; a whole C library takes a minute or more"
+SLOW = (
+    "zig builds what it links against once for each ABI, and keeps it; "
+    "a whole C library takes a minute or more"
+)
+"""Why the first link for an ABI takes long: the package has the sources of C libraries, no binaries."""
 
 
 class Zig(Toolchain):
-    """The compiler in the `ziglang` package; taken where nothing made for the ABI alone is ready."""
+    """The compiler in the `ziglang` package; used where no toolchain made for the ABI is ready."""
 
     name = "zig"
     last = True
     abis: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"host": "this machine"} | {n: a.words for n, a in ABIS.items()}
+        {"host": "this machine"} | {name: abi.description for name, abi in ABIS.items()}
     )
 
-    def missing(self, abi: str) -> str | None:  # zig has all
-        """None if the ziglang package is installed."""
+    def missing(self, abi: str) -> str | None:
+        """Return how to install zig; None if it is installed, for it can compile for every ABI here."""
         return None if find_spec("ziglang") else "the package ziglang is not installed: pip install ziglang"
 
     def compiler(self, abi: str) -> Compiler:
-        """Objects that need no libc in particular; shared libraries for the ABI's own libc.
-
-        Static programs.
-        """
-        found = _abi(abi)
-        cc, ar = _zig("cc"), _zig("ar")
-        flags = (*found.flags, *CODE)
-        shared = found.shared
-        if found.bionic:
-            shared = (*shared, *stubs(abi, found.processor))
+        """Return the compiler of an ABI; MaceError if the stubs for Android cannot be written."""
+        zig_abi = _find_abi(abi)
+        stubs = write_stubs(abi, zig_abi.processor) if zig_abi.bionic else ()
         return Compiler(
-            cc,
-            ar,
-            flags,
-            shared,
-            found.program,
-            found.libs,
-            found.libc,
-            found.hosted,
-            SLOW if found.hosted else "",
+            cc=_zig_command("cc"),
+            ar=_zig_command("ar"),
+            flags=(*zig_abi.flags, *CODE_FLAGS),
+            shared=(*zig_abi.shared, *stubs),
+            program=zig_abi.program,
+            libs=zig_abi.libs,
+            libc=zig_abi.libc,
+            hosted=zig_abi.hosted,
+            slow=SLOW if zig_abi.hosted else "",
         )
 
     def runner(self, abi: str) -> Runner | None:
-        """Give this machine, or QEMU: programs are static, also those for Android.
-
-        None where there is no operating system.
-        """
+        """Return this machine or QEMU as the runner; None for machines without an operating system."""
         if abi == "host":
             return Native()
+        # Programs are static and use musl, also those for Android, so that Linux and QEMU run them.
         return linux(ABIS[abi].processor) if ABIS[abi].hosted else None
 
 
-def _zig(tool: str) -> tuple[str, ...]:
-    return (sys.executable, "-P", "-m", "ziglang", tool)  # -P: no module of the folder where it runs
+def _zig_command(tool: str) -> tuple[str, ...]:
+    # -P: a ziglang.py or struct.py in the folder where the compiler runs must not be imported.
+    return (sys.executable, "-P", "-m", "ziglang", tool)
 
 
-def _abi(name: str) -> Abi:
-    """Find the ABI's entry.
-
-    A Linux machine with glibc is the ABI of its processor, any other is left to zig to find out.
-    """
+def _find_abi(name: str) -> ZigAbi:
+    """Return the entry of an ABI; for "host" that of this machine's processor, if there is one."""
     if name != "host":
         return ABIS[name]
-    glibc = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
-    return next((a for a in ABIS.values() if glibc and not a.bionic and a.processor == processor()), NATIVE)
+    # The entries for Linux link against glibc; elsewhere zig finds out by itself what is there.
+    has_glibc = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
+    if not has_glibc:
+        return NATIVE
+    this_processor = processor()
+    linux_abis = (abi for abi in ABIS.values() if not abi.bionic)
+    return next((abi for abi in linux_abis if abi.processor == this_processor), NATIVE)
 
 
 @hookimpl

@@ -1,8 +1,8 @@
-"""The ABIs as data.
+"""Holds what zig needs to know of each ABI.
 
 Everything is compiled against musl's headers: their macros expand to plain C, so objects ask for nothing but
 memory and mathematics functions, and one archive links under glibc, musl and bionic. The link decides on the
-libc: the last `-target` of a command counts.
+C library: of several `-target` flags in a command, zig uses the last.
 """
 
 from __future__ import annotations
@@ -11,25 +11,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-CODE = (
-    "-fno-sanitize=all",  # zig adds traps for undefined behaviour where -O is absent
-    "-fno-stack-protector",  # __stack_chk_fail lives elsewhere in every libc
-    "-fno-unwind-tables",  # on ARM they refer to __aeabi_unwind_cpp_pr1, which bionic has not
+CODE_FLAGS = (
+    # Without -O, zig compiles traps for undefined behavior into the code, which need its run-time library.
+    "-fno-sanitize=all",
+    # Each C library has __stack_chk_fail in another place.
+    "-fno-stack-protector",
+    # On ARM, unwind tables refer to __aeabi_unwind_cpp_pr1, which bionic does not have.
+    "-fno-unwind-tables",
     "-fno-asynchronous-unwind-tables",
 )
+"""Flags that keep objects free of references to one C library."""
 
 
 @dataclass(frozen=True)
-class Abi:
-    """What is said to zig for an ABI.
+class ZigAbi:
+    """What zig needs to know of an ABI.
 
-    words: what the ABI is.  processor: as Linux names it.
-    flags: for compilation and link.  shared, program: what follows them at a link.
-    bionic: shared libraries name Android's libc and libm as needed, by stubs.
-    hosted: whether there is an operating system; without one, nothing here executes a program.
+    description: what it is, for lists of ABIs.  processor: its name in Linux and QEMU.
+    flags: for every compilation and link.  shared, program: further flags for links.
+    bionic: whether shared libraries name Android's libc and libm as needed, through stubs.
+    hosted: whether there is an operating system; without one, no runner executes a program.
     """
 
-    words: str
+    description: str
     processor: str
     flags: tuple[str, ...]
     shared: tuple[str, ...]
@@ -41,25 +45,37 @@ class Abi:
 
 
 ARMV7 = "-mcpu=generic+v7a+neon+vfp3"
-WITHOUT_LIBC = ("-shared", "-nostdlib", "-rtlib=compiler-rt", "-Wl,--hash-style=both", "-Wl,--no-as-needed")
-"""What division and the like need comes along; Android before 6.0 reads only the old hash table."""
 
-BIONIC = "Android's libc.so and libm.so, without an NDK (set ANDROID_NDK_HOME to link against its own); programs: musl, static"
+WITHOUT_LIBC = (
+    "-shared",
+    "-nostdlib",
+    # ARMv7 has no division and x86 none of 64 bits. The functions for it are linked in from zig's
+    # compiler-rt, so that a library asks nothing of the device but libc and libm.
+    "-rtlib=compiler-rt",
+    # Android before 6.0 reads only the old hash table of symbols.
+    "-Wl,--hash-style=both",
+    # The stubs define no symbol, so a linker would drop them as unneeded.
+    "-Wl,--no-as-needed",
+)
+"""Flags that link a shared library for Android without an NDK."""
 
+BIONIC = (
+    "Android's libc.so and libm.so, without an NDK (set ANDROID_NDK_HOME to link against its own); "
+    "programs: musl, static"
+)
 
+# One section for each function and variable, so that --gc-sections drops the unused ones from flash.
 WITHOUT_SYSTEM = ("-ffreestanding", "-ffunction-sections", "-fdata-sections")
 
 
-def _bare(words: str, flags: tuple[str, ...]) -> Abi:
-    """A machine without an operating system.
-
-    A link without -g would drop the symbols, by which debuggers and emulators find their way.
-    """
-    return Abi(
-        f"{words} without an operating system, soft-float",
+def _bare(description: str, flags: tuple[str, ...]) -> ZigAbi:
+    """Return the entry of a machine without an operating system."""
+    return ZigAbi(
+        f"{description} without an operating system, soft-float",
         "",
         (*flags, *WITHOUT_SYSTEM),
         (),
+        # -g: without it zig strips the symbols at a link, which debuggers and emulators need.
         program=("-nostdlib", "-rtlib=compiler-rt", "-g", "-Wl,--gc-sections"),
         libs=(),
         libc="no C library",
@@ -68,40 +84,47 @@ def _bare(words: str, flags: tuple[str, ...]) -> Abi:
 
 
 def _glibc(triple: str, version: str = "2.17") -> tuple[str, ...]:
+    """Return the flags of a shared library that loads with a glibc of a version or newer.
+
+    2.17 is that of RHEL 7 and of Python's manylinux2014 (PEP 599).
+    """
     return ("-target", f"{triple}.{version}", "-shared")
 
 
-def _android(words: str, processor: str, flags: tuple[str, ...], shared: tuple[str, ...] = ()) -> Abi:
-    """Android on x86, whose processors have what Google's list of ABIs says."""
-    return Abi(
-        f"Android on {words}", processor, flags, (*WITHOUT_LIBC, *shared), libs=(), libc=BIONIC, bionic=True
-    )
+def _android(
+    description: str, processor: str, flags: tuple[str, ...], link_flags: tuple[str, ...] = ()
+) -> ZigAbi:
+    """Return the entry of an ABI of Android whose programs and libraries take floats the same way."""
+    shared = (*WITHOUT_LIBC, *link_flags)
+    return ZigAbi(f"Android on {description}", processor, flags, shared, libs=(), libc=BIONIC, bionic=True)
 
 
+# The instructions that every Android device of the ABI has, from Google's list (Android NDK, "Android ABIs").
 X86_64 = "-mcpu=x86_64+sse3+ssse3+sse4_1+sse4_2+popcnt"
+# SSE computes the floats, not the x87, whose 80-bit registers round differently. Before Android 7 the stack
+# is aligned to 4 bytes only; SSE loads and stores need 16.
 X86 = ("-mcpu=i686+sse2+sse3+ssse3", "-mstackrealign")
-"""Floats are computed by SSE, not by the x87; systems before Android 7 do not align stacks to 16 bytes."""
+# Android 15 runs on devices with pages of 16 KiB, whose loader refuses libraries aligned to 4 KiB.
 LARGE_PAGES = "-Wl,-z,max-page-size=16384"
-"""Android 15 has devices with pages of 16 KiB."""
 
 
-ABIS: Mapping[str, Abi] = MappingProxyType(
+ABIS: Mapping[str, ZigAbi] = MappingProxyType(
     {
-        # Linux has Debian's names for processors, Android those of its own list; both know an x86_64, which
-        # is Android's here.
-        "amd64": Abi(
+        # ABIs of Linux have Debian's names, those of Android Google's. Both lists have an x86_64; here it is
+        # Android's, so that no application packages a library for Linux by mistake.
+        "amd64": ZigAbi(
             "Linux on x86-64", "x86_64", ("-target", "x86_64-linux-musl"), _glibc("x86_64-linux-gnu")
         ),
-        "arm64": Abi(
+        "arm64": ZigAbi(
             "Linux on 64-bit ARM", "aarch64", ("-target", "aarch64-linux-musl"), _glibc("aarch64-linux-gnu")
         ),
-        "armhf": Abi(
+        "armhf": ZigAbi(
             "Linux on 32-bit ARM: ARMv7 with NEON, hard-float",
             "arm",
             ("-target", "arm-linux-musleabihf", ARMV7),
             _glibc("arm-linux-gnueabihf"),
         ),
-        "riscv64": Abi(
+        "riscv64": ZigAbi(
             "Linux on 64-bit RISC-V: RV64GC",
             "riscv64",
             ("-target", "riscv64-linux-musl"),
@@ -115,18 +138,12 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
             (LARGE_PAGES,),
         ),
         "x86": _android("32-bit x86", "i386", ("-target", "x86-linux-musl", *X86)),
-        "arm64-v8a": Abi(
-            "Android on 64-bit ARM",
-            "aarch64",
-            ("-target", "aarch64-linux-musl"),
-            WITHOUT_LIBC,
-            libs=(),
-            libc=BIONIC,
-            bionic=True,
-        ),
-        # Without "hf" zig forbids itself NEON; with it and softfp, floats still travel in integer registers
-        # as Android wants. The musl of a static program must then be the one that takes them there.
-        "armeabi-v7a": Abi(
+        # No LARGE_PAGES: on this processor zig's linker aligns to 64 KiB by itself.
+        "arm64-v8a": _android("64-bit ARM", "aarch64", ("-target", "aarch64-linux-musl")),
+        # For a target without "hf" zig disables NEON. With "hf" and softfp, floats are still passed in
+        # integer registers, as Android requires; a static program must then link the musl that takes them
+        # there.
+        "armeabi-v7a": ZigAbi(
             "Android on 32-bit ARM: ARMv7 with NEON, softfp",
             "arm",
             ("-target", "arm-linux-musleabihf", ARMV7, "-mfloat-abi=softfp"),
@@ -145,7 +162,7 @@ ABIS: Mapping[str, Abi] = MappingProxyType(
     }
 )
 
-NATIVE = Abi(
+NATIVE = ZigAbi(
     "this machine", "", ("-mcpu=baseline",), ("-shared",), program=(), libc="the C library of this machine"
 )
-"""A machine for which there is no entry above: zig looks around by itself."""
+"""A machine without an entry above: zig finds out by itself what is there."""
