@@ -9,7 +9,7 @@ import pytest
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_frontend_ai8x.frontend import read_file_options
+from mace_frontend_ai8x.load import read_file_options
 from mace_frontend_ai8x.options import NetworkOptions
 
 

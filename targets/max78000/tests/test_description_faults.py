@@ -12,8 +12,8 @@ import pytest
 from references import Reference, references
 
 from mace_core.errors import MaceError
+from mace_frontend_ai8x.described_model import parameter_reader
 from mace_frontend_ai8x.description import read_description
-from mace_frontend_ai8x.frontend import parameters_of
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.options import Options
@@ -50,7 +50,7 @@ def read(folder: Path, reference: Reference, text: str) -> Network:
     sample = np.load(reference.path.parent / reference.content["sample"])
     return read_description(
         path,
-        parameters_of(checkpoint, reference.options),
+        parameter_reader(checkpoint, reference.options),
         sample,
         reference.options,
         partial(TARGETS[reference.device.name].add_limit_faults, reference.options),
@@ -95,7 +95,7 @@ def test_what_is_told_without_a_part_has_lines_as_well(tmp_path: Path, reference
     folder = reference.path.parent
     sample = np.load(folder / reference.content["sample"])
     network = read_description(
-        path, parameters_of(folder / reference.content["checkpoint"], Options()), sample, Options()
+        path, parameter_reader(folder / reference.content["checkpoint"], Options()), sample, Options()
     )
     with pytest.raises(MaceError) as error:
         make_project(network, Options(), MAX78000)
@@ -158,7 +158,7 @@ def test_faults_of_the_checkpoint_follow_those_of_the_description(
     with pytest.raises(MaceError) as error:
         read_description(
             path,
-            parameters_of(tmp_path / "none.pth.tar", Options()),
+            parameter_reader(tmp_path / "none.pth.tar", Options()),
             np.zeros((1, 28, 28)),
             Options(),
             partial(Max78000.add_limit_faults, Options()),

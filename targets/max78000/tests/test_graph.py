@@ -17,7 +17,8 @@ from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
-from mace_frontend_ai8x.frontend import Ai8x, DescribedModel
+from mace_frontend_ai8x.described_model import DescribedModel
+from mace_frontend_ai8x.frontend import Ai8x
 from mace_frontend_ai8x.graph import as_any_graph, as_graph
 from mace_frontend_ai8x.network import Eltwise
 from mace_target_max78000.encode.data_memory import make_known_answer

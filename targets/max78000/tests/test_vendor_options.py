@@ -12,8 +12,8 @@ from test_simulator import network
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.checkpoint import Checkpoint, LayerParameters, load_checkpoint
+from mace_frontend_ai8x.described_model import parameter_reader
 from mace_frontend_ai8x.description import read_description
-from mace_frontend_ai8x.frontend import parameters_of
 from mace_frontend_ai8x.network import Activation, Network
 from mace_target_max78000.device import MAX78000, Device
 from mace_target_max78000.encode import synthesize
@@ -126,13 +126,13 @@ def test_a_description_cannot_be_skipped_whole(tmp_path: Path) -> None:
 
 def test_layers_of_the_checkpoint_are_skipped(tmp_path: Path) -> None:
     path = file(tmp_path / "net.pth.tar")
-    whole = parameters_of(path, Options())(())
-    rest = parameters_of(path, Options.of_arguments(["--skip-checkpoint-layers", "1"]))(())
+    whole = parameter_reader(path, Options())(())
+    rest = parameter_reader(path, Options.of_arguments(["--skip-checkpoint-layers", "1"]))(())
     assert [layer.name for layer in rest.layers] == [layer.name for layer in whole.layers][1:]
     with pytest.raises(
         MaceError, match=f"has {len(whole.layers)} layers with weights.*lower skip-checkpoint-layers"
     ):
-        parameters_of(path, Options(skip_checkpoint_layers=len(whole.layers)))(())
+        parameter_reader(path, Options(skip_checkpoint_layers=len(whole.layers)))(())
 
 
 def test_batch_normalization_beside_quantized_weights_is_refused_or_ignored_when_asked(

@@ -12,8 +12,8 @@ from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_core.run.files import read_samples, write_all
 from mace_frontend_ai8x.checkpoint import Clip, Settings, description_bits, quantize_file
+from mace_frontend_ai8x.described_model import DescribedModel
 from mace_frontend_ai8x.description import parse
-from mace_frontend_ai8x.frontend import DescribedModel
 from mace_frontend_ai8x.targets import (
     DescribedTarget,
     TrainedModel,

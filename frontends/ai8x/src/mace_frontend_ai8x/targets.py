@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mace_core.api import Content
 from mace_core.deployment.faults import Faults
 from mace_core.ir import Graph
+from mace_frontend_ai8x.described_model import DescribedModel
 from mace_frontend_ai8x.network import Network
 from mace_frontend_ai8x.options import NetworkOptions
-
-if TYPE_CHECKING:
-    from mace_frontend_ai8x.frontend import DescribedModel
 
 GROUP = "mace.ai8x.v1"
 

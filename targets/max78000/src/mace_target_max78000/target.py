@@ -20,7 +20,7 @@ from mace_core.ir import Array, Graph, Tensor
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.quantization import dequantize
 from mace_core.run.samples import stored_samples
-from mace_frontend_ai8x.frontend import DescribedModel
+from mace_frontend_ai8x.described_model import DescribedModel
 from mace_frontend_ai8x.graph import input_tensor, output_tensors
 from mace_frontend_ai8x.network import Network
 from mace_frontend_ai8x.options import NetworkOptions
