@@ -223,7 +223,6 @@ TESTED_ELSEWHERE = {
     "generation": ("tests/test_outputs.py", "files of a build, in one run with it"),
     "build_manifest": ("core/tests/test_manifest.py", "the manifest and its parts are one file of tests"),
     "hookspecs": ("tests/test_plugins.py", "hooks are asked of installed plugins"),
-    "json_types": ("tests/test_cli.py", "types of what commands print with --json"),
     "lowering": ("core/tests/test_program.py", "a program is what lowering functions write"),
     "rewrite": ("core/tests/test_graph_builder.py", "rules rewrite the graphs that are built there"),
     "toolchain": (

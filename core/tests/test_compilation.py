@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from mace_core.errors import MaceError
 from mace_core.explain import explain, show_explanations
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
+from mace_core.json_types import JsonObject
 from mace_core.registry import Registry
 from mace_core.report import LibraryReport, report_plan
 from mace_target_cpu import Cpu
@@ -133,7 +135,9 @@ def test_states_are_told_by_plan_and_report_and_are_no_ports() -> None:
     made = compile_graph(Model("m", ()), counting(), compilation())
     assert [part.target for part in made.plan.parts] == ["cpu", "picky", "cpu"]
     assert (made.plan.inputs, made.plan.outputs) == (("x",), ("y",))
-    report = LibraryReport.of_json(LibraryReport({"m": made.report()}).as_json()).models["m"]
+    report = LibraryReport.of_json(
+        JsonObject.parse(json.dumps(LibraryReport({"m": made.report()}).as_json()), "report")
+    ).models["m"]
     assert [(state.tensor.name, state.start) for state in report.states] == [("total", "2.0")]
     assert [tensor.name for tensor in (*report.inputs, *report.outputs)] == ["x", "y"]
     assert "state total: f32 1 x 8, at first 2.0" in show_explanations([explain(made)])
@@ -161,7 +165,7 @@ def test_a_target_of_whole_models_keeps_no_states() -> None:
 def test_a_report_survives_its_file() -> None:
     made = compile_graph(Model("m", ()), graph(), compilation())
     report = LibraryReport({"m": made.report()}, ("a note of the file",))
-    again = LibraryReport.of_json(report.as_json())
+    again = LibraryReport.of_json(JsonObject.parse(json.dumps(report.as_json()), "report"))
     assert again.as_json() == report.as_json()
     model = again.models["m"]
     assert [part.target for part in model.parts] == ["cpu", "picky", "cpu"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Node
-from mace_core.json_types import Json
+from mace_core.json_types import Json, JsonObject
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.tuning import NO_TUNING, NodeKey, Tuning, TuningEntry, shape_key
@@ -61,6 +61,13 @@ class Choice:
     reason: str
     costs: Mapping[str, float]
 
+    @classmethod
+    def of_json(cls, described: JsonObject) -> Choice:
+        """Read a choice of what `Selection.as_json` wrote."""
+        level, candidate, reason = (described.text(key) for key in ("level", "candidate", "reason"))
+        costs = described.object("costs")
+        return cls(level, candidate, reason, {name: costs.number(name) for name in costs.values})
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -84,11 +91,16 @@ class Selection:
         return {**asdict(self.key), "unit": self.unit, "choices": choices, "refused": dict(self.refused)}
 
     @classmethod
-    def of_json(cls, described: Json) -> Selection:
+    def of_json(cls, described: JsonObject) -> Selection:
         """Read what `as_json` wrote."""
-        key = NodeKey(*(described[name] for name in ("target", "node", "op", "shapes")))
-        choices = tuple(Choice(**choice) for choice in described["choices"])
-        return cls(key, described["unit"], choices, described["refused"])
+        key = NodeKey(*(described.text(name) for name in ("target", "node", "op", "shapes")))
+        refused = described.object("refused")
+        return cls(
+            key,
+            described.text("unit"),
+            tuple(map(Choice.of_json, described.objects("choices"))),
+            {name: refused.text(name) for name in refused.values},
+        )
 
 
 @dataclass(frozen=True)

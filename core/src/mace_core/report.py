@@ -8,13 +8,10 @@ from types import MappingProxyType
 
 from mace_core.candidates import Selection
 from mace_core.ir import DType, Quant, Tensor
-from mace_core.json_types import Json
+from mace_core.json_types import Json, JsonObject, JsonValue
 from mace_core.part import PartFigures
 from mace_core.plan import Plan, Transfer
 from mace_core.refusal import NodeRefusal, Refusal
-
-COUNTS = ("arena_bytes", "arena_lower_bound", "worker_bytes", "weight_bytes", "transposes", "fallback_bytes")
-"""The plain numbers of a model's report."""
 
 
 def tensor_json(tensor: Tensor) -> Json:
@@ -26,11 +23,13 @@ def tensor_json(tensor: Tensor) -> Json:
     return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": list(tensor.shape), **quantization}
 
 
-def tensor_of(described: Json) -> Tensor:
+def tensor_of(described: JsonObject) -> Tensor:
     """Return the tensor that `tensor_json` described."""
-    scale = described.get("scale")
-    quant = Quant.of(scale, described["zero_point"]) if scale else None
-    return Tensor(described["name"], DType(described["dtype"]), tuple(described["shape"]), quant)
+    quant = None
+    if "scale" in described:
+        quant = Quant.of(described.number("scale"), described.integer("zero_point"))
+    dtype = DType(described.text("dtype"))
+    return Tensor(described.text("name"), dtype, described.integers("shape"), quant)
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,16 @@ class LayerReport:
         }
 
     @classmethod
-    def of_json(cls, described: Json) -> LayerReport:
+    def of_json(cls, described: JsonObject) -> LayerReport:
         """Read what `as_json` wrote."""
-        sources, levels = tuple(described["sources"]), tuple(described.get("levels", ()))
-        return cls(described["node"], tensor_of(described), described["kernel"], sources, levels)
+        levels = described.texts("levels") if "levels" in described else ()
+        return cls(
+            described.text("node"),
+            tensor_of(described),
+            described.text("kernel"),
+            described.texts("sources"),
+            levels,
+        )
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,12 @@ class PartReport:
     target: str
     nodes: tuple[str, ...]
     driver: str = ""
+
+    @classmethod
+    def of_json(cls, described: JsonObject) -> PartReport:
+        """Read what `asdict` made of it."""
+        name, target, driver = (described.text(key) for key in ("name", "target", "driver"))
+        return cls(name, target, described.texts("nodes"), driver)
 
 
 @dataclass(frozen=True)
@@ -121,27 +132,31 @@ class ModelReport:
     details: Json = field(default_factory=dict)
 
     @classmethod
-    def of_json(cls, described: Json) -> ModelReport:
+    def of_json(cls, described: JsonObject) -> ModelReport:
         """Read what `as_json` wrote."""
-        inputs, outputs = (tuple(map(tensor_of, described[key])) for key in ("inputs", "outputs"))
-        layers = map(LayerReport.of_json, described["layers"])
-        parts = (
-            PartReport(p["name"], p["target"], tuple(p["nodes"]), p["driver"]) for p in described["parts"]
-        )
+        spaces = described.object("spaces")
+        candidates = described.objects("candidates") if "candidates" in described else ()
         return cls(
-            **{key: described[key] for key in COUNTS},
-            inputs=inputs,
-            outputs=outputs,
-            layers=tuple(layers),
-            parts=tuple(parts),
-            transfers=tuple(Transfer(**transfer) for transfer in described["transfers"]),
-            spaces=described["spaces"],
-            refusals=tuple(map(refusal_of, described["refusals"])),
-            notes=tuple(described["notes"]),
-            states=tuple(StateReport(tensor_of(state), state["start"]) for state in described["states"]),
-            selections=tuple(map(Selection.of_json, described.get("candidates", ()))),
-            summary=described.get("summary", ""),
-            details={key: value for key, value in described.items() if key not in OWN_KEYS},
+            arena_bytes=described.integer("arena_bytes"),
+            arena_lower_bound=described.integer("arena_lower_bound"),
+            worker_bytes=described.integer("worker_bytes"),
+            weight_bytes=described.integer("weight_bytes"),
+            transposes=described.integer("transposes"),
+            fallback_bytes=described.integer("fallback_bytes"),
+            inputs=tuple(map(tensor_of, described.objects("inputs"))),
+            outputs=tuple(map(tensor_of, described.objects("outputs"))),
+            layers=tuple(map(LayerReport.of_json, described.objects("layers"))),
+            parts=tuple(map(PartReport.of_json, described.objects("parts"))),
+            transfers=tuple(map(_transfer_of, described.objects("transfers"))),
+            spaces={name: spaces.integer(name) for name in spaces.values},
+            refusals=tuple(map(refusal_of, described.objects("refusals"))),
+            notes=described.texts("notes"),
+            states=tuple(
+                StateReport(tensor_of(state), state.text("start")) for state in described.objects("states")
+            ),
+            selections=tuple(map(Selection.of_json, candidates)),
+            summary=described.text("summary") if "summary" in described else "",
+            details={key: value for key, value in described.values.items() if key not in OWN_KEYS},
         )
 
     def as_json(self) -> Json:
@@ -149,7 +164,7 @@ class ModelReport:
 
         No key of it stands for something of ours.
         """
-        described = {
+        described: dict[str, JsonValue] = {
             "arena_bytes": self.arena_bytes,
             "arena_lower_bound": self.arena_lower_bound,
             "worker_bytes": self.worker_bytes,
@@ -179,10 +194,15 @@ def refusal_json(refusal: NodeRefusal) -> Json:
     return {"node": refusal.node, "op": refusal.op, "target": refusal.target, **asdict(refusal.refusal)}
 
 
-def refusal_of(described: Json) -> NodeRefusal:
+def refusal_of(described: JsonObject) -> NodeRefusal:
     """Return the refusal that `refusal_json` described."""
-    refusal = Refusal(described["code"], described["reason"], described["remedy"])
-    return NodeRefusal(described["node"], described["op"], described["target"], refusal)
+    refusal = Refusal(*(described.text(key) for key in ("code", "reason", "remedy")))
+    return NodeRefusal(described.text("node"), described.text("op"), described.text("target"), refusal)
+
+
+def _transfer_of(described: JsonObject) -> Transfer:
+    source, destination = described.text("source"), described.text("destination")
+    return Transfer(described.text("tensor"), source, destination, described.integer("size"))
 
 
 OWN_KEYS = frozenset(field.name for field in fields(ModelReport)) | {"calls", "candidates"}
@@ -197,12 +217,11 @@ class LibraryReport:
     notes: Sequence[str] = ()
 
     @classmethod
-    def of_json(cls, described: Json) -> LibraryReport:
+    def of_json(cls, described: JsonObject) -> LibraryReport:
         """Read what `as_json` wrote."""
-        return cls(
-            {name: ModelReport.of_json(model) for name, model in described["models"].items()},
-            tuple(described["notes"]),
-        )
+        models = described.object("models")
+        reports = {name: ModelReport.of_json(models.object(name)) for name in models.values}
+        return cls(reports, described.texts("notes"))
 
     def as_json(self) -> Json:
         """Return it as the report file has it."""

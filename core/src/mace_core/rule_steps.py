@@ -41,12 +41,13 @@ def check_step(check: LibraryCheck, registry: Registry) -> Step:
 
 def print_checks(files: Sequence[Path]) -> int:
     """Print the rows of all libraries that were checked; return the exit status."""
+    from mace_core.json_types import JsonObject
     from mace_core.run.results import Failure, Validation, result_of
     from mace_core.run.tables import show_validations
 
     results: list[Validation | Failure] = []
     for file in files:
-        results += map(result_of, json.loads(file.read_text(encoding="utf-8")))
+        results += map(result_of, JsonObject.parse_list(file.read_text(encoding="utf-8"), file))
     sys.stdout.write(show_validations(results))
     return 0 if all(result.passed for result in results) else FAILED
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ import numpy as np
 from mace_core.api import Runner
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
+from mace_core.json_types import JsonObject
 from mace_core.report import LibraryReport, ModelReport
 from mace_core.run.results import Timing
 from mace_core.run.samples import Samples, fit_inputs
@@ -49,7 +49,7 @@ class BuiltLibrary:
         return cls(
             folder / "bin" / variant,
             runner,
-            LibraryReport.of_json(json.loads(report.read_text(encoding="utf-8"))),
+            LibraryReport.of_json(JsonObject.parse(report.read_text(encoding="utf-8"), report)),
         )
 
     def model(self, name: str) -> dict[str, list[Tensor]]:
@@ -114,7 +114,7 @@ class BuiltLibrary:
             f"--rounds={rounds}",
             f"--layers={int(layers)}",
         ]
-        printed = json.loads(self.execute("mace_benchmark", arguments))
+        printed = JsonObject.parse(self.execute("mace_benchmark", arguments), "mace_benchmark")
         return Timing.of_json(printed, self.runner.timing, self.programs.name)
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:

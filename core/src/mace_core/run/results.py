@@ -6,7 +6,7 @@ import statistics
 from dataclasses import asdict, dataclass
 
 from mace_core.api import MEASURED
-from mace_core.json_types import Json
+from mace_core.json_types import Json, JsonObject
 from mace_core.run.similarity import Similarity
 
 
@@ -17,6 +17,11 @@ class LayerTime:
     name: str
     kernel: str
     ns: int
+
+    @classmethod
+    def of_json(cls, printed: JsonObject) -> LayerTime:
+        """Read a layer of what the program mace_benchmark printed."""
+        return cls(printed.text("name"), printed.text("kernel"), printed.integer("ns"))
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,11 @@ class Timing:
         return self.median / statistics.median(self.framework_ns) if self.framework_ns else None
 
     @classmethod
-    def of_json(cls, printed: Json, timing: str, target: str) -> Timing:
+    def of_json(cls, printed: JsonObject, timing: str, target: str) -> Timing:
         """Read what the program mace_benchmark printed."""
-        layers = tuple(LayerTime(**layer) for layer in printed.get("layers", ()))
-        return cls(printed["model"], tuple(printed["ns"]), printed["threads"], layers, timing, target)
+        layers = tuple(map(LayerTime.of_json, printed.objects("layers") if "layers" in printed else ()))
+        model, rounds, threads = printed.text("model"), printed.numbers("ns"), printed.integer("threads")
+        return cls(model, rounds, threads, layers, timing, target)
 
 
 @dataclass(frozen=True)
@@ -81,11 +87,21 @@ class Validation:
         return {**{k: v for k, v in fields.items() if k != "similarity"}, **fields["similarity"]}
 
     @classmethod
-    def of_json(cls, described: Json) -> Validation:
+    def of_json(cls, described: JsonObject) -> Validation:
         """Read what `as_json` wrote."""
-        figures = {key: described[key] for key in ("cosine", "sqnr", "error", "pixels")}
-        others = {key: value for key, value in described.items() if key not in figures}
-        return cls(similarity=Similarity(**figures), **others)
+        has_accuracy = described.values.get("accuracy") is not None
+        return cls(
+            model=described.text("model"),
+            target=described.text("target"),
+            similarity=Similarity(*(described.number(key) for key in ("cosine", "sqnr", "error", "pixels"))),
+            accuracy=described.number("accuracy") if has_accuracy else None,
+            latency_ns=described.number("latency_ns"),
+            timing=described.text("timing"),
+            arena_bytes=described.integer("arena_bytes"),
+            library_bytes=described.integer("library_bytes"),
+            compared_with=described.text("compared_with"),
+            passed=described.flag("passed"),
+        )
 
 
 @dataclass(frozen=True)
@@ -131,6 +147,9 @@ class Failure:
         return asdict(self)
 
 
-def result_of(described: Json) -> Validation | Failure:
+def result_of(described: JsonObject) -> Validation | Failure:
     """Read what `as_json` of a validation or of a failure wrote."""
-    return Failure(**described) if "problem" in described else Validation.of_json(described)
+    if "problem" not in described:
+        return Validation.of_json(described)
+    model, target, problem = (described.text(key) for key in ("model", "target", "problem"))
+    return Failure(model, target, problem, described.flag("passed"))
