@@ -261,12 +261,6 @@ class BuildConfig:
     model: Model
     read: Callable[[Path], Graph] = _refuse_reading
 
-    def options(self, target: str) -> Mapping[str, object]:
-        """Return what the deployment file asks of a target under `target_options`."""
-        targets = self.model.keys.get("target_options", {})
-        options = targets.get(target, {}) if isinstance(targets, Mapping) else {}
-        return options if isinstance(options, Mapping) else {}
-
 
 class Target(ABC):
     """Something that computes.
@@ -316,8 +310,7 @@ class Target(ABC):
         Called when the file has been read, for every target that it names, whether or not the target is built
         for.
         """
-        targets = model.keys.get("target_options", {})
-        options = targets.get(self.name) if isinstance(targets, Mapping) else None
+        options = model.options(self.name)
         if options:
             place = f"model {model.name!r}: target_options: {self.name}"
             raise MaceError(

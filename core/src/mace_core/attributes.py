@@ -96,7 +96,7 @@ def complete(kind: type[A], given: AttributeValues) -> A:
     declared = fields_of(kind)
     values = values_of(given) if isinstance(given, Attributes) else given
     faults: list[str] = []
-    checked: dict[str, Any] = {}
+    checked: dict[str, Attribute] = {}
     for name, field in declared.items():
         if name not in values:
             if field.default is MISSING:
@@ -114,7 +114,7 @@ def complete(kind: type[A], given: AttributeValues) -> A:
     return kind(**checked)
 
 
-def values_of(attrs: Attributes) -> dict[str, Any]:
+def values_of(attrs: Attributes) -> dict[str, Attribute]:
     """Return the values of attributes by name."""
     return {name: getattr(attrs, name) for name in fields_of(type(attrs))}
 

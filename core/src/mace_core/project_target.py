@@ -126,11 +126,3 @@ class ProjectTarget(Target):
         The program that it is given is FOLDER/mace_run or FOLDER/mace_benchmark; the models' own lie beside
         it as NAME.elf.
         """
-
-    def options(self, model: Model) -> Mapping[str, object]:
-        """Return what the deployment file asks of this target under `target_options`."""
-        targets = model.keys.get("target_options", {})
-        assert isinstance(targets, Mapping)
-        options = targets.get(self.name, {})
-        assert isinstance(options, Mapping)
-        return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -43,6 +43,5 @@ def check_target_options(deployment: Deployment, registry: Registry) -> Deployme
 def _models_with_options(deployment: Deployment) -> Iterator[tuple[Model, str]]:
     """Each model with the name of each target that it has options for."""
     for model in deployment.models:
-        options = model.keys.get("target_options", {})
-        for name in options if isinstance(options, Mapping) else ():
-            yield model, str(name)
+        for name in model.all_options:
+            yield model, name

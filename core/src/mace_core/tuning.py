@@ -120,8 +120,10 @@ def read_tuning(file: Path) -> Tuning:
     faults = Faults(file)
     document = read_document(Schema.read("tuning"), faults)
     entries: list[TuningEntry] = []
-    for number, written in enumerate(document.value.get("choices", ())):
-        entry = TuningEntry(line=document.line("choices", number), **{"candidate": "", **written})
+    for number, written in enumerate(document.items("choices")):
+        # The schema says that each is a mapping of texts; a fault may have taken the candidate away.
+        words = {key: str(word) for key, word in written.items()}
+        entry = TuningEntry(line=document.line("choices", number), **{"candidate": "", **words})
         entries.append(entry)
         if problem := _problem(entry):
             faults.add(entry.line, problem, "write node, or op and shapes, as `mace explain` shows them")

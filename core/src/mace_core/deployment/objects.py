@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from mace_core.ir import DType, Shape
+from mace_core.json_types import Json
+
+KeyValues: TypeAlias = Mapping[str, object]
+"""Values of a deployment file by key, each of the type that its schema states; who reads a key narrows it."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,19 @@ class Model:
     runtimes: tuple[str, ...] = ("cpu",)
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
-    keys: Mapping[str, object] = field(default_factory=dict)
+    keys: KeyValues = field(default_factory=dict)
     stages: tuple[Model, ...] = ()
+
+    def options(self, target: str) -> Json:
+        """Return what the file asks of a target under `target_options`."""
+        options = self.all_options.get(target)
+        return options if isinstance(options, Mapping) else {}
+
+    @property
+    def all_options(self) -> Json:
+        """The options under `target_options` by target."""
+        options = self.keys.get("target_options")
+        return options if isinstance(options, Mapping) else {}
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Deployment:
     library: str
     models: tuple[Model, ...]
     abis: tuple[str, ...] = ("host",)
-    keys: Mapping[str, object] = field(default_factory=dict)
+    keys: KeyValues = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -19,6 +19,7 @@ from mace_core.deployment.schema import Part, Schema
 from mace_core.deployment.values import Document, read_document
 from mace_core.distributions import advise_install
 from mace_core.errors import MaceError
+from mace_core.json_types import Json, JsonValue
 
 PORT_KEYS = (
     "tensors",
@@ -71,7 +72,7 @@ class _Reader:
         return self.document.faults
 
     def deployment(self) -> Deployment:
-        value: Mapping[str, Any] = self.document.value
+        value = self.document.mapping()
         properties = self.document.schema.root["properties"]
         parts = {k: self.document.schema.resolve(p) for k, p in properties.items() if k != "models"}
         keys = {k: s.value for k, s in self._settings(parts, {}, value, ()).items()}
@@ -81,9 +82,9 @@ class _Reader:
             self.faults.add(
                 self.document.line("model_data_format"), problem, "make both file, or the graph code"
             )
-        written = [value["library_name"]] if "library_name" in value else []
+        written = [str(value["library_name"])] if "library_name" in value else []
         library = next(iter(self._names(written, ("library_name",)).values()), "")
-        names = self._names(value.get("models", {}), ("models",))
+        names = self._names(self.document.mapping("models"), ("models",))
         models = tuple(_rename(self._model(key, ("models", key)), name) for key, name in names.items())
         abis = keys.pop("target_abis")
         return Deployment(library, models, abis, MappingProxyType(keys), tuple(self.notes))
@@ -111,7 +112,7 @@ class _Reader:
         return c_names
 
     def _settings(
-        self, parts: Mapping[str, Part], inherited: Settings, stated: Mapping[str, Any], path: At
+        self, parts: Mapping[str, Part], inherited: Settings, stated: Json, path: At
     ) -> dict[str, Setting]:
         """Defaults, what is inherited, and what is given here, each as its key's type.
 
@@ -141,7 +142,7 @@ class _Reader:
             ] = None
 
     def _model(self, name: str, path: At) -> Model:
-        stated: Mapping[str, Any] = self.document.value["models"][name]
+        stated = self.document.mapping("models", name)
         parts = {
             k: self.document.schema.resolve(p)
             for k, p in self.document.schema.definition("keys")["properties"].items()
@@ -170,11 +171,16 @@ class _Reader:
             tuple(stages),
         )
 
-    def _subgraphs(self, stated: Mapping[str, Any], path: At) -> Iterator[tuple[At, Mapping[str, Any]]]:
-        subgraphs = stated.get("subgraphs", ())
-        items = subgraphs.items() if isinstance(subgraphs, dict) else enumerate(subgraphs)
+    def _subgraphs(self, stated: Json, path: At) -> Iterator[tuple[At, Json]]:
+        """Yield the place and the keys of each subgraph, from a list or from a mapping of names."""
+        subgraphs = stated.get("subgraphs")
+        items: Iterable[tuple[str | int, JsonValue]] = ()
+        if isinstance(subgraphs, Mapping):
+            items = subgraphs.items()
+        elif isinstance(subgraphs, list):
+            items = enumerate(subgraphs)
         for key, subgraph in items:
-            yield (*path, "subgraphs", key), subgraph or {}
+            yield (*path, "subgraphs", key), subgraph if isinstance(subgraph, Mapping) else {}
 
     def _stage(self, name: str, keys: Settings) -> Model:
         files = tuple(filter(None, (self._file("model", keys), self._file("weight", keys))))

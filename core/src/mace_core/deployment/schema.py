@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from mace_core.deployment.faults import LONGEST, Faults, shorten
+from mace_core.json_types import Json
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -139,7 +140,7 @@ class _Complaint:
         )
         return [(*path, name)]
 
-    def _unknown(self, path: Path, part: Part, instance: Mapping[str, object]) -> list[Path]:
+    def _unknown(self, path: Path, part: Part, instance: Json) -> list[Path]:
         known = part.get("properties", {})
         paths = [(*path, key) for key in instance if key not in known]
         for wrong in paths:
@@ -153,7 +154,7 @@ class _Complaint:
             self.faults.add(self.line(wrong), f"{shorten(key)}: unknown key", remedy)
         return paths
 
-    def _missing(self, path: Path, part: Part, instance: Mapping[str, object]) -> None:
+    def _missing(self, path: Path, part: Part, instance: Json) -> None:
         for key in part["required"]:
             if key not in instance:
                 expected = describe_expected(self.schema.inner(part, key))

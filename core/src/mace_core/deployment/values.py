@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from mace_core.deployment.faults import Faults
 from mace_core.deployment.schema import Part, Path, Schema, check, label, remove_bad
 from mace_core.deployment.source import Written, read_source
+from mace_core.json_types import Json, JsonValue
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
@@ -27,10 +27,22 @@ class Document:
     lines: path of each value -> its line.
     """
 
-    value: Any
+    value: JsonValue
     lines: Mapping[Path, int]
     schema: Schema
     faults: Faults
+
+    def mapping(self, *path: str) -> Json:
+        """Return the mapping at a path; empty where the document has none."""
+        value = self.value
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, Mapping) else {}
+
+    def items(self, *path: str) -> tuple[Json, ...]:
+        """Return the mappings of a list at a path; () where the document has none."""
+        value = self.mapping(*path[:-1]).get(path[-1])
+        return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, list) else ()
 
     def line(self, *path: str | int) -> int:
         """The line of a value that is there, or that held one at fault."""
@@ -54,7 +66,7 @@ class _Typing:
     lines: dict[Path, int]
     faults: Faults
 
-    def convert(self, written: Written, part: Part, path: Path) -> Any:
+    def convert(self, written: Written, part: Part, path: Path) -> JsonValue:
         """The value as JSON has it; notes the lines of all below."""
         self.lines[path] = written.line
         content = written.content
@@ -64,7 +76,7 @@ class _Typing:
             return [
                 self.convert(item, self.schema.inner(part, i), (*path, i)) for i, item in enumerate(content)
             ]
-        result: dict[str, Any] = {}
+        result: dict[str, JsonValue] = {}
         for key, value in content.items():
             name = _change_case(key, part.get("x-key-case"))
             if name in result:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files as resources
-from typing import Any
 
 from mace_core.api import Content, GeneratedFiles, Stream
 from mace_core.deployment.names import c_name
@@ -76,15 +76,12 @@ def library(name: str, models: Sequence[Plan], levels: Levels | Sequence[Level])
     if len({table.name for table in tables.values()}) < len(tables):
         raise PluginError(f"targets {', '.join(tables)}", "two of them have one name in C", "rename one")
     views = [ModelView(name, plan, tables) for plan in models]
-    shared: dict[str, Any] = {
-        "banner": BANNER,
-        "prefix": CPrefix(name),
-        "tables": [*tables.values()],
-        "models": views,
-    }
     files: dict[str, Content] = {header: (RUNTIME / header).read_text(encoding="utf-8") for header in HEADERS}
-    files[f"{name}.h"] = render(TEMPLATES / "library.h.in", about=_about(name, views), **shared)
-    files[f"{name}.c"] = render(TEMPLATES / "library.c.in", probes=_probes(tables.values()), **shared)
+    render_library = partial(
+        render, banner=BANNER, prefix=CPrefix(name), tables=[*tables.values()], models=views
+    )
+    files[f"{name}.h"] = render_library(TEMPLATES / "library.h.in", about=_about(name, views))
+    files[f"{name}.c"] = render_library(TEMPLATES / "library.c.in", probes=_probes(tables.values()))
     for table in tables.values():
         files |= _kernel_files(table, models)
     for view in views:
@@ -149,7 +146,9 @@ def _forget_probe(level: Level) -> Level:
 def _program(view: ModelView) -> Code:
     """The translation unit of a model, with that of its fallback in front."""
     bodies = [
-        render(TEMPLATES / "model_body.c.in", **shown.values()) for shown in (view.fallback, view) if shown
+        render(TEMPLATES / "model_body.c.in", model=shown.values())
+        for shown in (view.fallback, view)
+        if shown
     ]
     tables = dict.fromkeys(table.name for shown in (view.fallback, view) if shown for table in shown.tables)
     values = {
@@ -190,8 +189,14 @@ def _table(library: str, target: str, levels: Sequence[Level], models: Sequence[
 
 
 def _kernel_files(table: KernelTable, models: Sequence[Plan]) -> dict[str, Content]:
-    values = {"banner": BANNER, "table": table.name, "levels": table.levels}
-    header = render(TEMPLATES / "kernels.h.in", declare=_declare, kernels=table.kernels, **values)
+    header = render(
+        TEMPLATES / "kernels.h.in",
+        banner=BANNER,
+        table=table.name,
+        levels=table.levels,
+        kernels=table.kernels,
+        declare=_declare,
+    )
     files: dict[str, Content] = {f"{table.name}_kernels.h": header}
     calls = _calls(models, table.target)
     for level in table.levels:
@@ -199,16 +204,19 @@ def _kernel_files(table: KernelTable, models: Sequence[Plan]) -> dict[str, Conte
         # What no call of this level needs is not compiled for it: a kernel may be written in instructions of
         # other levels.
         kernels = [kernel for kernel in table.kernels if kernel.name in used]
-        files[f"{table.name}_kernels_{level.name}.c"] = _kernel_file(level, {**values, "kernels": kernels})
+        files[f"{table.name}_kernels_{level.name}.c"] = _kernel_file(table, level, kernels)
     return files
 
 
-def _kernel_file(level: Level, values: Mapping[str, Any]) -> Code:
-    kernels: list[Kernel] = values["kernels"]
+def _kernel_file(table: KernelTable, level: Level, kernels: Sequence[Kernel]) -> Code:
+    """Return the translation unit of a table's kernels at one level."""
     helpers = list(dict.fromkeys(h for k in kernels for h in k.helpers))
     return render(
         TEMPLATES / "kernels.c.in",
-        **values,
+        banner=BANNER,
+        table=table.name,
+        levels=table.levels,
+        kernels=kernels,
         level=level,
         prelude=render(level.prelude, level=level),
         helpers=[render(h, level=level) for h in helpers],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.text import CIdentifier, Code, CString
@@ -13,8 +13,45 @@ from mace_core.part import HOST, BlobBody, BufferKind, CallsBody, MemorySpace, P
 from mace_core.plan import Plan, Run, Transfer, scratch_name
 
 
+@dataclass(frozen=True)
+class TaskValues:
+    """What model_body.c.in writes of one part that a driver runs, a `mace_task` and its `mace_payload`.
+
+    part, device: their numbers.  inputs, outputs: counts.  code, weights: offsets in the weights of the library.
+    """
+
+    part: int
+    device: int
+    inputs: int
+    outputs: int
+    code: int
+    code_bytes: int
+    weights: int
+    weight_bytes: int
+    built_by: CString
+    built_for: CString
+    digest: CString
+    needs: list[Code]
+    scratch: Code
+    places: list[Code]
+
+
+@dataclass(frozen=True)
+class DeviceValues:
+    """What model_body.c.in writes of the engine's plan.
+
+    host_ports: for each input and output, 1 where kernel calls or copies need its address.
+    """
+
+    drivers: list[CIdentifier]
+    spaces: list[Code]
+    tasks: list[TaskValues]
+    steps: list[Code]
+    host_ports: list[int]
+
+
 class DeviceView:
-    """Shows the parts of a plan that drivers run as model.c.in writes them.
+    """Shows the parts of a plan that drivers run as model_body.c.in writes them.
 
     functions: names of the C functions of kernel calls, one for each group of host parts that no other step
     interrupts.
@@ -27,17 +64,15 @@ class DeviceView:
         self.plan, self.addresses, self.functions, self.touched = plan, addresses, functions, touched
         self.tasks = [part for part in plan.parts if isinstance(part.body, BlobBody)]
 
-    def values(self) -> dict[str, Any]:
-        """What model.c.in reads."""
-        return {
-            "drivers": [CIdentifier(driver) for driver in self.plan.drivers],
-            "spaces": [self._space(name) for name in self.addresses.spaces],
-            "tasks": [self._task(part) for part in self.tasks],
-            "steps": list(self._steps()),
-            "host_ports": [
-                int(self._is_used_by_host(name)) for name in (*self.plan.inputs, *self.plan.outputs)
-            ],
-        }
+    def values(self) -> DeviceValues:
+        """Return what model_body.c.in reads."""
+        return DeviceValues(
+            drivers=[CIdentifier(driver) for driver in self.plan.drivers],
+            spaces=[self._space(name) for name in self.addresses.spaces],
+            tasks=[self._task(part) for part in self.tasks],
+            steps=list(self._steps()),
+            host_ports=[int(self._is_used_by_host(name)) for name in (*self.plan.inputs, *self.plan.outputs)],
+        )
 
     def _space(self, name: str) -> Code:
         drivers = list(dict.fromkeys(part.driver for part in self.tasks if part.space.name == name))
@@ -47,7 +82,7 @@ class DeviceView:
         need = _write_need(self.plan.spaces[name], self.plan.arenas[name].bytes)
         return Code(f"{{{CString(name)}, {self.plan.drivers.index(drivers[0])}, {need}}}")
 
-    def _task(self, part: Part) -> dict[str, Any]:
+    def _task(self, part: Part) -> TaskValues:
         body = part.body
         assert isinstance(body, BlobBody)
         ports = (*part.inputs, *part.outputs)
@@ -55,22 +90,22 @@ class DeviceView:
         if part.scratch:
             places.append(self.addresses.place(scratch_name(part), part.space.name))
         code, weights = self.addresses.blobs[part.name]
-        return {
-            "part": self.plan.parts.index(part),
-            "device": self.plan.drivers.index(part.driver),
-            "inputs": len(part.inputs),
-            "outputs": len(part.outputs),
-            "code": code,
-            "code_bytes": len(body.code),
-            "weights": weights,
-            "weight_bytes": len(body.weights),
-            "built_by": CString(body.built_by),
-            "built_for": CString(body.built_for),
-            "digest": CString(hashlib.sha256(body.code + body.weights).hexdigest()),
-            "needs": [_write_need(port.space, port.bytes, port.kinds) for port in ports],
-            "scratch": _write_need(part.space, part.scratch),
-            "places": places,
-        }
+        return TaskValues(
+            part=self.plan.parts.index(part),
+            device=self.plan.drivers.index(part.driver),
+            inputs=len(part.inputs),
+            outputs=len(part.outputs),
+            code=code,
+            code_bytes=len(body.code),
+            weights=weights,
+            weight_bytes=len(body.weights),
+            built_by=CString(body.built_by),
+            built_for=CString(body.built_for),
+            digest=CString(hashlib.sha256(body.code + body.weights).hexdigest()),
+            needs=[_write_need(port.space, port.bytes, port.kinds) for port in ports],
+            scratch=_write_need(part.space, part.scratch),
+            places=places,
+        )
 
     def _steps(self) -> Iterator[Code]:
         """Yield each step: calls, the number of a task, or a copy."""

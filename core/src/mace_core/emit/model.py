@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mace_core.emit.addresses import Addresses
-from mace_core.emit.device import DeviceView
+from mace_core.emit.device import DeviceValues, DeviceView
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, shortened
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, State, Tensor
 from mace_core.levels import Level
 from mace_core.part import CallsBody
 from mace_core.plan import Plan, Run
-from mace_core.program import FIELD_TYPES, Call, Kernel
+from mace_core.program import FIELD_TYPES, Arg, Call, Kernel
 
 MAX_NAME = 80
 """Characters of a tensor's name in a comment."""
@@ -44,6 +43,54 @@ class KernelTable:
     def devices(self) -> list[CString]:
         """Say for each level what runs its kernels."""
         return [CString(f"{self.target}: {level.name}") for level in self.levels]
+
+
+@dataclass(frozen=True)
+class CallValues:
+    """What model_body.c.in writes of one kernel call.
+
+    table: the number of the table that holds the kernel.  condition: when it is made; "" for always.
+    args: the fields of its arguments.  result: the number of the pointer to what it writes first.
+    """
+
+    kernel: CIdentifier
+    table: int
+    condition: Code
+    args_type: CIdentifier
+    args: Code
+    pointers: list[Code]
+    result: int
+    comment: CComment
+
+
+@dataclass(frozen=True)
+class ModelValues:
+    """What model_body.c.in writes of one model.
+
+    prefix: of the names of what is static in the file.  functions: names of the C functions of calls, with
+    the numbers of their calls.  copies: destination, source and bytes of outputs that no call computes.
+    device: the engine's plan; None without drivers.
+    """
+
+    name: CString
+    prefix: Code
+    has_fallback: bool
+    program_symbol: CIdentifier
+    weights_symbol: CIdentifier
+    copies: list[tuple[Code, Code, int]]
+    calls: list[CallValues]
+    functions: list[tuple[Code, range]]
+    layers: list[Code]
+    tables: list[CIdentifier]
+    parts: list[Code]
+    inputs: list[Code]
+    outputs: list[Code]
+    states: list[Code]
+    state_bytes: int
+    arena_bytes: int
+    worker_bytes: int
+    weight_bytes: int
+    device: DeviceValues | None
 
 
 class ModelView:
@@ -110,30 +157,30 @@ class ModelView:
         shape = " x ".join(map(str, tensor.shape)) or "scalar"
         return f"{shortened(name, MAX_NAME)}, {tensor.dtype.value} {shape}"
 
-    def values(self) -> dict[str, Any]:
-        """What model.c.in reads."""
+    def values(self) -> ModelValues:
+        """Return what model_body.c.in reads."""
         tensors, functions = self.program.tensors, self._functions()
-        return {
-            **self._device_values(functions),
-            "name": CString(self.name),
-            "p": self.prefix,
-            "has_fallback": self.fallback is not None,
-            "program_symbol": self.program_symbol,
-            "weights_symbol": self.weights_symbol,
-            "copies": list(self._copies()),
-            "calls": [self._call(call, table) for call, table in self._calls_with_tables()],
-            "functions": functions,
-            "layers": [self._layer(c) for c in self.program.calls],
-            "tables": [table.name for table in self.tables],
-            "parts": list(self._parts()),
-            "inputs": [describe_tensor(tensors[n]) for n in self.plan.inputs],
-            "outputs": [describe_tensor(tensors[n]) for n in self.plan.outputs],
-            "states": [self._state(state) for state in self.plan.states],
-            "state_bytes": self.addresses.state_bytes,
-            "arena_bytes": self.arena_bytes,
-            "worker_bytes": self.worker_bytes,
-            "weight_bytes": self.weight_bytes,
-        }
+        return ModelValues(
+            name=CString(self.name),
+            prefix=self.prefix,
+            has_fallback=self.fallback is not None,
+            program_symbol=self.program_symbol,
+            weights_symbol=self.weights_symbol,
+            copies=list(self._copies()),
+            calls=[self._call(call, table) for call, table in self._calls_with_tables()],
+            functions=functions,
+            layers=[self._layer(c) for c in self.program.calls],
+            tables=[table.name for table in self.tables],
+            parts=list(self._parts()),
+            inputs=[describe_tensor(tensors[n]) for n in self.plan.inputs],
+            outputs=[describe_tensor(tensors[n]) for n in self.plan.outputs],
+            states=[self._state(state) for state in self.plan.states],
+            state_bytes=self.addresses.state_bytes,
+            arena_bytes=self.arena_bytes,
+            worker_bytes=self.worker_bytes,
+            weight_bytes=self.weight_bytes,
+            device=self._device_values(functions),
+        )
 
     def weights(self) -> Iterator[bytes]:
         """All constants, each padded to the alignment; made one at a time."""
@@ -169,9 +216,9 @@ class ModelView:
             groups.pop()
         return [(Code(f"calls_{number}"), group) for number, group in enumerate(groups)]
 
-    def _device_values(self, functions: Sequence[tuple[Code, range]]) -> dict[str, Any]:
+    def _device_values(self, functions: Sequence[tuple[Code, range]]) -> DeviceValues | None:
         if not self.plan.drivers:
-            return {"drivers": []}
+            return None
         touched = {
             self.program.root(t) for call in self.program.calls for t in (*call.reads, *call.writes) if t
         }
@@ -187,22 +234,20 @@ class ModelView:
             devices = f"{self.tables[numbers[part.target]].name}_devices" if is_called else "NULL"
             yield Code(f"{{{CString(part.name)}, {numbers[part.target] if is_called else -1}, {devices}}}")
 
-    def _call(self, call: Call, table: int) -> dict[str, Any]:
+    def _call(self, call: Call, table: int) -> CallValues:
         result = self.program.tensors[call.writes[0]]
         read = ", ".join(self._described(t) for t in call.reads if t)
         fields = [f".{n} = {self._argument(call, n, t)}" for n, t in call.kernel.fields]
-        return {
-            "kernel": call.kernel.name,
-            "table": table,
-            "condition": self._condition(call, table),
-            "args_type": CIdentifier(f"{self.tables[table].name}_{call.kernel.name}_args"),
-            "args": Code(", ".join(fields) or "0"),
-            "pointers": [self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
-            "result": len(call.reads),
-            "comment": CComment(
-                f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"
-            ),
-        }
+        return CallValues(
+            kernel=CIdentifier(call.kernel.name),
+            table=table,
+            condition=self._condition(call, table),
+            args_type=CIdentifier(f"{self.tables[table].name}_{call.kernel.name}_args"),
+            args=Code(", ".join(fields) or "0"),
+            pointers=[self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
+            result=len(call.reads),
+            comment=CComment(f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"),
+        )
 
     def _condition(self, call: Call, table: int) -> Code:
         """Return when a call is made, as C writes it; "" for always."""
@@ -263,15 +308,17 @@ class ModelView:
             owned.add(self.program.root(name))
 
 
-def write_literal(value: Any, ctype: str) -> Code:
+def write_literal(value: Arg, ctype: str) -> Code:
     """A number, or a braced list of them, as C writes it; floats exactly."""
     if isinstance(value, tuple):
         base = ctype.partition("[")[0]
         return Code("{" + ", ".join(write_literal(v, base) for v in value) + "}")
     if FIELD_TYPES[ctype] not in ("float", "double"):
         return Code(int(value))
-    if math.isinf(value) or math.isnan(value):
-        return Code("NAN" if math.isnan(value) else ("INFINITY" if value > 0 else "-INFINITY"))
+    if math.isnan(value):
+        return Code("NAN")
+    if math.isinf(value):
+        return Code("INFINITY" if value > 0 else "-INFINITY")
     if FIELD_TYPES[ctype] == "float":
         return Code(f"{float(np.float32(value)).hex()}f")
     return Code(float(value).hex())

@@ -17,6 +17,7 @@ from mace_core.deployment import Model
 from mace_core.deployment.faults import Faults
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Tensor
+from mace_core.json_types import Json
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.quantization import dequantize
 from mace_core.run.samples import stored_samples
@@ -130,7 +131,7 @@ class Max78000(ProjectTarget):
             ported = self._designed(config.model, graph, options, policy)
         made = make_project(ported.network, ported.options, self.chip)
         ported.check(made.results)
-        details = {
+        details: Json = {
             "cycles": made.found.cycles,
             "hertz": choose_clock(ported.options, self.chip).hertz,
             "feed": ported.feed.described(),
@@ -174,7 +175,7 @@ class Max78000(ProjectTarget):
 
     def _described(self, described: DescribedModel, options: Options, config: BuildConfig) -> Ported:
         network = described.network(options, partial(self.add_limit_faults, options))
-        if trained := config.options(self.name).get("model"):
+        if trained := config.model.options(self.name).get("model"):
             file = config.model.files[0].parent / str(trained)
             check_trained_model(network, file.name, config.read(file), self.chip)
         outputs = output_tensors(network)
@@ -196,7 +197,7 @@ class Max78000(ProjectTarget):
 
     def _options(self, model: Model) -> tuple[Options, QuantizationPolicy]:
         """What the deployment file asks for: options of the program, and how to quantise."""
-        asked = {name: value for name, value in self.options(model).items() if name != "model"}
+        asked = {name: value for name, value in model.options(self.name).items() if name != "model"}
         place = f"model {model.name!r}: target_options: {self.name}"
         limits = model.inputs[0].limits if model.inputs else QuantizationPolicy.limits
         policy = QuantizationPolicy(bits=_bits(asked.pop("bits", {}), place), limits=limits)
