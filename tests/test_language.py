@@ -29,7 +29,12 @@ BROKEN = {
     "long-lines": (f"x = '{'x' * 106}'",),
 }
 KEPT = {
-    "riddles": ("kept_names = 1", "def f(sorted_files): pass", "print(given.x)"),
+    "riddles": (
+        "kept_names = 1",
+        "def f(sorted_files): pass",
+        "print(given.x)",
+        "class CastAttributes:\n    to: str",
+    ),
     "participles": ("class C:\n    @property\n    def quantized(self): pass", "def embed(): pass"),
     "phrases": ('"""Return an integer of the vendor."""', "ended = 3"),
     "spelling": ("def normalize_axis(): pass", "# promise, otherwise, precise"),

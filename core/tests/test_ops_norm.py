@@ -125,8 +125,8 @@ WRONG: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("MeanVarianceNorm", [ZEROS((2, 3), np.float32)], {"axes": (0, -2)}, "each once"),
     ("MeanVarianceNorm", [ZEROS((2, 3), np.float32)], {"axes": ()}, "at least one"),
     ("MeanVarianceNorm", [ZEROS((2, 3), np.float32)], {"axes": 1}, "tuple"),
-    ("LayerNorm", [ZEROS((2, 3), np.float32), ZEROS(2, np.float32)], {}, r"normalised axes are \[3\]"),
-    ("LayerNorm", [ZEROS((2, 1), np.float32), ZEROS(2, np.float32)], {}, r"normalised axes are \[1\]"),
+    ("LayerNorm", [ZEROS((2, 3), np.float32), ZEROS(2, np.float32)], {}, r"normalized axes are \[3\]"),
+    ("LayerNorm", [ZEROS((2, 1), np.float32), ZEROS(2, np.float32)], {}, r"normalized axes are \[1\]"),
     ("LayerNorm", [ZEROS((2, 3), np.float32), ZEROS(3, np.float64)], {}, "must be the same"),
     ("LayerNorm", [ZEROS((2, 3), np.float32), ZEROS(3, np.float32)], {"epsilon": -1.0}, "negative"),
     (

@@ -129,7 +129,7 @@ REFUSED: tuple[tuple[str, tuple[Array, ...], Mapping[str, object], str], ...] = 
         "it must be positive",
     ),
     ("DFT", (np.zeros((4, 3), F),), {"length": 4, "axis": 0}, "real or complex"),
-    ("Det", (np.zeros((2, 3), F),), {}, "must be alike"),
+    ("Det", (np.zeros((2, 3), F),), {}, "must have the same length"),
     ("DecodeBoxes", (np.zeros((1, 3, 4), F), np.zeros((2, 4), F)), {}, "priors have shape"),
 )
 

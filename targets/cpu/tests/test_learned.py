@@ -107,14 +107,14 @@ def test_trees(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [
-        ((1, (0, 1)), 0, "a child does not lie behind its parent"),
-        ((1, (0, 2)), 1 << 30, "a child does not lie behind its parent"),
+        ((1, (0, 1)), 0, "a child does not lie after its parent"),
+        ((1, (0, 2)), 1 << 30, "a child does not lie after its parent"),
         ((1, (0, 0)), FEATURES, "reads a feature"),
         ((1, (0, 0)), -2, "reads a feature"),
         ((2, 0), 6, "unknown mode"),
         ((3, 0), 3, "a root is no node"),
         ((4, 0), 2, "belongs to none of 2 outputs"),
-        ((1, (1, 2)), 9, "weights that are none"),
+        ((1, (1, 2)), 9, "weights that do not exist"),
     ],
 )
 def test_trees_that_lead_astray_are_refused(place: tuple[int, object], value: int, reason: str) -> None:

@@ -13,9 +13,12 @@ from mace_core.ops.op import Op
 
 @cache
 def core_ops() -> Mapping[str, Op]:
-    """Every op of the core by name."""
-    modules = sorted(m.name for m in iter_modules(__path__))
-    found = [op for name in modules for op in getattr(import_module(f"{__name__}.{name}"), "OPS", ())]
-    table = {op.name: op for op in found}
-    assert len(table) == len(found), "two ops of the core share a name"
+    """Return every op of the core by name."""
+    # Modules are searched for, not listed, so that a new op is one new file; sorted, so that the order of the
+    # table does not depend on the file system.
+    ops: list[Op] = []
+    for name in sorted(module.name for module in iter_modules(__path__)):
+        ops += getattr(import_module(f"{__name__}.{name}"), "OPS", ())
+    table = {op.name: op for op in ops}
+    assert len(table) == len(ops), "two ops of the core share a name"
     return MappingProxyType(table)

@@ -1,4 +1,4 @@
-"""ArgMax and ArgMin: where along an axis the extreme lies."""
+"""ArgMax and ArgMin: the position of the largest or smallest element along an axis."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ArgAttributes(AxisAttributes):
 
 def _reference(function: Callable[..., Array]) -> Callable[..., Array]:
     def reference(x: Array, attrs: ArgAttributes) -> Array:
-        """The first of equal extremes, or the last."""
         axis, keepdims = attrs.axis, attrs.keepdims
         if not attrs.last:
             return np.asarray(function(x, axis=axis, keepdims=keepdims), np.int64)
+        # numpy returns the first of equal extremes; the first of the reversed axis is the last one.
         backwards = function(np.flip(x, axis), axis=axis, keepdims=keepdims)
         return np.asarray(x.shape[axis] - 1 - backwards, np.int64)
 

@@ -33,38 +33,44 @@ class BitShiftAttributes(Attributes):
 
 
 def _div(x: Array, y: Array) -> Array:
-    """For integers rounded towards zero, 0 where the divisor is 0, and the least one divided by -1 wraps to itself.
+    """Divide; integers are rounded towards zero.
 
-    The processor's trap is no result: the frameworks that define the overflow wrap it as well.
+    An integer divided by 0 is 0, and the minimum of a type divided by -1 wraps to itself: both are traps on
+    some processors, and a library must not end its application because of one input.
     """
     if x.dtype.kind == "f":
         return np.divide(x, y)
     if x.dtype.kind == "u":
         return np.where(y == 0, 0, x // np.where(y == 0, 1, y)).astype(x.dtype)
     safe = np.where((y == 0) | (y == -1), 1, y).astype(x.dtype)
+    # numpy rounds quotients down, C and the frameworks towards zero: they differ where there is a remainder
+    # and the signs differ.
     floor = x // safe
     quotient = floor + ((x - floor * safe != 0) & ((x < 0) != (safe < 0)))
     return np.where(y == 0, 0, np.where(y == -1, np.negative(x), quotient)).astype(x.dtype)
 
 
 def _mod(x: Array, y: Array, attrs: ModAttributes) -> Array:
-    """Sign of the divisor, or of the dividend with fmod; integers by 0 give 0."""
+    """Compute the remainder, with the divisor's sign, or the dividend's for fmod; integers modulo 0 are 0."""
     remainder = np.fmod if attrs.fmod else np.mod
     if x.dtype.kind == "f":
         return remainder(x, y)
+    # Division by -1 leaves no remainder, but traps on some processors for the minimum of a type.
     trivial = (y == 0) | (y == -1) if x.dtype.kind == "i" else y == 0
     return np.where(trivial, 0, remainder(x, np.where(trivial, 1, y).astype(x.dtype))).astype(x.dtype)
 
 
 def _pow(x: Array, y: Array) -> Array:
-    """Floats in double precision, integers to integers modulo their range.
+    """Compute powers of floats in double precision, and integer powers of integers modulo their range.
 
-    A negative power of an integer loses its fraction.
+    A negative power of an integer loses its fraction: it is 0, except for powers of 1 and -1.
     """
     if x.dtype.kind == "f" or y.dtype.kind == "f":
         power = np.power(x.astype(np.float64), y.astype(np.float64))
         return power.astype(x.dtype) if x.dtype.kind == "f" else convert(power, DType.of(x))
     x, y = np.broadcast_arrays(x, y)
+    # By repeated squaring in 64 unsigned bits, which wrap by definition; the low bits are those of any
+    # narrower or signed type.
     base, exponent = x.astype(np.int64).astype(np.uint64), y.astype(np.int64).astype(np.uint64)
     power = np.ones_like(base)
     while exponent.any():
@@ -77,7 +83,7 @@ def _pow(x: Array, y: Array) -> Array:
 
 
 def _shift(x: Array, y: Array, attrs: BitShiftAttributes) -> Array:
-    """By all bits or more nothing is left but the sign; a negative count is such a one."""
+    """Shift bits; a negative count, or one of all bits or more, leaves only the sign."""
     return np.left_shift(x, y) if attrs.left else np.right_shift(x, y)
 
 

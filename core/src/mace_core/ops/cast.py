@@ -20,7 +20,7 @@ class CastAttributes(Attributes):
 
     @property
     def dtype(self) -> DType:
-        """The type of the result; OpError if there is none of that name."""
+        """The type of the result; raises OpError if no type has that name."""
         try:
             return DType(self.to)
         except ValueError:
@@ -29,25 +29,27 @@ class CastAttributes(Attributes):
 
 
 def convert(x: Array, dtype: DType) -> Array:
-    """Elements in another type; any number but 0 is true.
+    """Convert elements to another type; every number except 0 becomes true.
 
-    Floats lose their fraction towards zero; those that an integer type does not hold become its nearest
-    number, NaN becomes 0. File formats leave these undefined, and most frameworks give what the processor's
-    conversion happens to give; docs/operators.md names those that compute them so. Wide integers keep their
-    low bits, as in all of them.
+    Floats lose their fraction towards zero. Floats outside of an integer type saturate, and NaN becomes 0.
+    Integers wider than their new type keep their low bits, as in all frameworks.
     """
     if dtype is DType.BOOL:
         return np.asarray(x != 0)
     x = np.asarray(x)
     if x.dtype.kind != "f" or dtype.is_float:
         return x.astype(dtype.numpy)
+    # File formats leave out-of-range floats undefined, and most frameworks give what the processor's
+    # conversion happens to give. Saturation is what ARM and XLA do, so that results do not depend on the
+    # processor; docs/operators.md names the frameworks that agree.
     limits = np.iinfo(dtype.numpy)
     wide = np.trunc(x.astype(np.float64))
-    # The greatest 64-bit integers are no floats: what reaches the power of two above them does not fit.
+    # The largest 64-bit integers are no floats, so float(limits.max) is the power of two above them: a number
+    # that reaches it does not fit, hence >= and not >.
     below, above = wide <= float(limits.min), wide >= float(limits.max)
     fits = ~(below | above | np.isnan(wide))
-    made = np.where(fits, wide, 0).astype(dtype.numpy)
-    return np.asarray(np.where(above, limits.max, np.where(below, limits.min, made)).astype(dtype.numpy))
+    converted = np.where(fits, wide, 0).astype(dtype.numpy)
+    return np.asarray(np.where(above, limits.max, np.where(below, limits.min, converted)).astype(dtype.numpy))
 
 
 def _cast(x: Array, attrs: CastAttributes) -> Array:

@@ -15,12 +15,10 @@ def _infer(inputs: Inputs, attrs: AxisAttributes) -> list[Spec]:
     same_dtype(inputs)
     axis = axis_of(attrs.axis, len(first.shape))
     for other in others:
-        alike = len(other.shape) == len(first.shape) and all(
+        fits = len(other.shape) == len(first.shape) and all(
             a == b for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True)) if i != axis
         )
-        need(
-            alike, f"shapes {list(first.shape)} and {list(other.shape)} differ elsewhere than on axis {axis}"
-        )
+        need(fits, f"shapes {list(first.shape)} and {list(other.shape)} differ elsewhere than on axis {axis}")
     total = sum(t.shape[axis] for t in present(inputs))
     return [(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))]
 

@@ -17,7 +17,7 @@ from mace_core.ops.windows import Ints, WindowAttributes, Windows
 
 @dataclass(frozen=True)
 class ClampAttributes(Attributes):
-    """The attributes of an op that limits its results to `low` ... `high`, as an activation behind it would."""
+    """The attributes of an op that clamps its results to `low` ... `high`, as an activation would."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -30,7 +30,7 @@ class ClampAttributes(Attributes):
 
 @dataclass(frozen=True)
 class ConvAttributes(ClampAttributes, WindowAttributes):
-    """group: how many parts the channels divide into, each with filters of its own."""
+    """group: number of parts that the channels divide into, each with filters of its own."""
 
     group: int = 1
 
@@ -38,9 +38,8 @@ class ConvAttributes(ClampAttributes, WindowAttributes):
 def check_operands(inputs: Inputs, attrs: ConvAttributes) -> tuple[Tensor, Tensor, Windows]:
     """Return input, filters and windows of a convolution or its transpose.
 
-    OpError where they do not fit together.
-
     x is [N, *spatial, I], w [O, *kernel, I / group], bias [O].
+    Raises OpError if they do not fit together.
     """
     x, w = inputs[0], inputs[1]
     bias = inputs[2] if len(inputs) > 2 else None
@@ -81,6 +80,8 @@ def _infer(inputs: Inputs, attrs: ConvAttributes) -> list[Spec]:
 
 def grouped_product(x: Array, w: Array) -> Array:
     """Multiply [..., G, I] by [G, O, I] over I: [..., G, O]."""
+    # One channel for each group (depthwise): a matrix product of depth 1 is a product element by element,
+    # which numpy computes many times faster than a batch of tiny matrices.
     if x.shape[-1] == 1:
         return np.asarray(x * w[..., 0])
     flat = x.reshape(-1, *x.shape[-2:]).transpose(1, 0, 2)
@@ -88,27 +89,31 @@ def grouped_product(x: Array, w: Array) -> Array:
     return np.asarray(product.transpose(1, 0, 2)).reshape(*x.shape[:-1], w.shape[1])
 
 
-def finished(sums: Array, bias: Array | None, attrs: ClampAttributes, dtype: np.dtype[Any]) -> Array:
-    """Add the bias, clamp, and convert to the wanted type."""
+def add_bias_and_clamp(
+    sums: Array, bias: Array | None, attrs: ClampAttributes, dtype: np.dtype[Any]
+) -> Array:
+    """Add the bias, clamp, and convert to the type of the result."""
     biased = sums if bias is None else sums + bias
     return np.asarray(np.clip(biased, attrs.low, attrs.high).astype(dtype))
 
 
 def _conv(x: Array, w: Array, bias: Array | None = None, *, attrs: ConvAttributes) -> Array:
-    """Sum over the kernel's positions of a matrix product each, in float64."""
+    """Add up a matrix product for each position of the kernel, in float64."""
     windows = Windows.of(w.shape[1:-1], attrs)
     out = windows.count(x.shape[1:-1])
-    padded = windows.padded(x.astype(np.float64), out, 0.0)
+    padded = windows.pad_input(x.astype(np.float64), out, 0.0)
     group = attrs.group
     filters = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
+    # One product for each position of the kernel needs no copy of the windows (im2col), whose memory would be
+    # the kernel's size times that of the input.
     sums = np.zeros((x.shape[0], *out, group, filters.shape[1]))
     for tap in windows.taps():
-        seen = windows.seen(padded, tap, out)
-        sums += grouped_product(seen.reshape(*seen.shape[:-1], group, -1), at(filters, tap))
-    return finished(sums.reshape(*sums.shape[:-2], -1), bias, attrs, x.dtype)
+        view = windows.view_tap(padded, tap, out)
+        sums += grouped_product(view.reshape(*view.shape[:-1], group, -1), take_tap(filters, tap))
+    return add_bias_and_clamp(sums.reshape(*sums.shape[:-2], -1), bias, attrs, x.dtype)
 
 
-def at(filters: Array, tap: Ints) -> Array:
+def take_tap(filters: Array, tap: Ints) -> Array:
     """Take one position of [G, O, *kernel, I] filters: [G, O, I]."""
     index: tuple[Any, ...] = (slice(None), slice(None), *tap)
     return np.asarray(filters[index])

@@ -14,24 +14,22 @@ from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, pre
 
 @dataclass(frozen=True)
 class CumulativeAttributes(AxisAttributes):
-    """exclusive: without the element itself.  reverse: from the end."""
+    """exclusive: whether each total leaves out its own element.  reverse: whether it counts from the end."""
 
     exclusive: bool = False
     reverse: bool = False
 
 
-def _running(function: Callable[..., Array], nothing: int) -> Callable[..., Array]:
-    def reference(x: Array, attrs: CumulativeAttributes) -> Array:
-        """Of all before and including each element, or only before it; from the end if reverse.
+def _accumulate(function: Callable[..., Array], neutral: int) -> Callable[..., Array]:
+    """Make the reference of a running total.  neutral: the total of no elements."""
 
-        Floats in double precision, integers modulo their range; `nothing` is the result before the first
-        element.
-        """
+    def reference(x: Array, attrs: CumulativeAttributes) -> Array:
         axis = attrs.axis
-        turned = np.flip(x, axis) if attrs.reverse else x
-        total = function(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
+        # Floats in double precision: a running total carries the error of every step before it.
+        directed = np.flip(x, axis) if attrs.reverse else x
+        total = function(directed, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
         if attrs.exclusive and x.shape[axis]:
-            first = np.full_like(np.take(total, [0], axis), nothing)
+            first = np.full_like(np.take(total, [0], axis), neutral)
             total = np.concatenate([first, np.take(total, np.arange(x.shape[axis] - 1), axis)], axis)
         return (np.flip(total, axis) if attrs.reverse else total).astype(x.dtype)
 
@@ -44,6 +42,6 @@ def _infer(inputs: Inputs, attrs: CumulativeAttributes) -> list[Spec]:
 
 
 OPS = (
-    Op("CumSum", ("x",), ("y",), _infer, _running(np.cumsum, 0), CumulativeAttributes, move=move_axis),
-    Op("CumProd", ("x",), ("y",), _infer, _running(np.cumprod, 1), CumulativeAttributes, move=move_axis),
+    Op("CumSum", ("x",), ("y",), _infer, _accumulate(np.cumsum, 0), CumulativeAttributes, move=move_axis),
+    Op("CumProd", ("x",), ("y",), _infer, _accumulate(np.cumprod, 1), CumulativeAttributes, move=move_axis),
 )

@@ -15,7 +15,7 @@ def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type")
     need(
         len(x.shape) >= 2 and x.shape[-1] == x.shape[-2],
-        f"x has shape {list(x.shape)}; its last two axes must be alike",
+        f"x has shape {list(x.shape)}; its last two axes must have the same length",
     )
     return [(x.dtype, x.shape[:-2])]
 

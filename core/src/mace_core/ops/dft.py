@@ -14,9 +14,10 @@ from mace_core.ops.shapes import Inputs, axis_of, need, present
 
 @dataclass(frozen=True)
 class DFTAttributes(Attributes):
-    """length: elements that are transformed along the axis.
+    """length: number of elements that are transformed along the axis.
 
-    onesided: only the frequencies that those of real numbers are made of.
+    onesided: whether only length // 2 + 1 frequencies are kept, which determine the others of a real signal;
+    with inverse, the input has only those.
     """
 
     length: int
@@ -41,11 +42,7 @@ def _infer(inputs: Inputs, attrs: DFTAttributes) -> list[Spec]:
 
 
 def _dft(x: Array, attrs: DFTAttributes) -> Array:
-    """Of `length` elements, more cut off and fewer filled up with zeros.
-
-    onesided: only the length // 2 + 1 frequencies that those of real numbers are made of; inverse, real
-    numbers from those.
-    """
+    """Transform `length` elements of the axis, which is cut off or filled up with zeros."""
     axis, length = attrs.axis % x.ndim, attrs.length
     wide = x.astype(np.float64)
     z = wide[..., 0] + 1j * wide[..., 1] if x.shape[-1] == 2 else wide[..., 0]
@@ -58,6 +55,7 @@ def _dft(x: Array, attrs: DFTAttributes) -> Array:
 
 
 def _move(attrs: DFTAttributes, perm: Perm) -> tuple[DFTAttributes, Perm] | None:
+    # Real and imaginary part lie side by side on the last axis, which must stay there.
     if perm[-1] != len(perm) - 1:
         return None
     return replace(attrs, axis=perm[attrs.axis % len(perm)]), perm

@@ -1,4 +1,4 @@
-"""SquaredDistance: between every row of one matrix and every row of another."""
+"""SquaredDistance: squared Euclidean distances between all rows of two matrices."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     need(x.dtype in (DType.F32, DType.F64), f"x is of type {x.dtype.value}; it must be f32 or f64")
     need(
         len(x.shape) == len(y.shape) == 2 and x.shape[1] == y.shape[1],
-        f"shapes {list(x.shape)} and {list(y.shape)}; rows must be alike",
+        f"shapes {list(x.shape)} and {list(y.shape)}; rows must have the same length",
     )
     return [(x.dtype, (x.shape[0], y.shape[0]))]
 
 
 def _distances(x: Array, y: Array) -> Array:
-    """Differences are squared and added: the shorter way by products loses the digits of near rows."""
+    # Not by the faster |x|^2 - 2xy + |y|^2: for rows near each other it subtracts large numbers that are
+    # almost equal, and loses the digits of the distance.
     wide = x.astype(np.float64)[:, None] - y.astype(np.float64)[None]
     return np.asarray((wide * wide).sum(-1), x.dtype)
 

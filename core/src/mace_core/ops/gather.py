@@ -1,4 +1,4 @@
-"""Gather, GatherElements and GatherND: elements at positions that are known at run time.
+"""Gather, GatherElements and GatherND: elements at positions that are known only at run time.
 
 A negative index counts from the end; one outside the axis means its nearest element.
 """
@@ -18,14 +18,14 @@ from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, nee
 
 @dataclass(frozen=True)
 class GatherAttributes(AxisAttributes):
-    """axis: the one that the indices count along."""
+    """axis: the axis that the indices count along."""
 
     axis: int = 0
 
 
 @dataclass(frozen=True)
 class GatherNDAttributes(Attributes):
-    """batch_dims: axes in front that data and indices share."""
+    """batch_dims: number of first axes that data and indices share."""
 
     batch_dims: int = 0
 
@@ -35,6 +35,8 @@ def positions(indices: Array, count: int | Array) -> Array:
     if indices.dtype == np.uint64:
         # Beyond int64 lies the end of every axis; a cast alone would wrap to a negative index.
         indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
+    # Formats leave an index outside of the axis undefined. It is clamped, as in XLA, because a library must
+    # never read outside of a tensor, whatever an input holds.
     wide = indices.astype(np.int64)
     return np.clip(np.where(wide < 0, wide + count, wide), 0, count - 1)
 
@@ -51,6 +53,7 @@ def _infer_gather(inputs: Inputs, attrs: GatherAttributes) -> list[Spec]:
 def _gather(data: Array, indices: Array, attrs: GatherAttributes) -> Array:
     axis = attrs.axis
     if data.shape[axis] == 0:
+        # numpy.take refuses an empty axis even where there is nothing to take.
         axis %= data.ndim
         return np.empty((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
     return np.take(data, positions(indices, data.shape[axis]), axis)
@@ -74,6 +77,7 @@ def _gather_elements(data: Array, indices: Array, attrs: GatherAttributes) -> Ar
     if indices.size == 0:
         return np.empty(indices.shape, data.dtype)
     axis = attrs.axis % data.ndim
+    # take_along_axis wants the other axes to have the indices' lengths; ONNX allows data to be longer there.
     data = data[tuple(slice(None) if n == axis else slice(d) for n, d in enumerate(indices.shape))]
     return np.take_along_axis(data, positions(indices, data.shape[axis]), axis)
 
@@ -83,16 +87,16 @@ def _infer_nd(inputs: Inputs, attrs: GatherNDAttributes) -> list[Spec]:
     need_indices(indices, "indices")
     batch = attrs.batch_dims
     need(len(indices.shape) > 0, "indices are a scalar; their last axis must hold the coordinates")
-    least = min(len(indices.shape) - 1, len(data.shape))
-    need(0 <= batch <= least, f"batch_dims is {batch}; it must be 0 to {least}")
+    max_dims = min(len(indices.shape) - 1, len(data.shape))
+    need(0 <= batch <= max_dims, f"batch_dims is {batch}; it must be 0 to {max_dims}")
     depth = indices.shape[-1]
     need(
         batch + depth <= len(data.shape),
         f"{depth} coordinates after {batch} batch axes for data of rank {len(data.shape)}",
     )
-    alike = indices.shape[:batch] == data.shape[:batch]
     need(
-        alike, f"batch axes of indices are {list(indices.shape[:batch])}, of data {list(data.shape[:batch])}"
+        indices.shape[:batch] == data.shape[:batch],
+        f"batch axes of indices are {list(indices.shape[:batch])}, of data {list(data.shape[:batch])}",
     )
     shape = (*indices.shape[:-1], *data.shape[batch + depth :])
     empty = 0 in data.shape[batch : batch + depth]
@@ -107,10 +111,10 @@ def _gather_nd(data: Array, indices: Array, attrs: GatherNDAttributes) -> Array:
     shape = (*lead, *data.shape[batch_dims + depth :])
     if math.prod(shape) == 0:
         return np.empty(shape, data.dtype)
-    found = positions(indices, np.array(indexed, np.int64))
+    coordinates = positions(indices, np.array(indexed, np.int64))
     batch = np.ix_(*(np.arange(d) for d in lead[:batch_dims]))
     rest = (1,) * (len(lead) - batch_dims)
-    key = (*(b.reshape(*b.shape, *rest) for b in batch), *np.moveaxis(found, -1, 0))
+    key = (*(b.reshape(*b.shape, *rest) for b in batch), *np.moveaxis(coordinates, -1, 0))
     return data[key] if key else np.broadcast_to(data, shape)
 
 

@@ -1,7 +1,7 @@
-"""GridSample: elements at coordinates that are known at run time, interpolated.
+"""GridSample: interpolated elements at coordinates that are known only at run time.
 
-Coordinates are computed in double precision and held within 2**24 elements of the first; one that is NaN lies
-before the first.
+Coordinates are computed in double precision and limited to 2**24 elements around the first; a NaN lies before
+the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mace_core.ops.shapes import Inputs, need, present
 Mode = Literal["linear", "nearest", "cubic"]
 Padding = Literal["zeros", "border", "reflection"]
 FAR = float(1 << 24)
-"""The farthest coordinate; beyond it floats do not tell neighbours apart."""
+"""The farthest coordinate; beyond it, floats next to each other are more than one element apart."""
 
 CUBIC_A = -0.75
 """The free coefficient of the cubic kernel (R. G. Keys, "Cubic convolution interpolation", 1981)."""
@@ -28,7 +28,7 @@ CUBIC_A = -0.75
 
 @dataclass(frozen=True)
 class GridSampleAttributes(Attributes):
-    """align_corners: whether -1 and 1 mean the middles of the outermost elements, else their outer edges."""
+    """align_corners: whether -1 and 1 are the centers of the outermost elements, not their edges."""
 
     mode: Mode = "linear"
     padding: Padding = "zeros"
@@ -50,16 +50,19 @@ def _infer(inputs: Inputs, attrs: GridSampleAttributes) -> list[Spec]:
     return [(x.dtype, (*grid.shape[:-1], x.shape[-1]))]
 
 
-def held(v: Array) -> Array:
-    """Coordinates within reach, NaN as the least."""
+def limit_coordinates(v: Array) -> Array:
+    """Clamp coordinates to -FAR ... FAR; a NaN becomes -FAR."""
+    # A conversion of NaN or of a huge float to an integer is undefined in C, so kernels must never meet one.
     return np.asarray(np.clip(np.where(np.isnan(v), -FAR, v), -FAR, FAR))
 
 
-def _reflected(v: Array, low: float, high: float) -> Array:
-    """Coordinates beyond the borders thrown back until they are between them."""
+def _reflect(v: Array, low: float, high: float) -> Array:
+    """Reflect coordinates at the borders, as often as it takes for them to lie between."""
     span = high - low
     if span <= 0:
         return np.zeros_like(v)
+    # By the number of reflections instead of a loop, because a coordinate may lie 2**24 elements outside.
+    # After an even number it counts from the border that it passed, after an odd number from the other one.
     beyond = np.where(v < low, low - v, v - high)
     turns = np.floor(beyond / span)
     rest = beyond - turns * span
@@ -68,15 +71,15 @@ def _reflected(v: Array, low: float, high: float) -> Array:
     return np.where((v < low) | (v > high), back, v)
 
 
-def _padded(v: Array, size: int, attrs: GridSampleAttributes) -> Array:
+def _apply_padding(v: Array, size: int, attrs: GridSampleAttributes) -> Array:
     low, high = (0.0, size - 1.0) if attrs.align_corners else (-0.5, size - 0.5)
     if attrs.padding == "border":
         return np.where((v < low) | (v > high), np.clip(v, 0, size - 1), v)
-    return _reflected(v, low, high) if attrs.padding == "reflection" else v
+    return _reflect(v, low, high) if attrs.padding == "reflection" else v
 
 
 def _weights(t: Array, mode: Mode) -> list[Array]:
-    """Weights of the taps from the fraction behind the first, or behind the second of a cubic."""
+    """Return the weight of each tap.  t: the distance from the first tap, from the second of a cubic."""
     if mode == "linear":
         return [1 - t, t]
     far, near = ([t + 1, 2 - t], [t, 1 - t])
@@ -86,25 +89,28 @@ def _weights(t: Array, mode: Mode) -> list[Array]:
 
 
 def _taps(g: Array, size: int, attrs: GridSampleAttributes) -> list[tuple[Array, Array, Array]]:
-    """Of one axis, for each tap: positions, whether they are inside, and weights."""
+    """Return for each tap of one axis its positions, whether they are inside, and its weights."""
     mode = attrs.mode
     wide = g.astype(np.float64) + 1
-    v = held(wide * (size - 1) / 2 if attrs.align_corners else (wide * size - 1) / 2)
-    v = _padded(np.rint(v) if mode == "nearest" else v, size, attrs)
+    # From -1 ... 1 to elements (the two conventions of PyTorch's grid_sample).
+    v = limit_coordinates(wide * (size - 1) / 2 if attrs.align_corners else (wide * size - 1) / 2)
+    v = _apply_padding(np.rint(v) if mode == "nearest" else v, size, attrs)
     first = np.floor(v)
     weights = [np.ones_like(v)] if mode == "nearest" else _weights(v - first, mode)
-    made = []
+    taps = []
     for i, weight in enumerate(weights):
-        at = first + (i - 1 if mode == "cubic" else i)
-        at = np.clip(at, 0, size - 1) if attrs.padding == "border" else _padded(at, size, attrs)
-        inside = (at >= 0) & (at <= size - 1)
-        made.append((np.clip(at, 0, size - 1).astype(np.int64), inside, weight))
-    return made
+        tap = first + (i - 1 if mode == "cubic" else i)
+        # Padding acts twice, as in ONNX Runtime: on the coordinate, and on each element that a cubic looks
+        # at.
+        tap = np.clip(tap, 0, size - 1) if attrs.padding == "border" else _apply_padding(tap, size, attrs)
+        inside = (tap >= 0) & (tap <= size - 1)
+        taps.append((np.clip(tap, 0, size - 1).astype(np.int64), inside, weight))
+    return taps
 
 
 def _grid_sample(x: Array, grid: Array, attrs: GridSampleAttributes) -> Array:
-    """The last number of a coordinate is along the first spatial axis."""
     axes = x.ndim - 2
+    # A coordinate is written (x, y, z): its last number belongs to the first spatial axis.
     taps = [_taps(grid[..., axes - 1 - i], x.shape[1 + i], attrs) for i in range(axes)]
     batch = np.arange(x.shape[0]).reshape(-1, *(1,) * axes)
     if attrs.mode == "nearest":

@@ -1,4 +1,4 @@
-"""GRU: gated recurrent units, as the ONNX operator, layout 0.
+"""GRU: gated recurrent units, as the ONNX operator with layout 0.
 
 Gates in the order z (update), r (reset), h (candidate).
 """
@@ -17,8 +17,8 @@ from mace_core.ops.rnn import (
     Sequences,
     activations,
     infer,
-    joined,
     sequences,
+    stack_directions,
     unroll,
 )
 from mace_core.ops.shapes import Inputs
@@ -28,7 +28,7 @@ DEFAULTS = ("Sigmoid", "Tanh")
 
 @dataclass(frozen=True)
 class GRUAttributes(RecurrentAttributes):
-    """linear_before_reset: whether the reset gate acts behind the product with the state, not before it."""
+    """linear_before_reset: whether the reset gate multiplies the state's product, not the state."""
 
     linear_before_reset: bool = False
 
@@ -38,7 +38,7 @@ def _infer(inputs: Inputs, attrs: GRUAttributes) -> list[Spec]:
 
 
 class _Cell:
-    """One direction's weights and functions.
+    """The weights and functions of one direction.
 
     zt = f(Xt Wz' + Ht-1 Rz' + bz), rt = f(Xt Wr' + Ht-1 Rr' + br), Ht = (1 - zt) ht + zt Ht-1, where
     ht = g(Xt Wh' + Wbh + (rt Ht-1) Rh' + Rbh), or with linear_before_reset ht = g(Xt Wh' + Wbh + rt (Ht-1 Rh'
@@ -58,10 +58,11 @@ class _Cell:
     def __call__(self, run: Sequences, x: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
         (h,) = states
         xz, xr, xh = np.split(x @ self.w + self.wb, 3, axis=-1)
-        z = self.f(run.clipped(xz + h @ self.r[0] + self.rb[0]))
-        r = self.f(run.clipped(xr + h @ self.r[1] + self.rb[1]))
+        z = self.f(run.clip_input(xz + h @ self.r[0] + self.rb[0]))
+        r = self.f(run.clip_input(xr + h @ self.r[1] + self.rb[1]))
+        # The two forms of ONNX's linear_before_reset; cuDNN and Keras (reset_after) use the first.
         linear = r * (h @ self.r[2] + self.rb[2]) if self.linear else (r * h) @ self.r[2] + self.rb[2]
-        candidate = self.g(run.clipped(xh + linear))
+        candidate = self.g(run.clip_input(xh + linear))
         return ((1 - z) * candidate + z * h,)
 
 
@@ -73,7 +74,7 @@ def _gru(x: Array, w: Array, r: Array, *optional: Array | None, attrs: GRUAttrib
         bias = None if b is None else b[d]
         cell = _Cell(w[d], r[d], bias, functions[d], attrs.linear_before_reset)
         results.append(unroll(run, cell, (run.h0,)))
-    return joined(x, results)
+    return stack_directions(x, results)
 
 
 OPS = (

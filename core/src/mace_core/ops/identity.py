@@ -1,4 +1,4 @@
-"""Identity: a second name for a tensor."""
+"""Identity: another name for a tensor."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""InstanceNorm: normalisation of every channel of every image by its own moments."""
+"""InstanceNorm: normalization of each channel of each image by its own moments."""
 
 from __future__ import annotations
 
 from mace_core.ir import Array
-from mace_core.ops.norm import EpsilonAttributes, channels_last, move_spatial, normalised
+from mace_core.ops.norm import EpsilonAttributes, channels_last, move_spatial, normalize
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs
 
@@ -14,7 +14,7 @@ def _infer(inputs: Inputs, attrs: EpsilonAttributes) -> list[Spec]:
 
 
 def _instance_norm(x: Array, scale: Array, bias: Array, attrs: EpsilonAttributes) -> Array:
-    return (normalised(x, tuple(range(1, x.ndim - 1)), attrs.epsilon) * scale + bias).astype(x.dtype)
+    return (normalize(x, tuple(range(1, x.ndim - 1)), attrs.epsilon) * scale + bias).astype(x.dtype)
 
 
 OPS = (

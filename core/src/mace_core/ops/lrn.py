@@ -1,4 +1,4 @@
-"""LRN: local response normalisation over neighbouring channels."""
+"""LRN: local response normalization over adjacent channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mace_core.ops.shapes import Inputs, need
 
 @dataclass(frozen=True)
 class LRNAttributes(Attributes):
-    """size: channels of a window; alpha, beta, bias: of the formula at the reference."""
+    """size: channels of a window.  alpha, beta, bias: the terms of the formula at `_lrn`."""
 
     size: int
     alpha: float = 1e-4
@@ -24,23 +24,20 @@ class LRNAttributes(Attributes):
 
 
 def _infer(inputs: Inputs, attrs: LRNAttributes) -> list[Spec]:
-    x = channels_last(inputs, least=2)
+    x = channels_last(inputs, min_rank=2)
     need(attrs.size >= 1, f"size is {attrs.size}; it must be a positive number")
     return [(x.dtype, x.shape)]
 
 
 def _lrn(x: Array, attrs: LRNAttributes) -> Array:
-    """Divide x by (bias + alpha / size * sum of squares over `size` channels) ** beta.
-
-    An even window reaches further up (ONNX).
-    """
+    """Divide x by (bias + alpha / size * sum of squares over `size` channels) ** beta."""
     size = attrs.size
+    # An even window reaches one channel further up than down, as ONNX defines it.
     before = (size - 1) // 2
     squares = np.pad(x.astype(np.float64) ** 2, [(0, 0)] * (x.ndim - 1) + [(before, size - 1 - before)])
     windows = np.lib.stride_tricks.sliding_window_view(squares, size, axis=-1)
-    return np.asarray(x / (attrs.bias + attrs.alpha / size * windows.sum(axis=-1)) ** attrs.beta).astype(
-        x.dtype
-    )
+    divisors = (attrs.bias + attrs.alpha / size * windows.sum(axis=-1)) ** attrs.beta
+    return np.asarray(x / divisors).astype(x.dtype)
 
 
 OPS = (

@@ -1,4 +1,4 @@
-"""MapValues: for each element the value beside the key that it equals, else a default."""
+"""MapValues: look up each element among keys and return the value of its key, or a default."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
 
 
 def _map(x: Array, keys: Array, values: Array, default: Array) -> Array:
-    """keys: ascending, each once, NaN last; NaN is found there."""
+    """Look x up by binary search.  keys: ascending, each once, a NaN last."""
     if not len(keys):
         return np.full(x.shape, default.reshape(()), values.dtype)
-    places = np.minimum(np.searchsorted(keys, x), len(keys) - 1)
-    found = keys[places] == x
+    positions = np.minimum(np.searchsorted(keys, x), len(keys) - 1)
+    is_key = keys[positions] == x
     if x.dtype.kind == "f":
-        found |= np.isnan(x) & np.isnan(keys[places])
-    return np.asarray(np.where(found, values[places], default.reshape(())))
+        # NaN equals nothing, but models have it as a key: that of missing values.
+        is_key |= np.isnan(x) & np.isnan(keys[positions])
+    return np.asarray(np.where(is_key, values[positions], default.reshape(())))
 
 
 OPS = (Op("MapValues", ("x", "keys", "values", "default"), ("y",), _infer, _map),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ def _infer(inputs: Inputs, attrs: ClampAttributes) -> list[Spec]:
 
 
 def product_shape(a: Shape, b: Shape) -> Shape:
-    """Shape of numpy.matmul's result; OpError if the factors do not fit."""
+    """Return the shape of numpy.matmul's result; raises OpError if the factors do not fit."""
     need(bool(a) and bool(b), "a factor is a scalar; multiply by one with Mul")
     depth = b[-2:][0]
     need(a[-1] == depth, f"a has {a[-1]} columns and b {depth} rows; they must be the same")
@@ -39,20 +38,27 @@ def product_shape(a: Shape, b: Shape) -> Shape:
 
 
 def _matmul(a: Array, b: Array, bias: Array | None = None, *, attrs: ClampAttributes) -> Array:
-    """Floats are summed in float64; integers wrap."""
-    if not np.issubdtype(a.dtype, np.floating):
-        product = np.matmul(a, b)
-        biased = product if bias is None else product + (bias if b.ndim > 1 else bias[0])
-        return np.asarray(_clamped(biased, attrs).astype(a.dtype))
-    product = np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64)))
-    biased = product if bias is None else product + (bias if b.ndim > 1 else bias[0])
-    return np.asarray(np.clip(biased, attrs.low, attrs.high).astype(a.dtype))
+    """Multiply, add the bias and clamp; sums of floats are computed in float64, integers wrap."""
+    is_float = np.issubdtype(a.dtype, np.floating)
+    dtype = np.dtype(np.float64) if is_float else a.dtype
+    product = np.asarray(np.matmul(a.astype(dtype), b.astype(dtype)))
+    if bias is not None:
+        # numpy drops the axis of a vector b, and the bias has one element then.
+        product = product + (bias if b.ndim > 1 else bias[0])
+    clamped = np.clip(product, attrs.low, attrs.high) if is_float else _clamp_integers(product, attrs)
+    return np.asarray(clamped.astype(a.dtype))
 
 
-def _clamped(values: Any, attrs: ClampAttributes) -> Any:
-    """Integers between two floats, either of which may be infinite."""
-    floor = values if math.isinf(attrs.low) else np.maximum(values, math.ceil(attrs.low))
-    return floor if math.isinf(attrs.high) else np.minimum(floor, math.floor(attrs.high))
+def _clamp_integers(values: Array, attrs: ClampAttributes) -> Array:
+    """Clamp integers to float limits, either of which may be infinite.
+
+    Not by numpy.clip, which would convert 64-bit integers to floats and lose their low bits.
+    """
+    if not math.isinf(attrs.low):
+        values = np.maximum(values, math.ceil(attrs.low))
+    if not math.isinf(attrs.high):
+        values = np.minimum(values, math.floor(attrs.high))
+    return values
 
 
 OPS = (Op("MatMul", ("a", "b", "bias?"), ("y",), _infer, _matmul, ClampAttributes),)

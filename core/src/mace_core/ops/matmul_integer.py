@@ -1,4 +1,4 @@
-"""MatMulInteger: a product of plain integers, whose zero points may be known at run time only."""
+"""MatMulInteger: a product of plain integers, whose zero points may be known only at run time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
 
 
 def _multiply(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
-    left, right = (
-        f.astype(np.int64) - (0 if z is None else z.reshape(()).astype(np.int64))
-        for f, z in ((a, a_zero), (b, b_zero))
-    )
-    return np.asarray(np.matmul(left, right).astype(np.int32))
+    # Sums in 64 bits keep the low 32 bits exact at any depth, so the conversion wraps as sums in int32 would.
+    return np.asarray(np.matmul(_shift(a, a_zero), _shift(b, b_zero)).astype(np.int32))
+
+
+def _shift(factor: Array, zero: Array | None) -> Array:
+    wide = factor.astype(np.int64)
+    return wide if zero is None else wide - zero.reshape(()).astype(np.int64)
 
 
 OPS = (Op("MatMulInteger", ("a", "b", "a_zero?", "b_zero?"), ("y",), _infer, _multiply),)

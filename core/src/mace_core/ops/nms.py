@@ -1,10 +1,8 @@
-"""NonMaxSuppression and CombinedNonMaxSuppression: of boxes that overlap only the best.
+"""Detection: DecodeBoxes, NonMaxSuppression and CombinedNonMaxSuppression.
 
-DecodeBoxes: what a network says of priors.
-
-The number of boxes found is known at run time only: outputs are as long as they can be, and `count` says how
-much of them counts. A box that is empty or has a NaN overlaps with none. Scores at or below the threshold,
-and NaN, are none.
+Suppression keeps the best of boxes that overlap. How many it keeps is known only at run time: its outputs are
+as long as they can be, and `count` says how many of their rows are used. A box that is empty or has a NaN
+overlaps with none. A score must be above the threshold; one that is NaN is not.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from mace_core.ops.shapes import Inputs, need, present
 
 @dataclass(frozen=True)
 class DecodeBoxesAttributes(Attributes):
-    """variances: factors of the two moves and the two logarithms of a box."""
+    """variances: factors of the two offsets and the two logarithms of a box."""
 
     variances: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class SuppressionAttributes(Attributes):
-    """per_class: boxes to keep of each class of an image, at most."""
+    """per_class: maximum number of boxes to keep of each class of an image."""
 
     per_class: int
     iou_threshold: float = 0.0
@@ -38,14 +36,17 @@ class SuppressionAttributes(Attributes):
 
 @dataclass(frozen=True)
 class NonMaxSuppressionAttributes(SuppressionAttributes):
-    """center: whether a box is given by its center and size; otherwise by two corners."""
+    """center: whether a box is stated by its center and size; otherwise by two corners."""
 
     center: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class CombinedSuppressionAttributes(SuppressionAttributes):
-    """total: boxes to keep of an image.  candidates: boxes of a class to look at, 0 for all."""
+    """total: maximum number of boxes to keep of an image.
+
+    candidates: number of boxes of a class to look at, the best first; 0 for all.
+    """
 
     total: int
     iou_threshold: float = 0.5
@@ -109,87 +110,92 @@ def _infer_decode(inputs: Inputs, attrs: DecodeBoxesAttributes) -> list[Spec]:
 
 
 def _decode(deltas: Array, priors: Array, attrs: DecodeBoxesAttributes) -> Array:
-    """Low and high corners of boxes that are told as moves of priors' centers and logarithms of factors of their sizes.
+    """Return low and high corners of the boxes that a network describes relative to priors.
 
+    deltas: offsets of a prior's center, in units of its size, then logarithms of factors of its size.
     priors: two coordinates of the center, then the sizes along them (W. Liu et al., "SSD: Single Shot
     MultiBox Detector", 2016).
     """
-    wide, center, size = (
-        deltas.astype(np.float64) * attrs.variances,
-        priors[:, :2].astype(np.float64),
-        priors[:, 2:].astype(np.float64),
-    )
-    middle, half = center + wide[..., :2] * size, np.exp(wide[..., 2:]) * size / 2
-    return np.concatenate([middle - half, middle + half], -1).astype(np.float32)
+    wide = deltas.astype(np.float64) * attrs.variances
+    prior_center, prior_size = priors[:, :2].astype(np.float64), priors[:, 2:].astype(np.float64)
+    center = prior_center + wide[..., :2] * prior_size
+    half = np.exp(wide[..., 2:]) * prior_size / 2
+    return np.concatenate([center - half, center + half], -1).astype(np.float32)
 
 
 def _corners(boxes: Array, center: bool) -> Array:
-    """Low and high corner of every box, and its area; in double precision."""
+    """Return low and high corner of every box, and its area, in double precision."""
     wide = boxes.astype(np.float64)
     if center:
         low, high = wide[:, :2] - wide[:, 2:] / 2, wide[:, :2] + wide[:, 2:] / 2
     else:
         low, high = np.minimum(wide[:, :2], wide[:, 2:]), np.maximum(wide[:, :2], wide[:, 2:])
     area = (high[:, 0] - low[:, 0]) * (high[:, 1] - low[:, 1])
+    # Area 0 marks a box that overlaps with none; a NaN would make every comparison false in some places and
+    # true in their negations.
     return np.column_stack([low, high, np.where(np.isnan(wide).any(1), 0, area)])
 
 
 def _overlap(box: Array, others: Array, threshold: float) -> bool:
-    """Whether intersection over union with any of the others is above the threshold."""
+    """Tell whether intersection over union with any of the others is above the threshold."""
     sides = np.minimum(box[2:4], others[:, 2:4]) - np.maximum(box[:2], others[:, :2])
     common = np.maximum(sides[:, 0], 0) * np.maximum(sides[:, 1], 0)
     real_boxes = (box[4] > 0) & (others[:, 4] > 0)
     return bool((real_boxes & (common / (box[4] + others[:, 4] - common) > threshold)).any())
 
 
-def _of_class(
+def _keep_best(
     boxes: Array, scores: Array, attrs: SuppressionAttributes, *, center: bool = False, candidates: int = 0
 ) -> list[int]:
-    """The boxes to keep, the best first; of equal scores the first."""
+    """Return the boxes to keep, the best first; of equal scores the first."""
+    # The threshold is compared in the scores' own type: frameworks store it as float32, and a score that
+    # equals it must not pass because of the digits that a double has more.
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > np.float32(attrs.score_threshold)]
     corners = _corners(boxes, center)
-    kept: list[int] = []
+    best: list[int] = []
     for i in order[: candidates or None]:
-        if len(kept) == attrs.per_class:
+        if len(best) == attrs.per_class:
             break
-        if not _overlap(corners[i], corners[kept], attrs.iou_threshold):
-            kept.append(int(i))
-    return kept
+        if not _overlap(corners[i], corners[best], attrs.iou_threshold):
+            best.append(int(i))
+    return best
 
 
 def _nms(boxes: Array, scores: Array, attrs: NonMaxSuppressionAttributes) -> tuple[Array, Array]:
-    """Image, class and box of each: by image, then by class, then the best first; -1 behind the last."""
+    """Return image, class and box of each, ordered by image, class and score; -1 after the last."""
     images, classes, count = scores.shape
-    rows = [
-        (n, c, i)
-        for n in range(images)
-        for c in range(classes)
-        for i in _of_class(boxes[n], scores[n, c], attrs, center=attrs.center)
-    ]
+    rows = []
+    for n, c in np.ndindex(images, classes):
+        best = _keep_best(boxes[n], scores[n, c], attrs, center=attrs.center)
+        rows += [(n, c, i) for i in best]
     selected = np.full((images * classes * min(attrs.per_class, count), 3), -1, np.int64)
     selected[: len(rows)] = np.reshape(rows, (-1, 3))
     return selected, np.array([len(rows)], np.int64)
 
 
-def _combined(boxes: Array, scores: Array, attrs: CombinedSuppressionAttributes) -> tuple[Array, ...]:
-    """Of all classes of an image together the best; of equal scores the first class; 0 behind the last."""
+def _suppress_combined(
+    boxes: Array, scores: Array, attrs: CombinedSuppressionAttributes
+) -> tuple[Array, ...]:
+    """Return the best boxes of all classes of an image; of equal scores the first class; 0 after the last."""
     images, _, classes = scores.shape
     total = attrs.total
-    found = np.zeros((images, total, 4), np.float32), np.zeros((images, total), np.float32)
-    names = np.zeros((3, images, total), np.int64)
+    detections, confidences = np.zeros((images, total, 4), np.float32), np.zeros((images, total), np.float32)
+    labels = np.zeros((3, images, total), np.int64)
     counts = np.zeros(images, np.int64)
     for n in range(images):
-        kept = []
+        candidates: list[tuple[int, int]] = []
         for c in range(classes):
-            own = boxes[n, :, c % boxes.shape[2]]
-            kept += [(c, i) for i in _of_class(own, scores[n, :, c], attrs, candidates=attrs.candidates)]
-        best = sorted(kept, key=lambda ci: -scores[n, ci[1], ci[0]])[:total]
+            # Boxes are either shared by all classes or one for each: index 0, or that of the class.
+            of_class = boxes[n, :, c % boxes.shape[2]]
+            indices = _keep_best(of_class, scores[n, :, c], attrs, candidates=attrs.candidates)
+            candidates += [(c, i) for i in indices]
+        best = sorted(candidates, key=lambda ci: -scores[n, ci[1], ci[0]])[:total]
         counts[n] = len(best)
         for k, (c, i) in enumerate(best):
-            found[0][n, k], found[1][n, k] = boxes[n, i, c % boxes.shape[2]], scores[n, i, c]
-            names[0, n, k], names[1, n, k] = c, i
-    return *found, names[0], names[1], counts
+            detections[n, k], confidences[n, k] = boxes[n, i, c % boxes.shape[2]], scores[n, i, c]
+            labels[0, n, k], labels[1, n, k] = c, i
+    return detections, confidences, labels[0], labels[1], counts
 
 
 OPS = (
@@ -214,7 +220,7 @@ OPS = (
         ("boxes", "scores"),
         ("detections", "confidences", "classes", "indices", "count"),
         _infer_combined,
-        _combined,
+        _suppress_combined,
         CombinedSuppressionAttributes,
     ),
 )

@@ -1,4 +1,4 @@
-"""OneHot: for each index a vector that is "on" there and "off" elsewhere."""
+"""OneHot: turn each index into a vector with the value "on" at the index and "off" elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mace_core.ops.shapes import Inputs, axis_of, need, need_indices, present
 
 @dataclass(frozen=True)
 class OneHotAttributes(Attributes):
-    """depth: elements of a vector.  axis: where the vectors lie in the result."""
+    """depth: length of a vector.  axis: the axis of the result that the vectors lie along."""
 
     depth: int
     axis: int = -1
@@ -31,10 +31,11 @@ def _infer(inputs: Inputs, attrs: OneHotAttributes) -> list[Spec]:
 
 
 def _onehot(indices: Array, values: Array, attrs: OneHotAttributes) -> Array:
-    """An index from -depth counts from the end; one outside is on nowhere."""
+    """Compare every index with every position; one outside of -depth ... depth - 1 matches none."""
     depth = attrs.depth
     classes = np.arange(depth).reshape(depth, *(1,) * indices.ndim)
-    wide = indices.astype(np.float64)  # holds every index that can be near
+    # Doubles hold indices of every integer type, uint64 too; those that they round are far outside anyway.
+    wide = indices.astype(np.float64)
     on = np.where(wide < 0, wide + depth, wide) == classes
     return np.asarray(np.where(np.moveaxis(on, 0, attrs.axis), values[1], values[0]))
 

@@ -1,4 +1,4 @@
-"""What an op is: schema, shape inference, numpy reference, and how it stands to a change of layout."""
+"""The type of an operator: its schema, shape inference, numpy reference and layout rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ Perm = tuple[int, ...]
 
 
 class OpError(ValueError):
-    """The op cannot take these inputs or attributes; the text says which and why, without naming the node."""
+    """The op cannot take these inputs or attributes.
+
+    The text says which and why; whoever knows the node adds its name.
+    """
 
 
 NO_ATTRIBUTES = cast("type[Any]", Attributes)
@@ -44,17 +47,16 @@ class Op(Generic[A]):
     """An operator of the IR.
 
     name: "Conv", or "acme::Swish" for a plugin's own.
-    inputs, outputs: names; a trailing "?" marks an optional one, a trailing "*" on the last one that it may
-    repeat.
+    inputs, outputs: names; "?" after one marks it as optional, "*" after the last one means that it repeats.
     attrs: the dataclass of its attributes; `Attributes` itself for an op that has none.
     infer: (input tensors, attrs) -> (dtype, shape) of each output; raises OpError.
-    reference: (*input arrays, attrs=attributes) -> array or tuple of arrays, in numpy; None for an absent input.
-        That of an op without attributes gets the arrays only.
-    lower: for a plugin's op, the portable kernel that serves every kernel target without one of its own.
-    move: for an op whose inputs are all permuted alike, x = transpose(x', perm), where x is the op's own
-        operand: (attrs, perm) -> (attrs', perm') such that op(x, attrs) = transpose(op(x', attrs'), perm');
-        or None if there are none. An op without `move` keeps the order of axes that its framework gave it.
-    moves: whether it computes nothing: its outputs hold elements of its data inputs, however they are stored.
+    reference: (*input arrays, attrs=attributes) -> array or tuple of arrays, in numpy; it is the definition
+        of the op. An absent input is None; an op without attributes gets the arrays only.
+    lower: for a plugin's op, a portable kernel for every kernel target that has none of its own.
+    move: the layout rule, (attrs, perm) -> (attrs', perm'). Where every input x is transpose(x', perm), it
+        returns what makes op(x, attrs) = transpose(op(x', attrs'), perm'), or None if nothing does. An op
+        without `move` keeps the order of axes that its framework gave it.
+    moves: whether the op only moves data: each element of an output is an element of a data input, unchanged.
     """
 
     name: str
@@ -70,31 +72,41 @@ class Op(Generic[A]):
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    def complete(self, given: AttributeValues) -> A:
-        """The attributes with defaults filled in; OpError names every unknown, missing or mistyped one."""
+    def complete(self, values: AttributeValues) -> A:
+        """Return the attributes with defaults filled in.
+
+        Raises OpError that names every unknown, missing or mistyped attribute.
+        """
         try:
-            return complete(self.attrs, given)
+            return complete(self.attrs, values)
         except AttributesError as error:
             raise OpError(str(error)) from None
 
     def check_arity(self, inputs: int, outputs: int) -> None:
-        """OpError unless so many inputs and outputs are possible."""
-        for what, names, count in (("inputs", self.inputs, inputs), ("outputs", self.outputs, outputs)):
-            least = sum(name[-1] not in "?*" for name in names)
-            most = math.inf if names and names[-1].endswith("*") else len(names)
-            if not least <= count <= most:
-                raise OpError(f"{count} {what}, expected {least if least == most else f'{least} to {most}'}")
+        """Raise OpError unless the op can have this many inputs and outputs."""
+        for kind, names, count in (("inputs", self.inputs, inputs), ("outputs", self.outputs, outputs)):
+            min_count = sum(name[-1] not in "?*" for name in names)
+            max_count = math.inf if names and names[-1].endswith("*") else len(names)
+            if not min_count <= count <= max_count:
+                expected = str(min_count) if min_count == max_count else f"{min_count} to {max_count}"
+                raise OpError(f"{count} {kind}, expected {expected}")
 
     def check_present(self, inputs: Iterable[str]) -> None:
-        """Raise OpError if an operand is absent ("") that is not optional: shape rules and targets rely on the others."""
+        """Raise OpError if an operand that is not optional is absent, that is "".
+
+        Shape rules and targets rely on this check, and index required operands without one of their own.
+        """
         for i, name in enumerate(inputs):
             declared = self.inputs[min(i, len(self.inputs) - 1)]
             if not name and not declared.endswith("?"):
                 raise OpError(f"operand {declared.rstrip('*')!r} (input {i}) is absent")
 
     def compute(self, inputs: Iterable[Array | None], attrs: A) -> tuple[Array, ...]:
-        """The reference's outputs as a tuple."""
+        """Return the outputs of the reference as a tuple."""
+        # Infinities and NaN are results like others here; numpy's warnings about them would only alarm users.
         with np.errstate(all="ignore"):
             has_attributes = self.attrs is not Attributes
             result = self.reference(*inputs, attrs=attrs) if has_attributes else self.reference(*inputs)
-        return tuple(np.asarray(r) for r in (result if isinstance(result, tuple) else (result,)))
+        outputs = result if isinstance(result, tuple) else (result,)
+        # numpy returns scalars, not arrays, for results of rank 0.
+        return tuple(np.asarray(output) for output in outputs)

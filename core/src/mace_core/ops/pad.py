@@ -1,4 +1,4 @@
-"""Pad: more elements before and after those of every axis."""
+"""Pad: add elements before and after those of every axis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Mode = Literal["constant", "reflect", "edge", "wrap"]
 
 @dataclass(frozen=True)
 class PadAttributes(Attributes):
-    """before, after: new elements of each axis.  value: theirs in mode "constant"; an integer stays exact."""
+    """before, after: number of new elements of each axis.
+
+    value: the new elements of mode "constant"; an integer stays exact.
+    """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -44,18 +47,18 @@ def _infer(inputs: Inputs, attrs: PadAttributes) -> list[Spec]:
     return [(x.dtype, tuple(b + d + a for b, d, a in zip(before, x.shape, after, strict=True)))]
 
 
-def need_value(value: float, dtype: DType, what: str) -> None:
-    """OpError unless an element of the type can hold the value."""
+def need_value(value: float, dtype: DType, name: str) -> None:
+    """Raise OpError unless an element of the type can hold the value."""
     if dtype.value[0] not in "iu":
         return
     need(
         math.isfinite(value) and value == int(value),
-        f"{what} is {value}, which no element of type {dtype.value} can be",
+        f"{name} is {value}, which no element of type {dtype.value} can be",
     )
     limits = np.iinfo(dtype.numpy)
     need(
         limits.min <= int(value) <= limits.max,
-        f"{what} is {value}; type {dtype.value} holds {limits.min} to {limits.max}",
+        f"{name} is {value}; type {dtype.value} holds {limits.min} to {limits.max}",
     )
 
 

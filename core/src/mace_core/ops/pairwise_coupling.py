@@ -1,4 +1,4 @@
-"""PairwiseCoupling: probabilities of classes from those of every pair of classes.
+"""PairwiseCoupling: probabilities of classes, computed from those of all pairs of classes.
 
 T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling",
 JMLR 5 (2004), algorithm 2.
@@ -17,12 +17,12 @@ from mace_core.ops.shapes import Inputs, need, present
 
 MAX_ROUNDS = 100
 TOLERANCE = 0.005
-"""Divided by the number of classes: of the residual at which the rounds end, as in LIBSVM."""
+"""Divided by the number of classes, the residual at which the iteration ends, as in LIBSVM."""
 
 
 @dataclass(frozen=True)
 class PairwiseCouplingAttributes(Attributes):
-    """classes: how many, of which every two make a pair."""
+    """classes: number of classes, every two of which are a pair."""
 
     classes: int
 
@@ -43,8 +43,11 @@ def _infer(inputs: Inputs, attrs: PairwiseCouplingAttributes) -> list[Spec]:
     return [(pairs.dtype, (pairs.shape[0], classes))]
 
 
-def _one(pairs: Array, classes: int) -> Array:
-    """pairs[i, j] of i < j in order: the probability of i where it is one of the two."""
+def _solve_row(pairs: Array, classes: int) -> Array:
+    """Solve for the probabilities of one row.
+
+    pairs: for all i < j in order, the probability of class i given that it is i or j.
+    """
     r = np.zeros((classes, classes))
     upper = np.triu_indices(classes, 1)
     r[upper] = pairs
@@ -57,6 +60,8 @@ def _one(pairs: Array, classes: int) -> Array:
         total = p @ qp
         if np.abs(qp - total).max() < TOLERANCE / classes:
             break
+        # Gauss-Seidel steps, each with a normalization to sum 1 that updates Qp and p'Qp along with p, so
+        # that a round costs O(classes^2), not O(classes^3).
         for t in range(classes):
             step = (total - qp[t]) / q[t, t]
             p[t] += step
@@ -68,7 +73,7 @@ def _one(pairs: Array, classes: int) -> Array:
 
 def _couple(pairs: Array, attrs: PairwiseCouplingAttributes) -> Array:
     classes = attrs.classes
-    return np.asarray([_one(row, classes) for row in pairs], pairs.dtype).reshape(len(pairs), classes)
+    return np.asarray([_solve_row(row, classes) for row in pairs], pairs.dtype).reshape(len(pairs), classes)
 
 
 OPS = (Op("PairwiseCoupling", ("pairs",), ("probabilities",), _infer, _couple, PairwiseCouplingAttributes),)

@@ -1,19 +1,18 @@
-"""Im2Col, Col2Im, DeformIm2Col, MaxPoolIndices: windows taken apart, put together, or searched.
+"""Im2Col, Col2Im, DeformIm2Col, MaxPoolIndices: windows as rows of a matrix, and the place of their maximum.
 
-X is [N, *spatial, C].
-
-What one window sees is a row [*kernel, C], its last axis C.
+x is [N, *spatial, C]. The elements of one window are a row [*kernel, C], with C as its last axis.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 import numpy as np
 
 from mace_core.ir import Array, DType
-from mace_core.ops.grid_sample import held
+from mace_core.ops.grid_sample import limit_coordinates
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.pool import PoolAttributes
 from mace_core.ops.shapes import Inputs, need, present
@@ -22,14 +21,14 @@ from mace_core.ops.windows import Ints, KernelAttributes, Windows, need_integers
 
 @dataclass(frozen=True)
 class Col2ImAttributes(KernelAttributes):
-    """size: of the image, along each spatial axis."""
+    """size: length of the image along each spatial axis."""
 
     size: Ints
 
 
 @dataclass(frozen=True)
 class DeformIm2ColAttributes(KernelAttributes):
-    """groups: parts of the channels, each with offsets of its own."""
+    """groups: number of parts of the channels, each with offsets of its own."""
 
     groups: int = 1
 
@@ -42,11 +41,11 @@ def _infer_im2col(inputs: Inputs, attrs: KernelAttributes) -> list[Spec]:
 
 
 def _im2col(x: Array, attrs: KernelAttributes) -> Array:
-    """Zeros where a window sees the padding."""
+    """Copy the elements of each window to a row; the padding is zeros."""
     windows = Windows.of(attrs.kernel, attrs)
     count = windows.count(x.shape[1:-1])
-    padded = windows.padded(x, count, 0)
-    return np.concatenate([windows.seen(padded, tap, count) for tap in windows.taps()], -1)
+    padded = windows.pad_input(x, count, 0)
+    return np.concatenate([windows.view_tap(padded, tap, count) for tap in windows.taps()], -1)
 
 
 def _infer_col2im(inputs: Inputs, attrs: Col2ImAttributes) -> list[Spec]:
@@ -66,14 +65,15 @@ def _infer_col2im(inputs: Inputs, attrs: Col2ImAttributes) -> list[Spec]:
 
 
 def _col2im(x: Array, attrs: Col2ImAttributes) -> Array:
-    """Add up what windows that overlap hold for the same element."""
+    """Add the rows into an image: the elements of windows that overlap are summed."""
     windows = Windows.of(attrs.kernel, attrs)
     size, count, channels = attrs.size, x.shape[1:-1], x.shape[-1] // prod(windows.kernel)
     wide = np.float64 if x.dtype.kind == "f" else x.dtype
-    padded = windows.padded(np.zeros((x.shape[0], *size, channels), wide), count, 0)
+    padded = windows.pad_input(np.zeros((x.shape[0], *size, channels), wide), count, 0)
     for i, tap in enumerate(windows.taps()):
-        seen = windows.seen(padded, tap, count)
-        seen += x[..., i * channels : (i + 1) * channels]
+        view = windows.view_tap(padded, tap, count)
+        # In place: `view` shares the memory of `padded`.
+        view += x[..., i * channels : (i + 1) * channels]
     inside = tuple(slice(b, b + n) for b, n in zip(windows.before, size, strict=True))
     return padded[(slice(None), *inside)].astype(x.dtype)
 
@@ -96,52 +96,48 @@ def _infer_deform(inputs: Inputs, attrs: DeformIm2ColAttributes) -> list[Spec]:
     return [(x.dtype, (*count, prod(kernel) * x.shape[-1]))]
 
 
-def _bilinear(x: Array, at: tuple[Array, Array]) -> Array:
-    """Sample x [N, H, W, C] at places [N, oh, ow] of every image, zeros around it."""
+def _sample_bilinear(x: Array, ys: Array, xs: Array) -> Array:
+    """Sample x [N, H, W, C] at coordinates [N, oh, ow] of every image; around it are zeros."""
+    height, width = x.shape[1:3]
     batch = np.arange(x.shape[0]).reshape(-1, 1, 1)
-    floors = [np.floor(v) for v in at]
-    total = np.zeros((*at[0].shape, x.shape[-1]))
-    for down in (0, 1):
-        for across in (0, 1):
-            where = [f + step for f, step in zip(floors, (down, across), strict=True)]
-            weights = [1 - abs(v - w) for v, w in zip(at, where, strict=True)]
-            inside = np.logical_and.reduce(
-                [(w >= 0) & (w < n) for w, n in zip(where, x.shape[1:3], strict=True)]
-            )
-            row, column = (
-                np.clip(w, 0, n - 1).astype(np.int64) for w, n in zip(where, x.shape[1:3], strict=True)
-            )
-            total += np.where(
-                inside[..., None], x[batch, row, column] * (weights[0] * weights[1])[..., None], 0
-            )
+    total = np.zeros((*ys.shape, x.shape[-1]))
+    for down, right in product((0, 1), repeat=2):
+        row, column = np.floor(ys) + down, np.floor(xs) + right
+        weight = (1 - abs(ys - row)) * (1 - abs(xs - column))
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        # Clipped only so that numpy can read; what lies outside counts as 0 (torchvision's deform_conv2d).
+        rows = np.clip(row, 0, height - 1).astype(np.int64)
+        columns = np.clip(column, 0, width - 1).astype(np.int64)
+        total += np.where(inside[..., None], x[batch, rows, columns] * weight[..., None], 0)
     return total
 
 
 def _deform_im2col(
     x: Array, offset: Array, mask: Array | None = None, *, attrs: DeformIm2ColAttributes
 ) -> Array:
-    """Im2Col of which each sample lies `offset` (y, x) away, and counts `mask` times (X. Zhu et al., "Deformable ConvNets v2").
+    """Compute Im2Col with each sample moved by `offset` (y, x) and multiplied by `mask`.
 
-    Each of the groups of channels has offsets [*kernel, 2] and a mask [*kernel] of its own.
+    Each of the groups of channels has offsets [*kernel, 2] and a mask [*kernel] of its own (X. Zhu et al.,
+    "Deformable ConvNets v2: More Deformable, Better Results", 2019).
     """
     windows = Windows.of(attrs.kernel, attrs)
     groups = attrs.groups
     n, height, width = offset.shape[:3]
     taps = prod(windows.kernel)
-    moved = offset.reshape(n, height, width, groups, taps, 2).astype(np.float64)
+    offsets = offset.reshape(n, height, width, groups, taps, 2).astype(np.float64)
     channels = x.shape[-1] // groups
     y = np.empty((n, height, width, taps, x.shape[-1]))
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
     for i, tap in enumerate(windows.taps()):
         start = [t * d - b for t, d, b in zip(tap, windows.dilations, windows.before, strict=True)]
         for g in range(groups):
-            at = tuple(
-                held(place * windows.strides[a] + start[a] + moved[:, :, :, g, i, a])
-                for a, place in enumerate((rows, columns))
+            ys, xs = (
+                limit_coordinates(index * windows.strides[axis] + start[axis] + offsets[:, :, :, g, i, axis])
+                for axis, index in enumerate((rows, columns))
             )
-            part = _bilinear(x[..., g * channels : (g + 1) * channels], (at[0], at[1]))
-            part = part if mask is None else part * mask[..., g * taps + i, None]
-            y[..., i, g * channels : (g + 1) * channels] = part
+            of_group = slice(g * channels, (g + 1) * channels)
+            samples = _sample_bilinear(x[..., of_group], ys, xs)
+            y[..., i, of_group] = samples if mask is None else samples * mask[..., g * taps + i, None]
     return y.reshape(n, height, width, -1).astype(x.dtype)
 
 
@@ -155,19 +151,22 @@ def _infer_indices(inputs: Inputs, attrs: PoolAttributes) -> list[Spec]:
 
 
 def _max_indices(x: Array, attrs: PoolAttributes) -> tuple[Array, Array]:
-    """MaxPool, and where in its flat image [*spatial] each maximum is: the first of equals, a NaN before all, -1 for nothing."""
+    """Compute MaxPool, and the position of each maximum in its flat image [*spatial].
+
+    Of equal elements the first counts, a NaN before all others; -1 stands for a window of padding only.
+    """
     windows = Windows.of(attrs.kernel, attrs)
     out = windows.count(x.shape[1:-1], attrs.ceil)
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    padded = windows.padded(x, out, least)
-    places = np.arange(prod(x.shape[1:-1]), dtype=np.int64).reshape(1, *x.shape[1:-1], 1)
-    where = windows.padded(np.broadcast_to(places, x.shape), out, -1)
-    best = np.full((x.shape[0], *out, x.shape[-1]), least, x.dtype)
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    padded = windows.pad_input(x, out, lowest)
+    positions = np.arange(prod(x.shape[1:-1]), dtype=np.int64).reshape(1, *x.shape[1:-1], 1)
+    indices = windows.pad_input(np.broadcast_to(positions, x.shape), out, -1)
+    best = np.full((x.shape[0], *out, x.shape[-1]), lowest, x.dtype)
     index = np.full(best.shape, -1, np.int64)
     for tap in windows.taps():
-        v, at = windows.seen(padded, tap, out), windows.seen(where, tap, out)
-        more = (at >= 0) & ((index < 0) | (v > best) | (np.isnan(v) & ~np.isnan(best)))
-        best, index = np.where(more, v, best), np.where(more, at, index)
+        v, position = windows.view_tap(padded, tap, out), windows.view_tap(indices, tap, out)
+        more = (position >= 0) & ((index < 0) | (v > best) | (np.isnan(v) & ~np.isnan(best)))
+        best, index = np.where(more, v, best), np.where(more, position, index)
     return best, index
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from mace_core.ops.windows import KernelAttributes, Windows
 
 @dataclass(frozen=True)
 class PoolAttributes(KernelAttributes):
-    """ceil: whether a last window may stick out of the input."""
+    """ceil: whether a last window may reach beyond the input."""
 
     ceil: bool = False
 
@@ -61,46 +61,47 @@ def _geometry(x: Array, attrs: PoolAttributes) -> tuple[Windows, Shape]:
 
 
 def _max(x: Array, attrs: PoolAttributes) -> Array:
-    """Let the padding never win; a window of nothing but padding gives the least value of the type."""
+    """Take the maximum of each window; a window of padding only gives the lowest value of the type."""
     windows, out = _geometry(x, attrs)
-    least = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
-    padded = windows.padded(x, out, least)
-    best = np.full((x.shape[0], *out, x.shape[-1]), least, x.dtype)
+    # Padding has the lowest value, so that it never wins over an element.
+    lowest = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
+    padded = windows.pad_input(x, out, lowest)
+    best = np.full((x.shape[0], *out, x.shape[-1]), lowest, x.dtype)
     for tap in windows.taps():
-        np.maximum(best, windows.seen(padded, tap, out), out=best)
+        np.maximum(best, windows.view_tap(padded, tap, out), out=best)
     return best
 
 
 def _sum(x: Array, windows: Windows, out: Shape) -> Array:
-    padded = windows.padded(x.astype(np.float64), out, 0.0)
+    padded = windows.pad_input(x.astype(np.float64), out, 0.0)
     sums = np.zeros((x.shape[0], *out, x.shape[-1]))
     for tap in windows.taps():
-        sums += windows.seen(padded, tap, out)
+        sums += windows.view_tap(padded, tap, out)
     return sums
 
 
 def _average(x: Array, attrs: AveragePoolAttributes) -> Array:
-    """Count the padding only if asked for, what a last window of `ceil` has beyond it never.
+    """Compute the mean of each window; padding counts as zeros only with `count_pad`.
 
-    Nothing has mean 0.
+    A window of padding only has mean 0.
     """
     windows, out = _geometry(x, attrs)
+    # The divisors are the same sums over an image of ones. What a last window of `ceil` has beyond the
+    # padding never counts, as in ONNX and PyTorch, so with `count_pad` the ones reach to the end of the
+    # padding only.
     ones = np.ones((1, *x.shape[1:-1], 1))
+    counted = windows
     if attrs.count_pad:
         sides = zip(windows.before, windows.after, strict=True)
         ones = np.pad(ones, [(0, 0), *sides, (0, 0)], constant_values=1.0)
-        counts = _sum(
-            ones,
-            Windows(windows.kernel, windows.strides, (0,) * len(out), (0,) * len(out), windows.dilations),
-            out,
-        )
-    else:
-        counts = _sum(ones, windows, out)
+        no_pads = (0,) * len(out)
+        counted = replace(windows, before=no_pads, after=no_pads)
+    counts = _sum(ones, counted, out)
     return np.asarray((_sum(x, windows, out) / np.maximum(counts, 1)).astype(x.dtype))
 
 
 def _norm(x: Array, attrs: LpPoolAttributes) -> Array:
-    """(sum |x| ** p) ** (1 / p)."""
+    """Compute (sum |x| ** p) ** (1 / p) of each window."""
     p = attrs.p
     windows, out = _geometry(x, attrs)
     return np.asarray((_sum(np.abs(x.astype(np.float64)) ** p, windows, out) ** (1 / p)).astype(x.dtype))

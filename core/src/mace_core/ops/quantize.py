@@ -1,4 +1,7 @@
-"""Quantize, Dequantize: the same real numbers in another storage, which the output tensor states."""
+"""Quantize, Dequantize: the same real numbers in the storage that the output tensor states.
+
+The references compute nothing: they see real numbers, and `mace_core.quantization` converts around them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reductions over axes.
 
-Integers: sums, products and sums of squares wrap; a mean is computed in 64 bits; what has a root or a
-logarithm is computed in double precision, and saturates as a Cast does.
+Sums, products and sums of squares of integers wrap. A mean of integers is computed in 64 bits. Reductions of
+integers with a root or a logarithm are computed in double precision, and saturate as a Cast does.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ class ReduceAttributes(Attributes):
 
 
 def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
-    """Of integers the exact sum's quotient without its fraction; 0 of none."""
+    """Compute the mean; that of integers is rounded towards zero, and 0 if there are none."""
     if x.dtype.kind == "f":
         return np.mean(x, axis=axis, keepdims=keepdims)
     total = np.sum(x, axis=axis, keepdims=keepdims)
     count = math.prod(x.shape[a] for a in axis)
+    # Divided as a magnitude, because numpy rounds quotients of integers down, C and the frameworks towards
+    # zero.
     magnitude = np.abs(total).astype(np.uint64) // np.uint64(max(1, count))
     return np.where(total < 0, np.uint64(0) - magnitude, magnitude)
 
@@ -41,27 +43,29 @@ def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ReduceSum": np.sum,
     "ReduceMean": _mean,
-    "ReduceMax": lambda x, **k: np.max(x, initial=_least(x), **k),
-    "ReduceMin": lambda x, **k: np.min(x, initial=_greatest(x), **k),
+    # The initial value makes the result over no elements that of an empty maximum or minimum, not an error.
+    "ReduceMax": lambda x, **k: np.max(x, initial=_lowest(x), **k),
+    "ReduceMin": lambda x, **k: np.min(x, initial=_highest(x), **k),
     "ReduceProd": np.prod,
     "ReduceL1": lambda x, **k: np.sum(np.abs(x), **k),
     "ReduceL2": lambda x, **k: np.sqrt(np.sum(x * x, **k)),
     "ReduceLogSum": lambda x, **k: np.log(np.sum(x, **k)),
+    # logaddexp subtracts the maximum first, so that no exponential overflows.
     "ReduceLogSumExp": np.logaddexp.reduce,
     "ReduceSumSquare": lambda x, **k: np.sum(x * x, **k),
 }
 
 
-def _least(x: Array) -> Any:
+def _lowest(x: Array) -> Any:
     return -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
 
 
-def _greatest(x: Array) -> Any:
+def _highest(x: Array) -> Any:
     return np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
 
 
 IN_DOUBLE = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
-"""Reductions of integers that are computed in double precision; all others wrap."""
+"""Reductions that are computed in double precision even of integers; other reductions of integers wrap."""
 
 
 def _reference(name: str) -> Callable[..., Array]:
@@ -78,7 +82,7 @@ def _axes(attrs: ReduceAttributes, rank: int) -> set[int]:
 
 
 def infer(inputs: Inputs, attrs: ReduceAttributes) -> list[Spec]:
-    """The input without the axes, or with 1 in their places."""
+    """Infer the input's shape without the axes, or with length 1 in their places."""
     (x,) = present(inputs)
     axes = _axes(attrs, len(x.shape))
     need(x.dtype.value != "bool", "its input is bool; it must be numbers")
@@ -87,14 +91,14 @@ def infer(inputs: Inputs, attrs: ReduceAttributes) -> list[Spec]:
 
 
 def move(attrs: ReduceAttributes, perm: Perm) -> tuple[ReduceAttributes, Perm]:
-    """Reduce the axes where they lie; without them, the others close up."""
+    """Layout rule: reduce the axes where they lie now; without `keepdims` the other axes close up."""
     axes = _axes(attrs, len(perm))
     moved = replace(attrs, axes=tuple(sorted(perm[a] for a in axes)))
-    return moved, perm if attrs.keepdims else closed(perm, axes)
+    return moved, perm if attrs.keepdims else close_gaps(perm, axes)
 
 
-def closed(perm: Perm, axes: set[int]) -> Perm:
-    """The permutation of the axes that are left when `axes` (of the result of perm) go."""
+def close_gaps(perm: Perm, axes: set[int]) -> Perm:
+    """Return the permutation of the axes that are left when `axes`, of the result of perm, are removed."""
     left = [p for i, p in enumerate(perm) if i not in axes]
     return tuple(sorted(left).index(p) for p in left)
 

@@ -13,7 +13,7 @@ from mace_core.ops.shapes import Inputs, need, present
 
 @dataclass(frozen=True)
 class ReshapeAttributes(Attributes):
-    """shape: the new one, every dimension stated."""
+    """shape: the shape of the result, with every dimension stated."""
 
     shape: Shape
 

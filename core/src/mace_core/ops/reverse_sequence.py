@@ -1,4 +1,4 @@
-"""ReverseSequence: the first steps of each sequence of a batch in reverse order."""
+"""ReverseSequence: reverse the order of the first steps of each sequence of a batch."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def _infer(inputs: Inputs, attrs: ReverseSequenceAttributes) -> list[Spec]:
 
 
 def _reverse_sequence(x: Array, lengths: Array, attrs: ReverseSequenceAttributes) -> Array:
-    """A length outside 0 ... steps means the nearest of these."""
+    """Reverse the first `lengths` steps; a length outside 0 ... steps is clamped."""
     y = x.copy()
-    rows, turned = (np.moveaxis(a, (attrs.batch_axis, attrs.time_axis), (0, 1)) for a in (x, y))
-    for row, into, length in zip(rows, turned, lengths, strict=True):
+    # Both are views: writing a row of the second writes into y.
+    rows, reversed_rows = (np.moveaxis(a, (attrs.batch_axis, attrs.time_axis), (0, 1)) for a in (x, y))
+    for row, into, length in zip(rows, reversed_rows, lengths, strict=True):
         steps = max(0, min(int(length), len(row)))
         into[:steps] = row[:steps][::-1]
     return y

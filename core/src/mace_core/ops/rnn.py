@@ -1,6 +1,6 @@
-"""RNN, and what it shares with GRU and LSTM: activations, directions, shapes.
+"""RNN, and the activations, directions and shapes that it shares with GRU and LSTM.
 
-All as the ONNX operators of these names, layout 0.
+All are as the ONNX operators of these names with layout 0.
 
 With T time steps, B sequences, I inputs, H hidden units, G gates and D directions: x is [T, B, I], w [D, G*H,
 I], r [D, G*H, H], b [D, 2*G*H] (of w, then of r), lengths [B] (i32), the initial states [D, B, H]; y is [T,
@@ -27,16 +27,17 @@ DIRECTIONS: Mapping[Direction, tuple[bool, ...]] = {
     "reverse": (True,),
     "bidirectional": (False, True),
 }
-"""Direction -> for every direction of the tensors, whether it runs backwards in time."""
+"""For each value of the attribute, whether each of its directions runs backwards in time."""
 
 
 @dataclass(frozen=True)
 class RecurrentAttributes(Attributes):
     """The attributes that all three ops have.
 
-    hidden: units.  activations: names for each direction in turn; () for the op's own.
+    hidden: number of hidden units.
+    activations: names, those of the first direction first; () for the defaults of the op.
     alphas, betas: parameters of the activations that have one, in order.
-    clip: bound of what goes into activations, 0 for none.
+    clip: bound of the magnitude of activations' inputs; 0 for none.
     """
 
     hidden: int
@@ -60,7 +61,7 @@ class Activation:
     beta: float | None = None
 
     def __call__(self, x: Array) -> Array:
-        """Apply the function with its own alpha and beta."""
+        """Apply the function with this activation's alpha and beta."""
         return self.compute(x, self.alpha or 0.0, self.beta or 0.0)
 
 
@@ -81,12 +82,10 @@ ACTIVATIONS: Mapping[str, Activation] = {a.name: a for a in _ALL}
 
 
 def activations(attrs: RecurrentAttributes, defaults: Sequence[str]) -> list[list[Activation]]:
-    """Find for every direction its activations, each with the alpha and beta that hold for it.
+    """Return for each direction its activations with their alpha and beta.
 
-    The values of `alphas` and `betas` go, in order, to the activations that take one, as ONNX has it; where
-    they run out, and where none are given, the defaults hold, and what is left over is ignored.
     defaults: names for one direction where the attribute is ().
-    Raises OpError for a wrong number or an unknown name.
+    Raises OpError for a wrong number of names or an unknown one.
     """
     count = len(DIRECTIONS[attrs.direction])
     names = attrs.activations or tuple(defaults) * count
@@ -95,21 +94,23 @@ def activations(attrs: RecurrentAttributes, defaults: Sequence[str]) -> list[lis
         need(
             name in ACTIVATIONS, f"activation {name!r} is unknown; it must be one of {', '.join(ACTIVATIONS)}"
         )
+    # ONNX gives the values of `alphas` and `betas`, in order, to the activations that take one; where they
+    # run out the defaults hold, and ONNX Runtime ignores those that are left over.
     alphas, betas = iter(attrs.alphas), iter(attrs.betas)
-    found = []
+    functions = []
     for kind in map(ACTIVATIONS.__getitem__, names):
         alpha = None if kind.alpha is None else next(alphas, kind.alpha)
         beta = None if kind.beta is None else next(betas, kind.beta)
-        found.append(Activation(kind.name, kind.compute, alpha, beta))
-    return [found[i : i + len(defaults)] for i in range(0, len(found), len(defaults))]
+        functions.append(Activation(kind.name, kind.compute, alpha, beta))
+    return [functions[i : i + len(defaults)] for i in range(0, len(functions), len(defaults))]
 
 
 def infer(
     inputs: Inputs, attrs: RecurrentAttributes, gates: int, defaults: Sequence[str]
 ) -> tuple[Spec, Spec]:
-    """Check x, w, r, b?, lengths?, h0? and the attributes, and return what y and a final state are.
+    """Check x, w, r, b?, lengths?, h0? and the attributes; return type and shape of y and of a final state.
 
-    gates: how many times the hidden units the weights have.
+    gates: number of gates, that is, rows of weights for each hidden unit.
     """
     x, w, r, b, lengths, h0 = ([*inputs] + [None] * 6)[:6]
     assert x is not None
@@ -128,11 +129,11 @@ def infer(
     need(len(x.shape) == 3, f"x has shape {list(x.shape)}; it must be [time, batch, input]")
     time, batch, width = x.shape
     count = len(DIRECTIONS[attrs.direction])
-    shape_is(inputs, 1, (count, gates * hidden, width))
-    shape_is(inputs, 2, (count, gates * hidden, hidden))
-    shape_is(inputs, 3, (count, 2 * gates * hidden))
-    shape_is(inputs, 4, (batch,))
-    shape_is(inputs, 5, (count, batch, hidden))
+    need_shape(inputs, 1, (count, gates * hidden, width))
+    need_shape(inputs, 2, (count, gates * hidden, hidden))
+    need_shape(inputs, 3, (count, 2 * gates * hidden))
+    need_shape(inputs, 4, (batch,))
+    need_shape(inputs, 5, (count, batch, hidden))
     need(
         lengths is None or lengths.dtype is DType.I32,
         f"lengths is of type {lengths and lengths.dtype.value}; it must be i32",
@@ -140,8 +141,8 @@ def infer(
     return (x.dtype, (time, count, batch, hidden)), (x.dtype, (count, batch, hidden))
 
 
-def shape_is(inputs: Inputs, index: int, expected: Shape) -> None:
-    """OpError unless an input is absent or has the shape."""
+def need_shape(inputs: Inputs, index: int, expected: Shape) -> None:
+    """Raise OpError unless an input is absent or has the shape."""
     t = inputs[index] if index < len(inputs) else None
     need(
         t is None or t.shape == expected,
@@ -151,9 +152,9 @@ def shape_is(inputs: Inputs, index: int, expected: Shape) -> None:
 
 @dataclass(frozen=True)
 class Sequences:
-    """The run of one direction over all sequences, in double precision.
+    """The sequences as one direction reads them, in double precision.
 
-    x: [T, B, I].  lengths: [B].  h0: [B, H].  clip: bound of what goes into activations, 0 for none.
+    x: [T, B, I].  lengths: [B].  h0: [B, H].  clip: bound of activations' inputs; 0 for none.
     """
 
     x: Array
@@ -163,27 +164,32 @@ class Sequences:
     clip: float
 
     def steps(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Give for every step which sequences still run, as [B, 1], the time that each is at, as [B], and their x, as [B, I]."""
+        """Yield for each step which sequences still run, the time step that each reads, and its x.
+
+        They have shapes [B, 1], [B] and [B, I].
+        A backward direction begins at the last step of each sequence, not of the batch.
+        """
         for step in range(len(self.x)):
             alive = step < self.lengths
             time = np.where(alive & self.backwards, self.lengths - 1 - step, step)
             yield alive[:, None], time, self.x[time, np.arange(len(time))]
 
-    def clipped(self, z: Array) -> Array:
-        """Bound what goes into an activation."""
+    def clip_input(self, z: Array) -> Array:
+        """Clip the input of an activation."""
         return np.clip(z, -self.clip, self.clip) if self.clip else z
 
 
 Cell = Callable[[Sequences, Array, tuple[Array, ...]], tuple[Array, ...]]
-"""(the run, x of the step [B, I], states [B, H] each, h first) -> the new states."""
+"""(the sequences, x of the step [B, I], states [B, H] each, h first) -> the states after the step."""
 
 
 def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
-    """Compute y of one direction [T, B, H], zero beyond a sequence's length, and the states after each one's last step."""
+    """Compute y [T, B, H] of one direction, zero after a sequence's end, and each sequence's last states."""
     y = np.zeros((len(run.x), *states[0].shape))
     for alive, time, x in run.steps():
-        new = cell(run, x, states)
-        states = tuple(np.where(alive, n, s) for n, s in zip(new, states, strict=True))
+        next_states = cell(run, x, states)
+        # A sequence that has ended keeps its states, so that they are its final ones.
+        states = tuple(np.where(alive, n, s) for n, s in zip(next_states, states, strict=True))
         y[time, np.arange(len(time))] = np.where(alive, states[0], 0)
     return y, states
 
@@ -191,22 +197,22 @@ def unroll(run: Sequences, cell: Cell, states: tuple[Array, ...]) -> tuple[Array
 def sequences(
     x: Array, lengths: Array | None, h0: Array | None, attrs: RecurrentAttributes
 ) -> list[Sequences]:
-    """List the runs of all directions, with what is absent filled in.
+    """Return the sequences as each direction reads them, with defaults for absent inputs.
 
-    Lengths are kept within the time steps there are.
+    Lengths are clamped to the number of time steps, so that no input makes a kernel read beyond x.
     """
-    ways = DIRECTIONS[attrs.direction]
+    directions = DIRECTIONS[attrs.direction]
     time, batch, _ = x.shape
-    ends = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
-    first = np.zeros((len(ways), batch, attrs.hidden)) if h0 is None else h0
+    steps = np.full(batch, time) if lengths is None else np.clip(lengths, 0, time)
+    first = np.zeros((len(directions), batch, attrs.hidden)) if h0 is None else h0
     return [
-        Sequences(x.astype(np.float64), ends, h.astype(np.float64), way, attrs.clip)
-        for h, way in zip(first, ways, strict=True)
+        Sequences(x.astype(np.float64), steps, h.astype(np.float64), is_backwards, attrs.clip)
+        for h, is_backwards in zip(first, directions, strict=True)
     ]
 
 
-def joined(x: Array, runs: Sequence[tuple[Array, tuple[Array, ...]]]) -> tuple[Array, ...]:
-    """Join the directions' results to the op's outputs: y [T, D, B, H], then every state [D, B, H], in x's type."""
+def stack_directions(x: Array, runs: Sequence[tuple[Array, tuple[Array, ...]]]) -> tuple[Array, ...]:
+    """Stack the results of the directions to y [T, D, B, H] and states [D, B, H], in the type of x."""
     y = np.stack([y for y, _ in runs], axis=1)
     states = [np.stack(s) for s in zip(*(states for _, states in runs), strict=True)]
     return tuple(a.astype(x.dtype) for a in (y, *states))
@@ -226,14 +232,15 @@ def _rnn(
     for d, run in enumerate(sequences(x, lengths, h0, attrs)):
         bias = 0.0 if b is None else b[d].astype(np.float64).reshape(2, -1).sum(axis=0)
 
+        # d and bias are defaults, because a closure would see the values of the last direction.
         def cell(
             run: Sequences, x: Array, states: tuple[Array, ...], d: int = d, bias: Array | float = bias
         ) -> tuple[Array, ...]:
             z = x @ w[d].T.astype(np.float64) + states[0] @ r[d].T + bias
-            return (functions[d][0](run.clipped(z)),)
+            return (functions[d][0](run.clip_input(z)),)
 
         results.append(unroll(run, cell, (run.h0,)))
-    return joined(x, results)
+    return stack_directions(x, results)
 
 
 DEFAULTS = ("Tanh",)

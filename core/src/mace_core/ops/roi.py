@@ -1,12 +1,13 @@
-"""RoiAlign and RoiMaxPool: every region of an image [N, H, W, C] as a small image of one size.
+"""RoiAlign and RoiMaxPool: regions of images x [N, H, W, C] as small images of one size.
 
-rois: [R, 4], each x1, y1, x2, y2 in the units that `scale` turns into pixels of x; images: the image that
-each lies in, [R].
+rois: [R, 4], each x1, y1, x2, y2 in units that `scale` converts to pixels of x.
+images: [R], the index of the image that each region lies in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -14,14 +15,14 @@ import numpy as np
 from mace_core.attributes import Attributes
 from mace_core.ir import Array, DType, Tensor
 from mace_core.ops.gather import positions
-from mace_core.ops.grid_sample import held
+from mace_core.ops.grid_sample import limit_coordinates
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, need_indices, present
 
 
 @dataclass(frozen=True)
 class RoiAttributes(Attributes):
-    """size: rows and columns of a result.  scale: what turns the units of regions into pixels."""
+    """size: rows and columns of a result, its bins.  scale: pixels of x for one unit of a region."""
 
     size: tuple[int, int]
     scale: float = 1.0
@@ -29,14 +30,17 @@ class RoiAttributes(Attributes):
 
 @dataclass(frozen=True)
 class RoiAlignAttributes(RoiAttributes):
-    """samples: along each axis of a bin, 0 for one a pixel.  half_pixel: whether pixels lie around their middles."""
+    """samples: number of samples along each axis of a bin; 0 for one a pixel.
+
+    half_pixel: whether coordinates count from the corner of the first pixel; otherwise from its center.
+    """
 
     samples: int = 0
     mode: Literal["avg", "max"] = "avg"
     half_pixel: bool = True
 
 
-def _checked(inputs: Inputs, attrs: RoiAttributes) -> Tensor:
+def _check_operands(inputs: Inputs, attrs: RoiAttributes) -> Tensor:
     x, rois, images = present(inputs)
     need(len(x.shape) == 4, f"x has shape {list(x.shape)}; it must be [N, H, W, C]")
     need(x.dtype.is_float, f"x is of type {x.dtype.value}; it must be a float type")
@@ -56,76 +60,77 @@ def _checked(inputs: Inputs, attrs: RoiAttributes) -> Tensor:
 
 
 def _infer_align(inputs: Inputs, attrs: RoiAlignAttributes) -> list[Spec]:
-    x = _checked(inputs, attrs)
+    x = _check_operands(inputs, attrs)
     need(attrs.samples >= 0, f"samples is {attrs.samples}; it must not be negative")
     return [(x.dtype, (present(inputs)[1].shape[0], *attrs.size, x.shape[-1]))]
 
 
 def _infer_pool(inputs: Inputs, attrs: RoiAttributes) -> list[Spec]:
-    x = _checked(inputs, attrs)
+    x = _check_operands(inputs, attrs)
     return [(x.dtype, (present(inputs)[1].shape[0], *attrs.size, x.shape[-1]))]
 
 
-def _samples(ends: Array, bins: int, size: int, attrs: RoiAlignAttributes) -> tuple[Array, Array, Array]:
-    """Positions before and behind every sample of one axis, [bins, samples] each, and the weight of the one behind; -1 outside.
+def _samples(bounds: Array, bins: int, size: int, attrs: RoiAlignAttributes) -> tuple[Array, Array, Array]:
+    """Return the pixels before and after each sample of one axis, and the weight of the one after.
 
-    Without a number of samples one for each pixel of a bin, at most as many as the axis has.
+    bounds: first and last coordinate of the region.  Results are [bins, samples]; a first pixel of -1 marks a
+    sample outside of the image.
     """
     shift = 0.5 if attrs.half_pixel else 0.0
-    start, end = held(ends.astype(np.float64) * attrs.scale - shift)
+    start, end = limit_coordinates(bounds.astype(np.float64) * attrs.scale - shift)
+    # Without half pixels (Caffe2, ONNX before opset 16) a region is at least one pixel long.
     length = end - start if attrs.half_pixel else max(end - start, 1.0)
     step = length / bins
+    # One sample a pixel, but never more than the axis has: a huge region would ask for 2**24.
     count = attrs.samples or max(0, min(int(np.ceil(step)), size))
-    at = start + np.arange(bins)[:, None] * step + (np.arange(count) + 0.5) * step / max(count, 1)
-    outside = (at < -1) | (at > size)
-    at = np.clip(at, 0, size - 1)
-    low = np.floor(at).astype(np.int64)
-    return np.where(outside, -1, low), np.minimum(low + 1, size - 1), at - low
+    samples = start + np.arange(bins)[:, None] * step + (np.arange(count) + 0.5) * step / max(count, 1)
+    # Up to one pixel outside the border pixel counts, beyond it nothing does (ONNX Runtime, Detectron2).
+    outside = (samples < -1) | (samples > size)
+    samples = np.clip(samples, 0, size - 1)
+    low = np.floor(samples).astype(np.int64)
+    return np.where(outside, -1, low), np.minimum(low + 1, size - 1), samples - low
 
 
 def _align_one(image: Array, roi: Array, attrs: RoiAlignAttributes) -> Array:
     bins = attrs.size
-    (y0, y1, v), (x0, x1, u) = (_samples(roi[[1 - i, 3 - i]], bins[i], image.shape[i], attrs) for i in (0, 1))
-    rows, columns = ((y0, 1 - v), (y1, v)), ((x0, 1 - u), (x1, u))
+    y0, y1, v = _samples(roi[[1, 3]], bins[0], image.shape[0], attrs)
+    x0, x1, u = _samples(roi[[0, 2]], bins[1], image.shape[1], attrs)
     inside = (y0 >= 0)[:, :, None, None] & (x0 >= 0)
-    parts = []
-    for y, wy in rows:
-        for x, wx in columns:
-            weight = wy[:, :, None, None] * wx
-            found = (
-                image[np.maximum(y, 0)[:, :, None, None], np.maximum(x, 0)].astype(np.float64)
-                * weight[..., None]
-            )
-            parts.append(np.where(inside[..., None], found, 0))
-    joined = np.asarray(sum(parts[1:], parts[0]) if attrs.mode == "avg" else np.maximum.reduce(parts))
-    joined = joined.transpose(0, 2, 1, 3, 4).reshape(*bins, -1, image.shape[-1])
+    corners = []
+    for (y, wy), (x, wx) in product(((y0, 1 - v), (y1, v)), ((x0, 1 - u), (x1, u))):
+        weight = wy[:, :, None, None] * wx
+        pixels = image[np.maximum(y, 0)[:, :, None, None], np.maximum(x, 0)].astype(np.float64)
+        corners.append(np.where(inside[..., None], pixels * weight[..., None], 0))
+    # In mode "max" a sample is the largest of its weighted pixels, not their sum: so ONNX Runtime computes
+    # it.
+    samples = np.asarray(sum(corners[1:], corners[0]) if attrs.mode == "avg" else np.maximum.reduce(corners))
+    samples = samples.transpose(0, 2, 1, 3, 4).reshape(*bins, -1, image.shape[-1])
     if attrs.mode == "avg":
-        return np.asarray(joined.sum(2) / max(joined.shape[2], 1))
-    return np.asarray(joined.max(2) if joined.shape[2] else joined.sum(2))
+        return np.asarray(samples.sum(2) / max(samples.shape[2], 1))
+    return np.asarray(samples.max(2) if samples.shape[2] else samples.sum(2))
 
 
 def _align(x: Array, rois: Array, images: Array, attrs: RoiAlignAttributes) -> Array:
-    """The mean of the samples of every bin.
-
-    Or the highest of their four weighted pixels, as ONNX's RoiAlign has it.
-    """
+    """Compute the mean or the maximum of the samples of every bin."""
     y = np.empty((len(rois), *attrs.size, x.shape[-1]), x.dtype)
     for i, image in enumerate(positions(images, x.shape[0])):
         y[i] = _align_one(x[image], rois[i], attrs)
     return y
 
 
-def _bins(ends: Array, bins: int, size: int, scale: float) -> list[tuple[int, int]]:
-    """First and last but one pixel of every bin, in whole numbers so that no rounding moves them."""
-    scaled = held(ends.astype(np.float64) * scale)
+def _bins(bounds: Array, bins: int, size: int, scale: float) -> list[tuple[int, int]]:
+    """Return for each bin of one axis its first pixel and the one after its last."""
+    scaled = limit_coordinates(bounds.astype(np.float64) * scale)
+    # C's round, as in Caffe: halves away from zero, where numpy rounds them to even.
     start, end = (int(v) for v in np.trunc(scaled + np.copysign(0.5, scaled)))
     length = max(end - start + 1, 1)
+    # In integers, because a rounded quotient can move a bin's border by one pixel.
     pairs = ((start + i * length // bins, start - (-(i + 1) * length // bins)) for i in range(bins))
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in pairs]
 
 
 def _max_pool(x: Array, rois: Array, images: Array, attrs: RoiAttributes) -> Array:
-    """The highest element of every bin; 0 of an empty one (R. Girshick, "Fast R-CNN", 2015)."""
+    """Return the largest element of every bin, 0 of an empty one (R. Girshick, "Fast R-CNN", 2015)."""
     size = attrs.size
     y = np.zeros((len(rois), *size, x.shape[-1]), x.dtype)
     for i, image in enumerate(positions(images, x.shape[0])):

@@ -1,4 +1,4 @@
-"""ScatterElements and ScatterND: a tensor with some of its elements replaced, or combined with others, in order.
+"""ScatterElements and ScatterND: replace some elements of a tensor, or combine them with others, in order.
 
 A negative index counts from the end; one outside the axis means its nearest element.
 """
@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from mace_core.attributes import Attributes
-from mace_core.ir import Array, DType, Shape, Tensor
+from mace_core.ir import Array, DType, Tensor
 from mace_core.ops.gather import positions
 from mace_core.ops.op import Op, OpError, Spec
 from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, need_indices, present
@@ -24,12 +24,12 @@ Reduction = Literal["none", "add", "mul", "max", "min"]
 UFUNCS: Mapping[Reduction, np.ufunc] = MappingProxyType(
     {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 )
-"""How an update is combined with the element that it meets; "none" puts it in its place."""
+"""Functions that combine an element with its update; "none" replaces it."""
 
 
 @dataclass(frozen=True)
 class ScatterElementsAttributes(AxisAttributes):
-    """axis: the one that the indices count along."""
+    """axis: the axis that the indices count along."""
 
     axis: int = 0
     reduction: Reduction = "none"
@@ -37,25 +37,25 @@ class ScatterElementsAttributes(AxisAttributes):
 
 @dataclass(frozen=True)
 class ScatterNDAttributes(Attributes):
-    """reduction: how an update is combined with the element that it meets."""
+    """reduction: how an element is combined with its update."""
 
     reduction: Reduction = "none"
 
 
-def _checked(inputs: Inputs, reduction: Reduction) -> tuple[Tensor, Tensor, Tensor]:
-    """Data, indices and updates, of the right types."""
+def _check_operands(inputs: Inputs, reduction: Reduction) -> tuple[Tensor, Tensor, Tensor]:
+    """Return data, indices and updates; raises OpError unless their types fit."""
     data, indices, updates = present(inputs)
     need_indices(indices, "indices")
     if data.dtype is not updates.dtype:
         raise OpError(
             f"data are of type {data.dtype.value}, updates of {updates.dtype.value}; they must be the same"
         )
-    need(reduction == "none" or data.dtype is not DType.BOOL, f"reduction {reduction!r} of truth values")
+    need(reduction == "none" or data.dtype is not DType.BOOL, f"reduction {reduction!r} takes no booleans")
     return data, indices, updates
 
 
 def _infer_elements(inputs: Inputs, attrs: ScatterElementsAttributes) -> list[Spec]:
-    data, indices, updates = _checked(inputs, attrs.reduction)
+    data, indices, updates = _check_operands(inputs, attrs.reduction)
     axis = axis_of(attrs.axis, len(data.shape))
     need(indices.shape == updates.shape, f"indices are {list(indices.shape)}, updates {list(updates.shape)}")
     need(
@@ -69,7 +69,7 @@ def _infer_elements(inputs: Inputs, attrs: ScatterElementsAttributes) -> list[Sp
 
 
 def _infer_nd(inputs: Inputs, attrs: ScatterNDAttributes) -> list[Spec]:
-    data, indices, updates = _checked(inputs, attrs.reduction)
+    data, indices, updates = _check_operands(inputs, attrs.reduction)
     need(len(indices.shape) > 0, "indices are a scalar; their last axis must hold the coordinates")
     depth = indices.shape[-1]
     need(depth <= len(data.shape), f"{depth} coordinates for data of rank {len(data.shape)}")
@@ -83,7 +83,7 @@ def _infer_nd(inputs: Inputs, attrs: ScatterNDAttributes) -> list[Spec]:
 
 
 def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: Reduction) -> Array:
-    """A copy of data with the updates at `key`, one after another."""
+    """Copy data and apply the updates at `key`, one after another."""
     y = data.copy()
     if reduction != "none":
         UFUNCS[reduction].at(y, key, updates)
@@ -91,24 +91,20 @@ def _put(data: Array, key: tuple[Array, ...], updates: Array, reduction: Reducti
     indexed = data.shape[: len(key)]
     flat = np.ravel_multi_index(key, indexed)
     rows = y.reshape(math.prod(indexed), -1)
-    # One at a time: numpy does not say which of two assignments to one place wins.
+    # One at a time, so that the last update of an element wins: numpy leaves open which of two assignments to
+    # one element does.
     for row, update in zip(flat.reshape(-1), updates.reshape(flat.size, -1), strict=True):
         rows[row] = update
     return y
-
-
-def _places(shape: Shape) -> list[Array]:
-    """The coordinate of every element along each axis."""
-    return [np.asarray(c) for c in np.indices(shape)]
 
 
 def _scatter_elements(data: Array, indices: Array, updates: Array, attrs: ScatterElementsAttributes) -> Array:
     if indices.size == 0:
         return data
     axis = attrs.axis
-    found = positions(indices, data.shape[axis])
-    key = tuple(found if n == axis % data.ndim else places for n, places in enumerate(_places(indices.shape)))
-    return _put(data, key, updates, attrs.reduction)
+    key: list[Array] = [np.asarray(coordinate) for coordinate in np.indices(indices.shape)]
+    key[axis] = positions(indices, data.shape[axis])
+    return _put(data, tuple(key), updates, attrs.reduction)
 
 
 def _scatter_nd(data: Array, indices: Array, updates: Array, attrs: ScatterNDAttributes) -> Array:
@@ -117,13 +113,13 @@ def _scatter_nd(data: Array, indices: Array, updates: Array, attrs: ScatterNDAtt
     depth = indices.shape[-1]
     rows = updates.reshape(-1, *data.shape[depth:])
     if depth == 0:
-        return _whole(data, rows, attrs.reduction)
-    found = positions(indices, np.array(data.shape[:depth], np.int64)).reshape(-1, depth)
-    return _put(data, tuple(found.T), rows, attrs.reduction)
+        return _combine_all(data, rows, attrs.reduction)
+    coordinates = positions(indices, np.array(data.shape[:depth], np.int64)).reshape(-1, depth)
+    return _put(data, tuple(coordinates.T), rows, attrs.reduction)
 
 
-def _whole(data: Array, updates: Array, reduction: Reduction) -> Array:
-    """No coordinates: every update is for all of data."""
+def _combine_all(data: Array, updates: Array, reduction: Reduction) -> Array:
+    """Apply updates without coordinates, each to all of data."""
     for update in updates:
         data = update if reduction == "none" else np.asarray(UFUNCS[reduction](data, update))
     return data

@@ -1,4 +1,4 @@
-"""What the ops' shape inferences and layout rules share."""
+"""Checks, shape rules and layout rules that several ops share."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ AlongAxis = TypeVar("AlongAxis", bound=AxisAttributes)
 
 
 def present(inputs: Inputs) -> list[Tensor]:
-    """The inputs that are there."""
+    """Return the inputs that are present."""
     return [t for t in inputs if t is not None]
 
 
 def need(condition: bool, text: str) -> None:
-    """OpError with the text unless the condition holds."""
+    """Raise OpError with the text unless the condition holds."""
     if not condition:
         raise OpError(text)
 
 
 def same(inputs: Inputs, attrs: Attributes) -> list[Spec]:
-    """One output like the first input."""
+    """Infer one output with the type and shape of the first input."""
     first = present(inputs)[0]
     return [(first.dtype, first.shape)]
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
-    """The shape that these broadcast to, as numpy does."""
+    """Return the shape that these broadcast to by numpy's rules; OpError if they do not."""
     shapes = list(shapes)
     try:
         return np.broadcast_shapes(*shapes)
@@ -54,24 +54,24 @@ def broadcast(shapes: Iterable[Shape]) -> Shape:
 
 
 def same_dtype(inputs: Inputs) -> None:
-    """OpError unless all inputs hold the same type."""
+    """Raise OpError unless all inputs have the same element type."""
     kinds = [t.dtype.value for t in present(inputs)]
     need(len(set(kinds)) <= 1, f"its inputs are of types {', '.join(kinds)}; they must be the same")
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front; OpError if there is none such."""
+    """Return an axis counted from the front; raises OpError if it is out of range."""
     need(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
     return axis % rank
 
 
 def keep(attrs: A, perm: Perm) -> tuple[A, Perm]:
-    """The layout rule of an element-wise op: any order will do."""
+    """Layout rule of an element-wise op, which computes the same in any order of axes."""
     return attrs, perm
 
 
 def move_axis(attrs: AlongAxis, perm: Perm) -> tuple[AlongAxis, Perm]:
-    """The layout rule of an op along one `axis` that keeps the rank."""
+    """Layout rule of an op that works along one `axis` and keeps the rank."""
     return replace(attrs, axis=perm[attrs.axis % len(perm)]), perm
 
 
@@ -86,7 +86,9 @@ def need_count(name: str, values: Sequence[object], count: int) -> None:
         raise OpError(f"{name} has {len(values)} values; it must have {count}, one for each axis")
 
 
-def need_indices(tensor: Tensor, what: str) -> None:
+def need_indices(tensor: Tensor, name: str) -> None:
     """Raise OpError unless a tensor holds integers."""
-    text = f"{what} are of type {tensor.dtype.value}; they must be whole numbers"
-    need(tensor.dtype.value[0] in "iu", text)
+    need(
+        tensor.dtype.value[0] in "iu",
+        f"{name} are of type {tensor.dtype.value}; they must be integers",
+    )

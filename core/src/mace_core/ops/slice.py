@@ -14,7 +14,10 @@ from mace_core.ops.shapes import Inputs, need, need_count, present, reorder
 
 @dataclass(frozen=True)
 class SliceAttributes(Attributes):
-    """The first element, how many, and the distance between two, of each axis; a negative step goes backwards."""
+    """Which elements of each axis are taken; a negative step goes backwards.
+
+    starts: the first element.  sizes: the number of elements.  steps: the distance between two.
+    """
 
     starts: tuple[int, ...]
     sizes: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Ops that weigh the elements along one axis against each other: Softmax, LogSoftmax, Hardmax, LpNorm."""
+"""Ops that relate the elements along one axis to each other: Softmax, LogSoftmax, Hardmax, LpNorm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, nee
 
 @dataclass(frozen=True)
 class SoftmaxAttributes(AxisAttributes):
-    """axis: the one whose elements are weighed against each other."""
+    """axis: the axis that is normalized."""
 
     axis: int = -1
 
@@ -37,26 +37,28 @@ def _infer_lp(inputs: Inputs, attrs: LpNormAttributes) -> list[Spec]:
     return _infer(inputs, attrs)
 
 
-def _shifted(x: Array, axis: int) -> Array:
-    """Subtract the maximum, in double precision: no exponential of one overflows."""
+def _subtract_max(x: Array, axis: int) -> Array:
+    """Subtract the maximum along the axis, in double precision, so that no exponential overflows."""
     wide = x.astype(np.float64)
+    # The initial value lets an axis without elements pass, whose maximum numpy refuses.
     return np.asarray(wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf))
 
 
 def _softmax(x: Array, attrs: SoftmaxAttributes) -> Array:
     axis = attrs.axis
-    e = np.exp(_shifted(x, axis))
+    e = np.exp(_subtract_max(x, axis))
     return np.asarray(e / np.sum(e, axis=axis, keepdims=True)).astype(x.dtype)
 
 
 def _log_softmax(x: Array, attrs: SoftmaxAttributes) -> Array:
     axis = attrs.axis
-    wide = _shifted(x, axis)
+    wide = _subtract_max(x, axis)
+    # Not log(softmax(x)), which is -inf where the softmax underflows.
     return np.asarray(wide - np.log(np.sum(np.exp(wide), axis=axis, keepdims=True))).astype(x.dtype)
 
 
 def _hardmax(x: Array, attrs: SoftmaxAttributes) -> Array:
-    """One where the first of the largest elements is, else zero."""
+    """Write 1 where the first of the largest elements is, and 0 elsewhere."""
     axis = attrs.axis
     y = np.zeros_like(x)
     if x.size:
@@ -65,7 +67,7 @@ def _hardmax(x: Array, attrs: SoftmaxAttributes) -> Array:
 
 
 def _lp_norm(x: Array, attrs: LpNormAttributes) -> Array:
-    """Divide the elements by their norm; zero where the norm is zero."""
+    """Divide the elements by their norm; the result is 0 where the norm is 0, as in ONNX."""
     axis, p = attrs.axis, attrs.p
     wide = x.astype(np.float64)
     norm = np.sum(np.abs(wide) ** p, axis=axis, keepdims=True) ** (1 / p)

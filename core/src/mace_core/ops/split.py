@@ -1,4 +1,4 @@
-"""Split: a tensor in parts along an axis."""
+"""Split: divide a tensor into parts along an axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, nee
 
 @dataclass(frozen=True)
 class SplitAttributes(AxisAttributes):
-    """sizes: of the parts along the axis."""
+    """sizes: the length of each part along the axis."""
 
     sizes: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Tile and Expand: the same elements again and again."""
+"""Tile and Expand: repeat elements along axes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mace_core.ops.shapes import Inputs, broadcast, need, need_count, present, r
 
 @dataclass(frozen=True)
 class TileAttributes(Attributes):
-    """repeats: how often each axis is there."""
+    """repeats: the number of copies along each axis."""
 
     repeats: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ExpandAttributes(Attributes):
-    """shape: the one to broadcast to."""
+    """shape: the shape to broadcast to."""
 
     shape: Shape
 
@@ -57,11 +57,11 @@ def _move_tile(attrs: TileAttributes, perm: Perm) -> tuple[TileAttributes, Perm]
 
 
 def _move_expand(attrs: ExpandAttributes, perm: Perm) -> tuple[ExpandAttributes, Perm]:
-    """The axes that expansion puts in front stay there."""
     shape = attrs.shape
-    new = len(shape) - len(perm)
-    longer = (*range(new), *(new + p for p in perm))
-    return ExpandAttributes(reorder(shape, longer)), longer
+    # Broadcasting adds axes in front; they have no counterpart in x and stay where they are.
+    added = len(shape) - len(perm)
+    full_perm = (*range(added), *(added + p for p in perm))
+    return ExpandAttributes(reorder(shape, full_perm)), full_perm
 
 
 OPS = (

@@ -13,7 +13,7 @@ from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, nee
 
 @dataclass(frozen=True, kw_only=True)
 class TopKAttributes(AxisAttributes):
-    """k: how many elements to find."""
+    """k: number of elements to find."""
 
     k: int
     axis: int = -1
@@ -29,10 +29,13 @@ def _infer(inputs: Inputs, attrs: TopKAttributes) -> list[Spec]:
 
 
 def _topk(x: Array, attrs: TopKAttributes) -> tuple[Array, Array]:
-    """Of equal elements the first comes first; NaN is larger than every number."""
+    """Find the k best; of equal elements the first comes first, and NaN is larger than every number."""
     axis, largest = attrs.axis, attrs.largest
     order = np.argsort(np.flip(x, axis) if largest else x, axis, kind="stable")
-    if largest:  # the stable order of the reversed axis, reversed, so that equal elements keep their order
+    if largest:
+        # numpy sorts upwards only, and reversing a stable order would put the last of equal elements first.
+        # The order of the reversed axis, reversed, keeps them. Negating x instead fails for the minimum of
+        # integers.
         order = x.shape[axis] - 1 - np.flip(order, axis)
     indices = np.take(order, np.arange(attrs.k), axis).astype(np.int64)
     return np.take_along_axis(x, indices, axis), indices

@@ -14,7 +14,7 @@ from mace_core.ops.shapes import Inputs, need, present
 
 @dataclass(frozen=True)
 class TransposeAttributes(Attributes):
-    """perm: the axis of x that each axis of the result is."""
+    """perm: for each axis of the result, the axis of x that it is."""
 
     perm: Perm
 

@@ -1,8 +1,8 @@
-"""TreeEnsemble: decision trees over the features of each row, what their leaves hold put together.
+"""TreeEnsemble: decision trees over the features of each row, and an aggregate of the leaves' weights.
 
-Nodes of all trees lie in one list, children behind their parents, so that every descent ends. `links` holds
-three numbers a node: of an inner node its feature and the nodes where the test holds and where it does not;
-of a leaf -1 and the range of `targets` and `weights` that it adds.
+Nodes of all trees lie in one list, children after their parents, so that every descent ends. `links` has
+three numbers for each node. Of an inner node: its feature, the child if its test is true, the child if it is
+false. Of a leaf: -1, and the range of `targets` and `weights` that it adds.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, need_indices, present
 
 TESTS = ("<=", "<", ">=", ">", "==", "!=")
-"""What a node asks of its feature and its split, by the code in `modes`."""
+"""The comparison of a feature (left) with a node's split (right); the index is the code in `modes`."""
 
 MISSING = 8
-"""Added to the code of a node whose test holds for NaN, too."""
+"""Added to the code of a node whose test is also true for NaN, a missing value."""
 
 Aggregate = Literal["sum", "average", "min", "max"]
 LEAF = -1
 
 MAX_NODES = (1 << 31) - 1
-"""Nodes, leaves' weights and features are numbered by 32 bits."""
+"""Upper bound, because kernels number nodes, weights and features with 32 bits."""
 
 
 @dataclass(frozen=True)
 class TreeEnsembleAttributes(Attributes):
-    """outputs: how many each row has.  aggregate: how what the trees' leaves hold is put together."""
+    """outputs: number of outputs of each row.  aggregate: how the weights of leaves are combined."""
 
     outputs: int
     aggregate: Aggregate = "sum"
@@ -64,73 +64,70 @@ def _infer(inputs: Inputs, attrs: TreeEnsembleAttributes) -> list[Spec]:
 
 
 def fault(links: Array, modes: Array, roots: Array, targets: Array, sizes: tuple[int, int]) -> str | None:
-    """What is wrong with the nodes of an ensemble, None if every descent ends in a leaf.
+    """Return what is wrong with the nodes of an ensemble, or None if every descent ends in a leaf.
 
-    sizes: features of x and outputs.
+    sizes: number of features of x, and of outputs.
     """
     features, outputs = sizes
     links = np.asarray(links, np.int64)
-    places = np.arange(len(links))
+    positions = np.arange(len(links))
     inner = links[:, 0] != LEAF
     if not ((links[:, 0] >= LEAF) & (links[:, 0] < features)).all():
         return f"a node reads a feature that is none of {features}"
+    # Children after their parents: without this a damaged model could send a descent around forever.
     children = links[inner, 1:]
-    if not ((children > places[inner, None]) & (children < len(links))).all():
-        return "a child does not lie behind its parent"
-    ends = links[~inner, 1:]
-    if not ((ends[:, 0] >= 0) & (ends[:, 0] <= ends[:, 1]) & (ends[:, 1] <= len(targets))).all():
-        return "a leaf has weights that are none"
+    if not ((children > positions[inner, None]) & (children < len(links))).all():
+        return "a child does not lie after its parent"
+    ranges = links[~inner, 1:]
+    if not ((ranges[:, 0] >= 0) & (ranges[:, 0] <= ranges[:, 1]) & (ranges[:, 1] <= len(targets))).all():
+        return "a leaf has weights that do not exist"
     if not ((np.asarray(roots) >= 0) & (np.asarray(roots) < len(links))).all():
         return "a root is no node"
     if not ((np.asarray(targets) >= 0) & (np.asarray(targets) < outputs)).all():
         return f"a weight belongs to none of {outputs} outputs"
     codes = np.asarray(modes, np.int64)
-    return (
-        None
-        if ((codes >= 0) & (codes % MISSING < len(TESTS)) & (codes < 2 * MISSING)).all()
-        else "a node has an unknown mode"
-    )
+    is_known = (codes >= 0) & (codes % MISSING < len(TESTS)) & (codes < 2 * MISSING)
+    return None if is_known.all() else "a node has an unknown mode"
 
 
 def _leaves(x: Array, splits: Array, links: Array, modes: Array, roots: Array) -> Array:
-    """The leaf that each row reaches in each tree."""
-    at = np.broadcast_to(roots, (len(x), len(roots))).astype(np.int64)
+    """Return the leaf that each row reaches in each tree."""
+    nodes = np.broadcast_to(roots, (len(x), len(roots))).astype(np.int64)
+    # All rows descend all trees at once, one level a round; rows that have reached a leaf wait there.
     while True:
-        feature = links[at, 0]
+        feature = links[nodes, 0]
         inner = feature != LEAF
         if not inner.any():
-            return at
-        value, split, code = np.take_along_axis(x, np.maximum(feature, 0), 1), splits[at], modes[at]
+            return nodes
+        value, split, code = np.take_along_axis(x, np.maximum(feature, 0), 1), splits[nodes], modes[nodes]
         tests = (value <= split, value < split, value >= split, value > split, value == split, value != split)
         holds = np.select([code % MISSING == i for i in range(len(TESTS))], tests) | (
             (code >= MISSING) & np.isnan(value)
         )
-        at = np.where(inner, np.where(holds, links[at, 1], links[at, 2]), at)
+        nodes = np.where(inner, np.where(holds, links[nodes, 1], links[nodes, 2]), nodes)
 
 
 def _trees(x: Array, splits: Array, *nodes: Array, attrs: TreeEnsembleAttributes) -> Array:
-    """Sums in the order of the trees and in the type of x, as ONNX Runtime adds for one row.
-
-    An output that no leaf adds to is 0.
-    """
+    """Descend all trees and combine their leaves; an output that no leaf adds to is 0."""
     links, modes, roots, targets, weights, *base = nodes
     outputs, aggregate = attrs.outputs, attrs.aggregate
-    wrong = fault(links, modes, roots, targets, (x.shape[1], outputs))
-    if wrong:
-        raise ValueError(wrong)
+    problem = fault(links, modes, roots, targets, (x.shape[1], outputs))
+    if problem:
+        raise ValueError(problem)
+    # Sums run in the order of the trees and in the type of x, not in double precision: so ONNX Runtime adds
+    # for one row, and a sum that lies at the border of two classes decides which one wins.
     start = {"min": np.inf, "max": -np.inf}.get(aggregate, 0)
-    put = {"min": np.minimum, "max": np.maximum}.get(aggregate, np.add)
+    combine = {"min": np.minimum, "max": np.maximum}.get(aggregate, np.add)
     scores = np.full((len(x), outputs), start, x.dtype)
-    seen = np.zeros(scores.shape, bool)
+    has_score = np.zeros(scores.shape, bool)
     for leaves in _leaves(x, splits, links, modes, roots).T:
         first, last = links[leaves, 1], links[leaves, 2]
         rows = np.repeat(np.arange(len(x)), last - first)
-        held = np.concatenate(
-            [np.arange(a, b) for a, b in zip(first, last, strict=True)] or [np.zeros(0)]
-        ).astype(np.int64)
-        put.at(scores, (rows, targets[held]), weights[held])
-        seen[rows, targets[held]] = True
-    scores[~seen] = 0
+        ranges = [np.arange(a, b) for a, b in zip(first, last, strict=True)]
+        entries = np.concatenate(ranges or [np.zeros(0)]).astype(np.int64)
+        combine.at(scores, (rows, targets[entries]), weights[entries])
+        has_score[rows, targets[entries]] = True
+    scores[~has_score] = 0
     if aggregate == "average":
         scores = scores / x.dtype.type(len(roots))
     return np.asarray(scores + base[0] if base and base[0] is not None else scores)

@@ -14,7 +14,7 @@ from mace_core.ops.shapes import Inputs, need, present
 
 @dataclass(frozen=True)
 class TriluAttributes(Attributes):
-    """k: the diagonal that the triangle begins with, 0 for the main one, above it positive."""
+    """k: the diagonal at the border of the triangle: 0 for the main one, positive above it."""
 
     k: int = 0
     upper: bool = True
@@ -31,7 +31,8 @@ def _trilu(x: Array, attrs: TriluAttributes) -> Array:
 
 
 def _move(attrs: TriluAttributes, perm: Perm) -> tuple[TriluAttributes, Perm] | None:
-    """The matrices' axes may change places with each other: the other triangle of the transposed matrices."""
+    # If the two axes of the matrices change places, the other triangle of the transposed matrices is the
+    # same.
     last = len(perm) - 1
     if perm[-2:] == (last - 1, last):
         return attrs, perm

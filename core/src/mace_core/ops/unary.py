@@ -16,6 +16,7 @@ from mace_core.ops.shapes import Inputs, keep, need, present, same
 
 def _wide(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
     """Compute a function of floats in double precision and round once."""
+    # Rounded once, the reference is the nearest float to the exact result, as kernels' tolerances assume.
     return lambda x: np.asarray(function(x.astype(np.float64) if x.dtype.kind == "f" else x)).astype(x.dtype)
 
 
@@ -24,11 +25,12 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _softplus(x: Array) -> Array:
+    # log(1 + exp(x)) without the overflow of exp for large x.
     return np.logaddexp(0, x)
 
 
 def erf(x: Array) -> Array:
-    """The error function, element by element, by the C library."""
+    """Compute the error function of each element with the C library, because numpy has none."""
     return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
 
 
@@ -37,6 +39,7 @@ REFERENCES: Mapping[str, Callable[[Array], Array]] = {
     "Neg": np.negative,
     "Ceil": np.ceil,
     "Floor": np.floor,
+    # Halves to even, as ONNX, TensorFlow and IEEE 754 define it; C's round takes them away from zero.
     "Round": np.rint,
     "Sign": np.sign,
     "Sqrt": np.sqrt,
@@ -59,6 +62,7 @@ REFERENCES: Mapping[str, Callable[[Array], Array]] = {
     "Sigmoid": _sigmoid,
     "Erf": erf,
     "Relu": lambda x: np.maximum(x, 0),
+    # The constants of ONNX's operator; Keras and TFLite write the same function as x * relu6(x + 3) / 6.
     "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "Mish": lambda x: x * np.tanh(_softplus(x)),
     "Softsign": lambda x: x / (1 + np.abs(x)),

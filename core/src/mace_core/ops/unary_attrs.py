@@ -27,7 +27,7 @@ class AlphaAttributes(Attributes):
 
 @dataclass(frozen=True)
 class SeluAttributes(Attributes):
-    """The parameters of ONNX's Selu, at which activations keep mean 0 and variance 1."""
+    """The parameters of Selu; with the defaults, those of ONNX, activations keep mean 0 and variance 1."""
 
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
@@ -42,7 +42,7 @@ class LeakyReluAttributes(AlphaAttributes):
 
 @dataclass(frozen=True)
 class HardSigmoidAttributes(Attributes):
-    """The line alpha * x + beta, limited to 0 ... 1."""
+    """The line alpha * x + beta, which is clamped to 0 ... 1."""
 
     alpha: float = 0.2
     beta: float = 0.5
@@ -50,7 +50,7 @@ class HardSigmoidAttributes(Attributes):
 
 @dataclass(frozen=True)
 class ShrinkAttributes(Attributes):
-    """lambd: below this magnitude all is 0.  bias: what is taken off the others."""
+    """lambd: magnitudes up to it become 0.  bias: subtracted from the other magnitudes."""
 
     bias: float = 0.0
     lambd: float = 0.5
@@ -58,14 +58,14 @@ class ShrinkAttributes(Attributes):
 
 @dataclass(frozen=True)
 class GeluAttributes(Attributes):
-    """approximate: "tanh" for the formula that frameworks compute faster."""
+    """approximate: "tanh" for the approximation by a hyperbolic tangent."""
 
     approximate: Literal["none", "tanh"] = "none"
 
 
 @dataclass(frozen=True)
 class ClipAttributes(Attributes):
-    """Bounds of the results; one that is an integer stays exact, as elements of 64 bits need it."""
+    """Bounds of the results; integer bounds stay exact, which elements of 64 bits need."""
 
     min: int | float = -math.inf
     max: int | float = math.inf
@@ -73,13 +73,14 @@ class ClipAttributes(Attributes):
 
 @dataclass(frozen=True)
 class IsInfAttributes(Attributes):
-    """Which infinities count."""
+    """Which of the two infinities count."""
 
     negative: bool = True
     positive: bool = True
 
 
 def _elu(x: Array, attrs: AlphaAttributes) -> Array:
+    # np.where computes both sides: without the minimum, expm1 of a large x would overflow in vain.
     return np.where(x > 0, x, attrs.alpha * np.expm1(np.minimum(x, 0)))
 
 
@@ -108,7 +109,7 @@ def _swish(x: Array, attrs: AlphaAttributes) -> Array:
 
 
 def _gelu(x: Array, attrs: GeluAttributes) -> Array:
-    """Hendrycks and Gimpel, arXiv:1606.08415."""
+    """Compute x * P(X <= x) of a normal X (D. Hendrycks, K. Gimpel, arXiv:1606.08415)."""
     if attrs.approximate == "tanh":
         return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
     return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
@@ -124,10 +125,12 @@ def _is_inf(x: Array, attrs: IsInfAttributes) -> Array:
 
 def _clip(x: Array, attrs: ClipAttributes) -> Array:
     low, high = attrs.min, attrs.max
-    if x.dtype.kind != "f":  # whole bounds, so that wide integers stay exact
+    if x.dtype.kind != "f":
+        # Bounds become integers of the type: compared with floats, 64-bit integers would lose their low bits.
         limits = np.iinfo(x.dtype)
         low = limits.min if low <= limits.min else int(low)
         high = limits.max if high >= limits.max else int(high)
+    # The maximum first: where min is above max the result is max, as ONNX defines it.
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 

@@ -1,4 +1,4 @@
-"""Geometry of sliding windows: what convolutions and pools share."""
+"""Geometry of sliding windows, for convolutions and pools."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class WindowAttributes(Attributes):
-    """How windows lie over an input: one number for each spatial axis everywhere.
+    """The attributes of windows over an input, each with one number for each spatial axis.
 
-    pads_before, pads_after: rows of padding on the two sides of each axis.
+    pads_before, pads_after: elements of padding on the two sides of each axis.
     """
 
     strides: Ints
@@ -31,7 +31,7 @@ class WindowAttributes(Attributes):
 
 @dataclass(frozen=True)
 class KernelAttributes(WindowAttributes):
-    """Windows whose size is no operand's.
+    """The attributes of windows whose size is not that of an operand.
 
     kernel: elements of a window along each spatial axis.
     """
@@ -39,16 +39,16 @@ class KernelAttributes(WindowAttributes):
     kernel: Ints
 
     def windows(self, rank: int) -> Windows:
-        """Make the windows over `rank` spatial axes; OpError unless there is a fitting number for each."""
+        """Return the windows over `rank` spatial axes; raises OpError unless each has a valid number."""
         need_integers("kernel", self.kernel, rank)
         return Windows.of(self.kernel, self)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over spatial axes, one entry for each axis everywhere.
+    """Windows over spatial axes, with one entry for each axis in every field.
 
-    before, after: rows of padding on the two sides of each axis.
+    before, after: elements of padding on the two sides of each axis.
     """
 
     kernel: Ints
@@ -59,34 +59,33 @@ class Windows:
 
     @classmethod
     def of(cls, kernel: Ints, attrs: WindowAttributes) -> Windows:
-        """Make them from an op's attributes.
+        """Return the windows of an op's attributes.
 
-        OpError unless each has one fitting number for each spatial axis.
+        Raises OpError unless each attribute has one valid number for each spatial axis.
         """
         rank = len(kernel)
         need(1 <= rank <= 3, f"{rank} spatial axes, expected 1 to 3")
         need(all(k >= 1 for k in kernel), f"kernel {list(kernel)} must be at least 1 along each axis")
-        for name, values, least in (
+        for name, values, min_value in (
             ("strides", attrs.strides, 1),
             ("dilations", attrs.dilations, 1),
             ("pads_before", attrs.pads_before, 0),
             ("pads_after", attrs.pads_after, 0),
         ):
             need_integers(name, values, rank)
-            if min(values) < least:
-                raise OpError(f"{name} {list(values)} must be at least {least} along each axis")
+            if min(values) < min_value:
+                raise OpError(f"{name} {list(values)} must be at least {min_value} along each axis")
         return cls(kernel, attrs.strides, attrs.pads_before, attrs.pads_after, attrs.dilations)
 
     @property
     def extent(self) -> Ints:
-        """What one window spans along each axis, its gaps included."""
+        """The length that one window spans along each axis, with its gaps."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def count(self, spatial: Shape, ceil: bool = False) -> Shape:
-        """Count the windows that fit along each axis of a padded input; OpError where none does.
+        """Count the windows that fit along each axis of a padded input; raises OpError where none does.
 
-        ceil: also count a last window that sticks out, if it starts before the padding behind the input (as
-        ONNX has it).
+        ceil: whether a last window that reaches beyond the padding counts.
         """
         return tuple(self._count(axis, size, ceil) for axis, size in enumerate(spatial))
 
@@ -94,31 +93,37 @@ class Windows:
         extent, stride, before = self.extent[axis], self.strides[axis], self.before[axis]
         room = size + before + self.after[axis] - extent
         if room < 0:
-            raise OpError(
-                f"a window of {extent} does not fit into {size + before + self.after[axis]} along spatial axis {axis}"
-            )
-        count = (-(-room // stride) if ceil else room // stride) + 1
-        return count - 1 if ceil and (count - 1) * stride >= size + before else count
+            padded = size + before + self.after[axis]
+            raise OpError(f"a window of {extent} does not fit into {padded} along spatial axis {axis}")
+        if not ceil:
+            return room // stride + 1
+        count = -(-room // stride) + 1
+        # A last window that would start in the padding after the input is dropped, as in ONNX and PyTorch: it
+        # would see nothing but padding.
+        return count - 1 if (count - 1) * stride >= size + before else count
 
     def taps(self) -> Iterator[Ints]:
-        """Go through every position within the kernel."""
+        """Iterate over the positions within the kernel, the last axis fastest."""
         return product(*map(range, self.kernel))
 
-    def padded(self, x: Array, out: Shape, value: float) -> Array:
-        """Surround the [N, *spatial, C] input with so much of `value` that every window lies inside."""
+    def pad_input(self, x: Array, out: Shape, value: float) -> Array:
+        """Pad x [N, *spatial, C] with `value` so that every window lies inside.
+
+        out: number of windows along each axis; with `ceil` the last one needs more than the stated padding.
+        """
         reach = [(o - 1) * s + e for o, s, e in zip(out, self.strides, self.extent, strict=True)]
         after = [max(r - b - n, 0) for r, b, n in zip(reach, self.before, x.shape[1:-1], strict=True)]
         return np.pad(x, [(0, 0), *zip(self.before, after, strict=True), (0, 0)], constant_values=value)
 
-    def seen(self, padded: Array, tap: Ints, out: Shape) -> Array:
-        """Return what all windows see at one position of the kernel: a view [N, *out, C]."""
+    def view_tap(self, padded: Array, tap: Ints, out: Shape) -> Array:
+        """Return a view [N, *out, C] of the elements that all windows have at one position of the kernel."""
         starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
         cut = (slice(b, b + (o - 1) * s + 1, s) for b, o, s in zip(starts, out, self.strides, strict=True))
         return padded[(slice(None), *cut, slice(None))]
 
 
 def need_integers(name: str, values: Ints, count: int) -> None:
-    """Raise OpError unless an attribute has so many integers."""
+    """Raise OpError unless an attribute has this many integers."""
     if len(values) != count:
         raise OpError(
             f"attribute {name!r} is {values!r}, expected {count} integer{'s' if count != 1 else ''}"

@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.kernel_target import Lower
 from mace_core.lowering import Lowering
-from mace_core.ops.batch_norm import folded
+from mace_core.ops.batch_norm import fold_moments
 from mace_core.ops.norm import EpsilonAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
@@ -52,7 +52,9 @@ def batch_norm(node: Node, lowering: Lowering) -> None:
     vectors = [v for v in constants if v is not None]
 
     def make() -> Array:
-        return np.stack([np.resize(v, width) for v in folded(*vectors, epsilon=epsilon)]).astype(np.float32)
+        return np.stack([np.resize(v, width) for v in fold_moments(*vectors, epsilon=epsilon)]).astype(
+            np.float32
+        )
 
     if len(vectors) == len(constants):
         table = lowering.weight(f"{node.name}_folded", (2, width), "float32", make)

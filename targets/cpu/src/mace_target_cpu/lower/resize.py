@@ -57,7 +57,7 @@ def resize(node: Node, lowering: Lowering) -> None:
         raise Refused(reason, code="too-large", remedy="state a smaller shape under input_shapes")
     attrs = node.attributes(ResizeAttributes)
     taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
-    changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
+    changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].is_identity(size)]
     if attrs.mode == "nearest" or not changed:
         axes = [
             LookupAxis.from_table(size, np.where(t.outside, -1, t.indices[:, 0]))

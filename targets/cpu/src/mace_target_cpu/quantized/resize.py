@@ -34,7 +34,7 @@ def resize(node: Node, lowering: Lowering) -> None:
     )
     attrs = node.attributes(ResizeAttributes)
     taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
-    changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].identity(size)]
+    changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].is_identity(size)]
     outside = any(t.outside.any() for t in taps)
     if x.storage == y.storage and (attrs.mode == "nearest" or not changed) and not outside:
         plain.resize(node, lowering)

@@ -151,6 +151,6 @@ def _doubles(match: Match) -> bool:
         is_spatial = 0 < axis < IMAGE_RANK - 1
         if is_spatial and not np.array_equal(taps.indices[:, 0], np.arange(2 * size) // 2):
             return False
-        if not is_spatial and not taps.identity(size):
+        if not is_spatial and not taps.is_identity(size):
             return False
     return True
